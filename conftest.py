@@ -1,6 +1,6 @@
-"""Run the Python blocks of README.md and docs/ as tests; docs/README.md tells writers how.
+"""Run the Python blocks of README.md and docs/ as tests; docs/README.md explains the format to writers.
 
-What concerns the test suite itself is in tests/conftest.py.
+Settings of the test suite itself are in tests/conftest.py.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ SHOWN = re.compile(r"^[ \t]*#> ?(.*)$", re.MULTILINE)
 WRONG = re.compile(r"^# wrong(?:: ([a-z-]+))?\s*$", re.MULTILINE)
 execute = PythonEvaluator()
 
-# Under pytest states are compared unless someone says otherwise: tests, and programs of the documentation, run as users'
-# programs do.
+# Under pytest states are compared by default. Tests, and programs of the documentation, run like users' programs.
 os.environ.setdefault("GRAPHRT_CHECK_STATE", "0")
 
 
@@ -37,7 +36,8 @@ def evaluate(example: Example) -> None:
     printed = io.StringIO()
     wrong = WRONG.match(source)
     with contextlib.redirect_stdout(printed), pytest.MonkeyPatch.context() as environment:
-        # As in a user's program: the pytest plugin forbids real requests, and then litellm's tables are not read either.
+        # Like in a user's program: the pytest plugin forbids real requests, and then litellm's tables are not read
+        # either.
         environment.setenv("GRAPHRT_ALLOW_MODEL_REQUESTS", "1")
         if wrong:
             expect_error(example, wrong[1] or heading_above(example))
@@ -49,7 +49,7 @@ def evaluate(example: Example) -> None:
 
 
 def expect_error(example: Example, code: str) -> None:
-    """Run a block that is there to fail, and see that it fails with *code*."""
+    """Run a block that should fail, and check that it fails with *code*."""
     from graphrt.errors import GraphrtError
 
     try:
@@ -65,13 +65,13 @@ def expect_error(example: Example, code: str) -> None:
 
 
 def heading_above(example: Example) -> str:
-    """The last `## heading` before the block: in docs/errors.md, the code that it is about."""
+    """The last `## heading` before the block: in docs/errors.md, the code of its section."""
     headings = re.findall(r"^## (\S+)\s*$", example.document.text[: example.start], re.MULTILINE)
     return headings[-1] if headings else ""
 
 
 def enter(namespace: dict[str, Any]) -> None:
-    """Give a document a scratch directory, and the name that a script has."""
+    """Give a document a scratch directory, and the module name of a script."""
     scratch = tempfile.TemporaryDirectory(prefix="docs-")
     namespace.update(__name__="__main__", _scratch=scratch, _home=os.getcwd())  # noqa: PTH109 - chdir's twin
     namespace["_loggers"] = [(logger, logger.level, logger.propagate, logger.handlers[:]) for logger in own_loggers()]
@@ -83,24 +83,24 @@ def leave(namespace: dict[str, Any]) -> None:
     os.chdir(namespace["_home"])
     namespace["_scratch"].cleanup()
     before = {logger: rest for logger, *rest in namespace["_loggers"]}
-    for logger in own_loggers():  # a page that sets up logging must not set it up for all tests after it
+    for logger in own_loggers():  # a page that configures logging must not affect later tests
         level, propagate, handlers = before.get(logger, (logging.NOTSET, True, []))
         logger.setLevel(level)
         logger.propagate, logger.handlers[:] = propagate, handlers
 
 
 def own_loggers() -> list[logging.Logger]:
-    """The loggers of graphrt's tree that were made so far."""
+    """The existing loggers of graphrt's tree."""
     made = logging.root.manager.loggerDict
     return [one for name, one in list(made.items()) if isinstance(one, logging.Logger) and name.startswith("graphrt")]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Two processes more than there are processors, at most 6: some of them are at tests that wait (tests/scheduling.py).
+    """Two processes more than processors, at most 6: some of them run tests that wait (tests/scheduling.py).
 
-    On two processors, three left a tenth of the processor time unused, and four use 97 % of it. Each imports all tests, so
-    that more would cost more than they bring. PYTEST_XDIST_AUTO_NUM_WORKERS names another number.
+    On two processors, three left a tenth of the processor time unused, and four use 97 % of it. Each imports all tests:
+    more processes would cost more than they gain. PYTEST_XDIST_AUTO_NUM_WORKERS names another number.
     """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # pytest-xdist reads it
@@ -118,18 +118,18 @@ pytest_collect_file = Sybil(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Give pytest-xdist whole files: the blocks of a document share their names, and the tests of a file what is made once."""
+    """Give pytest-xdist whole files: the blocks of a document share names, and the tests of a file fixtures."""
     from tests.scheduling import FileByFile
 
-    config.option.loadscopereorder = False  # else the files with the most tests would begin
+    config.option.loadscopereorder = False  # otherwise the files with the most tests would start
     return FileByFile(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the blocks of a document in order, whatever pytest-randomly does, and let slow tests begin.
+    """Keep the blocks of a document in order, regardless of pytest-randomly, and start with slow tests.
 
-    Else the last process of pytest-xdist would be busy with one of them when the others have nothing left.
+    Otherwise the last process of pytest-xdist would run one of them while the others are idle.
     """
     blocks = [item for item in items if isinstance(item, SybilItem)]
     blocks.sort(key=lambda item: (str(item.path), item.example.line))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: compare everything that is installed."""
+"""`python -m benchmarks`: compare all installed libraries."""
 
 from benchmarks.compare import main
 

@@ -1,10 +1,10 @@
-"""A turn of an agent, by hand and with several libraries, on a scripted model: what the loop itself costs.
+"""A turn of an agent, by hand and with several libraries, on a scripted model: the cost of the loop itself.
 
     python -m benchmarks.agents               # a plain answer, and an answer after three tool calls
     python -m benchmarks.agents --rounds 300
 
-All are asked in one process and one event loop, one turn of each after another, in an order that changes from round to
-round. The final texts and what the tools did are asserted. The model answers at once, so the times are the libraries'.
+All run in one process and one event loop, one turn each, in an order that changes between rounds. The final texts and
+the effects of the tools are asserted. The model answers immediately, so the times are those of the libraries.
 """
 
 # ruff: noqa: FBT001 - a turn with tools, or without
@@ -24,9 +24,9 @@ from typing import Any
 QUESTION, ANSWER = "What are 1+2, 3+4 and 5+6?", "3, 7 and 11."
 PAIRS = ((1, 2), (3, 4), (5, 6))
 Turn = Callable[[bool], Awaitable[str]]
-"""Asks once, with three tool calls or without any; returns the final text."""
+"""Calls the agent once, with three tool calls or none; returns the final text."""
 done: list[int] = []
-"""What the tools returned."""
+"""The results of the tools."""
 
 
 async def add(a: int, b: int) -> int:
@@ -36,7 +36,7 @@ async def add(a: int, b: int) -> int:
 
 
 def by_hand() -> Turn:
-    """The loop as somebody writes it who needs nothing else: messages as dicts, tools in a dict."""
+    """The minimal hand-written loop: messages as dicts, tools in a dict."""
     tools = {"add": add}
 
     async def model(messages: list[dict[str, Any]], wants_tools: bool) -> dict[str, Any]:
@@ -160,7 +160,7 @@ MAKERS: dict[str, tuple[Callable[[], Turn], str]] = {
 
 
 async def measure(turns: dict[str, Turn], rounds: int) -> dict[tuple[str, bool], float]:
-    """Median seconds of a turn of each, with tool calls and without."""
+    """Median seconds of a turn of each library, with tool calls and without."""
     times: dict[tuple[str, bool], list[float]] = {}
     order = list(turns)
     chance = random.Random(7)
@@ -174,7 +174,7 @@ async def measure(turns: dict[str, Turn], rounds: int) -> dict[tuple[str, bool],
                 took = time.perf_counter() - begun
                 assert text == ANSWER, (name, text)
                 assert sorted(done) == ([3, 7, 11] if wants_tools else []), (name, done)
-                if round_ >= 20:  # the first ones make what is kept
+                if round_ >= 20:  # the first turns fill the caches
                     times.setdefault((name, wants_tools), []).append(took)
     return {key: statistics.median(found) for key, found in times.items()}
 

@@ -1,11 +1,11 @@
-"""Everything that an audit log costs, beside its targets: time and bytes of a record, verifying, and a large state.
+"""The costs of an audit log, compared with their targets: time and bytes of a record, verification, and a large state.
 
     python -m benchmarks.audit            # some minutes
     python -m benchmarks.audit --quick    # small sizes: does it run at all?
 
-Durable steps are made in turn, as in `turns`, since a disk changes its pace within seconds. Their ratios are to a
-durable step that is not audited: the default one, whose records are chained, and one without the chain.
-Bytes are what a conversation of messages of 420 bytes leaves on disk, beside the bare table of `handwritten_store`.
+Durable steps alternate, as in `turns`, because the speed of a disk changes within seconds. Their ratios are to
+unaudited durable steps: the default one, with chained records, and one without the chain. Bytes are the size on disk of
+a conversation with messages of 420 bytes, compared with the bare table of `handwritten_store`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from graphrt.audit import AuditLog, verify
 
 KEY = turns.KEY
 LARGE_STEPS, LARGE_CHANGE, LARGE_PART = 15, 4_000, 10_000
-"""Steps of the run with 100 KB of state, what each changes, and the size of a field."""
+"""Steps of the run with 100 KB of state, the size of the change of each, and the size of a field."""
 
 
 class Figure(NamedTuple):
-    """One figure, and the most or least that it should be."""
+    """One figure, and its upper or lower bound."""
 
     what: str
     value: float
@@ -52,7 +52,7 @@ class Figure(NamedTuple):
 
 
 def steps(number: int) -> Iterator[Figure]:
-    """Durable steps, audited in the store, and with a file too."""
+    """Durable steps, audited in the store only, and also with a file."""
     names = ["graphrt", "graphrt_plain", "graphrt_keyed", "graphrt_file"]
     with tempfile.TemporaryDirectory() as folder:
         chained, plain, keyed, file = turns.race(names, "sqlite", number, Path(folder))
@@ -67,7 +67,7 @@ def steps(number: int) -> Iterator[Figure]:
 
 
 def sizes(number: int) -> Iterator[Figure]:
-    """What a conversation leaves on disk, in tables and in the file."""
+    """The size of a conversation on disk, in tables and in the file."""
     bare = handwritten_store.store_bytes(number)()["bytes"]
     letters = graphrt_store.letters(number)
     yield Figure(f"bytes of {number:,} steps, bare table", bare / number, "bytes a step")
@@ -82,14 +82,14 @@ def sizes(number: int) -> Iterator[Figure]:
 
 
 def appends(most: int) -> Iterator[Figure]:
-    """A record costs the same however long the log is."""
+    """The cost of a record, which should not depend on the length of the log."""
     for what, mirror in (("in the store", False), ("with a file", True)):
         with tempfile.TemporaryDirectory() as folder:
             found = audit_append.measure(Path(folder), mirror=mirror, most=most)
         for records, micros, size in found:
             yield Figure(f"append, {what}, up to {records:,} records", micros, "us")
             yield Figure(f"append, {what}, up to {records:,} records", size, "bytes")
-        first = next(micros for records, micros, _ in found if records >= 1_000)  # those before it warm up
+        first = next(micros for records, micros, _ in found if records >= 1_000)  # earlier ones warm up
         yield Figure(f"append, {what}, last stage / that of 1,000", found[-1][1] / first, "times", 1.2)
 
 
@@ -99,9 +99,9 @@ def verifying(records: int, rounds: int) -> Iterator[Figure]:
 
 
 def large_state() -> Iterator[Figure]:
-    """A few steps on a state of 100 KB, each of which changes a little of it."""
+    """A few steps on a state of 100 KB, each with a small change."""
     parts = {f"part{at}": chr(97 + at) * LARGE_PART for at in range(10)}
-    schema: Any = TypedDict("schema", {**dict.fromkeys(parts, str), "last": str}, total=False)  # type: ignore[misc]  # made of names
+    schema: Any = TypedDict("schema", {**dict.fromkeys(parts, str), "last": str}, total=False)  # type: ignore[misc]  # built from names
     g: Any = GraphBuilder(schema, name="large")
     for number in range(LARGE_STEPS):
         g.add_node(f"step{number}", lambda _, number=number: {"last": chr(97 + number) * LARGE_CHANGE})

@@ -1,4 +1,4 @@
-"""What a record of an audit log costs as the log grows: microseconds and bytes, in the store alone and with the file.
+"""The cost of a record as an audit log grows: microseconds and bytes, in the store only and with the file.
 
 Run it with `python -m benchmarks.audit_append`. The cost should be flat from 100 to 100,000 records. Each record is one
 superstep that replaces a text of 200 bytes, on SQLite; the times include waiting for the disk.
@@ -37,7 +37,7 @@ def graph() -> Any:
 
 
 def measure(folder: Path, *, mirror: bool, most: int) -> list[tuple[int, float, float]]:
-    """For each stage its records, and microseconds and bytes of a record since the stage before."""
+    """For each stage its number of records, and microseconds and bytes of a record since the previous stage."""
     url = f"sqlite:///{folder}/runs.db"
     audit = AuditLog(folder / "logs" if mirror else None, key=KEY)
     found: list[tuple[int, float, float]] = []
@@ -50,7 +50,7 @@ def measure(folder: Path, *, mirror: bool, most: int) -> list[tuple[int, float, 
             last = next(store.records("t", after=store.head("t").seq - 8))
             size = len(last.body) + len(last.seal)
             if mirror:
-                size = (folder / "logs" / "t.jsonl").stat().st_size / stage  # all so far, heads included
+                size = (folder / "logs" / "t.jsonl").stat().st_size / stage  # total so far, including heads
             found.append((stage, took / (stage - before) * 1e6, size))
             before = stage
     return found

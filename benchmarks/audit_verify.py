@@ -1,4 +1,5 @@
-"""How many records a second the offline verifier of audit logs checks: a conversation, one message of 420 bytes a record.
+"""The speed of the offline verifier of audit logs, in records a second: a conversation with one message of 420 bytes
+per record.
 
 Run it with `python -m benchmarks.audit_verify`. It should be at least 8,000 records a second, with a key and heads.
 """
@@ -14,7 +15,7 @@ import time
 
 from graphrt._journal.chain import Chain
 from graphrt._journal.log_keys import KeyRing, key_of
-from graphrt.audit.offline import Head, verify
+from graphrt.audit.offline import TreeHead, verify
 
 KEY = b"any 32 bytes or more: 7F2a-91Bc-0dEx"
 EVERY = 64
@@ -30,7 +31,7 @@ def head(chain: Chain, seq: int) -> bytes:
     tree = chain.tree
     assert tree is not None
     told = {"at": seq, "kid": chain.kid.hex(), "log": "t", "mac": "0" * 64, "root": tree.root().hex(), "seq": seq, "size": tree.size, "thread": "t"}  # fmt: skip
-    mac = hmac.digest(key_of(KEY, "t"), Head.of(told).signed(), "sha256").hex()
+    mac = hmac.digest(key_of(KEY, "t"), TreeHead.of(told).signed(), "sha256").hex()
     return line({"head": {**told, "mac": mac}})
 
 

@@ -23,14 +23,14 @@ from typing import Any
 from benchmarks.catalogue import BY_NAME, Work
 
 BLOCK_S = 0.06
-"""A timed block repeats a run until it lasts about this long, so that the clock's grain does not matter."""
+"""A timed block repeats a run until it lasts about this long, well above the resolution of the clock."""
 BLOCKS = 7
 STORED = ("store_", "load", "payload")
-"""Beginnings of the workloads that are in a library's `_store` file."""
+"""Prefixes of the workloads in a library's `_store` file."""
 
 
 def measure(run: Callable[[], Any], first: dict[str, float], *, budget_s: float) -> dict[str, float]:
-    """Seconds of one run: the medians over a few blocks. Of a run that takes seconds the first time counts."""
+    """Seconds of one run: the medians over a few blocks. For a run that takes seconds the first time counts."""
     first_s = first["wall"]
     if first_s > budget_s:
         return first
@@ -52,7 +52,7 @@ def measure(run: Callable[[], Any], first: dict[str, float], *, budget_s: float)
 
 
 def check(work: Work, seen: dict[str, Any], size: int) -> None:
-    """A library that ends in another state did other work; None stands for what it does not offer."""
+    """A library with a different final state did different work; None means an unsupported workload."""
     expected = work.expected(size)
     wrong = {key: seen.get(key) for key, value in expected.items() if seen.get(key, ...) not in (value, None)}
     if wrong:
@@ -65,7 +65,7 @@ class OverBudgetError(Exception):
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Break off a run after *seconds*, where the platform can."""
+    """Interrupt a run after *seconds*, where the platform supports it."""
     if not hasattr(signal, "setitimer"):
         yield
         return
@@ -82,7 +82,7 @@ def at_most(seconds: float) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if late:  # whatever a library made of it
+        if late:  # or whatever the library converted it to
             raise OverBudgetError from error
         raise
     finally:
@@ -103,7 +103,7 @@ def sizes_of(module: Any, work: Work, sizes: list[int], *, budget_s: float) -> d
                 with at_most(1.5 * budget_s):
                     run = getattr(module, work.name)(size)
                     wall_0, cpu_0 = time.perf_counter(), time.process_time()
-                    seen = run()  # also the warm-up
+                    seen = run()  # also serves as warm-up
                     first = {"cpu": time.process_time() - cpu_0, "wall": time.perf_counter() - wall_0, "runs": 1}
             except OverBudgetError:
                 too_long = True
@@ -117,7 +117,7 @@ def sizes_of(module: Any, work: Work, sizes: list[int], *, budget_s: float) -> d
 
 
 def peak_bytes() -> int:
-    """The most memory this process has held."""
+    """The peak memory of this process."""
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -125,7 +125,7 @@ def peak_bytes() -> int:
 
 
 def memory_of(module: Any, work: Work, sizes: list[int], *, budget_s: float) -> dict[str, Any]:
-    """Bytes that the peak grows by, per step, from a short run to a long one; a slow library runs fewer steps."""
+    """The growth of the peak per step in bytes, from a short run to a long one; a slow library runs fewer steps."""
     from benchmarks.work.common import plain
 
     short = 2_000
@@ -145,7 +145,7 @@ def memory_of(module: Any, work: Work, sizes: list[int], *, budget_s: float) -> 
 
 
 def bytes_of(module: Any, work: Work, sizes: list[int], *, budget_s: float) -> dict[str, Any]:
-    """Bytes that a run of each size leaves on disk."""
+    """Bytes on disk of a run of each size."""
     results: dict[str, Any] = {}
     for size in sizes:
         try:
@@ -159,11 +159,12 @@ def bytes_of(module: Any, work: Work, sizes: list[int], *, budget_s: float) -> d
 
 
 def module_with(library: str, function: str) -> Any:
-    """The file of *library* that has the workload; None if it has none. Only what the workload needs is imported."""
+    """The file of *library* that has the workload, or None. Only the needed modules are imported."""
     for name in (f"{library}_store", library) if function.startswith(STORED) else (library, f"{library}_"):
-        path = f"benchmarks.work.{name}"
-        if util.find_spec(path) is not None and hasattr(module := importlib.import_module(path), function):
-            return module
+        # Converted graphs come from another library, and are listed beside the libraries.
+        for path in (f"benchmarks.work.{name}", f"benchmarks.{name}"):
+            if util.find_spec(path) is not None and hasattr(module := importlib.import_module(path), function):
+                return module
     return None
 
 
@@ -175,7 +176,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=20.0)
     options = parser.parse_args()
     work, sizes = BY_NAME[options.work], [int(size) for size in options.sizes.split(",")]
-    # what a library prints while it runs is part of its cost, but not of this process's answer
+    # a library's output during a run is part of its cost, but not of this process's answer
     answer, devnull = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     result: dict[str, Any] = {}

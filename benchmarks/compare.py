@@ -5,8 +5,8 @@
     python -m benchmarks --work chain,loop --rounds 5
     python -m benchmarks --quick                            # small sizes, one round
 
-Each (library, workload, round) is a fresh process; within a round the libraries take turns on one workload before
-the next begins. See README.md for what is measured and how far to trust it.
+Each (library, workload, round) is a fresh process; within a round, all libraries run one workload before the next
+begins. README.md describes the measurements and their reliability.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ ROOT = HERE.parent
 SOURCE = ROOT / "src"
 MODULES = {
     "graphrt": "graphrt",
+    "converted": "langgraph",
     "langgraph": "langgraph",
     "pydantic_graph": "pydantic_graph",
     "burr": "burr",
@@ -69,7 +70,7 @@ with tempfile.TemporaryDirectory() as folder, SqliteStore(os.path.join(folder, "
 
 
 def stores(works: list[Work], env: dict[str, str]) -> str:
-    """Tell the children how graphrt sets SQLite, and where PostgreSQL listens; what there is to say about it."""
+    """Pass the children the SQLite settings of graphrt and the address of PostgreSQL; return a note about them."""
     about = ""
     if any(work.name.startswith(("store_", "load", "payload")) for work in works):
         asked = subprocess.run(
@@ -110,7 +111,7 @@ def version(library: str) -> str:
 
 
 def choose(only: str | None) -> list[str]:
-    """The libraries to run, the yardstick first; what is not installed is named and left out."""
+    """The libraries to run, the yardstick first; missing ones are named and skipped."""
     asked = [name.strip() for name in only.split(",")] if only else list(LIBRARIES)
     for name in asked:
         if name not in LIBRARIES:
@@ -127,7 +128,7 @@ def choose(only: str | None) -> list[str]:
 
 
 def ask(library: str, work: Work, sizes: tuple[int, ...], budget_s: float, env: Mapping[str, str]) -> dict[str, Any]:
-    """What a fresh process answers about one workload of one library."""
+    """The answer of a fresh process about one workload of one library."""
     if work.kind == "import":
         script = IMPORT_TIMER.format(statement=IMPORTS[library])
         command = [sys.executable, "-c", script]
@@ -136,7 +137,7 @@ def ask(library: str, work: Work, sizes: tuple[int, ...], budget_s: float, env: 
         command = [sys.executable, "-m", "benchmarks.child", library, work.name, "--sizes", shown]
         command += ["--budget", str(budget_s)]
     try:
-        done = subprocess.run(  # noqa: PLW1510 - the exit code is looked at below
+        done = subprocess.run(  # noqa: PLW1510 - the exit code is checked below
             command, env=dict(env), cwd=ROOT, capture_output=True, text=True, timeout=60 + 4 * budget_s * len(sizes)
         )
     except subprocess.TimeoutExpired:
@@ -152,7 +153,7 @@ def ask(library: str, work: Work, sizes: tuple[int, ...], budget_s: float, env: 
 
 
 def turn(libraries: list[str], round_: int) -> list[str]:
-    """The order of one round: rotated, so that no library always runs after the same one."""
+    """The order of one round: rotated, and no library always runs after the same one."""
     shift = round_ % len(libraries)
     return libraries[shift:] + libraries[:shift]
 

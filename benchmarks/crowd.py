@@ -1,11 +1,11 @@
-"""Many writers on one SQLite file: steps a second, how long the slowest waited, and who was left behind.
+"""Many writers on one SQLite file: steps a second, the longest wait, and starved writers.
 
     python -m benchmarks.crowd                          # threads 1, 8 and 64; processes 1, 4 and 8; 10 seconds each
     python -m benchmarks.crowd --seconds 30 --only processes
 
-Each writer runs a conversation of its own: one message of 420 bytes of JSON a step, each step durable before the next
-begins. A step is timed from the node's return to the call of the next node. Threads of one process share transactions:
-how many steps each had is counted where the transactions end.
+Each writer runs its own conversation: one message of 420 bytes of JSON per step, each step durable before the next
+begins. A step is timed from the node's return to the call of the next node. Threads of one process share transactions,
+so the steps per transaction are counted where transactions end.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from graphrt.stores import SqliteStore
 from graphrt.stores.sqlite._database import Database
 
 STEPS = 200
-"""Of one run; a writer makes one after another."""
+"""Steps per run; a writer makes one run after another."""
 
 
 class Writer:
-    """One writer: run after run, and how long each step took, in seconds."""
+    """One writer: run after run, with the duration of each step in seconds."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -129,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--only", choices=["threads", "processes"])
-    parser.add_argument("--folder", default=os.environ.get("GRAPHRT_BENCH_FOLDER"), help="on the disk to measure")
+    parser.add_argument("--folder", default=os.environ.get("GRAPHRT_BENCH_FOLDER"), help="on the disk to be measured")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as made:
         if options.only != "processes":

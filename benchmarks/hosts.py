@@ -1,14 +1,14 @@
-"""Runs that are left to processes in the background: graphrt's workers, DBOS, and LangGraph's saver, on PostgreSQL.
+"""Runs in background processes: graphrt's workers, DBOS, and LangGraph's saver, on PostgreSQL.
 
     python -m benchmarks.hosts
     python -m benchmarks.hosts --rounds 11 --only graphrt,langgraph --work fan
 
-`chain` is a chain of nodes that return a number, each a durable step before the next one: 1 run of 100 steps, and 20 runs
-of 50 steps on 1 and 2 processes. `fan` starts 500 tasks side by side, which add a number each: 1 run, and 8 runs on 2
-processes; its steps are the tasks. In `waits` each of them waits 5 ms before, 40 at once. LangGraph has no workers: its
-processes are given the ids of threads on their input. In each round every contender runs once, in random order, with
-processes of its own that are warm: they have run one thread before. Wall time is from the first start to the last end,
-processor time is that of the processes (not of the server). Ratios are taken round by round.
+`chain` is a chain of nodes that return a number, each a durable step before the next one: 1 run of 100 steps, and 20
+runs of 50 steps on 1 and 2 processes. `fan` starts 500 tasks side by side, which add a number each: 1 run, and 8 runs
+on 2 processes; its steps are the tasks. In `waits` each of them waits 5 ms before, 40 at once. LangGraph has no
+workers: its processes are given the ids of threads on their input. In each round every contender runs once, in random
+order, with its own warm processes, which have already run one thread. Wall time is from the first start to the last
+end, processor time is that of the processes (not of the server). Ratios are taken round by round.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ ROOT = Path(__file__).parents[1]
 WAIT_S = 0.005
 TASKS_AT_ONCE = 40
 AT_ONCE = 8
-"""Threads that one process drives at once."""
+"""Threads that one process drives concurrently."""
 CONTENDERS = ("graphrt", "dbos", "langgraph")
 WORK = {
     "chain": ((1, 100, 1), (20, 50, 1), (20, 50, 2)),
     "fan": ((1, 500, 1), (8, 500, 2)),
     "waits": ((1, 500, 1), (8, 500, 2)),
 }
-"""Workload to its sizes: runs, steps of each, processes."""
+"""Maps a workload to its sizes: runs, steps per run, processes."""
 
 
 class Chain(TypedDict):
@@ -115,7 +115,7 @@ def graphrt_process(name: str, url: str, work: str, steps: int) -> None:
 
 
 class Graphrt:
-    """Starts runs, and waits for them; DBOS is told of each by a message."""
+    """Starts runs and waits for them; DBOS gets a message for each."""
 
     def __init__(self, name: str, url: str, work: str, steps: int) -> None:
         from graphrt import Runtime
@@ -178,7 +178,7 @@ def langgraph_process(url: str, work: str, steps: int) -> None:
 
     g = langgraph_graph(work, steps)
     free: Any = SimpleQueue()
-    for number in range(AT_ONCE):  # a saver of its own for each thread at once: one saver would make them wait
+    for number in range(AT_ONCE):  # a separate saver for each concurrent thread: one saver would serialize them
         saver = PostgresSaver(connect(url, autocommit=True, prepare_threshold=0, row_factory=dict_row))
         if number == 0:
             saver.setup()

@@ -1,4 +1,4 @@
-"""Measure what a reader of graphrt has to know: sizes, the paths of three calls, and what options cost.
+"""Measure the complexity of graphrt for a reader: sizes, the paths of three calls, and the cost of options.
 
     python -m benchmarks.house [sizes] [errors] [events] [walks] [cliffs]     from the root of the project; default: all
 
@@ -95,12 +95,12 @@ DECLARED = {"ErrorCode", "variant", "Finding"}
 
 
 def errors() -> None:
-    """Print how many texts of errors are declared under src, and the lines that their declarations take."""
+    """Print the number of error texts declared under src, and the lines that their declarations take."""
     counts = dict.fromkeys(DECLARED, 0)
     lines: set[tuple[Path, int]] = set()
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            # Other rooms have classes named Finding: their texts are not declared.
+            # Other packages have unrelated classes named Finding.
             if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)):
                 continue
             if not isinstance(node.args[0].value, str):
@@ -148,10 +148,10 @@ def event_names() -> None:
 
 
 class Walk:
-    """The functions of graphrt that are called while it is open."""
+    """Records the functions of graphrt that are called while it is open."""
 
     lists_files: ClassVar[bool] = False
-    """Whether reports list each file with its functions, and how often each was called."""
+    """Whether reports list each file with its functions, and the number of calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -163,7 +163,7 @@ class Walk:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # None takes it away
+        threading.setprofile(None)  # type: ignore[arg-type]  # None removes it
 
     def _see(self, frame: Any, event: str, _: Any) -> None:
         name = frame.f_code.co_filename
@@ -284,7 +284,7 @@ def cliffs() -> None:
         ),
     ]
     best = {name: min(_cost(run) for _ in range(5)) / steps * 1e6 for name, run in rows}
-    for _ in range(4):  # in turns: the pace of a loaded machine changes within seconds
+    for _ in range(4):  # alternating: the speed of a loaded machine changes within seconds
         for name, run in rows:
             best[name] = min(best[name], _cost(run) / steps * 1e6)
     for name, cost in best.items():

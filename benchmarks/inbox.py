@@ -1,4 +1,4 @@
-"""How long a page of the inbox and of a listing takes over many threads, on SQLite and PostgreSQL.
+"""The time for a page of the inbox and of a listing with many threads, on SQLite and PostgreSQL.
 
     python -m benchmarks.inbox                                   # 100,000 threads in a SQLite file
     python -m benchmarks.inbox --url postgresql://localhost/x    # and in a server
@@ -88,7 +88,7 @@ def graph() -> Any:
 
 
 def fill(store: Any, count: int) -> None:
-    """Copy the one thread of *store* until there are *count*."""
+    """Copy the only thread of *store* until there are *count*."""
     if isinstance(store, SqliteStore):
         import sqlite3
         from contextlib import closing
@@ -107,7 +107,7 @@ def fill(store: Any, count: int) -> None:
 
 
 def timed(call: Callable[[], Any], rounds: int) -> tuple[float, float, float, int]:
-    """Shortest, median and longest time in ms, and how many items came."""
+    """Shortest, median and longest time in ms, and the number of items."""
     found, times = call(), list[float]()
     for _ in range(rounds):
         begin = time.perf_counter()
@@ -117,7 +117,7 @@ def timed(call: Callable[[], Any], rounds: int) -> tuple[float, float, float, in
 
 
 def main() -> None:
-    """Fill a store, and time pages of it."""
+    """Fill a store, and measure pages of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--url", help="a store that is empty; by default a new SQLite file")
     parser.add_argument("--threads", type=int, default=100_000)

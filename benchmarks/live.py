@@ -1,10 +1,10 @@
-"""How long a live item takes from a node in one process to a follower in another one, and what a followed step costs.
+"""The latency of a live item from a node in one process to a follower in another, and the cost of a followed step.
 
     python -m benchmarks.live                                    # a SQLite file
     python -m benchmarks.live --url postgresql://localhost/x     # a server
 
-The delay is between two readings of one machine's clock. Costs are processor time of the driving process, for a chain of
-steps that emit one value each; the least and the median of some rounds, interleaved.
+The latency is the difference of two readings of the same clock. Costs are processor time of the driving process, for a
+chain of steps that emit one value each: minimum and median of several interleaved rounds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def graph() -> Any:
 
 
 def drive(url: str, thread: str, queue: Any) -> None:
-    """Drive a thread, and tell how much processor time that took."""
+    """Drive a thread, and return the processor time."""
     with Runtime(graph(), store=url) as runtime:
         runtime.store.query(ThreadFilter(), limit=1)  # type: ignore[union-attr]  # there is a store
         began = time.process_time()

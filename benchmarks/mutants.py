@@ -1,15 +1,15 @@
-"""Mutation testing of the core: does a set of tests notice what another set noticed?
+"""Mutation testing of the core: does a set of tests kill the same mutants as another set?
 
     python -m benchmarks.mutants cover --out cover.json                       which tests call which functions
     python -m benchmarks.mutants run --cover cover.json --out killed.json     300 seeded mutants, and what kills them
     python -m benchmarks.mutants again --cover cover.json --first killed.json --out again.json
 
 `again` runs what `run` found on changed code or changed tests: a mutant is found by the qualified name of its function
-and by its text, so that functions may move. Its killer runs first; if the killer is gone or fails to kill, the other tests
-that call the function run. Needs Python 3.12, whose `sys.monitoring` records calls at little cost.
+and by its text, so that functions may move. Its killer runs first; if the killer is gone or fails to kill, the other
+tests that call the function run. Needs Python 3.12, whose `sys.monitoring` records calls at little cost.
 
 Each mutant runs in a fork of a process that has collected the tests: the code objects of its function are replaced in
-every function that uses them. Programs that a test starts run the unchanged code, so that such tests kill nothing here.
+every function that uses them. Programs that a test starts run the unchanged code, and such tests kill nothing here.
 A test is one that passes on the unchanged code. A mutant survives if no test notices it within `--budget` seconds of
 tests (by their recorded durations; tests in the room's own folder first, then the shortest).
 """
@@ -63,9 +63,9 @@ OWN_TESTS = {
     "_drivers": ("drivers", "runtime"),
     "stores": ("stores",),
 }
-"""Folders of tests whose tests of a mutant run first."""
+"""Folders of tests that run first for a mutant."""
 TIMEOUT_S = 120
-"""A mutant whose tests take longer counts as killed: it hangs."""
+"""A mutant whose tests take longer hangs, and counts as killed."""
 
 
 class Mutant(NamedTuple):
@@ -98,7 +98,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.Asy
 
 
 def changes(function: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the places of a function that can be changed, and how."""
+    """Yield the mutable places of a function, with their changes."""
     for node in ast.walk(function):
         if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
             yield node, "compare"
@@ -129,7 +129,7 @@ def text_of(node: ast.AST) -> str:
 
 
 def change(node: ast.AST) -> None:
-    """Change a node of those that `changes` yields, in place."""
+    """Change a node that `changes` yields, in place."""
     if isinstance(node, ast.Compare):
         node.ops[0] = SWAPS[type(node.ops[0])]()
     elif isinstance(node, ast.BoolOp | ast.BinOp):
@@ -147,7 +147,7 @@ def change(node: ast.AST) -> None:
 
 
 class Source:
-    """The functions of the rooms, as they are now."""
+    """The functions of the packages in their current form."""
 
     def __init__(self) -> None:
         self.trees: dict[Path, ast.Module] = {}
@@ -202,7 +202,7 @@ def code_named(code: CodeType, name: str) -> CodeType | None:
 
 
 def apply(pairs: list[tuple[Path, str, CodeType, CodeType]]) -> int:
-    """Give every function of these its changed code; return how many there were."""
+    """Replace the code of each of these functions; return their number."""
     gc.unfreeze()
     wanted = {(str(path), name): new for path, name, _, new in pairs}
     count = 0
@@ -219,7 +219,7 @@ def apply(pairs: list[tuple[Path, str, CodeType, CodeType]]) -> int:
 
 
 class Cover:
-    """Records which functions of the rooms each test calls, how long it takes, and whether it passes."""
+    """Records which functions of the packages each test calls, its duration, and whether it passes."""
 
     def __init__(self, shard: str) -> None:
         self.shard = shard
@@ -347,7 +347,7 @@ class Hunt:
 
 
 def _verdict(reader: int, child: int, items: list[pytest.Item]) -> dict[str, Any]:
-    """Read what a child says, at most `TIMEOUT_S` long, and end it with all that it started."""
+    """Read the output of a child for at most `TIMEOUT_S`, and end it with all its subprocesses."""
     deadline = time.monotonic() + TIMEOUT_S
     os.set_blocking(reader, False)
     text: bytes | None = None
@@ -409,7 +409,7 @@ def main() -> None:
 
 
 def chosen(options: argparse.Namespace) -> list[Mutant]:
-    """The fixed, seeded set: mutants that compile to other code, of all rooms alike."""
+    """The fixed, seeded set: mutants that compile to different code, evenly over all packages."""
     source = Source()
     every = source.mutants()
     random.Random(options.seed).shuffle(every)

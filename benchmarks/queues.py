@@ -1,11 +1,11 @@
-"""One node on a queue, run by another process: from `start` to the end of the run, and what an idle worker costs.
+"""One node on a queue, run by another process: from `start` to the end of the run, and the cost of an idle worker.
 
     python -m benchmarks.queues                                     # SQLite, 40 runs
     python -m benchmarks.queues --store postgresql://... --runs 100
 
-One process drives the thread, another one serves the queue, both poll every 20 ms, and this one starts and waits. A run
-has one superstep. So it has three hand-overs: to the driver, to the queue, and back to the driver. The same graph
-without a queue, driven by the same workers, is measured beside it in turn; the difference is what the queue costs.
+One process drives the thread and another serves the queue, both polling every 20 ms, while this one starts runs and
+waits. A run has one superstep, and so three hand-overs: to the driver, to the queue, and back to the driver. The same
+graph without a queue, driven by the same workers, is measured alternately; the difference is the cost of the queue.
 Idle processor time is that of the worker of the queue while nothing waits.
 """
 
@@ -44,7 +44,7 @@ def runtimes(store: str) -> list[Any]:
 
 
 def worker(store: str, *, serves: bool) -> None:
-    """Work in this process until a line comes; at the next one say how much processor time went by since."""
+    """Work in this process. A line on stdin starts measuring processor time; the next line ends and prints it."""
     from graphrt.workers import Worker
 
     with Worker(*runtimes(store), poll_s=POLL_S, queues=["q"] if serves else []):
@@ -77,7 +77,7 @@ def measure(store: str, runs: int) -> None:
             began = time.perf_counter()
             thread = runtime.start({"n": number})
             runtime.wait(thread, timeout_s=60)
-            if number >= 3:  # the first ones open connections and load modules
+            if number >= 3:  # the first runs open connections and import modules
                 took[name].append((time.perf_counter() - began) * 1_000)
     for name, found in took.items():
         print(f"{name}: median {statistics.median(found):.1f} ms, least {min(found):.1f}, most {max(found):.1f}")

@@ -1,4 +1,4 @@
-"""Turns what the children measured into rows, verdicts, a Markdown table and JSON. Measures nothing."""
+"""Turns the measurements of the children into rows, verdicts, a Markdown table and JSON. It measures nothing itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ YARDSTICK, SUBJECT = "handwritten", "graphrt"
 
 @dataclass(slots=True, kw_only=True)
 class Cell:
-    """What one library did for one row: a value per round, or why there is none."""
+    """The results of one library for one row: a value per round, or the reason why there is none."""
 
     rounds: dict[int, float] = field(default_factory=dict)
     note: str = ""
@@ -46,7 +46,7 @@ class Row:
 
 
 def record(row: Row, library: str, round_: int, answer: Mapping[str, Any]) -> None:
-    """Add what one child answered about *row*."""
+    """Add the answer of one child about *row*."""
     cell, work = row.cell(library), row.work
     result = answer.get("sizes", {}).get(str(row.size))
     if answer.get("absent"):
@@ -74,7 +74,7 @@ def show(row: Row, library: str) -> str:
 
 
 def verdicts(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """(target, verdict) of each row of one workload, in order; empty where nothing is promised or measured."""
+    """(target, verdict) of each row of one workload, in order; empty without a target or a measurement."""
     found: list[tuple[str, str]] = []
     for row in rows:
         target = row.work.target or Target()
@@ -102,7 +102,7 @@ def wanted(target: Target, row: Row, rows: Sequence[Row]) -> str:
 
 
 def judged(target: Target, row: Row, rows: Sequence[Row]) -> Iterable[tuple[str, bool]]:
-    """Each promise that this row can settle: what was found, and whether it holds."""
+    """The targets that this row can evaluate, each with the result and whether it is met."""
     ratio, value = row.ratio(SUBJECT), row.cell(SUBJECT).value
     if target.ratio is not None and ratio is not None:
         yield f"x{ratio:.2f}", ratio <= target.ratio

@@ -1,7 +1,7 @@
-"""What route coverage adds to a run of pytest: the suites of the examples, each with and without it, in turn.
+"""The overhead of route coverage in a run of pytest: the suites of the examples, alternately with and without it.
 
-Whole processes are timed, with imports, collection and the report: that is what a user waits for. Run it with
-`python -m benchmarks.route_coverage`; `--rounds 21` for a figure that can be trusted on a shared machine.
+Whole processes are timed, with imports, collection and the report, because a user waits for all of it. Run it with
+`python -m benchmarks.route_coverage`; `--rounds 21` for a reliable figure on a shared machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PYTEST = ("-m", "pytest", "-q", "-p", "pytest_graphrt", "-p", "no:cacheprovider"
 
 
 def run(suite: str, folder: str, *options: str) -> tuple[float, float]:
-    """Run a suite in a process of its own; return its wall time and its CPU time, in seconds."""
+    """Run a suite in a separate process; return its wall time and its CPU time, in seconds."""
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
@@ -44,7 +44,7 @@ def cpu_of_children() -> float:
 
 
 def compare(suite: str, rounds: int, folder: str) -> str:
-    """Time *suite* *rounds* times with and without route coverage, in turn; return a row of the table."""
+    """Time *suite* *rounds* times with and without route coverage, alternately; return a row of the table."""
     covered = ("--graphrt-cov=" + str(ROOT / "examples" / suite),)
     run(suite, folder)
     run(suite, folder, *covered)

@@ -1,6 +1,6 @@
-"""A PostgreSQL server for the workloads that need one: the one that a variable names, else one of our own, else none.
+"""A PostgreSQL server for the workloads that need one: from an environment variable, else a temporary one, else none.
 
-It is set as it comes: every commit waits for the disk.
+It has its default settings: every commit waits for the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VARIABLE = "GRAPHRT_TEST_POSTGRES"
 
 
 def url() -> str | None:
-    """Where a server listens; None if there is none on this machine."""
+    """The address of a server; None if there is none on this machine."""
     return os.environ.get(VARIABLE) or _started()
 
 
@@ -51,7 +51,7 @@ def _started() -> str | None:
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(stop)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that it is stopped then as well
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops it then as well
     try:
         tool("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
         with (folder / "data" / "postgresql.conf").open("a") as settings:

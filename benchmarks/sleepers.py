@@ -1,7 +1,7 @@
-"""What sleeping threads cost an idle worker: `python -m benchmarks.sleepers`.
+"""The cost of sleeping threads for an idle worker: `python -m benchmarks.sleepers`.
 
-A worker looks at a store without threads, and at one with sleeping threads, in turn. Its processor time is measured,
-and not the time that passes, so that other programs of the machine disturb little.
+A worker polls a store without threads, and one with sleeping threads, alternately. The benchmark measures processor
+time instead of wall time, because other programs affect it little.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def graph() -> Any:
 def processor_s(url: str, seconds: float) -> float:
     """Return the processor time of an idle worker over *seconds*, of this process alone."""
     with open_store(url) as store, Worker(Runtime(graph(), store=store)):
-        time.sleep(0.5)  # the first look, and what is made once
+        time.sleep(0.5)  # the first poll, and lazily created objects
         before = time.process_time()
         time.sleep(seconds)
         return time.process_time() - before

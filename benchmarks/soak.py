@@ -3,9 +3,9 @@
     python -m benchmarks.soak                                           50,000 threads on a SQLite file
     python -m benchmarks.soak --threads 5000 --url postgresql://...     fewer, on PostgreSQL
 
-Each thread sleeps a moment, starts a child and waits for it, asks a question, and waits for a signal. This process
-starts threads, answers and signals; the worker is a process of its own, and its figures are read from the system. At
-most a few hundred threads are under way at once; how long one takes, from its start to its end, is its wait.
+Each thread sleeps briefly, starts a child and waits for it, asks a question, and waits for a signal. This process
+starts threads, answers and signals; the worker is a separate process, whose figures are read from the system. At most a
+few hundred threads are active at once; a thread's wait is the time from its start to its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.workers import Retention, Worker
 
 UNDER_WAY = 200
-"""Threads that are started before an earlier one has to end."""
+"""Threads that may be started before an earlier one has ended."""
 
 
 class Part(BaseModel):
@@ -67,7 +67,7 @@ def graphs() -> tuple[Any, Any]:
 
 
 def work(url: str) -> None:
-    """Drive what is due until the process is ended. Threads that have ended are deleted ten minutes later, when they have been looked at."""
+    """Drive due threads until the process is ended. Ended threads are deleted ten minutes later, after they were read."""
     part, order = graphs()
     with Runtime(part, store=url) as one, Runtime(order, store=url) as two:
         old = Retention(older_than=600.0)
@@ -77,7 +77,7 @@ def work(url: str) -> None:
 
 
 def figures(pid: int) -> dict[str, Any]:
-    """Return what the worker process holds now."""
+    """Return the resources that the worker process holds now."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     ticks = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return {
@@ -89,7 +89,7 @@ def figures(pid: int) -> dict[str, Any]:
 
 
 class Crowd:
-    """The threads that are under way: it starts them, answers, signals, and notes how long each took."""
+    """The active threads: it starts them, answers, signals, and records the duration of each."""
 
     def __init__(self, runtime: Runtime[Any, Any], count: int) -> None:
         self._runtime, self._count = runtime, count
@@ -100,7 +100,7 @@ class Crowd:
         self.wrong = 0
 
     def look(self) -> None:
-        """Start what there is room for, answer what asks, and take what has ended."""
+        """Start threads up to the limit, answer open questions, and collect ended threads."""
         while len(self._since) < UNDER_WAY and self._next < self._count:
             thread = f"o-{self._next}"
             self._since[thread] = time.monotonic()

@@ -1,11 +1,11 @@
-"""What telemetry costs a step, in CPU time of the thread that runs it, and of the thread that makes the spans.
+"""The cost of telemetry for a step, in CPU time of the thread that runs it, and of the thread that builds the spans.
 
     python -m benchmarks.telemetry
 
-A traced step should cost at most 30 us more on the thread that runs it, and one that is neither traced nor logged nothing
-that can be measured. CPU time counts, so that a busy machine does not. Durable steps alternate: one untraced, one traced,
-in one process, since a disk changes its pace within seconds. The SDK's own price of a span is measured beside it, because
-no library can pay less.
+A traced step should cost at most 30 us more on the thread that runs it; for a step that is neither traced nor logged,
+the overhead should not be measurable. CPU time is measured, because a busy machine affects it little. Durable steps
+alternate, one untraced and one traced, in one process, because the speed of a disk changes within seconds. The SDK's
+own cost of a span is measured as well, because it is a lower bound for any library.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from graphrt.otel import Tracing
 
 TARGET_US = 30.0
 WARM = 50
-"""First steps of a run, which are not counted."""
+"""Initial steps of a run that are not counted."""
 
 
 MEMORY = Path("/dev/shm")
@@ -51,7 +51,7 @@ def loop(steps: int, work: Callable[[Any], Any] | None = None) -> Any:
 
 def provider_without_exporter() -> TracerProvider:
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SpanProcessor())  # a span costs what it costs; where it is sent is not measured
+    provider.add_span_processor(SpanProcessor())  # the cost of a span does not include its export
     return provider
 
 
@@ -73,7 +73,7 @@ def low(values: list[float]) -> float:
 
 
 def of_sdk(spans: int = 3_000, rounds: int = 9) -> None:
-    """Print what a span costs if it is made of nothing but the SDK's calls, with the attributes of a task."""
+    """Print the cost of a bare SDK span with the attributes of a task."""
     attributes: dict[str, Any] = {
         "graphrt.node.name": "work",
         "graphrt.task.id": "12.0:work",
@@ -99,7 +99,7 @@ def of_sdk(spans: int = 3_000, rounds: int = 9) -> None:
 
 
 def in_memory(steps: int, rounds: int) -> float:
-    """Print what steps without a store cost; return what tracing adds to one, in microseconds."""
+    """Print the cost of steps without a store; return the overhead of tracing for one, in microseconds."""
     tracing = Tracing(tracer_provider=provider_without_exporter())
     log = logging.getLogger("graphrt.runs")
     log.propagate = False
@@ -134,13 +134,13 @@ def in_memory(steps: int, rounds: int) -> float:
 
 
 class Turns:
-    """A run of durable steps, which waits in its node until it is told to make the next step."""
+    """A run of durable steps, which waits in its node for permission to make the next step."""
 
     def __init__(self, store: str, sinks: list[Any], steps: int) -> None:
         self.cpu: list[float] = []
         """CPU seconds of the run's thread from the end of a node's call to the beginning of the next one."""
         self.total = 0.0
-        """CPU seconds of that thread altogether."""
+        """Total CPU seconds of that thread."""
         self._go, self._ready = threading.Semaphore(0), threading.Semaphore(0)
         self._since: float | None = None
         self._failure: BaseException | None = None
@@ -151,7 +151,7 @@ class Turns:
         try:
             with Runtime(loop(steps, self._node), store=store, sinks=sinks) as runtime:
                 runtime.run({}, thread=f"t{time.time_ns()}")
-        except BaseException as error:  # noqa: BLE001 - told at the end
+        except BaseException as error:  # noqa: BLE001 - reported at the end
             self._failure = error
         finally:
             self.total = time.thread_time()
@@ -179,7 +179,7 @@ class Turns:
 
 
 def durable(steps: int) -> float:
-    """Print what steps in SQLite cost, untraced and traced in turns; return what tracing adds to one."""
+    """Print the cost of steps in SQLite, untraced and traced alternately; return the overhead of tracing for one."""
     sdk_metrics = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     sinks = {
         "off": [],
@@ -198,7 +198,7 @@ def durable(steps: int) -> float:
             for run in pair:
                 run.wait()
             for turn in range(steps):
-                for run in pair if turn % 2 else reversed(pair):  # whoever is second finds the caches cold
+                for run in pair if turn % 2 else reversed(pair):  # the second one finds the caches cold
                     run.step()
             for run in pair:
                 run.end()
@@ -206,7 +206,8 @@ def durable(steps: int) -> float:
             mine = time.thread_time() - here
             others = time.process_time() - began - mine - sum(run.total for run in pair)
             off, on = (run.cpu[WARM:] for run in pair)
-            # What a step pays itself. The rest of a median is what the neighbours of this machine take from its caches.
+            # The cost of a step itself. The difference to the median comes from cache effects of other programs on the
+            # machine.
             least, middle = (1e6 * (at(on) - at(off)) for at in (low, statistics.median))
             worst = max(worst, least)
             if number == 1:

@@ -1,16 +1,16 @@
-"""Durable steps of several libraries in turn, in one process: some steps of each, then the next steps of each.
+"""Alternating durable steps of several libraries in one process: some steps of each, then the next steps of each.
 
     python -m benchmarks.turns                            # SQLite; 100, 1,000 and 5,000 steps; turns of 10 steps
     python -m benchmarks.turns --turn 1                   # one step of each: every step finds the caches emptied
     python -m benchmarks.turns --store postgres --steps 100,1000
     python -m benchmarks.turns --only handwritten,graphrt,graphrt_plain
 
-A disk changes its pace within seconds, and a step is mostly disk: only steps that were made right after one another can
-be compared. Each library drives its own thread of control; after each turn its node hands over to the next library, so
-that exactly one is at work at any time. In turns of one step, a step follows one of another library, whose garbage has
-emptied the processor's caches of everybody's code: LangGraph copies its whole state. In turns of ten, nine of ten steps
-follow one of their own, as in a program that uses one library. A step is timed from the node's return to the call of
-the next node: fold, router, commit, and whatever else the library does in between. The final states are asserted.
+The speed of a disk changes within seconds, and a step is mostly disk: only adjacent steps are comparable. Each library
+drives its own thread of control; after each turn its node hands over to the next library, and exactly one works at any
+time. In turns of one step, a step follows one of another library, whose garbage has emptied the processor's caches of
+everybody's code: LangGraph copies its whole state. In turns of ten, nine of ten steps follow one of their own, as in a
+program that uses one library. A step is timed from the node's return to the call of the next node: fold, router,
+commit, and whatever else the library does in between. The final states are asserted.
 
 A library that is not installed is left out, and a line says so (`pip install -r benchmarks/requirements.txt`).
 """
@@ -36,9 +36,9 @@ from benchmarks.report import number
 from benchmarks.work.common import POSTGRES, PRAGMAS, grown, letter
 
 WINDOW = 100
-"""Steps before a length over which the median is taken."""
+"""Steps before a length over which the median is computed."""
 KEY = b"any 32 bytes or more: 7F2a-91Bc-0dEx"
-"""Of audited runs."""
+"""Key of the audited runs."""
 NAMES = {
     "handwritten": "hand-written",
     "graphrt": "graphrt",
@@ -50,11 +50,11 @@ NAMES = {
 
 
 class Contender:
-    """One library at its work, a step at a time.
+    """One library, which runs step by step.
 
     Args:
-        run: Drives n steps with the node that it is given, and returns the final state.
-        turn: Steps that it makes before it waits for the others.
+        run: Drives n steps with the given node, and returns the final state. turn: Number of steps before it waits for
+        the others.
     """
 
     def __init__(self, name: str, run: Callable[[Callable[[Any], Any], int], Any], steps: int, turn: int) -> None:
@@ -72,7 +72,7 @@ class Contender:
     def _work(self, run: Callable[[Callable[[Any], Any], int], Any], steps: int) -> None:
         try:
             self.state = run(self._node, steps)
-        except BaseException as error:  # noqa: BLE001 - told at the end
+        except BaseException as error:  # noqa: BLE001 - reported at the end
             self.failure = error
         finally:
             self._ready.release()
@@ -91,11 +91,11 @@ class Contender:
         return update
 
     def wait(self) -> None:
-        """Until it stands before a step."""
+        """Wait until it is before a step."""
         self._ready.acquire()
 
     def step(self) -> None:
-        """Let it make the steps of one turn, and wait until it stands before the next or is at its end."""
+        """Let it make the steps of one turn, and wait until it is before the next one or has ended."""
         self._go.release()
         self._ready.acquire()
 
@@ -183,7 +183,7 @@ def race(names: list[str], store: str, steps: int, turn: int, folder: Path) -> l
         contender.wait()
     order = Random(steps)
     for _ in range(0, steps, turn):
-        # By chance: whoever comes after one that touches much memory finds its own gone from the caches.
+        # Random, because a library that runs after a memory-intensive one finds its data evicted from the caches.
         for contender in order.sample(contenders, len(contenders)):
             contender.step()
     for contender in contenders:
@@ -200,7 +200,7 @@ def ratio(mine: list[float], theirs: list[float]) -> float:
 
 
 def rows(contenders: list[Contender], steps: int) -> list[str]:
-    """A row for each library: at the end of the run, and over all of it."""
+    """A row for each library: at the end of the run, and over the whole run."""
     yardstick, lines = contenders[0], []
     for contender in contenders:
         late, bare = contender.wall[-WINDOW:], yardstick.wall[-WINDOW:]
@@ -220,7 +220,7 @@ def rows(contenders: list[Contender], steps: int) -> list[str]:
 
 
 def prepare(store: str) -> str:
-    """Set what children of `compare.py` are told; returns what there is to say about it."""
+    """Set the variables for the children of `compare.py`; return a note about them."""
     import sqlite3
     import subprocess
     import sys

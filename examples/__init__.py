@@ -1,1 +1,1 @@
-"""Programs that show graphrt at work; each runs as it is, with no key and no network."""
+"""Programs that demonstrate graphrt; each runs unchanged, without a key or a network."""

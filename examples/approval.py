@@ -1,6 +1,6 @@
-"""A run that pauses for a person, and goes on with the answer.
+"""A run that pauses for a person, and continues with the answer.
 
-Run it with `python -m examples.approval`; it answers itself, "no" first and then "yes".
+Run it with `python -m examples.approval`; it answers its own questions, first "no" and then "yes".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from graphrt.reducers import append
 
 
 class State(BaseModel):
-    """A draft, and what was said about each version of it."""
+    """A draft, and the answers to each version of it."""
 
     topic: str
     version: int = 0

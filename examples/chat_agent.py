@@ -1,4 +1,4 @@
-"""A chat with the clerk of a shop, who has tools, remembers the conversation, and orders nothing that nobody agreed to.
+"""A chat with the clerk of a shop, who has tools, remembers the conversation, and orders only with approval.
 
 Run it with `python -m examples.chat_agent`; a model of this file answers, or a real one:
 `python -m examples.chat_agent --model openai/gpt-4o-mini` (needs `graphrt[litellm]` and a key).
@@ -16,7 +16,7 @@ from graphrt.reducers import append
 
 
 class Shop:
-    """The world outside: what is on the shelves, and what was ordered."""
+    """The outside world: the stock, and the orders."""
 
     def __init__(self) -> None:
         self.shelves = {"teapot": 3, "kettle": 1}
@@ -59,12 +59,12 @@ graph = g.add_sequence([START, talk, END]).compile()
 
 
 def said(text: str) -> Chat:
-    """What a user says, as the input of a run."""
+    """The message of a user, as the input of a run."""
     return {"messages": [UserMessage(text=text)]}
 
 
 def offline(request: ModelRequest) -> str | ToolCall:
-    """Stands for a model: of what it is asked for it knows the item from the conversation, if need be."""
+    """Stands for a model: it takes a missing item from the conversation."""
     last = request.messages[-1]
     if last.role != "user":
         return last.text

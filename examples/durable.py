@@ -1,6 +1,7 @@
-"""A run that is killed with SIGKILL and goes on where it was: what finished does not run again.
+"""A run that is killed with SIGKILL and continues: finished tasks do not run again.
 
-Run it with `python -m examples.durable`; it starts itself as a second process, kills that, and resumes its thread.
+Run it with `python -m examples.durable`; it starts itself as a second process, kills that process, and resumes its
+thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CITIES = ["Lisbon", "Oslo", "Quito", "Hanoi"]
 
 
 class State(BaseModel):
-    """What was read, city by city, and the report that came of it."""
+    """The readings of the cities, and the report about them."""
 
     readings: Annotated[list[str], append] = []
     report: str = ""
@@ -37,11 +38,11 @@ def plan(_: State, ctx: Context) -> None:
 
 @g.node
 def read(_: State, ctx: Context) -> dict[str, object]:
-    # Runs once for each city: its result is stored before the node goes on.
+    # Runs once for each city: its result is stored before the node continues.
     degrees = ctx.effect("thermometer", measure, ctx.arg)
     print(f"  read {ctx.arg:<7}(process {ctx.deps})", flush=True)
     if ctx.arg == "Quito" and ctx.deps == "first":
-        sys.stdin.read()  # waits here, for the kill that comes
+        sys.stdin.read()  # waits here for the kill
     return {"readings": [f"{ctx.arg} {degrees}°"]}
 
 
@@ -52,7 +53,7 @@ def write(state: State, ctx: Context) -> dict[str, object]:
 
 
 def measure(city: str) -> int:
-    """Stands for something that must not be done twice."""
+    """Stands for an effect that must not be repeated."""
     return 10 + len(city)
 
 
@@ -60,17 +61,17 @@ g.add_edge(START, plan)
 g.add_conditional_edges(plan, lambda _: [Send(read, city) for city in CITIES], [read])
 g.add_edge(read, write)
 g.add_edge(write, END)
-graph = g.compile(limits=Limits(max_concurrency=1))  # one city after another, so that the output is always the same
+graph = g.compile(limits=Limits(max_concurrency=1))  # one city after another, for deterministic output
 
 
 def first(database: str) -> None:
-    """What the process that is killed does."""
+    """The main function of the process that is killed."""
     with Runtime(graph, store=f"sqlite:///{database}", deps="first") as runtime:
         runtime.run({}, thread="weather")
 
 
 def main() -> None:
-    """Start the first process, kill it in the middle of a superstep, and go on."""
+    """Start the first process, kill it in the middle of a superstep, and continue."""
     with tempfile.TemporaryDirectory() as folder:
         database = str(Path(folder) / "runs.db")
         command = [sys.executable, "-m", "examples.durable", database]
@@ -80,7 +81,9 @@ def main() -> None:
                 print(line, end="")
                 if "Quito" in line:
                     break
-            time.sleep(0.5)  # what the others came to is stored within milliseconds
+            with Runtime(graph, store=f"sqlite:///{database}") as reader:
+                while len(reader.state("weather").next) > 2:  # until the results of Lisbon and Oslo are stored
+                    time.sleep(0.01)
             process.kill()
         with Runtime(graph, store=f"sqlite:///{database}", deps="second") as runtime:
             snapshot = runtime.state("weather")

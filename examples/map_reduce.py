@@ -1,4 +1,4 @@
-"""One task for each chapter, all at once, and a join that waits for them and for the title.
+"""One task for each chapter, in parallel, and a join that waits for them and for the title.
 
 Run it with `python -m examples.map_reduce`.
 """
@@ -15,7 +15,7 @@ BOOK = "A day\nDawn: the sun rises\nNoon: it is hot\nDusk: the light fades and l
 
 
 class State(BaseModel):
-    """Reducers fold what tasks write in the order in which they were sent, whoever is done first."""
+    """Reducers fold the writes of tasks in the order in which they were sent, regardless of speed."""
 
     book: str
     title: str = ""

@@ -1,7 +1,7 @@
-"""A run behind an HTTP endpoint, as server-sent events, and a client that leaves in the middle and comes back.
+"""A run behind an HTTP endpoint, as server-sent events, and a client that disconnects in the middle and reconnects.
 
-Run it with `python -m examples.sse`: it is server and client at once, on a port of this machine. The server is written
-out, so that nothing needs to be installed; with a framework, `events(stream)` is the body of a streaming response.
+Run it with `python -m examples.sse`: it is server and client at once, on a port of this machine. The server is
+hand-written and needs no installation; with a framework, `events(stream)` is the body of a streaming response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODES: Final = ("custom", "live", "result")
 
 
 class State(BaseModel):
-    """What is known of a topic."""
+    """The known facts about a topic."""
 
     topic: str
     sources: Annotated[list[str], append] = []
@@ -60,12 +60,12 @@ graph = g.add_sequence([START, find, read, approve, END]).compile()
 
 
 async def opened(runtime: Runtime[Any, Any], thread: str, asked: dict[str, Any]) -> AsyncStream[tuple[str, Any], Any]:
-    """The run that is asked for, opened: what is wrong with the request is raised here, and nothing runs yet."""
+    """Open the requested run. Problems of the request are raised here, before a node runs."""
     if "answer" in asked:
         return await runtime.astream(thread=thread, answer=asked["answer"], modes=MODES)
     if asked:
         return await runtime.astream(asked, thread=thread, modes=MODES)
-    return await runtime.astream(thread=thread, modes=MODES)  # go on where it stands
+    return await runtime.astream(thread=thread, modes=MODES)  # continue from its current state
 
 
 async def events(stream: AsyncStream[tuple[str, Any], Any]) -> AsyncIterator[bytes]:
@@ -74,7 +74,7 @@ async def events(stream: AsyncStream[tuple[str, Any], Any]) -> AsyncIterator[byt
         data = item
         if mode == "live":
             data = {"node": item.node, "what": item.what}
-        elif mode == "messages":  # what a model says, word by word; of the rest only what it is
+        elif mode == "messages":  # the text of a model, word by word; of the other items only their kind
             data = {"text": item.item.text} if isinstance(item.item, TextDelta) else {"what": type(item.item).__name__}
         elif mode == "result":
             data = {"status": item.status, "questions": [question.payload for question in item.interrupts]}
@@ -82,7 +82,7 @@ async def events(stream: AsyncStream[tuple[str, Any], Any]) -> AsyncIterator[byt
 
 
 async def respond(runtime: Runtime[Any, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer one request: `POST /<thread>` with an input, an answer, or an empty object to go on."""
+    """Answer one request: `POST /<thread>` with an input, an answer, or an empty object to continue."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.lower().splitlines()
     headers = dict(line.split(": ", 1) for line in lines if line)
@@ -104,7 +104,7 @@ async def respond(runtime: Runtime[Any, Any], reader: asyncio.StreamReader, writ
 async def send(
     stream: AsyncStream[tuple[str, Any], Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Send each event as it comes, until the run ends or the client leaves."""
+    """Send each event as it arrives, until the run ends or the client disconnects."""
     watching = asyncio.create_task(close_when_left(reader, stream))
     try:
         async with stream:
@@ -112,13 +112,13 @@ async def send(
                 writer.write(event)
                 await writer.drain()
     except ConnectionError:
-        pass  # the client left while an event was on its way
+        pass  # the client disconnected while an event was being sent
     finally:
         watching.cancel()
 
 
 async def close_when_left(reader: asyncio.StreamReader, stream: AsyncStream[Any, State]) -> None:
-    """End the run as soon as the client closes its connection, also while a node works and nothing is written."""
+    """End the run as soon as the client closes its connection, even while a node works and nothing is written."""
     with suppress(ConnectionError):
         await reader.read()
     await stream.aclose()
@@ -126,7 +126,7 @@ async def close_when_left(reader: asyncio.StreamReader, stream: AsyncStream[Any,
 
 @asynccontextmanager
 async def serving(runtime: Runtime[Any, Any]) -> AsyncGenerator[tuple[int, set[asyncio.Task[None]]], None]:
-    """Serve on a free port; gives the port and the tasks of all requests."""
+    """Serve on a free port; yields the port and the tasks of all requests."""
     answering: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -141,7 +141,7 @@ async def serving(runtime: Runtime[Any, Any]) -> AsyncGenerator[tuple[int, set[a
 
 
 def post(port: int, thread: str, leave_after: int | None = None, **asked: Any) -> tuple[int, list[str]]:
-    """Status and lines of the answer; with *leave_after* the connection is closed after so many events."""
+    """Status and lines of the response; with *leave_after*, the connection is closed after that many events."""
     connection = HTTPConnection("127.0.0.1", port)
     connection.request("POST", f"/{thread}", body=json.dumps(asked))
     answer = connection.getresponse()
@@ -157,7 +157,7 @@ def post(port: int, thread: str, leave_after: int | None = None, **asked: Any) -
 
 
 async def main() -> None:
-    """Ask, leave, come back, be refused, answer."""
+    """Start a run, disconnect, reconnect, get refused, and answer."""
     with Runtime(graph, store="memory:") as runtime:
         async with serving(runtime) as (port, answering):
             status, lines = await asyncio.to_thread(post, port, "tea", topic="tea", leave_after=6)

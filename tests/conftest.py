@@ -1,4 +1,4 @@
-"""What holds for every test: Hypothesis profiles, no outside network, `needs`, which CI may not skip, `slow`, `full`."""
+"""Settings for every test: Hypothesis profiles, no outside network, `needs`, which CI may not skip, `slow`, `full`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from hypothesis.internal.conjecture import providers
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],  # a shared machine is slow at times
 )
-settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 settings.load_profile(PROFILE)
 if PROFILE != "thorough" and hasattr(providers, "_get_local_constants"):
-    # Hypothesis draws some values from the constants of all local modules that are imported. To find them takes each
-    # process a second, and which values a test draws would depend on the files that are collected beside it.
+    # Hypothesis draws some values from the constants of all imported local modules. Collecting them takes each process
+    # a second, and the drawn values would depend on the files that are collected beside a test.
     providers._get_local_constants = lambda: providers._local_constants
 
 FULL: Final = os.environ.get("GRAPHRT_FULL") == "1"
@@ -40,21 +40,21 @@ FULL: Final = os.environ.get("GRAPHRT_FULL") == "1"
 MEMORY: Final = Path("/dev/shm")
 ROOM_BYTES: Final = 2 * 1024**3
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
-    # A commit waits for the disk: 2 ms here, 20 beside other work, 0.002 in memory. What a disk loses with the power is
-    # tested by models of disks (tests/faults). pytest and tests/stores/postgres_server.py read this variable.
+    # A commit waits for the disk: 2 ms here, 20 ms beside other work, 0.002 ms in memory. Models of disks test the loss
+    # of data at a power loss (tests/faults). pytest and tests/stores/postgres_server.py read this variable.
     _there = os.statvfs(MEMORY)
     if _there.f_bavail * _there.f_frsize > ROOM_BYTES and not _there.f_flag & os.ST_NOEXEC:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in the background so
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores SIGINT in background processes
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose `needs` are not there; under CI they have to be."""
+    """Skip a test if its `needs` are missing; under CI, fail it."""
     names = [name for mark in item.iter_markers("needs") for name in mark.args]
-    missing = [name for name in names if shutil.which(name) is None and importlib.util.find_spec(name) is None]
+    missing = [name for name in names if _is_missing(name)]
     if not missing:
         return
     message = f"needs {', '.join(missing)}"
@@ -63,10 +63,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.skip(message)
 
 
+@functools.cache  # thousands of tests need litellm or psycopg, and each look searches all folders of the path
+def _is_missing(name: str) -> bool:
+    return shutil.which(name) is None and importlib.util.find_spec(name) is None
+
+
 # ------------------------------------------------------------------------------------------------------- slow tests
 
 SLOW: Final = (
-    # They kill processes, wait for locks and leases, or search for counterexamples for a while.
+    # They kill processes, wait for locks and leases, or search for counterexamples.
     "tests/audit",
     "tests/crash",
     "tests/faults",
@@ -75,7 +80,7 @@ SLOW: Final = (
     "tests/laws/test_duplicate.py",
     "tests/laws/test_order.py",
     "tests/laws/test_parity.py",
-    "tests/laws/test_planted.py",
+    "tests/laws/test_planted_mistake_is_a_finding.py",
     "tests/laws/test_reference.py",
     "tests/harness/agent/test_killed.py",
     "tests/harness/agent/test_restarts.py",
@@ -96,7 +101,7 @@ SLOW: Final = (
     "tests/stores/test_sqlite_faults.py",
     "tests/stores/test_sqlite_owners.py",
     "tests/threads/test_damaged_rows.py",
-    # Every clause on every store, every kind of thread, every stream left at every place: long products.
+    # Every clause on every store, every kind of thread, every stream abandoned at every point: large products.
     "tests/drivers/test_deadline.py",
     "tests/drivers/test_collected_streams.py",
     "tests/drivers/test_dropped_streams.py",
@@ -111,7 +116,7 @@ SLOW: Final = (
     "tests/stores/test_conformance.py",
     "tests/stores/test_encrypted_conformance.py",
     "tests/stores/test_moving.py",
-    "tests/stores/test_planted.py",
+    "tests/stores/test_planted_mistake_is_a_finding.py",
     "tests/stores/test_verify.py",
     "tests/threads/test_alike.py",
     "tests/threads/test_bad_files.py",
@@ -125,7 +130,7 @@ SLOW: Final = (
     "tests/threads/test_changed_rows.py",
     "tests/threads/test_untracked.py",
     "tests/threads/test_values.py",
-    # They talk over HTTP, wait for timers, or explore many routes.
+    # They use HTTP, wait for timers, or explore many routes.
     "tests/serve",
     "tests/drivers/test_ctrl_c.py",
     "tests/harness/test_chat_server_responses.py",
@@ -139,7 +144,7 @@ SLOW: Final = (
     "tests/threads/test_erasing.py",
     "tests/workers/test_detached_runs.py",
     "tests/workers/test_timers.py",
-    # They start programs, type checkers among them, or import litellm.
+    # They start programs, including type checkers, or import litellm.
     "tests/cli/test_terminal.py",
     "docs/how-to/call-a-model.md",
     "docs/how-to/tools.md",
@@ -155,25 +160,25 @@ SLOW: Final = (
     "tests/typing",
     "tests/harness/tools/test_mcp.py",
     "tests/harness/tools/test_mcp_death.py",
-    # They measure.
+    # They measure performance.
     "tests/perf",
     "tests/plan/test_scale.py",
     "tests/runtime/test_memory.py",
 )
-"""Files and folders whose tests are slow, all of them; a single one says so itself, by its mark."""
+"""Files and folders whose tests are all slow; a single slow test has the mark."""
 INTERPRETER: Final = (
-    # How asyncio cancels and times out; which objects nobody else refers to, so that they are changed in place; memory.
+    # How asyncio cancels and times out; which objects have no other references, and are changed in place; memory.
     "tests/drivers",
     "tests/laws/test_reference.py",
     "tests/runtime/test_memory.py",
 )
-"""Files and folders whose outcome may depend on the interpreter: the gate runs them on each, also the slow ones."""
+"""Files and folders whose outcome may depend on the interpreter: the gate runs them on each, including slow ones."""
 _COSTLY: Final = {"litellm", "psycopg"}
-"""What takes a process seconds before its first test: an import, and a server that is started."""
+"""Dependencies that take a process seconds before its first test: an import, and a server."""
 _ROOT: Final = Path(__file__).parents[1]
 
 
-@functools.cache  # of 19,000 tests in 700 files, three times each: this took a tenth of the collection
+@functools.cache  # 19,000 tests in 700 files, three times each: this took a tenth of the collection
 def is_in(path: Path, places: tuple[str, ...]) -> bool:
     """Whether the file *path* is one of these files, or in one of these folders."""
     name = path.relative_to(_ROOT).as_posix()
@@ -181,13 +186,15 @@ def is_in(path: Path, places: tuple[str, ...]) -> bool:
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Whether *item* is in a slow file, or needs something that is slow to start."""
+    """Whether *item* is in a slow file, or needs a dependency that is slow to start."""
     return is_in(item.path, SLOW) or any(not _COSTLY.isdisjoint(mark.args) for mark in item.iter_markers("needs"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the tests themselves, which live to the end, out of every garbage collection: it takes a quarter of the time."""
+    """Exclude the tests themselves, which live to the end, from every garbage collection: it takes a quarter of the
+    time.
+    """
     gc.disable()
     try:
         return (yield)
@@ -198,10 +205,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Keep what the tests of a file leave behind out of later collections too.
+    """Exclude the garbage of the tests of a file from later collections too.
 
-    Reports, caches and litellm make a heap through which each full collection took half a second in the end; a test that
-    makes 50,000 objects paid for several.
+    With the heap of reports, caches and litellm, each full collection took half a second in the end; a test that
+    creates 50,000 objects paid for several.
     """
     result = yield
     if nextitem is None or nextitem.path != item.path:
@@ -211,7 +218,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import what `make quick` would leave out as a whole: its processes import all the rest each."""
+    """Do not import files that `make quick` leaves out as a whole: each of its processes imports all the rest."""
     if config.option.markexpr != "not slow" or not is_in(collection_path, SLOW):
         return None
     left_out: LeftOut = config.pluginmanager.get_plugin("left-out")
@@ -232,7 +239,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class LeftOut:
-    """Tells at the end which slow tests did not run: pytest-xdist says nothing of those that its workers deselect."""
+    """Reports at the end which slow tests did not run: pytest-xdist does not report the tests that its workers
+    deselect.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -267,11 +276,11 @@ def _room(path: Path) -> str:
 
 
 class FewerReports:
-    """Keeps reports that say nothing in the process of pytest-xdist that made them.
+    """Keeps empty reports in the process of pytest-xdist that created them.
 
-    For each test xdist sends that it began, and how its setup, call and teardown ended. To write, send, read and handle
-    these takes three times as long as a small test; a setup or teardown that passed and printed nothing shows nowhere but
-    in lists of times and in files.
+    For each test xdist sends its start, and the results of its setup, call and teardown. Serializing and handling these
+    takes three times as long as a small test. A setup or teardown that passed without output is only visible in lists
+    of durations and in files.
     """
 
     @staticmethod
@@ -279,9 +288,10 @@ class FewerReports:
         option = session.config.option
         if option.verbose > 0 or option.durations is not None or option.xmlpath is not None:
             return
-        for plugin in session.config.pluginmanager.get_plugins():
-            if type(plugin).__module__ == "xdist.remote" and hasattr(plugin, "sendevent"):
-                plugin.sendevent = functools.partial(_send, plugin.sendevent)
+        # The class is looked for by its name: the process is sent the source of its module, so that `__module__` differs.
+        plugins = session.config.pluginmanager.get_plugins()
+        interactor: Any = next(plugin for plugin in plugins if type(plugin).__name__ == "WorkerInteractor")
+        interactor.sendevent = functools.partial(_send, interactor.sendevent)
 
 
 def _send(send: Callable[..., None], name: str, **event: Any) -> None:
@@ -317,7 +327,7 @@ def _resolve_at_home(host: Any, *args: Any, **options: Any) -> Any:
 
 
 def _connect_at_home(self: socket.socket, address: Any) -> None:
-    if isinstance(address, tuple):  # else the path of a Unix socket
+    if isinstance(address, tuple):  # otherwise the path of a Unix socket
         _at_home(address[0])
     _connect(self, address)
 
@@ -328,7 +338,7 @@ def _try_at_home(self: socket.socket, address: Any) -> int:
     return _try_to_connect(self, address)
 
 
-# An audit hook would do the same, but is called for each `id()` too: a hundredth of the processor time of all tests.
+# An audit hook would do the same, but is also called for each `id()`: a hundredth of the processor time of all tests.
 socket.getaddrinfo = _resolve_at_home
 socket.socket.connect = _connect_at_home  # type: ignore[method-assign]
 socket.socket.connect_ex = _try_at_home  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Which process of pytest-xdist gets which tests: whole files, so that processors are seldom idle."""
+"""Distributes tests over the processes of pytest-xdist by whole files, which keeps processors busy."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from typing import Any, Final
 from xdist.scheduler import LoadScopeScheduling
 
 LANES: Final = (
-    ("tests/backends/", "tests/workers/"),  # they wait for leases, timers and processes for most of their time
-    ("tests/harness/",),  # litellm takes seconds to load in each process that needs it
+    ("tests/backends/", "tests/workers/"),  # they spend most of their time waiting for leases, timers and processes
+    (  # litellm takes seconds to import in each process that needs it
+        "tests/harness/",
+        "tests/examples/test_audit_model.py",
+        "tests/compat/lar/test_offline.py",
+        "docs/how-to/call-a-model.md",
+    ),
 )
-"""Folders whose files go to one process at a time: two processes that wait leave processors idle."""
+"""Folders and files that go to one process at a time: two processes that wait leave processors idle."""
 
 
 class FileByFile(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Gives a process the next file when it has nearly ended the last one.
+    """Gives a process the next file when it has nearly finished the last one.
 
-    The files of each of `LANES` go to one process at a time, as long as there are others. Of the rest, one process gets
-    the slow ones, which come first, and the others begin at the end: slow tests wait more, so that processors would be
-    idle while several processes are at them.
+    The files of each of `LANES` go to one process at a time, as long as there are others. One process gets the slow
+    ones of the rest, which come first, and the others begin at the end: slow tests wait more, and processors would be
+    idle if several processes ran them.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -58,15 +63,15 @@ class FileByFile(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has
         return rest[0]
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        # xdist keeps what has ended, and counts it after each test: over 17,000 tests that takes 11 s.
+        # xdist keeps finished tests, and counts them after each test: over 17,000 tests that takes 11 s.
         super().mark_test_complete(node, item_index, duration)
         scope = self._split_scope(self.registered_collections[node][item_index])
         if all(self.assigned_work[node][scope].values()):
             del self.assigned_work[node][scope]
 
     def _reschedule(self, node: Any) -> None:
-        # A process runs a test once it has the next one, or knows that there is none. xdist gives it one file at a time:
-        # a process that takes the place of a dead one, and got a file of one test, would wait for ever.
+        # A process runs a test once it has the next one, or knows that there is none. xdist gives it one file at a
+        # time: a process that replaced a dead one, and got a file with one test, would wait forever.
         if node.shutting_down:
             return
         while self.workqueue and self._pending_of(self.assigned_work[node]) <= 2:

@@ -1,4 +1,4 @@
-"""What LiteLLMModel adds to a call of litellm: a server on this machine, calls of each kind in turn, medians.
+"""The overhead of LiteLLMModel over a litellm call: a local server, alternating calls of both kinds, medians.
 
 python -m benchmarks.micro.model_call              # some seconds, a table
 python -m benchmarks.micro.model_call --calls 500
@@ -40,7 +40,7 @@ print(imported - start, first - began, time.perf_counter() - first)
 
 
 def first_call(server: FakeChatServer, rounds: int) -> None:
-    """A fresh interpreter each round: import of the room, first call, second call."""
+    """A fresh interpreter each round: import of the package, first call, second call."""
     found: list[list[float]] = []
     for _ in range(rounds):
         server.add("one", "two")
@@ -58,7 +58,7 @@ async def timed(call: Callable[[], Awaitable[Any]]) -> float:
 
 
 async def take_turns(kinds: dict[str, Callable[[], Awaitable[Any]]], calls: int) -> dict[str, list[float]]:
-    """Seconds of each call. Bare calls are made, and timed, on our loop: litellm breaks with several."""
+    """Seconds of each call. Bare calls run, and are timed, on our loop: litellm breaks with several loops."""
     times: dict[str, list[float]] = {name: [] for name in kinds}
     order = list(kinds)
     for turn in range(calls + 5):

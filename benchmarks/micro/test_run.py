@@ -1,4 +1,4 @@
-"""graphrt alone, one shape each, for profiling: the figures are per run, divide by the size in the name.
+"""graphrt only, one graph shape per test, for profiling. The figures are per run: divide by the size in the name.
 
 python -m pytest benchmarks/micro                                       # a table
 python -m pytest benchmarks/micro -k grow --benchmark-cprofile=tottime  # where the time goes

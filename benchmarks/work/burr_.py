@@ -1,6 +1,6 @@
 """Burr: `ApplicationBuilder` with function actions on its immutable `State`, `MapStates` for fan-out, no tracker.
 
-An `Application` holds the state of its run, so every run builds one from a graph that was built before.
+An `Application` holds the state of its run, so every run creates one from a prebuilt graph.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def done(state: State) -> State:
 
 
 def loop_graph(n: int, first: Any, second: Any) -> Any:
-    """Two actions and a way back. Halting needs an action to halt after: `done` is one step more per run."""
+    """Two actions in a loop. Burr halts after an action, so `done` is an extra step per run."""
     more = Condition.lmda(lambda state: state["count"] < n, ["count"])
     builder = GraphBuilder().with_actions(first=first, second=second, done=done)
     return builder.with_transitions(("first", "second"), ("second", "first", more), ("second", "done", default)).build()
@@ -186,7 +186,7 @@ def grow(n: int) -> Run:
 
 
 def read(app: Any, before: dict[str, Any]) -> dict[str, int]:
-    """Burr hands out states, not diffs, so they are compared as a user would."""
+    """Burr yields states instead of diffs, so they are compared as a user would compare them."""
     count = changes = 0
     for node, _, state in app.iterate(halt_after=["done"]):
         after = public(state)
@@ -233,7 +233,7 @@ async def adoze(state: State) -> State:
 
 
 class Spread(MapStates):
-    """One round: `work` on every item, then the results gathered."""
+    """One round: `work` on every item, then the results are collected."""
 
     def __init__(self, n: int, node: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What all libraries share: the messages that nodes append, one event loop, and how final states are compared."""
+"""Parts shared by all libraries: the messages that nodes append, one event loop, and the comparison of final states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Run = Callable[[], Any]
 SLEEP_S = 0.010
 _TEXT = "The quick brown fox jumps over the lazy dog and then considers what it has learnt from that. " * 2
 PRAGMAS, POSTGRES = "GRAPHRT_BENCH_PRAGMAS", "GRAPHRT_BENCH_POSTGRES"
-"""Variables by which `compare.py` tells its children what to use."""
+"""Environment variables by which `compare.py` configures its children."""
 _loop: list[asyncio.AbstractEventLoop] = []
 
 
@@ -30,19 +30,19 @@ _LETTER = len(json.dumps({"id": "", "role": "", "content": ""}))
 
 
 def letter(i: int) -> dict[str, str]:
-    """The i-th message of a conversation that is stored: 420 bytes of JSON."""
+    """The i-th message of a stored conversation: 420 bytes of JSON."""
     id_, role = f"m{i}", "assistant" if i % 2 else "user"
     content = f"(step {i}) {_TEXT}{_TEXT}"
     return {"id": id_, "role": role, "content": content[: LETTER_BYTES - _LETTER - len(id_) - len(role)]}
 
 
 def noise(i: int) -> str:
-    """1,024 characters of random bits, the same for the same *i*."""
+    """1,024 random characters, the same for the same *i*."""
     return b64encode(random.Random(i).randbytes(768)).decode()
 
 
 def pragmas() -> dict[str, Any]:
-    """How SQLite is set for every library: as graphrt sets it, which `compare.py` has asked."""
+    """SQLite settings for every library: those of graphrt, determined by `compare.py`."""
     found: dict[str, Any] = json.loads(
         os.environ.get(PRAGMAS, '{"page_size": 4096, "journal_mode": "wal", "synchronous": 2}')
     )
@@ -62,14 +62,14 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def plain(state: Any) -> dict[str, Any]:
-    """The fields of a final state, whatever holds them."""
+    """The fields of a final state of any type."""
     if isinstance(state, Mapping):
         return dict(state)
     return dict(vars(state))
 
 
 def grown(state: Any) -> dict[str, Any]:
-    """A final state with messages, small enough to compare: how many, and whether all are there in order."""
+    """A final state with messages, reduced for comparison: their number, and whether all are present and in order."""
     fields = plain(state)
     messages: Sequence[Mapping[str, str]] = fields["messages"]
     ordered = all(item["id"] == f"m{i}" for i, item in enumerate(messages))
@@ -77,7 +77,7 @@ def grown(state: Any) -> dict[str, Any]:
 
 
 def fanned(state: Any) -> dict[str, Any]:
-    """A final state with results, small enough to compare. The order is not compared: not all libraries keep it."""
+    """A final state with results, reduced for comparison. The order is ignored, because not all libraries keep it."""
     fields = plain(state)
     return {"rounds": fields["rounds"], "results": len(fields["results"]), "total": sum(fields["results"])}
 
@@ -99,4 +99,4 @@ OBSERVE: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "sleeps_async": fanned,
     "sleeps_sync": fanned,
 }
-"""Workload -> how its final state is compared; the others are compared as they are."""
+"""Maps a workload to the reduction of its final state; others are compared unchanged."""

@@ -176,9 +176,8 @@ def grow(n: int) -> Run:
 def read(graph: Any, state: Any) -> dict[str, int]:
     count = changes = 0
     for step in Runtime(graph).steps(state):
-        diff = step.diff
         count += 1
-        changes += len(diff.added) + len(diff.removed) + len(diff.updated)
+        changes += len(step.diff.changed)
     return {"steps": count, "changes": changes}
 
 

@@ -1,6 +1,6 @@
-"""graphrt with a store: the growing list of `graphrt_.py` in memory, in SQLite and in PostgreSQL, and what is left of it.
+"""graphrt with a store: the growing list of `graphrt_.py` in memory, SQLite and PostgreSQL, and its stored size.
 
-The durability is the default one, every step safe. `_plain` is without the hash chain.
+Durability is the default: every step is durable. `_plain` is without the hash chain.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def awrite(state: Talk) -> Any:
 
 
 def alone(schema: Any, node: Any, more: Callable[[Any], bool], steps: int) -> Any:
-    """One node that goes back to itself."""
+    """One node in a loop with itself."""
     builder = GraphBuilder(schema, name="alone")
     builder.add_node("only", node)
     builder.add_edge(START, "only")
@@ -63,7 +63,7 @@ def letters(n: int) -> Any:
 
 
 def in_sqlite(graph: Any, *, state: Any = None, chain: bool | None = None) -> Run:
-    """Runs on new threads of one file that is open: what is measured is steps, not making tables."""
+    """Runs on new threads of one open file, so that steps are measured, not the creation of tables."""
     folder = tempfile.TemporaryDirectory()
     runtime = Runtime(graph, store=f"sqlite:///{folder.name}/runs.db", chain=chain)
     threads = (f"t{number}" for number in itertools.count())
@@ -194,7 +194,7 @@ def left_in_postgres(n: int, **options: Any) -> Run:
         schema = f"graphrt_{uuid4().hex}"
         with psycopg.connect(postgres(), autocommit=True) as db:
             with Runtime(letters(n), store=postgres_url(schema)) as runtime:
-                assert not runtime.threads()  # which makes the tables
+                assert not runtime.threads()  # creates the tables
             empty_bytes = size(db, schema)
             run(letters(n), postgres_url(schema), **options)
             found = size(db, schema) - empty_bytes

@@ -1,8 +1,8 @@
-"""The yardstick: what one would write without a library, over the same nodes.
+"""The yardstick: what a developer would write without a library, with the same nodes.
 
 A loop over a table of nodes, a table of edges (a name, or a function of the state) and a table of reducers; updates
-are merged in place. Generic in its nodes and fields, and neither clever nor naive: no validation, no limits, no
-snapshots, no checks. Nothing here imports anything but pydantic, for the state of two workloads.
+are merged in place. It is generic in nodes and fields, and neither clever nor naive: no validation, limits, snapshots
+or checks. It imports only pydantic, for the state of two workloads.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def arun(state: Any, nodes: Table, edges: Table, name: str | None, merge: 
 
 
 def steps(state: Any, nodes: Table, edges: Table, name: str | None) -> Iterator[tuple[str, State]]:
-    """The same loop as a generator of (node, what changed)."""
+    """The same loop as a generator of (node, changes)."""
     while name is not None:
         update = nodes[name](state)
         merge(state, update, REDUCERS)

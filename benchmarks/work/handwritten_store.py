@@ -1,7 +1,7 @@
-"""The yardsticks of the workloads with a store: the loop of `handwritten.py` that keeps each update before going on.
+"""The yardsticks of the workloads with a store: the loop of `handwritten.py`, storing each update before the next.
 
 In memory an update is appended to a list. In SQLite and PostgreSQL it is one row of JSON in a table of thread, number
-and body, without any key: inserted and committed before the next step, under the settings that graphrt chooses.
+and body, without any key, which is inserted and committed before the next step, with graphrt's settings.
 """
 
 from __future__ import annotations

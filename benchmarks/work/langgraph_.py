@@ -220,11 +220,19 @@ def gather(state: Fan) -> Any:
     return {"rounds": 1}
 
 
-def fan_graph(n: int, rounds: int, node: Any) -> Any:
+async def aplan(state: Fan) -> Any:
+    return plan(state)
+
+
+async def agather(state: Fan) -> Any:
+    return gather(state)
+
+
+def fan_graph(n: int, rounds: int, node: Any, first: Any = plan, last: Any = gather) -> Any:
     builder = StateGraph(Fan)
-    builder.add_node("plan", plan)
+    builder.add_node("plan", first)
     builder.add_node("work", node)
-    builder.add_node("gather", gather)
+    builder.add_node("gather", last)
     builder.add_edge(START, "plan")
     builder.add_conditional_edges("plan", lambda state: [Send("work", {"item": i}) for i in range(n)], ["work"])
     builder.add_edge("work", "gather")
@@ -240,7 +248,7 @@ def fan(n: int, rounds: int, node: Any) -> Run:
 
 
 def afan(n: int, rounds: int, node: Any) -> Run:
-    graph = fan_graph(n, rounds, node)
+    graph = fan_graph(n, rounds, node, aplan, agather)
     return lambda: drive(graph.ainvoke({"rounds": 0, "results": []}, config(3 * rounds)))
 
 

@@ -75,7 +75,7 @@ if SqliteSaver is not None:
 
     @contextmanager
     def opened(path: Path) -> Iterator[Any]:
-        """A saver on a connection that is set as the others are; its own setup chooses another journal first."""
+        """A saver on a connection with the common settings, which its own setup would override."""
         db = sqlite3.connect(path, check_same_thread=False)
         chosen = pragmas()
         db.execute(f"PRAGMA page_size = {chosen['page_size']}")
@@ -87,7 +87,7 @@ if SqliteSaver is not None:
         db.close()
 
     def in_sqlite(graph: Any, n: int, state: Any = None) -> Run:
-        """Runs on new threads of one file that is open."""
+        """Runs on new threads of one open file."""
         folder = tempfile.TemporaryDirectory()
         context = opened(Path(folder.name) / "runs.db")
         saver = context.__enter__()
@@ -143,7 +143,7 @@ if SqliteSaver is not None:
         return in_sqlite(fan_graph(n, rounds, work), 3 * rounds, {"rounds": 0, "results": []})
 
     def at_once(threads: int, n: int) -> Any:
-        """Runs on new threads of one file that is open, all at once; returns their final states."""
+        """Concurrent runs on new threads of one open file; returns their final states."""
         from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
         folder, kept = tempfile.TemporaryDirectory(), []

@@ -1,7 +1,7 @@
 """Lár: `GraphExecutor` over nodes that name their successor, `RouterNode` for choices, `BatchNode` for fan-out.
 
-Sync only. It writes a file and prints a line at the end of each run; both are given somewhere to go, so that the
-engine and not the disk is measured. Its state is one dictionary, so there is no pydantic workload.
+Sync only. It writes a file and prints a line at the end of each run; both are discarded, so that the engine is measured
+instead of the disk. Its state is one dictionary, so there is no pydantic workload.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Unsaved(AuditLogger):
 
 
 class Step(BaseNode):
-    """A node that changes the state and goes on."""
+    """A node that changes the state and continues."""
 
     def __init__(self, change: Callable[[GraphState], None], next_node: BaseNode | None = None) -> None:
         self.change, self.next_node = change, next_node
@@ -83,7 +83,7 @@ def chain_sync(n: int) -> Run:
 
 
 def build(n: int) -> Run:
-    """Nodes are linked as they are made; nothing is compiled or checked."""
+    """Nodes are linked when they are created; nothing is compiled or checked."""
 
     def once() -> dict[str, int]:
         chain(n)
@@ -116,7 +116,7 @@ def grow(n: int) -> Run:
 
 
 def read(first: BaseNode, state: dict[str, Any], n: int) -> dict[str, int | None]:
-    """Its diffs hold the engine's own keys too, so only the steps are compared."""
+    """Its diffs also contain the engine's own keys, so only the steps are compared."""
     count = changes = 0
     for entry in steps(first, state, n):
         count += bool(entry["node"] == "Step" and entry["state_diff"]["updated"].get("count"))

@@ -1,6 +1,6 @@
 """pydantic-graph: `GraphBuilder` with steps that change one shared state object, `map` and `join` for fan-out.
 
-Async only, so the sync workloads are absent. Its steps report no diffs, so the streams of steps count steps alone.
+Async only, so the sync workloads are absent. Its steps report no diffs, so the step streams only count steps.
 """
 
 from __future__ import annotations

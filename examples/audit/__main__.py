@@ -1,4 +1,4 @@
-"""Runs the audit: builds the runtime, answers its interrupts, shows and writes what came out, and picks the exit code."""
+"""Runs the audit: builds the runtime, answers its interrupts, prints and writes the result, and chooses the exit code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from examples.audit.report import Outcome
 from examples.audit.state import State
 from graphrt import AgentHarness, GraphrtError, RunResult, Runtime, __version__
 from graphrt.console import Screen, open_screen
+from graphrt.viewer import html
 
 THREAD = "audit"
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.graph:
         print(GRAPH.to_mermaid(), end="")
         return 0
-    # What is printed for programs has standard output to itself.
+    # Standard output is reserved for machine-readable output.
     screen = open_screen(sys.stderr if options.json or options.out == "-" else sys.stdout, colour=options.colour)
     try:
         outcome = audit(options, screen)
@@ -79,11 +80,13 @@ def audit(options: Options, screen: Screen) -> Outcome:
     store = "memory:" if options.db is None else f"sqlite:///{quote(options.db)}"
     with Runtime(GRAPH, store=store, harness=harness, deps=log.tick, sinks=[journal]) as runtime:
         result = drive(runtime, first, screen)
+        elapsed_s = time.perf_counter() - began
+        page = html(runtime, str(result.thread)) if options.page is not None else ""
     return Outcome(
         state=result.state,
         usage=result.usage,
         rows=journal.rows,
-        elapsed_s=time.perf_counter() - began,
+        elapsed_s=elapsed_s,
         at=time.time(),
         label=options.label,
         reader=reader,
@@ -91,11 +94,12 @@ def audit(options: Options, screen: Screen) -> Outcome:
         versions=f"graphrt {__version__}, Python {platform.python_version()}, {platform.system()}",
         mermaid=GRAPH.to_mermaid(),
         fingerprint=GRAPH.fingerprint,
+        page=page,
     )
 
 
 def drive(runtime: Runtime[State], first: State, screen: Screen) -> RunResult[State]:
-    """Run a new audit to its end, or go on with one that was left behind: killed, interrupted or failed."""
+    """Run a new audit to its end, or continue an unfinished one: killed, interrupted or failed."""
     known = runtime.threads(prefix=f"{THREAD}-")
     left = next((info for info in known if info.status != "completed"), None)
     if left is None:
@@ -113,7 +117,7 @@ def drive(runtime: Runtime[State], first: State, screen: Screen) -> RunResult[St
 
 
 def make_harness(options: Options) -> tuple[AgentHarness, str]:
-    """Who reads the doubtful licences, and its name for people."""
+    """The harness that reads doubtful licences, and its display name."""
     if options.model is None:
         return OfflineReader(), "offline rules"
     from graphrt.harness import LiteLLMHarness
@@ -122,7 +126,7 @@ def make_harness(options: Options) -> tuple[AgentHarness, str]:
 
 
 def finish(options: Options, outcome: Outcome, screen: Screen) -> int:
-    """Show and write what came out.
+    """Print and write the result.
 
     Returns:
         The exit code.
@@ -142,6 +146,11 @@ def finish(options: Options, outcome: Outcome, screen: Screen) -> int:
             Path(options.out).write_text(text, encoding="utf-8")
             if not options.json:
                 screen.line(("report", "faint"), f"  {options.out}")
+    if options.page is not None:
+        Path(options.page).write_text(outcome.page, encoding="utf-8")
+        if not options.json:
+            screen.line(("page", "faint"), f"    {options.page}, which shows the run step by step")
+            screen.line(("see it", "faint"), f"  python -m webbrowser {options.page}")
     if not options.json:
         screen.line()
     verdict = outcome.state.verdict
@@ -152,7 +161,7 @@ if __name__ == "__main__":
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our pipe has left, as `head` does
+    except BrokenPipeError:  # the reader of our pipe has exited, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""What is worth a decision: licences by the policy, then age, size and state by rules. Pure; decides nothing."""
+"""Findings that need a decision: licences by the policy, then age, size and state by rules. Pure; makes no decisions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from examples.audit.state import UNKNOWN, Decision, Finding, Opinion, Package, S
 
 _DAY_S: Final = 86_400
 _CONFIDENT: Final = 0.9
-"""Confidence from which a licence that was only read in a text is no more than a note."""
+"""Confidence from which a licence that was found only in a text is just a note."""
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -27,15 +27,15 @@ def find(
     now: float,
     whole: bool,
 ) -> list[Finding]:
-    """All findings, the gravest first, numbered F1, F2, ...
+    """All findings, most severe first, numbered F1, F2, ...
 
     Args:
         packages: 0..n packages.
-        licences: The licence that counts, by key.
-        opinions: What was read in the texts, by key.
+        licences: The effective licence, by key.
+        opinions: The opinions about the texts, by key.
         policy: What is allowed.
         now: Seconds since the epoch.
-        whole: Whether *packages* are all there are: only then can one be missing.
+        whole: Whether *packages* is complete: only then can one be missing.
     """
     names = Counter(normal(package.facts.name) for package in packages)
     found: list[Finding] = []
@@ -55,7 +55,7 @@ def find(
 
 
 def decide(finding: Finding, policy: Policy) -> Decision:
-    """The automatic decision: the policy accepts what it names and what is no error."""
+    """The automatic decision: the policy accepts the findings that it names and those that are not errors."""
     for name, reason in policy.accept.items():
         if normal(name) == normal(finding.package):
             return Decision(finding=finding.id, accept=True, reason=reason, by="policy")

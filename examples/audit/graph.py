@@ -1,6 +1,6 @@
 """The graph of the audit: nodes, routers, edges. Nodes are plain functions; a test may call each of them.
 
-No terminal, no files but the audited ones, no choice of a model: those are given by whoever drives it.
+It has no terminal, reads only the audited files, and does not choose a model: its caller provides them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from examples.audit.state import Decision, Package, State, Update, Verdict
 from graphrt import END, START, Context, GraphBuilder, Limits, RetryPolicy, Send
 
 Tick: TypeAlias = Callable[[str], None]
-"""What a run may get as `deps`: called with a node's name whenever one of its tasks is done."""
+"""The `deps` of a run: called with a node's name whenever one of its tasks is done."""
 
 g = GraphBuilder(State, Update, name="audit")
 
 
 class Answer(BaseModel):
-    """What a person says to a finding; None leaves the decision to the policy."""
+    """The answer of a person to a finding; None leaves the decision to the policy."""
 
     accept: bool | None = None
     reason: str = ""
@@ -51,7 +51,7 @@ def inspect(_state: State, ctx: Context[Tick | None]) -> Update:
 
 @g.node
 def triage(state: State) -> Update:
-    """Pick out the licences that the metadata does not settle."""
+    """Select the licences that the metadata does not settle."""
     return {"doubts": [package.facts.key for package in state.packages if not package.claim.sure]}
 
 
@@ -66,7 +66,7 @@ async def consult(state: State, ctx: Context[Tick | None]) -> Update:
 
 @g.node
 def judge(state: State, ctx: Context[Tick | None]) -> Update:
-    """Settle the licences, and hold them and everything else against the policy."""
+    """Settle the licences, and compare them and everything else with the policy."""
     licences = {p.facts.key: rules.settle(p.claim, state.opinions.get(p.facts.key)) for p in state.packages}
     found = findings.find(
         state.packages,
@@ -90,7 +90,7 @@ def settle(state: State) -> Update:
 
 @g.node
 def ask(state: State, ctx: Context[Tick | None]) -> Update:
-    """Ask a person about one finding. The run pauses here, and goes on with the answer."""
+    """Ask a person about one finding. The run pauses here, and continues with the answer."""
     finding = state.finding(ctx.arg)
     answer = Answer.model_validate(ctx.interrupt(finding.model_dump()))
     if answer.accept is None:
@@ -101,7 +101,7 @@ def ask(state: State, ctx: Context[Tick | None]) -> Update:
 
 @g.node
 def conclude(state: State) -> Update:
-    """Put the end of the audit into numbers."""
+    """Summarise the audit in numbers."""
     rejected = sum(not decision.accept for decision in state.decisions)
     return {
         "verdict": Verdict(
@@ -151,7 +151,7 @@ GRAPH = g.compile(limits=Limits(max_concurrency=8))
 
 
 def explain(error: BaseException) -> str:
-    """The first line of what went wrong; of several failures, the first."""
+    """The first line of an error; for several failures, of the first one."""
     several: tuple[BaseException, ...] = getattr(error, "exceptions", ())  # of an exception group
     first = several[0] if several else error
     cause = first.__cause__ or first

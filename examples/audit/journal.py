@@ -1,4 +1,4 @@
-"""The step log as a projection of the journal: entries come in as they are committed, one row per node goes out."""
+"""The step log as a projection of the journal: entries arrive as they are committed, and each node gives one row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIZES: Final = frozenset({"size"})
 
 
 class Row(NamedTuple):
-    """What one node did in one superstep."""
+    """The work of one node in one superstep."""
 
     superstep: int
     node: str
@@ -66,7 +66,7 @@ class Journal:
         self._questions: dict[str, int] = {}
 
     def __call__(self, entry: Entry) -> None:
-        """Take in one entry."""
+        """Handle one entry."""
         match entry.event:
             case RunStarted() | RunResumed():
                 self._since = entry.at
@@ -108,7 +108,7 @@ class Journal:
 
 
 def describe(updates: Sequence[Mapping[str, Any]], reducers: Mapping[str, str]) -> str:
-    """What *updates* of one superstep write: `+` for fields that a reducer folds."""
+    """The writes of *updates* in one superstep, with `+` for fields that a reducer folds."""
     written: dict[str, list[Any]] = {}
     for update in updates:
         for field, value in update.items():

@@ -1,6 +1,6 @@
-"""Reads installed distributions from the disk into Facts. Nothing is judged here.
+"""Reads installed distributions from the disk into Facts, without judging them.
 
-Nothing raises either: what cannot be read is noted among the problems of the distribution.
+It never raises: unreadable parts are noted among the problems of the distribution.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def own_sites() -> list[str]:
 
 
 def site_of(path: Path) -> Path | None:
-    """The folder with distributions that *path* means: itself, or that of the virtual environment it is; else None."""
+    """The folder with distributions for *path*: itself, or that of its virtual environment; otherwise None."""
     if not path.is_dir():
         return None
     inside = [*sorted(path.glob("lib/python3*/site-packages")), path / "Lib" / "site-packages"]
@@ -46,7 +46,7 @@ def find(sites: Sequence[str], *, most: int | None = None) -> list[str]:
     for site in sites:
         try:
             found += [entry for entry in Path(site).iterdir() if entry.name.endswith(_SUFFIXES)]
-        except OSError:  # a folder that cannot be listed holds nothing that could be audited
+        except OSError:  # an unlistable folder contains nothing that could be audited
             continue
     found.sort(key=lambda entry: (entry.name.lower(), str(entry)))
     return [str(entry) for entry in found[:most]]
@@ -101,7 +101,7 @@ def clean(text: str) -> str:
 
 
 class _Fields:
-    """The metadata's header, decoded in spite of everything."""
+    """The metadata's header, decoded despite errors."""
 
     def __init__(self, dist: Distribution, folder: Path, problems: list[str]) -> None:
         self._values: dict[str, list[str]] = {}
@@ -112,7 +112,7 @@ class _Fields:
         except UnicodeDecodeError:
             problems.append("its metadata is not UTF-8")
             self._read_anyway(folder)
-        except Exception as error:  # noqa: BLE001 - an odd header, or none at all
+        except Exception as error:  # noqa: BLE001 - an unusual header, or none
             problems.append(f"its metadata cannot be read: {clean(str(error))[:80] or type(error).__name__}")
 
     def _read_anyway(self, folder: Path) -> None:
@@ -132,7 +132,7 @@ class _Fields:
 
 
 def _quietly(read: Callable[[], T], default: T) -> T:
-    """What *read* returns, or the default if the metadata is too broken for it."""
+    """The result of *read*, or the default if the metadata is too broken."""
     try:
         return read()
     except Exception:  # noqa: BLE001 - third-party files; what matters is noted by those that check it
@@ -152,7 +152,7 @@ def _homepage(urls: Sequence[str]) -> str:
 
 
 def _requirements(lines: Sequence[str]) -> Iterator[str]:
-    """Names of what is needed in any case: a line with a marker may not apply here, and is passed over."""
+    """Names of the unconditional requirements: a line with a marker may not apply here, and is skipped."""
     for line in lines:
         found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line)
         if found and ";" not in line:
@@ -169,7 +169,7 @@ def _licence_texts(folder: Path, declared: Sequence[str]) -> tuple[str, tuple[st
         if file.name not in texts and left > 0:
             try:
                 text = file.read_text(encoding="utf-8", errors="replace")[:left]
-            except (OSError, ValueError):  # not there, a folder, a name that no file can have
+            except (OSError, ValueError):  # missing, a folder, or an invalid file name
                 continue
             texts[file.name] = text
             left -= len(text)
@@ -191,7 +191,7 @@ def _on_disk(dist: Distribution, folder: Path, problems: list[str]) -> _Disk:
         try:
             found = os.stat(base + path)  # noqa: PTH116 - thousands of files: a Path for each costs more than the call
         except (OSError, ValueError):
-            missing += not path.endswith(".pyc")  # compiled files come and go
+            missing += not path.endswith(".pyc")  # compiled files are created and deleted at any time
             continue
         if stat.S_ISREG(found.st_mode):
             files += 1
@@ -226,7 +226,7 @@ def _newest(folder: Path) -> float | None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in the folder, sorted; nothing if it cannot be listed."""
+    """The sorted content of the folder, or nothing if it cannot be listed."""
     try:
         return sorted(folder.iterdir())
     except OSError:

@@ -1,6 +1,6 @@
-"""A harness without a model: it reads the licence's text by rules and answers as a model would.
+"""A harness without a model: it reads the licence's text by rules and answers like a model.
 
-It shows all that an `AgentHarness` takes: one async method. The graph cannot tell it from a real model.
+It shows the whole protocol of an `AgentHarness`: one async method. The graph cannot distinguish it from a real model.
 """
 
 from __future__ import annotations

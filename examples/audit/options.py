@@ -1,4 +1,4 @@
-"""The command line: what may be asked, and clear words where it cannot be. Nothing is run here."""
+"""The command line: the options, and clear errors about invalid ones. It runs nothing."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ max_size_mb, and accept: a table of distribution = "reason".
 
 The report goes to audit-report.md if neither --out nor --json is given. The
 exit code is 0; with --strict 1 if a finding was rejected; 2 if it cannot run.
+Beside a report in a file, a page of the same name, .html, shows the run.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was asked for, checked."""
+    """The validated options."""
 
     sites: list[str]
     label: str
@@ -51,11 +52,13 @@ class Options:
     quiet: bool
     colour: bool
     out: str | None
-    """Where the report goes; "-" is standard output, None nowhere."""
+    """The destination of the report; "-" is standard output, None disables it."""
+    page: str | None
+    """The destination of the page of the run: beside the report, if that is a file."""
     db: str | None
-    """The SQLite file that keeps the audit, so that it can be killed and goes on; None keeps it in memory."""
+    """The SQLite file of the audit, from which a killed audit continues; None keeps it in memory."""
     command: str
-    """The command line, to do it again."""
+    """The command line, for another run."""
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -75,6 +78,7 @@ def parse(arguments: Sequence[str]) -> Options:
     if given.model is not None and "/" not in given.model:
         parser.error(f"--model takes provider/name, such as openai/gpt-4o-mini, not {given.model!r}")
     sites, label = _sites(parser, given.path)
+    out = _out(parser, given.out, json=given.json)
     try:
         chosen = policy.load(given.policy).with_words(allow=_words(given.allow), deny=_words(given.deny))
     except PolicyError as error:
@@ -92,7 +96,8 @@ def parse(arguments: Sequence[str]) -> Options:
         json=given.json,
         quiet=given.quiet,
         colour=not given.no_color,
-        out=_out(parser, given.out, json=given.json),
+        out=out,
+        page=None if out in (None, "-") else str(Path(out).with_suffix(".html")),
         db=given.db,
         command=" ".join([PROGRAM, *(_quoted(argument) for argument in arguments)]),
     )

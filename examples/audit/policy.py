@@ -1,4 +1,4 @@
-"""What is allowed: the policy, its presets, its file, and whether it permits a licence. Findings are made elsewhere."""
+"""The allowed licences: the policy, its presets, its file, and whether it permits a licence. It makes no findings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ALIASES: Final = {"copyleft": ("weak-copyleft", "strong-copyleft", "network-cop
 
 
 class PolicyError(ValueError):
-    """The policy cannot be used; the text says why."""
+    """The policy cannot be used; the text gives the reason."""
 
 
 class Policy(BaseModel):
-    """What an environment may contain.
+    """The allowed licences of an environment.
 
     `allow` and `deny` hold families ("permissive", "copyleft", ...) and SPDX ids, with * as a wildcard; deny wins.
     """
@@ -46,7 +46,7 @@ class Policy(BaseModel):
         return words
 
     def with_words(self, *, allow: list[str], deny: list[str]) -> Policy:
-        """This policy with more words.
+        """This policy with additional words.
 
         Raises:
             PolicyError: A word names no licence.

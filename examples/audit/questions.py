@@ -1,4 +1,4 @@
-"""What a model is asked about a doubtful licence, and how its answer is read. Both harnesses get the same prompt."""
+"""The question to a model about a doubtful licence, and the parser of its answer. Both harnesses get the same prompt."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def question(package: Package) -> str:
 
 
 def opinion(reply: AgentReply) -> Opinion:
-    """The opinion in a reply; one that cannot be read names no licence and says why."""
+    """The opinion in a reply; an unreadable one names no licence and gives the reason."""
     model = reply.model or ""
     found = re.search(r"\{.*\}", reply.text, re.DOTALL)
     if found is None:

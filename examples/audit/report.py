@@ -1,4 +1,4 @@
-"""The report: an Outcome as Markdown for people and as JSON for programs. Pure; nothing is written to disk here."""
+"""The report: an Outcome as Markdown for people and as JSON for programs. Pure; it writes nothing to disk."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from graphrt.harness import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """All that a report is made of."""
+    """The parts of a report."""
 
     state: State
     usage: Usage
     rows: Sequence[Row]
     elapsed_s: float
     at: float
-    """When it ended, seconds since the epoch."""
+    """Time of its end, in seconds since the epoch."""
     label: str
     reader: str
-    """Who read the doubtful licences."""
+    """The reader of the doubtful licences."""
     command: str
     versions: str
     mermaid: str
     fingerprint: str
+    page: str = ""
+    """The run as an HTML page, or an empty string."""
 
 
 class LicenceGroup(NamedTuple):

@@ -1,4 +1,4 @@
-"""The person's part: shows what waits for an answer, and reads the answers from the terminal. No graph, no policy."""
+"""The person's part: shows the open questions, and reads the answers from the terminal. No graph, no policy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SAYS = {"y": True, "yes": True, "accept": True, "n": False, "no": False, "reject
 
 
 class Question(Protocol):
-    """An open interrupt: what `RunResult.interrupts` holds."""
+    """An open interrupt: an item of `RunResult.interrupts`."""
 
     id: str
     payload: Any
 
 
 def answers(questions: Sequence[Question], screen: Screen) -> dict[str, dict[str, Any]]:
-    """An answer for each question, by its id. At the end of input the policy decides what is left.
+    """An answer for each question, by its id. At the end of input the policy decides the remaining ones.
 
     Args:
         questions: 1..n questions; a payload is a finding's fields.
@@ -47,7 +47,7 @@ def answers(questions: Sequence[Question], screen: Screen) -> dict[str, dict[str
 
 
 def read(line: str) -> tuple[dict[str, Any], bool] | None:
-    """The answer in a line, and whether it holds for all that follow; None if it is none."""
+    """The answer in a line, and whether it applies to all later ones; None if it is invalid."""
     word, _, reason = line.strip().partition(" ")
     if not word:
         return {"accept": None}, False

@@ -1,6 +1,6 @@
 """The licence by rules: from the expression, the field, the classifiers and the heading of the text to a Claim.
 
-Only what the metadata settles beyond doubt is sure; the rest is left to whoever reads the text.
+Only metadata without doubt is conclusive; the rest is left to the reader of the text.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ _BY_WORDS: Final = {frozenset(name.split()): ids for name, ids in _NAMES.items()
 
 
 def claim(facts: Facts) -> Claim:
-    """What the metadata says about the licence, the strongest evidence first."""
+    """The licence according to the metadata, the strongest evidence first."""
     if facts.expression:
         return _from_expression(facts.expression)
     by_classifier = _from_classifiers(facts.classifiers)
-    if len(facts.field) > 200 or facts.field.count("\n") > 2:  # a whole text where a name belongs
+    if len(facts.field) > 200 or facts.field.count("\n") > 2:  # a whole text instead of a name
         found = texts.recognise(facts.field)
         return _doubtful(found, "field", "the licence field holds a text instead of a name")
     by_field = named(facts.field)
@@ -122,10 +122,10 @@ def claim(facts: Facts) -> Claim:
 
 
 def settle(claimed: Claim, opinion: Opinion | None) -> str:
-    """The licence that counts, from the claim and what was read in the text.
+    """The effective licence, from the claim and the opinion about the text.
 
-    A text can pick among the candidates and fill a gap. It never loosens a claim: where the two disagree, both hold.
-    That is also what keeps a licence text from talking a model into a better licence.
+    A text can select among the candidates and fill a gap. It never loosens a claim: if the two disagree, both apply.
+    This also prevents a licence text from persuading a model of a better licence.
     """
     if claimed.sure or opinion is None or not trusted(opinion):
         return claimed.licence
@@ -145,12 +145,12 @@ def contradicts(claimed: Claim, opinion: Opinion | None) -> bool:
 
 
 def trusted(opinion: Opinion) -> bool:
-    """Whether the opinion counts: it names a licence, and is sure enough."""
+    """Whether the opinion counts: it names a licence with enough confidence."""
     return opinion.licence != UNKNOWN and opinion.confidence >= _TRUSTED
 
 
 def named(text: str) -> tuple[str, ...]:
-    """The licences that a name in plain words may mean: 0 or more; alternatives ("A or B") are one expression."""
+    """The licences that a plain name may mean: 0 or more; alternatives ("A or B") are one expression."""
     text = text.strip()
     if is_known(text):
         return (str(parse(text)),)

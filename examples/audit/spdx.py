@@ -19,7 +19,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     "proprietary",
     "unknown",
 )
-"""From the freest to the least free; what is unknown may be anything."""
+"""From the freest to the least free; unknown licences may be anything."""
 
 _MEMBERS: Final[dict[Family, str]] = {
     "public-domain": "CC0-1.0 Unlicense",
@@ -42,7 +42,7 @@ _TOKEN: Final = re.compile(r"\s*(\(|\)|[A-Za-z0-9.:+-]+)")
 
 
 class SpdxError(ValueError):
-    """The text is no SPDX expression."""
+    """The text is not an SPDX expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Several licences: of an OR one may be chosen, of an AND all hold."""
+    """Several licences: one of an OR may be chosen, all of an AND apply."""
 
     op: Literal["OR", "AND"]
     parts: tuple[Expression, ...]
@@ -81,7 +81,7 @@ def parse(text: str) -> Expression:
     """Parse an SPDX expression; ids are written canonically, deprecated ones in their new form.
 
     Raises:
-        SpdxError: It is none.
+        SpdxError: The text is not an expression.
     """
     tokens: list[str] = []
     at = 0
@@ -100,7 +100,7 @@ def parse(text: str) -> Expression:
 
 
 class _Parser:
-    """Recursive descent; OR binds less than AND, AND less than WITH."""
+    """Recursive descent; OR binds more loosely than AND, and AND than WITH."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens

@@ -1,4 +1,4 @@
-"""What the audit knows: facts, claims, opinions, findings, and the state that folds them. Values only, no rules."""
+"""The data of the audit: facts, claims, opinions, findings, and the state that folds them. Values only, no rules."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from graphrt.reducers import add, append, merge
 Source: TypeAlias = Literal["expression", "field", "classifier", "text", "none"]
 Severity: TypeAlias = Literal["error", "warning", "note"]
 UNKNOWN = "unknown"
-"""Stands for a licence that nobody could name."""
+"""Placeholder for a licence that could not be identified."""
 
 
 class Frozen(BaseModel):
-    """Base of the values: they never change."""
+    """Base of the values, which are immutable."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class Facts(Frozen):
-    """What is written on the disk about one distribution; nothing is judged yet."""
+    """The data on the disk about one distribution, without a judgement."""
 
     key: str
     """The folder of its metadata: unique, unlike the name."""
@@ -32,7 +32,7 @@ class Facts(Frozen):
     homepage: str = ""
     python: str = ""
     requires: tuple[str, ...] = ()
-    """Names of the distributions that it needs in any case, normalised."""
+    """Names of its unconditional requirements, normalised."""
     expression: str = ""
     """Value of License-Expression."""
     field: str = ""
@@ -47,16 +47,16 @@ class Facts(Frozen):
     files: int = 0
     size_bytes: int = 0
     missing: int = 0
-    """Files that RECORD names and that are not there."""
+    """Files that RECORD names and that are missing."""
     top_level: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
     editable: bool = False
     problems: tuple[str, ...] = ()
-    """What could not be read, one sentence each."""
+    """Its unreadable parts, one sentence each."""
 
 
 class Claim(Frozen):
-    """The licence by the metadata alone."""
+    """The licence according to the metadata alone."""
 
     licence: str = UNKNOWN
     """An SPDX expression; with several candidates, all of them joined by AND, to be on the safe side."""
@@ -68,14 +68,14 @@ class Claim(Frozen):
 
 
 class Package(Frozen):
-    """One distribution: its facts, and what they claim."""
+    """One distribution: its facts and its claim."""
 
     facts: Facts
     claim: Claim
 
 
 class Opinion(Frozen):
-    """What the model read in the licence's text."""
+    """The model's reading of the licence's text."""
 
     licence: str = UNKNOWN
     confidence: float = 0.0
@@ -85,7 +85,7 @@ class Opinion(Frozen):
 
 
 class Finding(Frozen):
-    """Something that somebody has to accept or to repair."""
+    """A problem that a person or the policy has to accept or to reject."""
 
     id: str
     """F1, F2, ..."""
@@ -97,7 +97,7 @@ class Finding(Frozen):
 
 
 class Decision(Frozen):
-    """What was decided about a finding."""
+    """The decision about a finding."""
 
     finding: str
     accept: bool
@@ -124,28 +124,31 @@ def tally(current: dict[str, int], incoming: dict[str, int]) -> dict[str, int]:
 
 
 class State(BaseModel):
-    """The state of the graph. A field with a reducer folds what parallel tasks write; the others are last-value."""
+    """The state of the graph.
+
+    A field with a reducer folds the writes of parallel tasks; the others keep the last value.
+    """
 
     sites: list[str]
     policy: Policy
     reviewer: Literal["policy", "person"] = "policy"
     limit: int | None = None
-    """Look at so many distributions only; None at all of them."""
+    """Number of distributions to audit; None for all of them."""
 
     found: list[str] = []
     packages: Annotated[list[Package], append] = []
     size: Annotated[int, add] = 0
     """Bytes on disk."""
     sources: Annotated[dict[str, int], tally] = {}
-    """How many claims rest on which source."""
+    """Number of claims by source."""
     doubts: list[str] = []
     """Keys of packages whose licence the metadata does not settle."""
     opinions: Annotated[dict[str, Opinion], merge] = {}
     """By key of the package."""
     trouble: str = ""
-    """Why the model did not answer, if it did not."""
+    """The reason why the model did not answer, if it did not."""
     licences: dict[str, str] = {}
-    """The licence that counts, by key of the package."""
+    """The effective licence, by key of the package."""
     findings: list[Finding] = []
     decisions: Annotated[list[Decision], append] = []
     verdict: Verdict | None = None
@@ -160,7 +163,7 @@ class State(BaseModel):
 
 
 class Update(TypedDict, total=False):
-    """What nodes may write."""
+    """The fields that nodes may write."""
 
     found: list[str]
     packages: list[Package]

@@ -1,4 +1,4 @@
-"""Licence texts: which licences a text is made of, by the sentences that only they have. No metadata, no policy."""
+"""Licence texts: the licences in a text, recognised by their unique sentences. No metadata, no policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Mark(NamedTuple):
-    """How a licence is known: words that must all be there, and words that must not."""
+    """The marks of a licence: words that must all occur, and words that must not."""
 
     id: str
     has: tuple[str, ...]
@@ -49,7 +49,7 @@ _MARKS: Final = (
     Mark("LicenseRef-Proprietary", ("all rights reserved", "confidential")),
 )
 _PARTS: Final = {"PSF-2.0": {"CNRI-Python", "HPND", "ISC", "0BSD"}}
-"""Licences whose text contains those of others: Python's tells its whole history."""
+"""Licences whose text contains those of others: Python's contains its whole history."""
 _HEADINGS: Final = {
     "mit license": "MIT",
     "apache license version 2.0": "Apache-2.0",

@@ -1,4 +1,4 @@
-"""What the audit looks like in a terminal: its graph, its step log, its findings, its verdict. Nothing is decided."""
+"""The audit in a terminal: its graph, its step log, its findings, its verdict. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_ROWS: Final = 15
 
 
 class Log:
-    """The live step log: rows as they come, and between them what is going on."""
+    """The live step log: rows as they arrive, and the progress in between."""
 
     def __init__(self, screen: Screen, *, shown: bool) -> None:
         self._screen = screen
@@ -44,13 +44,13 @@ class Log:
         self._line(str(row.superstep), row.node, str(row.tasks), row.changed, duration(row.duration_s), style=style)
 
     def due(self, nodes: Sequence[str]) -> None:
-        """Say what runs next."""
+        """Show which tasks run next."""
         with self._lock:
             self._due, self._done = Counter(nodes), Counter()
         self._busy()
 
     def tick(self, node: str) -> None:
-        """Say that one more task of *node* is done. Called from any worker thread."""
+        """Show that another task of *node* is done. Called from any worker thread."""
         with self._lock:
             self._done[node] += 1
         self._busy()
@@ -73,7 +73,7 @@ class Log:
         room = width - 4 - 2 - _NODE - 1 - 5 - 2 - 9
         if room >= 24:
             self._screen.line(*head, "  ", (fit(changed, room), style), (fit(took, 9, right=True), "faint"))
-        elif style != "faint":  # narrow: the rest goes below, and titles say nothing
+        elif style != "faint":  # narrow: the rest goes on the next line, and titles are dropped
             name = f"{step} {node}" if tasks == "1" else f"{step} {node} ({tasks})"
             self._screen.line((fit(name, width - 9), style or "name"), (fit(took, 9, right=True), "faint"))
             for line in textwrap.wrap(changed, max(10, width - 2)):
@@ -81,7 +81,7 @@ class Log:
 
 
 def show_head(screen: Screen, label: str, policy: str, reader: str) -> None:
-    """Say what is audited, and how."""
+    """Show the subject and the options of the audit."""
     screen.line()
     screen.line(("graphrt audit", "title"))
     paragraph(screen, label)
@@ -116,9 +116,9 @@ def show_outcome(screen: Screen, outcome: Outcome) -> None:
 
 
 def show_verdict(screen: Screen, outcome: Outcome) -> None:
-    """Say how it ended."""
+    """Show the verdict."""
     state, verdict = outcome.state, outcome.state.verdict
-    assert verdict is not None  # a run that completed has one
+    assert verdict is not None  # a completed run has one
     screen.busy(None)
     screen.line()
     if state.trouble:
@@ -137,7 +137,7 @@ def show_verdict(screen: Screen, outcome: Outcome) -> None:
 
 
 def summary(outcome: Outcome) -> str:
-    """The findings in half a sentence."""
+    """The findings as a clause."""
     verdict = outcome.state.verdict
     if verdict is None or not verdict.distributions:
         return f"there are no distributions in {outcome.label}"

@@ -13,11 +13,11 @@ from graphrt.reducers import append
 
 STORE = os.environ.get("REPORTS_STORE", "sqlite:///reports.db")
 CHAPTER_S = float(os.environ.get("REPORTS_CHAPTER_S", "1.0"))
-"""Seconds that a chapter takes; here a model would write it."""
+"""Seconds for a chapter, which a model would write here."""
 
 
 class State(BaseModel):
-    """A report on its way."""
+    """A report in progress."""
 
     topic: str
     chapters: Annotated[list[str], append] = []
@@ -46,5 +46,5 @@ graph = g.compile()
 
 
 def runtime() -> Runtime[State]:
-    """Return a runtime on the shared database, with a lease that is short because chapters are."""
+    """Return a runtime on the shared database, with a short lease, because chapters are short."""
     return Runtime(graph, store=STORE, lease_s=10)

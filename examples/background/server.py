@@ -1,4 +1,4 @@
-"""The HTTP server: it starts runs, answers their questions, and shows their events. It drives nothing."""
+"""The HTTP server: it starts runs, answers their questions, and shows their events. It drives no threads."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from graphrt.events import Entry, InterruptRaised, TaskSucceeded
 from .graph import State, runtime
 
 CHECKED_S = 2.0
-"""Seconds after which a stream begins, if it has shown nothing and refused nothing."""
+"""Seconds after which a response starts if there was neither an item nor an error."""
 KEEP_ALIVE_S = 15.0
 """Seconds without an entry after which the stream sends a comment."""
 
 
 class Order(BaseModel):
-    """What a client orders. Its id makes a request that is sent twice harmless."""
+    """The order of a client. Its id makes a repeated request harmless."""
 
     id: str
     topic: str
@@ -75,8 +75,8 @@ def app() -> FastAPI:
             raise HTTPException(400, "Last-Event-ID is the id of an event, a number")
         entries = reports.afollow(thread, after=int(last_event_id))
         first = asyncio.ensure_future(anext(entries, None))
-        # An unknown thread or position is refused while a status can still be sent. If nothing has come by then, the
-        # answer begins all the same: a thread that sleeps may show its next entry in days.
+        # An unknown thread or position is refused while a status can still be sent. Without an entry by then, the
+        # response starts anyway: the next entry of a sleeping thread may be days away.
         await asyncio.wait([first], timeout=CHECKED_S)
         if first.done():
             first.result()
@@ -97,14 +97,14 @@ async def _lines(following: asyncio.Future[Entry | None], entries: AsyncIterator
                 break
             yield _line(entry)
             following = asyncio.ensure_future(anext(entries, None))
-        yield "event: end\ndata: {}\n\n"  # the run has ended or paused: the browser need not connect again
+        yield "event: end\ndata: {}\n\n"  # the run has ended or paused: the browser need not reconnect
     finally:  # the client left
         following.cancel()
         await asyncio.wait([following])
 
 
 def _line(entry: Entry) -> str:
-    """Return the server-sent event of a journal entry: its number is the position to go on from."""
+    """Return the server-sent event of a journal entry: its number is the position from which to continue."""
     event = entry.event
     data: dict[str, Any] = {"what": type(event).__name__}
     if isinstance(event, TaskSucceeded):

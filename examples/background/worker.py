@@ -1,4 +1,4 @@
-"""A worker of the service: `python -m examples.background.worker`, until it gets SIGTERM or Ctrl-C."""
+"""A worker of the service: `python -m examples.background.worker` runs until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 

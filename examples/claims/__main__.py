@@ -27,7 +27,7 @@ def claim(shows: str, file: str) -> list[Message]:
 
 
 def earlier(turns: int) -> list[Message]:
-    """So many turns that were had before."""
+    """So many earlier turns."""
     talk: list[Message] = []
     for number in range(turns):
         talk += [UserMessage(text=f"My cat is {number} days old."), AssistantMessage(text="How nice!")]
@@ -35,7 +35,7 @@ def earlier(turns: int) -> list[Message]:
 
 
 def main() -> None:
-    """Two claims in a long conversation, one of which a person approves, and a question in another one."""
+    """Two claims in a long conversation, one of which a person approves, and a question in another conversation."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", help="a model of litellm, such as openai/gpt-4o-mini")
     asked = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A photo and an invoice of a few hundred bytes, made here, and the reading of them for the models of `offline`."""
+"""A photo and an invoice of a few hundred bytes, generated here, and their reader for the models of `offline`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 
 
 def photo(shows: str) -> bytes:
-    """Return a PNG of one grey pixel, whose comment says what it *shows*."""
+    """Return a PNG of one grey pixel, with a comment about what it *shows*."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
@@ -37,6 +37,6 @@ def invoice(text: str) -> bytes:
 
 
 def seen(data: bytes) -> str:
-    """Return what a file of this module says; stands for the eyes of a model."""
+    """Return the content of a file of this module; stands for the vision of a model."""
     found = re.search(rb"tEXtComment\0([^\0]*)\0", data) or re.search(rb"\((.*)\) Tj", data)
     return found[1].decode("latin-1") if found else ""

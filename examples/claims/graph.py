@@ -24,7 +24,7 @@ from graphrt.reducers import append
 
 MODEL = "openai/gpt-4o-mini"
 LIMIT = 500
-"""Euros that are paid without asking a person."""
+"""Amounts up to this one, in euros, are paid without asking a person."""
 
 
 class State(BaseModel):
@@ -34,11 +34,11 @@ class State(BaseModel):
     messages: Annotated[list[Message], append] = []
     damage: str = ""
     amount: int = 0
-    """Euros that are claimed and not yet decided; 0 if nothing is."""
+    """Euros of the undecided claim; 0 if there is none."""
 
 
 class Update(TypedDict, total=False):
-    """What nodes and tools write, and the input of a further turn."""
+    """The fields that nodes and tools write, and the input of a further turn."""
 
     customer: str
     messages: list[Message]
@@ -47,7 +47,7 @@ class Update(TypedDict, total=False):
 
 
 class Desk:
-    """The world outside: the files that customers have sent, and the bank. A payment cannot be taken back."""
+    """The outside world: the files of the customers, and the bank. A payment is irreversible."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
@@ -63,7 +63,7 @@ Call = ToolContext[Desk, State]
 
 
 def place(context: Call) -> str:
-    """Where the memory keeps what is known of the customer of a tool call."""
+    """The namespace of the memory for the customer of a tool call."""
     return f"customers/{context.state.customer}"
 
 
@@ -88,12 +88,12 @@ def settle(context: Call) -> Command[Any]:
 
 
 def promises_nothing(answer: str) -> None:
-    """Refuse an answer that promises money: only the node that pays says so."""
+    """Refuse an answer that promises money: only the node that pays may do that."""
     if re.search(r"\b(pay|paid|refund)", answer, re.IGNORECASE):
         raise Retry("Do not promise a payment. Settle the claim, or say what is missing.")
 
 
-# Both agents send at most so much of a long conversation; the state and the journal keep all of it.
+# Both agents send only the end of a long conversation; the state and the journal keep all of it.
 short = Compaction(tokens=16_000, keep=20, summarise=MODEL)
 
 assessor = Agent(
@@ -128,7 +128,7 @@ def approve(state: State, ctx: Context[Desk]) -> Command[Update]:
 
 @g.node
 def pay(state: State, ctx: Context[Desk]) -> Update:
-    """Pay once, whatever happens before and after, and remember it."""
+    """Pay once despite failures, and remember it."""
     receipt = ctx.effect("pay", ctx.deps.pay, state.customer, state.amount, kind="once")
     fact = f"{state.amount} euros for: {state.damage}"
     ctx.memory.put(f"customers/{state.customer}", f"claim {receipt}", fact)
@@ -141,6 +141,6 @@ def says(text: str) -> list[Message]:
 
 
 g.add_edge(START, "talk")
-g.add_edge("talk", END)  # unless a tool of the assessor leads elsewhere
+g.add_edge("talk", END)  # unless a tool of the assessor routes elsewhere
 g.add_edge(pay, END)
 graph = g.compile()

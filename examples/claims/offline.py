@@ -1,4 +1,4 @@
-"""Models that stand for a provider's: the program runs without a key, and the tests without a network."""
+"""Models that replace a provider's: the program runs without a key, and the tests without a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .files import seen
 
 
 def turn(request: ModelRequest) -> tuple[Message, list[str], list[Message]]:
-    """Return the customer's last message, the names of the tools that were called since, and the messages since."""
+    """Return the customer's last message, the names of the tools called since, and the messages since."""
     last = max(
         n for n, said in enumerate(request.messages) if said.role == "user" and "Do not promise" not in said.text
     )
@@ -20,7 +20,7 @@ def turn(request: ModelRequest) -> tuple[Message, list[str], list[Message]]:
 
 
 def receive(request: ModelRequest) -> str | ToolCall:
-    """Stands for the model of the reception: it knows three kinds of messages."""
+    """Stands for the model of the reception, which knows three kinds of messages."""
     said, called, since = turn(request)
     if said.media:
         return ToolCall(id="", name="transfer_to_assessor")
@@ -33,7 +33,7 @@ def receive(request: ModelRequest) -> str | ToolCall:
 
 
 def examine(request: ModelRequest) -> str | ToolCall:
-    """Stands for the model of the assessor: it looks at the photo and the invoice, and is too quick to promise."""
+    """Stands for the model of the assessor, which reads the photo and the invoice, and promises too early."""
     said, called, since = turn(request)
     name = re.search(r"[\w-]+\.pdf", said.text)
     if name and "open_file" not in called:
@@ -48,7 +48,7 @@ def examine(request: ModelRequest) -> str | ToolCall:
 
 
 def summarise(request: ModelRequest) -> str:
-    """Stands for the model that summarises what the others are no longer sent."""
+    """Stands for the model that summarises the messages that the others no longer get."""
     before = re.search(r"wrote (\d+) messages", request.text)
     return f"The customer wrote {int(before[1] if before else 0) + request.text.count('user:')} messages."
 

@@ -1,7 +1,7 @@
-"""What an agent desk has to prove: who decides, what is paid, what is remembered, what models are sent, and that it lasts.
+"""The requirements of an agent desk: decisions, payments, memory, requests to models, and durability.
 
-It was seen to fail on these bugs, among others: a claim that is paid twice, a customer who is forgotten, a tool whose
-write is lost, a call that is parted from its result, an agent that hands over to itself, an approval that is skipped.
+It has detected these bugs, among others: a claim that is paid twice, a forgotten customer, a lost write of a tool, a
+call without its result, an agent that hands over to itself, a skipped approval.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def large(desk, models):
 # ------------------------------------------------------------------------------------------------ who decides, what is paid
 
 
-def test_a_small_claim_is_paid_without_asking(desk, models):
+def test_small_claim_is_paid_without_a_question(desk, models):
     run = record(graph, claim(LIMIT), deps=desk, models=models)
 
     assert_run(run).completed().visited("talk", "pay").routed("talk", "pay").without_warnings()
@@ -68,18 +68,18 @@ def test_a_small_claim_is_paid_without_asking(desk, models):
     assert desk.paid == [("ann", LIMIT)]
 
 
-def test_a_person_is_asked_about_a_large_claim(large, desk):
+def test_person_is_asked_about_a_large_claim(large, desk):
     question = {"customer": "ann", "damage": "a cracked screen", "amount": LIMIT + 1}
     assert_run(large).interrupted("approve", payload=question, count=1)
     assert desk.paid == []
 
 
-def test_a_large_claim_is_paid_when_the_person_agrees(large, desk):
+def test_large_claim_is_paid_when_the_person_approves(large, desk):
     assert_run(large.resume(True)).completed().routed("approve", "pay").events(EffectRecorded)
     assert desk.paid == [("ann", LIMIT + 1)]
 
 
-def test_a_large_claim_is_not_paid_when_the_person_refuses(large, desk):
+def test_large_claim_is_not_paid_when_the_person_refuses(large, desk):
     run = large.resume(False)
 
     assert_run(run).completed().routed("approve", END).never_visited("pay").state("amount", 0)
@@ -87,7 +87,7 @@ def test_a_large_claim_is_not_paid_when_the_person_refuses(large, desk):
     assert desk.paid == []
 
 
-def test_an_answer_that_promises_money_is_written_again(desk, models):
+def test_answer_that_promises_money_is_rewritten(desk, models):
     run = record(graph, claim("blank"), deps=desk, models=models)
 
     assert_run(run).completed().visited("talk").routed("talk", END).state("amount", 0)
@@ -97,12 +97,12 @@ def test_an_answer_that_promises_money_is_written_again(desk, models):
 
 
 @pytest.mark.parametrize("answer", ["It will be paid.", "You get a refund."])
-def test_what_counts_as_a_promise(answer):
+def test_promises_are_recognised(answer):
     with pytest.raises(Exception, match="Do not promise"):
         promises_nothing(answer)
 
 
-def test_a_claim_that_was_not_assessed_is_not_settled(desk, models, graphrt_model):
+def test_unassessed_claim_is_not_settled(desk, models, graphrt_model):
     models["assessor"] = graphrt_model([ToolCall(id="1", name="settle"), "What is it about?"])
     run = record(graph, claim(LIMIT), deps=desk, models=models)
 
@@ -113,7 +113,7 @@ def test_a_claim_that_was_not_assessed_is_not_settled(desk, models, graphrt_mode
 # ---------------------------------------------------------------------------------------------------- what models are sent
 
 
-def test_the_assessor_sees_the_photo_and_the_invoice(desk, models):
+def test_assessor_sees_the_photo_and_the_invoice(desk, models):
     record(graph, claim(LIMIT), deps=desk, models=models)
 
     seen = [part for message in models["assessor"].calls[-1].messages for part in message.media]
@@ -123,7 +123,7 @@ def test_the_assessor_sees_the_photo_and_the_invoice(desk, models):
     ]
 
 
-def test_the_reception_hands_over_with_instructions_and_tools_of_the_assessor(desk, models):
+def test_reception_hands_over_with_instructions_and_tools_of_the_assessor(desk, models):
     record(graph, claim(LIMIT), deps=desk, models=models)
 
     (asked,), (first, *_) = models["reception"].calls, models["assessor"].calls
@@ -132,7 +132,7 @@ def test_the_reception_hands_over_with_instructions_and_tools_of_the_assessor(de
     assert first.messages[0].text.startswith("Compare the photo")
 
 
-def test_models_are_sent_the_end_of_a_long_conversation_and_calls_with_their_results(desk, models):
+def test_models_get_the_end_of_a_long_conversation_and_calls_with_their_results(desk, models):
     run = record(graph, claim(LIMIT, TALK), deps=desk, models=models)
 
     assert_run(run).completed()
@@ -145,26 +145,26 @@ def test_models_are_sent_the_end_of_a_long_conversation_and_calls_with_their_res
         assert calls == results
 
 
-def test_a_conversation_of_400_turns_is_summarised_once_and_stays_whole(desk, models):
-    """Each turn is a run; a summary is kept with the conversation, so only what it lacks is summarised later."""
+def test_conversation_of_200_turns_is_summarised_once_and_stays_complete(desk, models):
+    """Each turn is a run; a summary is stored with the conversation, and only later messages are summarised later."""
     models["reception"] = FunctionModel(
         receive, profile=ModelProfile(name="counted", count_tokens=lambda asked: 100 * len(asked.messages))
     )
     with Runtime(graph, store="memory:", deps=desk, models=models) as runtime:
-        for number in range(400):
+        for number in range(200):
             result = runtime.run(said(f"My cat is {number} days old."), thread="t")
 
-    assert [message.text for message in result.state.messages[::2]] == [f"My cat is {n} days old." for n in range(400)]
+    assert [message.text for message in result.state.messages[::2]] == [f"My cat is {n} days old." for n in range(200)]
     assert max(len(request.messages) for request in models["reception"].calls) == 160
     parts = [request.text for request in models["reception-summary"].calls]
-    assert [text.count("user: My cat is 0 days old.") for text in parts] == [1] + [0] * 9
-    assert len(set(parts)) == 10
+    assert [text.count("user: My cat is 0 days old.") for text in parts] == [1, 0, 0, 0]
+    assert len(set(parts)) == 4
 
 
 # -------------------------------------------------------------------------------------------------------- what is remembered
 
 
-def test_a_customer_is_remembered_in_another_conversation_and_others_are_not_told(desk, models):
+def test_customer_is_remembered_in_another_conversation_and_hidden_from_others(desk, models):
     with Runtime(graph, store="memory:", deps=desk, models=models) as runtime:
         runtime.run(claim(LIMIT), thread="2026")
         runtime.run(said("I have moved to Bergen."), thread="2026")
@@ -179,7 +179,7 @@ def test_a_customer_is_remembered_in_another_conversation_and_others_are_not_tol
 
 
 def metered(models):
-    """The models with another usage for each call, and a list that gets it."""
+    """The models with different usage for each call, and a list that collects it."""
     meter = []
 
     def model(double):
@@ -204,7 +204,7 @@ def test_usage_is_the_sum_of_all_calls_with_pictures_handoffs_and_summaries(desk
     assert [event.usage for event in run.events if isinstance(event, ModelReplied)] == meter
 
 
-def test_a_budget_of_the_calls_that_are_needed_is_enough_and_one_less_is_not(desk, models):
+def test_budget_of_exactly_the_needed_calls_is_enough_and_one_less_is_not(desk, models):
     needed = record(graph, claim(LIMIT, TALK), deps=Desk(FILES), models=offline()).usage.calls
 
     with Runtime(graph, store="memory:", deps=desk, models=models, budget=Budget(calls=needed)) as runtime:
@@ -223,7 +223,7 @@ LONG = [UserMessage(text="x" * 20_000), AssistantMessage(text="How nice!")]
 
 
 @pytest.mark.parametrize("talk", [[], LONG], ids=["short", "summarised"])
-def test_a_process_that_dies_anywhere_pays_once_and_ends_with_the_same_memory_and_usage(talk):
+def test_process_that_dies_anywhere_pays_once_and_ends_with_the_same_memory_and_usage(talk):
     found = explore_crashes(
         graph,
         claim(LIMIT + 1, talk),

@@ -20,7 +20,7 @@ from .offline import QUESTION, offline
 
 
 def main() -> None:
-    """Tell the bound of the cost, read, and print the answer and what it took."""
+    """Print the cost bound, read, and print the answer and its cost."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", help="a model of litellm, such as openai/gpt-5")
     parser.add_argument("--piece-model", help="a smaller one for the sub-calls")

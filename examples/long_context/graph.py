@@ -1,4 +1,4 @@
-"""The graph: one node that reads the log, and one for the case that no answer is found."""
+"""The graph: one node that reads the log, and one for a failed search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.nodes import RecursiveLimits, recursive
 
 MODEL = "openai/gpt-5"
 LIMITS = RecursiveLimits(calls=600, depth=0)
-"""At most 600 model calls. `LIMITS.bound()` tells what they can cost."""
+"""At most 600 model calls. `LIMITS.bound()` computes their maximal cost."""
 
 
 class State(BaseModel):
@@ -24,7 +24,7 @@ class State(BaseModel):
 
 
 class Update(TypedDict, total=False):
-    """What nodes write."""
+    """The fields that nodes write."""
 
     answer: str
 

@@ -1,4 +1,4 @@
-"""A log of a shop, as large as it is asked for: requests, releases, and one release that breaks the checkout."""
+"""A log of a shop of any size: requests, releases, and one release that breaks the checkout."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _SERVICES = ("checkout", "search", "catalogue", "login")
 
 
 class Truth(NamedTuple):
-    """What is to be found in the log."""
+    """The facts hidden in the log."""
 
     release: str
     failed: int
-    """Requests of the checkout that failed."""
+    """Failed requests of the checkout."""
 
 
 def write_log(path: Path, size: int, seed: int = 7) -> Truth:
-    """Write at least *size* characters, and return what is to be found in them."""
-    chance, written, failed, second = Random(seed), 0, 0, 0  # noqa: S311 - the log is the same every time
+    """Write at least *size* characters, and return the hidden facts."""
+    chance, written, failed, second = Random(seed), 0, 0, 0  # noqa: S311 - the log is deterministic
     releases, bad = [size * part // 5 for part in (1, 2, 3, 4)], 3
     with path.open("w", encoding="utf-8") as file:
         while written < size:

@@ -1,4 +1,4 @@
-"""Models that stand for a provider's. They decide by rules from what they are shown, and never see the whole log."""
+"""Models that replace a provider's. They decide by rules from their prompt, and never see the whole log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The answer is right, no prompt exceeds its bound, the cost is as told, and a failure is an answer too.
+"""The answer is correct, no prompt exceeds its bound, the cost stays within its bound, and a failure is an answer too.
 
-It was seen to fail on two bugs: a bound of calls that is too small for the log, and an error whose text stands in the
-state as if it were the answer.
+It has detected two bugs: a bound of calls that is too small for the log, and the text of an error that is stored as the
+answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def log(tmp_path):
     return path, write_log(path, 300_000)
 
 
-def test_the_release_is_found_and_every_failed_request_is_counted(log):
+def test_release_is_found_and_every_failed_request_is_counted(log):
     path, truth = log
     models = offline()
     run = record(graph, {"log": path, "question": QUESTION}, models=models)
@@ -38,7 +38,7 @@ def test_the_release_is_found_and_every_failed_request_is_counted(log):
     assert len(pieces) > 10
 
 
-def test_the_log_is_in_no_entry_of_the_journal(log, tmp_path):
+def test_log_is_in_no_entry_of_the_journal(log, tmp_path):
     path, _ = log
     with Runtime(graph, models=offline(), store=f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
         runtime.run({"log": path, "question": QUESTION}, thread="t")
@@ -47,7 +47,7 @@ def test_the_log_is_in_no_entry_of_the_journal(log, tmp_path):
     assert path.read_text(encoding="utf-8")[100_000:100_100] not in entries
 
 
-def test_a_model_that_costs_more_than_the_bound_is_given_up(log):
+def test_model_that_costs_more_than_the_bound_is_abandoned(log):
     costly = FunctionModel(lambda _: "x", profile=ModelProfile(name="costly", count_tokens=lambda _: 10**9))
     run = record(graph, {"log": log[0], "question": QUESTION}, models={**offline(), "recursive": costly})
 
@@ -56,7 +56,7 @@ def test_a_model_that_costs_more_than_the_bound_is_given_up(log):
     assert costly.calls == []
 
 
-def test_a_model_that_never_answers_is_given_up(log):
+def test_model_that_never_answers_is_abandoned(log):
     endless = FunctionModel(lambda _: ToolCall(id="1", name="length", arguments={}))
     run = record(graph, {"log": log[0], "question": QUESTION}, models={**offline(), "recursive": endless})
 

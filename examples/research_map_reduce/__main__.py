@@ -1,4 +1,4 @@
-"""Research on one topic. The models of `offline` answer, or a real one.
+"""Research on one topic, with the models of `offline` or a real one.
 
 `python -m examples.research_map_reduce --model openai/gpt-4o-mini` needs `graphrt[litellm]` and a key.
 """

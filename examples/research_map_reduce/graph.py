@@ -19,14 +19,14 @@ LIBRARY = {
 
 
 class Finding(BaseModel):
-    """What one question came to, and the names of the documents that say so."""
+    """The result of one question, and the names of its source documents."""
 
     text: str
     sources: list[str] = []
 
 
 class State(BaseModel):
-    """What parallel tasks write is folded by reducers, in the order in which the questions were planned."""
+    """Reducers fold the writes of parallel tasks, in the order in which the questions were planned."""
 
     topic: str
     questions: list[str] = []
@@ -37,7 +37,7 @@ class State(BaseModel):
 
 
 class Update(TypedDict, total=False):
-    """What nodes write."""
+    """The fields that nodes write."""
 
     questions: list[str]
     findings: list[str]
@@ -72,7 +72,7 @@ async def plan(state: State, ctx: Context) -> Update:
 
 @g.node(retry=2)
 async def research(_state: State, ctx: Context) -> Update:
-    """Look into one question; there is a task for each, and they run at the same time."""
+    """Research one question; each has its own task, and they run in parallel."""
     found = (await ctx.bind(researcher).run(ctx.arg)).output
     return {"findings": [f"{ctx.arg} {found.text}"], "sources": found.sources, "words": len(found.text.split())}
 

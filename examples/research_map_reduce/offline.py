@@ -1,4 +1,4 @@
-"""Models that stand for a provider's: the program runs without a key, and the tests without a network."""
+"""Models that replace a provider's: the program runs without a key, and the tests without a network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def planned(request: ModelRequest) -> list[str]:
 
 
 def researched(request: ModelRequest) -> ToolCall | Finding:
-    """Stands for a model that searches once, and answers with the first document it is shown."""
+    """Stands for a model that searches once, and answers with the first document that it gets."""
     if request.messages[-1].role == "user":
         return ToolCall(id="1", name="search", arguments={"words": request.text.strip("?").split()[-1]})
     documents: dict[str, str] = json.loads(request.text)
@@ -23,7 +23,7 @@ def researched(request: ModelRequest) -> ToolCall | Finding:
 
 
 def offline() -> dict[str, ChatModel]:
-    """Models without a provider; the writer says the findings as they are."""
+    """Models without a provider; the writer repeats the findings."""
     return {
         "planner": FunctionModel(planned),
         "researcher": FunctionModel(researched),

@@ -1,3 +1,3 @@
-"""An operations runbook: evidence side by side, a summary, a plan that is designed, a person who decides, and a report."""
+"""An operations runbook: parallel evidence, a summary, a designed plan, a person who decides, and a report."""
 
 from __future__ import annotations

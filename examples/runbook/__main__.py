@@ -1,4 +1,4 @@
-"""An incident in the night. The models of `offline` answer, or a real one; the operator is at the terminal, or agrees.
+"""An incident in the night, with the models of `offline` or a real one; the operator is at the terminal, or approves.
 
 `python -m examples.runbook --model openai/gpt-4o-mini` needs `graphrt[litellm]` and a key.
 """
@@ -18,7 +18,7 @@ ALERT = {"alert": "checkout fails", "service": "checkout"}
 
 
 def main() -> None:
-    """One incident: a plan with a dangerous step is refused, a better one is approved and carried out once."""
+    """One incident: a plan with a dangerous step is refused, and a better one is approved and executed once."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", help="a model of litellm, such as openai/gpt-4o-mini")
     parser.add_argument("--ask", action="store_true", help="ask for the decision at the terminal")

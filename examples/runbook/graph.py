@@ -1,4 +1,4 @@
-"""The graph of the runbook: ready-made nodes, and one node whose graph is designed while the run goes on.
+"""The graph of the runbook: ready-made nodes, and one node whose graph is designed during the run.
 
 ```text
    gather (batch: metrics, logs, deploys) -> compress (reduce) -> assess (llm) -> by severity
@@ -20,14 +20,14 @@ from graphrt.reducers import append
 
 
 class Assessment(BaseModel):
-    """What the model makes of the evidence."""
+    """The model's assessment of the evidence."""
 
     severity: Literal["page", "note"]
     cause: str
 
 
 class State(BaseModel):
-    """An incident on its way through the runbook."""
+    """An incident in progress."""
 
     alert: str
     service: str
@@ -46,7 +46,7 @@ class State(BaseModel):
 
 
 class Update(TypedDict, total=False):
-    """What nodes write."""
+    """The fields that nodes write."""
 
     metrics: str
     logs: str
@@ -63,7 +63,7 @@ class Update(TypedDict, total=False):
 
 
 class Site:
-    """The world outside. Steps that change it run once, after a person has agreed."""
+    """The outside world. Steps that change it run once, after the approval of a person."""
 
     def __init__(self) -> None:
         self.changed: list[str] = []
@@ -81,7 +81,7 @@ class Site:
         return f"{service}: release 51 at 10:00 sets pool_size from 40 to 4\n" + "release 50 on Monday\n" * 10
 
     def change(self, step: str) -> str:
-        """Change something."""
+        """Perform a change."""
         self.changed.append(step)
         return f"done: {step}"
 
@@ -122,7 +122,7 @@ rules = TopologyValidator(
     max_nodes=4,
     max_steps=6,
 )
-"""What a plan may be: a few steps, each of which only says what would be done."""
+"""The validator of plans: a few steps, each of which only describes its change."""
 
 g = GraphBuilder(State, Update, name="runbook")
 gather = batch(State, {"metrics": metrics, "logs": logs, "deploys": deploys}, retry=RetryPolicy(attempts=3))

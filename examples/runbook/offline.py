@@ -1,4 +1,4 @@
-"""Models that stand for a provider's: the program runs without a key, and the tests without a network."""
+"""Models that replace a provider's: the program runs without a key, and the tests without a network."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from graphrt.harness import ChatModel, FunctionModel, ModelRequest
 
 
 def summarize(request: ModelRequest) -> str:
-    """Stands for a model that compresses: it keeps what is not routine."""
+    """Stands for a model that summarises: it keeps unusual lines."""
     found = [line for line in request.text.splitlines() if "10:0" in line]
     return " ".join(found)
 
 
 def assess(request: ModelRequest) -> dict[str, Any]:
-    """Stands for a model that judges."""
+    """Stands for a model that assesses the evidence."""
     if "pool_size" in request.text:
         return {"severity": "page", "cause": "release 51 made the connection pool too small"}
     return {"severity": "note", "cause": "nothing unusual"}
@@ -34,7 +34,7 @@ def design(tools: list[str]) -> str:
 
 
 def plan(request: ModelRequest) -> str:
-    """Stands for a model that plans: a dangerous step first, which it leaves out once it was told why."""
+    """Stands for a model that plans: first with a dangerous step, which it drops after a refusal."""
     refused = "drop_database" in request.text
     return design(["roll_back", "restart"] if refused else ["roll_back", "drop_database"])
 

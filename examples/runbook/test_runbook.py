@@ -1,4 +1,4 @@
-"""The suite of the runbook: what is refused, who may decide, what runs once, and what the prompts hold."""
+"""The suite of the runbook: refused plans, permissions, effects that run once, and the content of prompts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ YES = {"choice": "approve", "by": "Ann", "role": "operator", "rationale": "it is
 
 
 class Quiet(Site):
-    """A site where nothing is wrong."""
+    """A site without problems."""
 
     def deploys(self, service: str) -> str:
         return f"{service}: release 50 on Monday"
@@ -37,7 +37,7 @@ def runtime(site: Site) -> Iterator[Runtime[State]]:
         yield made
 
 
-def test_a_refused_plan_goes_back_and_the_next_one_waits_for_a_person(runtime: Runtime[State], site: Site) -> None:
+def test_refused_plan_is_returned_and_the_next_one_waits_for_a_person(runtime: Runtime[State], site: Site) -> None:
     result = runtime.run(ALERT, thread="t")
 
     assert result.status == "interrupted"
@@ -46,7 +46,7 @@ def test_a_refused_plan_goes_back_and_the_next_one_waits_for_a_person(runtime: R
     assert site.changed == []
 
 
-def test_an_approved_plan_is_carried_out_once(runtime: Runtime[State], site: Site) -> None:
+def test_approved_plan_is_executed_once(runtime: Runtime[State], site: Site) -> None:
     runtime.run(ALERT, thread="t")
     result = runtime.resume("t", answer=YES)
 
@@ -60,7 +60,7 @@ def test_an_approved_plan_is_carried_out_once(runtime: Runtime[State], site: Sit
     ]
 
 
-def test_a_rejected_plan_changes_nothing(runtime: Runtime[State], site: Site) -> None:
+def test_rejected_plan_changes_nothing(runtime: Runtime[State], site: Site) -> None:
     runtime.run(ALERT, thread="t")
     result = runtime.resume("t", answer={**YES, "choice": "reject"})
 
@@ -69,7 +69,7 @@ def test_a_rejected_plan_changes_nothing(runtime: Runtime[State], site: Site) ->
 
 
 @pytest.mark.parametrize("wrong", [{"by": ""}, {"role": "guest"}, {"rationale": ""}, {"choice": "maybe"}])
-def test_a_decision_by_nobody_or_in_a_role_that_may_not_is_refused(runtime: Runtime[State], wrong: Any) -> None:
+def test_decision_without_a_person_or_an_allowed_role_is_refused(runtime: Runtime[State], wrong: Any) -> None:
     runtime.run(ALERT, thread="t")
     with pytest.raises(InputError):
         runtime.resume("t", answer={**YES, **wrong})
@@ -85,7 +85,9 @@ def test_a_decision_by_nobody_or_in_a_role_that_may_not_is_refused(runtime: Runt
         lambda: json.dumps({"nodes": [], "edges": []}),
     ],
 )
-def test_a_planner_that_never_gives_a_safe_plan_is_told_to_a_person(site: Site, design_of: Callable[[], str]) -> None:
+def test_planner_that_never_returns_a_safe_plan_is_escalated_to_a_person(
+    site: Site, design_of: Callable[[], str]
+) -> None:
     models = {**offline(), "planner": FunctionModel(lambda _: design_of())}
     with Runtime(graph, store="memory:", deps=site, models=models) as runtime:
         result = runtime.run(ALERT, thread="t")
@@ -96,7 +98,7 @@ def test_a_planner_that_never_gives_a_safe_plan_is_told_to_a_person(site: Site, 
 
 
 class Shaky(Site):
-    """A site whose sources fail once each."""
+    """A site whose sources each fail once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,12 +122,12 @@ class Shaky(Site):
         return super().deploys(service)
 
 
-def test_a_source_that_fails_once_is_asked_again() -> None:
+def test_source_that_fails_once_is_retried() -> None:
     with Runtime(graph, store="memory:", deps=Shaky(), models=offline(), sleep=lambda _: None) as runtime:
         assert runtime.run(ALERT, thread="t").status == "interrupted"
 
 
-def test_what_is_harmless_wakes_nobody() -> None:
+def test_harmless_incident_alerts_no_operator() -> None:
     with Runtime(graph, store="memory:", deps=Quiet(), models=offline()) as runtime:
         result = runtime.run(ALERT, thread="t")
 
@@ -151,7 +153,7 @@ def test_prompts_downstream_have_the_summary_and_not_the_evidence(site: Site) ->
     assert (state.metrics, state.logs, state.deploys) == ("", "", "")
 
 
-def test_a_restart_between_plan_and_decision_keeps_the_plan(tmp_path: Path, site: Site) -> None:
+def test_restart_between_plan_and_decision_keeps_the_plan(tmp_path: Path, site: Site) -> None:
     calls: list[str] = []
 
     def once(request: ModelRequest) -> str:

@@ -1,4 +1,4 @@
-"""Two tickets at the desk. The models of `offline` answer, or a real one.
+"""Two tickets at the desk, with the models of `offline` or a real one.
 
 `python -m examples.support_triage --model openai/gpt-4o-mini` needs `graphrt[litellm]` and a key.
 """
@@ -16,7 +16,7 @@ from .offline import offline
 
 
 def main() -> None:
-    """Two tickets: one is answered at once, about the other a person is asked twice."""
+    """Two tickets: one is answered at once, and a person is asked twice about the other."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", help="a model of litellm, such as openai/gpt-4o-mini")
     asked = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The graph of the support desk: what it knows, its agents, nodes, routers and edges."""
+"""The graph of the support desk: its state, agents, nodes, routers and edges."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ ARTICLES = {
 
 
 class Triage(BaseModel):
-    """What the classifier makes of it."""
+    """The classification of a ticket."""
 
     topic: Literal["billing", "technical", "other"]
     angry: bool = False
 
 
 class Verdict(BaseModel):
-    """What a person says of a draft; `text` is a better one, or the remark that the writer is given."""
+    """The verdict of a person on a draft; `text` is a better one, or a remark for the writer."""
 
     do: Literal["send", "rewrite", "drop"]
     text: str = ""
 
 
 class State(BaseModel):
-    """A ticket on its way through the desk."""
+    """A ticket in progress."""
 
     number: int
     customer: str
@@ -43,7 +43,7 @@ class State(BaseModel):
 
 
 class Update(TypedDict, total=False):
-    """What nodes write."""
+    """The fields that nodes write."""
 
     triage: Triage
     article: str
@@ -53,7 +53,7 @@ class Update(TypedDict, total=False):
 
 
 class Desk:
-    """The world outside: what is done here cannot be taken back."""
+    """The outside world, whose effects are irreversible."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
@@ -94,7 +94,7 @@ async def write(state: State, ctx: Context[Desk]) -> Update:
 
 @g.node
 def approve(state: State, ctx: Context[Desk]) -> Update:
-    """Ask a person, and do what they say in the same task: an answer that was acted upon cannot be replaced."""
+    """Ask a person, and act on the answer in the same task: an answer that an effect depends on cannot be replaced."""
     question = {"ticket": state.ticket, "draft": state.draft}
     verdict = ctx.interrupt(question, key="approve", answer_type=Verdict)
     if verdict.do != "send":
@@ -108,7 +108,7 @@ def send(state: State, ctx: Context[Desk]) -> Update:
 
 
 def deliver(state: State, ctx: Context[Desk], text: str) -> str:
-    """Send *text* once, whatever happens before and after; to close a ticket twice does no harm."""
+    """Send *text* once despite failures; closing a ticket twice is harmless."""
     if not text.strip():
         raise ValueError("an empty answer is not sent")
     receipt = ctx.effect("send", ctx.deps.send, state.customer, text, kind="once")
@@ -117,7 +117,7 @@ def deliver(state: State, ctx: Context[Desk], text: str) -> str:
 
 
 def risk(state: State) -> Literal["ask", "send"]:
-    """What speaks of money, answers anger or has no article is read by a person."""
+    """A person reads answers about money, answers to anger, and answers without an article."""
     harmless = state.article and state.triage and not state.triage.angry and "paid back" not in state.draft
     return "send" if harmless else "ask"
 

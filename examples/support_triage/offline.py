@@ -1,4 +1,4 @@
-"""Models that stand for a provider's: the program runs without a key, and the tests without a network."""
+"""Models that replace a provider's: the program runs without a key, and the tests without a network."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A person in the loop: who is asked, what they are shown, and what each of their answers does.
+"""A person in the loop: who is asked, the content of the question, and the effect of each answer.
 
-It was seen to fail on two bugs: a desk that sends the draft though the person wrote a text of their own, and a mail that
-is sent without `kind="once"`, which goes out twice when the tracker fails after it.
+It has detected two bugs: a desk that sends the draft although the person wrote their own text, and a mail that is sent
+without `kind="once"`, and therefore twice when the tracker fails after it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_routing():
     """One test for each row."""
 
 
-def test_a_harmless_answer_is_sent_without_asking(desk, graphrt_model):
+def test_harmless_answer_is_sent_without_a_question(desk, graphrt_model):
     classifier = graphrt_model([{"topic": "technical", "angry": False}])
     writer = graphrt_model(["Sign in again."])
     run = record(graph, CALM, deps=desk, models={"classifier": classifier, "writer": writer})
@@ -67,24 +67,24 @@ def test_a_harmless_answer_is_sent_without_asking(desk, graphrt_model):
     assert (desk.sent, desk.closed) == ([("bob@example.org", "Sign in again.")], [8])
 
 
-def test_the_person_is_shown_the_ticket_and_the_draft(asked, desk):
+def test_person_sees_the_ticket_and_the_draft(asked, desk):
     assert_run(asked).interrupted("approve", payload={"ticket": ANGRY["ticket"], "draft": "It is paid back."}, count=1)
     assert desk.sent == []
 
 
-def test_the_draft_is_sent_when_the_person_says_so(asked, desk):
+def test_draft_is_sent_when_the_person_approves(asked, desk):
     run = asked.resume(answer={"do": "send"})
 
     assert_run(run).completed().routed("approve", END).events(AnswerUsed).state("receipt", "mail 1")
     assert desk.sent == [("ann@example.org", "It is paid back.")]
 
 
-def test_the_person_may_write_a_text_of_their_own(asked, desk):
+def test_person_may_write_their_own_text(asked, desk):
     assert_run(asked.resume(answer={"do": "send", "text": "You have it back."})).completed()
     assert desk.sent == [("ann@example.org", "You have it back.")]
 
 
-def test_a_draft_is_rewritten_until_the_person_agrees(asked, desk):
+def test_draft_is_rewritten_until_the_person_approves(asked, desk):
     again = asked.resume(answer={"do": "rewrite", "text": "say sorry"})
     assert_run(again).interrupted("approve", payload={"ticket": ANGRY["ticket"], "draft": "We are sorry."})
 
@@ -95,12 +95,12 @@ def test_a_draft_is_rewritten_until_the_person_agrees(asked, desk):
     assert desk.sent == [("ann@example.org", "We are sorry.")]
 
 
-def test_a_dropped_ticket_is_not_answered(asked, desk):
+def test_dropped_ticket_is_not_answered(asked, desk):
     assert_run(asked.resume(answer={"do": "drop"})).completed().state("receipt", "")
     assert desk.sent == []
 
 
-def test_an_empty_answer_is_not_sent_and_can_be_replaced(asked, desk):
+def test_empty_answer_is_not_sent_and_can_be_replaced(asked, desk):
     refused = asked.resume(answer={"do": "send", "text": "  "})
     assert_run(refused).failed(ValueError, match="an empty answer is not sent", node="approve")
 
@@ -108,7 +108,7 @@ def test_an_empty_answer_is_not_sent_and_can_be_replaced(asked, desk):
     assert len(desk.sent) == 1
 
 
-def test_a_mail_goes_out_once_though_the_tracker_fails_after_it(asked, desk, monkeypatch):
+def test_mail_is_sent_once_although_the_tracker_fails_after_it(asked, desk, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(desk, "closed", None)
         assert_run(asked.resume(answer={"do": "send"})).failed(AttributeError, node="approve")
@@ -117,7 +117,7 @@ def test_a_mail_goes_out_once_though_the_tracker_fails_after_it(asked, desk, mon
     assert (len(desk.sent), desk.closed) == (1, [7])
 
 
-def test_a_person_may_answer_after_a_restart(desk, graphrt_runtime, graphrt_store, graphrt_model):
+def test_person_may_answer_after_a_restart(desk, graphrt_runtime, graphrt_store, graphrt_model):
     models = {"classifier": graphrt_model([{"topic": "billing"}]), "writer": graphrt_model(["It is paid back."])}
     graphrt_runtime(graph, store=graphrt_store, deps=desk, models=models).run(ANGRY, thread="t")
 

@@ -1,4 +1,4 @@
-"""Six tickets, and where each of them goes."""
+"""Six tickets, and their routes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PaperShop:
     """Stands for the order system."""
 
     def amount_of(self, order: str) -> float | None:
-        """What was paid for an order, in euros."""
+        """The amount paid for an order, in euros."""
         return {"A-1": 20.0, "A-2": 900.0}.get(order)
 
     def pay_back(self, order: str, amount: float) -> str:
@@ -31,7 +31,7 @@ class PaperShop:
 
 
 def main() -> None:
-    """Send each ticket on its way."""
+    """Route each ticket."""
     with Runtime(graph, store="memory:", deps=PaperShop()) as runtime:
         for number, ticket in enumerate(TICKETS, 1):
             result = runtime.run(ticket, thread=f"ticket-{number}")

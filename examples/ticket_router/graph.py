@@ -1,4 +1,4 @@
-"""The graph of the router: topics, refunds by amount, a search that is widened, and the ways out to a person."""
+"""The graph of the router: topics, refunds by amount, a search that is widened, and the routes to a person."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ARTICLES = {
     "export": "Choose File, then Export.",
 }
 LIMIT = 50.0
-"""Refunds of at most so much, in euros, are paid without a person."""
+"""Refunds up to this amount, in euros, are paid without a person."""
 
 
 class State(BaseModel):
-    """A ticket, and what was found out about it."""
+    """A ticket, and the known facts about it."""
 
     text: str
     customer: Literal["free", "pro"] = "free"
@@ -32,7 +32,7 @@ class State(BaseModel):
 
 
 class Update(TypedDict, total=False):
-    """What nodes write."""
+    """The fields that nodes write."""
 
     topic: str
     amount: float | None
@@ -43,10 +43,10 @@ class Update(TypedDict, total=False):
 
 
 class Shop(Protocol):
-    """The world outside."""
+    """The outside world."""
 
     def amount_of(self, order: str) -> float | None:
-        """What was paid for an order, in euros; None if there is no such order."""
+        """The amount paid for an order, in euros; None if it does not exist."""
         ...
 
     def pay_back(self, order: str, amount: float) -> str:
@@ -99,7 +99,7 @@ def reply(state: State) -> Update:
 
 @g.node(goto=["page_engineer", "hand_over"])
 def check_plan(state: State) -> Command[Update]:
-    """An outage of a paying customer wakes somebody up."""
+    """Wake an engineer for an outage of a paying customer."""
     if state.customer == "pro":
         return Command(update={"replies": ["An engineer is looking into it."]}, goto="page_engineer")
     return Command(goto="hand_over")

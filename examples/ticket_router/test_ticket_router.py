@@ -1,7 +1,7 @@
-"""Where tickets go: routing tables for the decisions, recorded runs for the ways through the graph.
+"""The routes of tickets: routing tables for the decisions, recorded runs for the paths through the graph.
 
-It was seen to fail on two bugs: `by_amount` with `if not state.amount`, which takes an order that cost nothing for an
-unknown one, and `search` without its `max_visits`. Route mutation finds nothing that it does not notice.
+It has detected two bugs: `by_amount` with `if not state.amount`, which treats a free order as unknown, and `search`
+without its `max_visits`. No mutant of the routes survives it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEXT = {"text": "Hello?"}
 
 
 class PaperShop:
-    """An order system that remembers what it paid."""
+    """An order system that records its payments."""
 
     def __init__(self):
         self.paid = []
@@ -65,7 +65,7 @@ def test_routing():
     """One test for each row."""
 
 
-def test_a_small_refund_is_paid_once(shop):
+def test_small_refund_is_paid_once(shop):
     run = record(graph, {"text": "A refund, please.", "order": "A-1"}, deps=shop)
 
     assert_run(run).completed().visited("label", "find_order", "refund")
@@ -73,21 +73,21 @@ def test_a_small_refund_is_paid_once(shop):
     assert shop.paid == [("A-1", 20.0)]
 
 
-def test_a_large_refund_is_left_to_people(shop):
+def test_large_refund_is_left_to_a_person(shop):
     run = record(graph, {"text": "A refund, please.", "order": "A-2"}, deps=shop)
 
     assert_run(run).routed("find_order", "hand_over").never_visited("refund").state("queue", "people, refund")
 
 
 @pytest.mark.parametrize("ticket", [{"text": "A refund!"}, {"text": "A refund!", "order": "A-3"}])
-def test_the_customer_is_asked_for_an_order_that_is_not_known(shop, ticket):
+def test_customer_is_asked_for_an_unknown_order(shop, ticket):
     run = record(graph, ticket, deps=shop)
 
     assert_run(run).completed().routed("ask_for_order", END).state("replies", ["Which order is it about?"])
     assert shop.paid == []
 
 
-def test_a_second_message_of_the_customer_is_answered_below_the_first(shop, graphrt_runtime):
+def test_second_message_of_the_customer_is_answered_below_the_first(shop, graphrt_runtime):
     desk = graphrt_runtime(graph, deps=shop)
     desk.run({"text": "A refund!"}, thread="t")
     result = desk.run({"text": "A refund, please.", "order": "A-1"}, thread="t")
@@ -95,7 +95,7 @@ def test_a_second_message_of_the_customer_is_answered_below_the_first(shop, grap
     assert result.state.replies == ["Which order is it about?", "Your money is on its way: receipt 1."]
 
 
-def test_an_order_system_that_is_busy_is_asked_again(shop, graphrt_clock):
+def test_busy_order_system_is_retried(shop, graphrt_clock):
     busy = graph.with_nodes({"find_order": failing(2, {"amount": 20.0})})
     run = record(busy, {"text": "A refund!", "order": "A-1"}, deps=shop, sleep=graphrt_clock.sleep)
 
@@ -103,21 +103,21 @@ def test_an_order_system_that_is_busy_is_asked_again(shop, graphrt_clock):
     assert graphrt_clock.slept == [2, 4]
 
 
-def test_an_order_system_that_is_down_does_not_lose_the_ticket(shop, graphrt_clock):
+def test_order_system_that_is_down_does_not_lose_the_ticket(shop, graphrt_clock):
     down = graph.with_nodes({"find_order": failing(3)})
     run = record(down, {"text": "A refund!", "order": "A-1"}, deps=shop, sleep=graphrt_clock.sleep)
 
     assert_run(run).completed().routed("find_order", "hand_over").state("queue", "order-system-down")
 
 
-def test_a_search_is_widened_until_there_is_an_article():
+def test_search_is_widened_until_there_is_an_article():
     run = record(graph, {"text": "How do I change password again?"})
 
     assert_run(run).visited("label", "search", "widen", "search", "reply")
     assert_run(run).state("replies", [ARTICLES["change password"]])
 
 
-def test_a_search_is_given_up_after_three_tries():
+def test_search_is_abandoned_after_three_attempts():
     run = record(graph, {"text": "How do I dance the tango with a bear?"})
 
     assert_run(run).routed("search", "widen", times=3).routed("search", "hand_over").state("queue", "people, how do i")
@@ -137,5 +137,5 @@ def test_only_a_paying_customer_wakes_an_engineer(customer, target, queue, repli
     assert_run(run).state("queue", queue).state("replies", replies)
 
 
-def test_nobody_answers_who_unsubscribes():
+def test_unsubscribing_customer_gets_no_answer():
     assert_run(record(graph, {"text": "unsubscribe"})).completed().visited("label").state("replies", [])

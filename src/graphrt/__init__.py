@@ -1,8 +1,9 @@
 """graphrt: a typed graph runtime for agent workflows.
 
-The floors, and the rooms on each. Imports go down only (decisions 0002, 0100, 0110, 0153 and 0157, docs/explanation/floors.md):
+The layers, and the packages in each. Imports go down only (decisions 0002, 0100, 0110, 0153 and 0157,
+docs/explanation/floors.md):
 
-    8 doors     testing, console, serve, cli
+    8 doors     testing, console, serve, viewer, cli
     7 wings     nodes, otel, workers, wires, memory, backends, compat
     6 face      specs, graph, _runs, runtime
     5 drivers   _drivers, _agents
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from graphrt._drivers.context import ChildThread, Context
+    from graphrt._engine.route import RouterContext
     from graphrt.commands import DELETE, END, PARENT, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
     from graphrt.errors import (
         AuditError,
@@ -81,6 +83,7 @@ __all__ = [  # noqa: RUF022 - the names of a first program, then the others
     "ReplayDivergedError",
     "RetryPolicy",
     "RouteError",
+    "RouterContext",
     "Snapshot",
     "StarvedJoinError",
     "Step",
@@ -92,6 +95,7 @@ __all__ = [  # noqa: RUF022 - the names of a first program, then the others
 
 _HOMES: Final = {
     "graphrt._drivers.context": ("ChildThread", "Context"),
+    "graphrt._engine.route": ("RouterContext",),
     "graphrt.commands": (
         "DELETE",
         "END",
@@ -110,7 +114,7 @@ _HOMES: Final = {
     "graphrt.runtime": ("RunResult", "Runtime", "Snapshot", "Step"),
     "graphrt.stores": ("open_store",),
 }
-"""Module of each name; names that are in none of these are errors."""
+"""Module of each public name. Any other name is an AttributeError."""
 _MODULES: Final = frozenset(
     {"commands", "errors", "events", "graph", "harness", "limits", "migrations", "reducers", "runtime", "stores"}
 )
@@ -123,7 +127,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"graphrt.{name}")
     if name in __all__:
         home = next((module for module, names in _HOMES.items() if name in names), "graphrt.errors")
-        found = globals()[name] = getattr(import_module(home), name)  # so that the next use is no call
+        found = globals()[name] = getattr(import_module(home), name)  # so that the next use is not a call
         return found
     from graphrt.errors._langgraph_names import no_export
 

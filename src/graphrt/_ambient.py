@@ -1,12 +1,12 @@
-"""What surrounds the code that is running: its node, agent, run and worker threads, where no argument can say it.
+"""Ambient context of the running code that no argument can carry: its node, agent, run and worker threads.
 
-An agent that a node calls past its Context, or a graph that an agent has as a tool, finds its surroundings here: one
-frozen object in one context variable. asyncio tasks inherit it, and so do the worker threads that graphrt starts and
-what `ctx.call` runs on the private loop thread; threads that a node starts itself do not. In the child of a fork it is
-empty: no run goes on there.
+An agent that a node calls without its Context, or a graph that is an agent's tool, finds its surroundings here: one
+frozen object in one context variable. asyncio tasks inherit it. So do the worker threads that graphrt starts, and
+functions that `ctx.call` runs on the private loop thread. Threads that a node starts itself do not. In the child of a
+fork it is empty: no run continues there.
 
-Drivers set the variable once for each attempt of a node. Code that changes one field for what it calls writes
-`with inside(field=value):`. What a field means is the business of its owner.
+Drivers set the variable once for each attempt of a node. Code that changes a field for the code that it calls uses
+`with inside(field=value):`. Each field is documented by its owner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 ENDED: Final = "its node had ended"
-"""Why code that a node has left behind may not act for it: the `_reason` of a Context whose node has ended."""
+"""Why background code of a node may no longer act for it: the `_reason` of a Context whose node has ended."""
 
 
 @final
@@ -67,17 +67,17 @@ class Above(NamedTuple):
     emit: Callable[[str, Any], None] | None
     """Takes (node name, item) for the agent's stream; None without a listener."""
     took: list[Any]
-    """Collects the usage of each graph run at its end, completed or not."""
+    """Collects the usage of each graph run when it ends, whether or not it completed."""
     streams: bool = False
-    """Whether the agent streams its model calls, so that those of the graph are streamed too."""
+    """Whether the agent streams its model calls. If so, the graph's model calls are streamed too."""
 
 
 @final
 class Surroundings:
-    """The surroundings of running code. It is not changed after it was made: `replaced` makes another one.
+    """The surroundings of running code. Immutable: `replaced` returns a modified copy.
 
-    The attributes of the class are the defaults. An object has only the fields that differ, so that a copy costs 0.3 us
-    however many fields there are.
+    The class attributes are the defaults. An instance stores only the fields that differ, so a copy costs 0.3 us
+    regardless of the number of fields.
     """
 
     node: Any = None
@@ -89,31 +89,31 @@ class Surroundings:
     doubles: tuple[Any, ...] = ()
     """Replacements for models and tools of agents, innermost last: see `graphrt.harness.agent._replacements`."""
     sleep: Callable[[float], Any] | None = None
-    """Makes the waits of the running run (decision 0040), called with seconds; None waits in real time."""
+    """Sleep function of the current run (decision 0040), called with seconds; None waits in real time."""
     watcher: Any = None
     """The `RunWatcher` of the running attempt, which sees its model and tool calls; None if no sink watches."""
     instead: Callable[[], Awaitable[Any]] | None = None
-    """Answers a model call in place of the model, when a run is executed again from its log; None asks the model."""
+    """Answers model calls from the log when a run is executed again; None calls the model."""
     order: tuple[int, ...] = ()
     """Start order of the running agent run or tool call among its concurrent siblings, one number per level.
 
-    The questions of a task are sorted by it, so that a journal does not depend on timing (R13)."""
+    A task's questions are sorted by it, so that a journal does not depend on timing (R13)."""
     harness_runs: frozenset[Any] = frozenset()
-    """Harness runs that enclose the running code, which must not wait for them when it pauses."""
+    """Harness runs that enclose the running code. When the code pauses, it must not wait for them."""
     holding: bool = False
     """Whether the code is inside a model call that holds a reservation of a budget. A call made there must not wait for
     room: it could be waiting for the reservation of the call that it is part of."""
     recording: Any = None
-    """The Context whose effect, or call of a plain harness, is running; its result will be recorded as a whole."""
+    """The Context whose effect or plain harness call is running; the result will be recorded as a whole."""
     attempt: Any = None
     """The `Attempt` of the task whose nested graph is running; None outside of nested graphs."""
     memory: Any = None
-    """The `TaskWrites` of the running effect, which collect what it writes to the memory; None outside of effects."""
+    """The `TaskWrites` that collect the memory writes of the running effect; None outside of effects."""
     pools: tuple[Any, ...] = ()
-    """Pools of worker threads that have one waiting for the running code."""
+    """Thread pools with a worker thread that waits for the running code."""
 
     def replaced(self, **fields: Any) -> Surroundings:
-        """Return these surroundings with other values of *fields*."""
+        """Return a copy of these surroundings with the given *fields* replaced."""
         other = Surroundings()
         other.__dict__ = {**self.__dict__, **fields}
         return other
@@ -127,7 +127,7 @@ surroundings: Final = SURROUNDINGS.get
 
 @final
 class inside:  # noqa: N801 - read as a function: `with inside(agent=place):`
-    """Give the surroundings other values of *fields* inside the `with` block."""
+    """Replace *fields* of the surroundings inside the `with` block."""
 
     __slots__ = ("_fields", "_token")
 
@@ -140,7 +140,8 @@ class inside:  # noqa: N801 - read as a function: `with inside(agent=place):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # A coroutine that is closed from outside ends in the context of the code that closes it: nothing to reset there.
+        # A coroutine that is closed from outside ends in the context of the code that closes it, where there is nothing
+        # to reset.
         with suppress(ValueError):
             SURROUNDINGS.reset(self._token)
 
@@ -160,8 +161,8 @@ def entered(node: Any, watcher: Any = None, around: Surroundings | None = None) 
 def running_context() -> Any:
     """Return the Context of the running node; None outside of nodes and in a node that takes none.
 
-    None also after the node has ended: an asyncio task that the node left behind keeps its surroundings. If the attempt
-    was given up, its Context is returned, and refuses to act.
+    Also None after the node has ended, because an asyncio task that the node left running keeps its surroundings. If
+    the attempt was abandoned, its Context is returned and refuses to act.
     """
     node = surroundings().node
     return None if node is None or node.__class__ is WithoutContext or node._reason == ENDED else node

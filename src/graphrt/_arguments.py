@@ -1,7 +1,7 @@
 """Checks of single arguments (a number, text, mapping, list or type), with the same error texts everywhere.
 
-All packages may use them, and the type guards at the end. A check that only one package needs, or whose error text says
-what that package does with the argument, stays in that package.
+All packages may use these checks and the type guards at the end. A check that only one package needs, or whose error
+text describes what that package does with the argument, belongs in that package.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def is_number(value: object, *, whole: Literal[True]) -> te.TypeGuard[int]: ...
 @overload
 def is_number(value: object, *, whole: bool = False) -> te.TypeGuard[float]: ...
 def is_number(value: object, *, whole: bool = False) -> bool:
-    """Return whether *value* is an int, or unless *whole* a float. A bool is not a number, although it is an int."""
+    """Return whether *value* is an int or, unless *whole* is true, a float.
+
+    Although bool is a subclass of int, a bool does not count.
+    """
     return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
 
 
@@ -45,7 +48,7 @@ def number_problem(
         name: Name of the argument, for the sentence.
         value: Value to check, of any type.
         optional: None is allowed.
-        seconds: Fractions are allowed, and the sentence speaks of seconds.
+        seconds: Fractions are allowed, and the sentence names seconds.
         factor: Fractions are allowed.
         least: Smallest allowed value.
     """
@@ -54,7 +57,7 @@ def number_problem(
     kind = "a number of seconds" if seconds else "a number" if factor else "a whole number"
     if not is_number(value, whole=not (seconds or factor)):
         return f"{name} must be {kind}, not {value!r}"
-    if not value >= least:  # written so that NaN is refused as well
+    if not value >= least:  # written this way to reject NaN as well
         return f"{name} must be at least {least:g}, not {value!r}"
     if value == inf:
         return f"{name} must be finite, not {value!r}" + ("; None switches it off" if optional else "")
@@ -167,7 +170,7 @@ def checked_path(path: Any) -> str:
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Return True if *value* is a mapping; for type checkers, one of anything to anything."""
+    """Return True if *value* is a mapping. Type checkers see a mapping with keys and values of any type."""
     return isinstance(value, Mapping)
 
 
@@ -177,7 +180,7 @@ def is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Return True if *value* is a list or a tuple, which data does not tell apart."""
+    """Return True if *value* is a list or a tuple, which stored data does not distinguish."""
     return isinstance(value, (list, tuple))
 
 

@@ -1,13 +1,14 @@
-"""What user code raises as a failure, although it looks like an end from outside: CancelledError and GeneratorExit.
+"""CancelledError and GeneratorExit raised by user code itself, which count as failures.
 
 asyncio cancels a task by raising CancelledError where the task awaits, and Python closes a generator by GeneratorExit.
-Both are requests from outside. Code that raises one of them by itself has failed like any other code (rule R9): it has
-awaited a task that it had cancelled, for instance, or a library's cancel scope leaks. Code that is called and not
-awaited is never cancelled by this error, so there it is always a failure. Where code is awaited, only the driver knows
-whether its own asyncio task was cancelled. `concurrent.futures.CancelledError` is an Exception, and needs nothing.
+Both are requests from outside. Code that raises one of them itself has failed like any other code (rule R9). For
+instance, it awaited a task that it had cancelled, or a library's cancel scope leaked. Code that is called and not
+awaited is never cancelled this way, so the error is always a failure there. For awaited code, only the driver knows
+whether its own asyncio task was cancelled. `concurrent.futures.CancelledError` is an ordinary Exception and needs no
+special handling.
 
-asyncio is not imported here: runs without async nodes do without it. The two functions that return classes stand in
-`except` clauses, which Python evaluates only when something was raised.
+asyncio is not imported here, because runs without async nodes do not need it. The two functions that return classes are
+used in `except` clauses, which Python evaluates only after something was raised.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def unasked() -> tuple[type[BaseException], ...]:
 
 
 def failures() -> tuple[type[BaseException], ...]:
-    """Return the classes of all errors that are a failure of a function of the user's, for an `except` clause."""
+    """Return all error classes that count as a failure of a user function, for an `except` clause."""
     return (Exception, *unasked())
 
 
 def unasked_failure(error: BaseException, who: str) -> RuntimeError:
-    """Return the failure of *who*, code of the user's, which raised *error*, one of `unasked`, by itself."""
+    """Return the failure of the user code *who*, which raised *error*, one of `unasked`, itself."""
     raised = "GeneratorExit although nothing closed it"
     if not isinstance(error, GeneratorExit):
         raised = "CancelledError although nothing cancelled it"
@@ -40,10 +41,10 @@ def unasked_failure(error: BaseException, who: str) -> RuntimeError:
 
 
 def own_failure(error: BaseException, who: str = "the node") -> RuntimeError | None:
-    """Return the failure of *who* if *error* is one of `unasked`, and was not `requested`; None if it is another one.
+    """Return the failure of *who* if *error* is one of `unasked` and was not `requested`, else None.
 
-    Every other error that is not an Exception ends the run as cancelled, and is raised as it is: it is meant for a
-    program around the run, as KeyboardInterrupt is, or the outcome of a test in a function that the test passes in.
+    Any other error that is not an Exception ends the run as cancelled and is re-raised unchanged. It is meant for the
+    surrounding program, like KeyboardInterrupt, or is a test's outcome, raised in a function that the test passes in.
     """
     if not isinstance(error, unasked()) or error.__dict__.get(_REQUESTED):
         return None

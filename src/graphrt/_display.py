@@ -1,9 +1,10 @@
-r"""How values are shown to people: harmless, bounded, and as a table in a notebook.
+r"""Safe display of values: escaped, limited in length, and as a table in a notebook.
 
-What is shown may come from a model, a user or a damaged file. A terminal obeys escape sequences, and a text with
-right-to-left marks reads as another one, so that both are shown as what they are: `\x1b`, `\u202e`.
+The text may come from a model, a user or a damaged file. Terminals interpret escape sequences, and right-to-left marks
+change how a text reads, so both are shown escaped: `\x1b`, `\u202e`.
 
-Only texts are made here, with the standard library; terminals, widths and colours belong to `graphrt.console`.
+This module only produces text and uses only the standard library; terminals, widths and colours belong to
+`graphrt.console`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from graphrt._arguments import is_mapping
 from graphrt.errors import GraphrtError
 
 OUTLINES: Final = {"graphrt": "outlines"}
-"""Context of pydantic's serialization with which images, audio and documents are written without their bytes."""
+"""pydantic serialization context that omits the bytes of images, audio and documents."""
 MOST: Final = 200
-"""Characters of a value that are shown, unless the caller says otherwise."""
+"""Default number of characters of a value that are shown."""
 _DEEP: Final = 6
 """Levels of nested values that are shown."""
 # C0 and C1 controls with DEL; soft hyphen; bidirectional marks and overrides; zero-width and line separators; the byte
-# order mark; tag characters, which are invisible; lone surrogates, which no terminal can be sent.
+# order mark; invisible tag characters; lone surrogates, which cannot be sent to a terminal.
 _HIDDEN: Final = (
     *((code, code) for code in (0xAD, 0x61C, 0x180E, 0xFEFF)),
     (0x00, 0x1F),
@@ -49,7 +50,7 @@ def _escaped(code: int) -> str:
 
 
 def safe(text: str, *, lines: bool = False) -> str:
-    """Return *text* with every character escaped that a terminal would obey or that cannot be seen.
+    """Escape all characters of *text* that are invisible or that a terminal would interpret.
 
     Args:
         lines: Whether newlines stay.
@@ -62,7 +63,7 @@ def safe(text: str, *, lines: bool = False) -> str:
 
 
 def safe_json(text: str) -> str:
-    """Return JSON *text* in which such characters are escaped as JSON does it; line breaks between values stay."""
+    """Escape the same characters in JSON *text* with JSON escapes; line breaks between values stay."""
     if text.isascii() and "\x7f" not in text:  # JSON escapes the other control characters itself
         return text
     return "".join(
@@ -72,9 +73,10 @@ def safe_json(text: str) -> str:
 
 
 def shown_error(error: BaseException) -> str:
-    """Return the text of *error* as harmless lines. A line break inside a part of it is followed by a bar.
+    """Return the text of *error* as safe lines.
 
-    So a value that the text quotes cannot begin a line, or one such as `Fix:`, that the program seems to have written.
+    A line break inside a part of it is followed by a bar. So a quoted value cannot imitate a line of the program's own,
+    such as `Fix:`.
     """
     if not isinstance(error, GraphrtError):
         return safe(str(error), lines=True).replace("\n", "\n    | ")
@@ -89,9 +91,10 @@ def shown_error(error: BaseException) -> str:
 
 
 def brief(value: Any, most: int = MOST) -> str:
-    """Return *value* as one harmless line of about *most* characters; what was cut is named with its size.
+    """Return *value* as one safe line of about *most* characters.
 
-    A value is never turned into text as a whole: one of a gigabyte costs no more than a short one.
+    A truncated text ends with its full size. Values are never converted to text as a whole: one of a gigabyte costs no
+    more than a short one.
     """
     try:
         return safe(_brief(value, most, 0))
@@ -107,7 +110,7 @@ def _brief(value: Any, most: int, depth: int) -> str:  # noqa: PLR0911 - one ret
     if value is None or isinstance(value, (bool, float)):
         return repr(value)
     if isinstance(value, int):
-        bits = value.bit_length()  # the decimal text of a huge number takes minutes
+        bits = value.bit_length()  # converting a huge number to decimal takes minutes
         return repr(value) if bits < 1_024 else f"<int of {bits:,} bits>"
     if depth >= _DEEP:
         return f"<{type(value).__name__}>"
@@ -157,7 +160,7 @@ def _joined(
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a state or another object with declared ones, by name; None if it declares none."""
+    """Return the declared fields of a state or another object, by name; None if it declares none."""
     if is_mapping(value):
         return {str(name): item for name, item in value.items()}
     names: Any = getattr(value.__class__, "model_fields", None) or getattr(
@@ -169,7 +172,7 @@ def fields_of(value: Any) -> dict[str, Any] | None:
 
 
 def html_table(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return a small table for a notebook: names on the left, texts on the right, everything escaped."""
+    """Return a small HTML table for a notebook: names on the left, texts on the right, all escaped."""
     body = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{escape(safe(name))}</th>'
         f'<td style="text-align:left;white-space:pre-wrap">{escape(safe(text, lines=True))}</td></tr>'
@@ -182,13 +185,13 @@ def html_table(title: str, rows: Sequence[tuple[str, str]]) -> str:
 
 
 def state_rows(state: Any) -> list[tuple[str, str]]:
-    """Return a row for each field of a state; one for all of it if it declares none."""
+    """Return one row per field of a state; a single row for the whole value if it declares no fields."""
     fields = fields_of(state)
     return [("state", brief(state))] if fields is None else [(name, brief(item)) for name, item in fields.items()]
 
 
 def usage_text(usage: Any) -> str:
-    """Return a sum of model calls in a few words; empty if there were none."""
+    """Summarize the usage of model calls in a few words; empty if there were none."""
     if not usage.calls:
         return ""
     cost = "" if usage.cost_usd is None else f", {cost_text(usage)}"
@@ -197,12 +200,12 @@ def usage_text(usage: Any) -> str:
 
 
 def unreported_text(usage: Any) -> str:
-    """Return how many calls in *usage* have no report of the provider, to follow their number; empty if none."""
+    """Return a suffix for the number of calls that says how many the provider did not report; empty if none."""
     return f" ({usage.unreported_calls:,} unreported)" if usage.unreported_calls else ""
 
 
 def cost_text(usage: Any) -> str:
-    """Return the cost in *usage*; of an incomplete one, that it is a lower bound."""
+    """Return the cost in *usage* as text, marked as a lower bound if it is incomplete."""
     if usage.cost_usd is None:
         return "not known"
     return f"{'at least ' if usage.unpriced_calls else ''}${usage.cost_usd:.4f}"

@@ -1,4 +1,4 @@
-"""Durations and moments that callers give, as seconds: how long a timer sleeps, and when a question answers itself.
+"""Conversion of durations and times from callers to seconds: the length of a sleep, and the expiry of a question.
 
 Only checks and conversions. Nothing here reads a clock.
 """
@@ -14,11 +14,11 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
 
 LATEST_S: Final = 253_370_764_800.0
-"""Beginning of the year 9999 in seconds since the epoch. Milliseconds passed as seconds lie beyond it."""
+"""Beginning of the year 9999 in seconds since the epoch. Milliseconds passed by mistake are later than this."""
 
 
 class Moment(Protocol):
-    """A `datetime` with a time zone. Nothing here imports `datetime`, which words and engine know nothing of."""
+    """A `datetime` with a time zone. A protocol, because the lower layers and the engine do not import `datetime`."""
 
     def timestamp(self) -> float:
         """Return seconds since the epoch."""
@@ -45,11 +45,11 @@ def sleep_s(duration: Any, parts: Units) -> float:
     """Return how many seconds a sleep lasts.
 
     Args:
-        duration: A number of seconds or a timedelta; None if *parts* say it.
+        duration: A number of seconds or a timedelta; None if *parts* are given.
         parts: Numbers by unit: days, hours, minutes, seconds.
 
     Raises:
-        InputError: Both or neither are given, or it is not a duration from 0 (`input`).
+        InputError: Both or neither are given, or the duration is invalid or negative (`input`).
     """
     given: dict[str, Any] = dict(parts)  # a caller may pass anything
     if duration is not None and given:
@@ -93,10 +93,10 @@ def _not_a_duration(argument: str, value: Any) -> InputError:
 
 
 def moment_s(option: str, moment: Any) -> float:
-    """Return a moment in seconds since the epoch. One that is past is allowed.
+    """Return a point in time in seconds since the epoch. A past time is allowed.
 
     Args:
-        option: What it is, for errors.
+        option: Noun for the value, for error texts.
         moment: An aware datetime, or seconds since the epoch.
 
     Raises:
@@ -128,10 +128,10 @@ def moment_s(option: str, moment: Any) -> float:
 
 
 def checked_due(option: str, due_s: float) -> float:
-    """Return *due_s*, after the check that it lies before the year 9999.
+    """Return *due_s* if it is before the year 9999.
 
     Raises:
-        InputError: It does not (`input`).
+        InputError: It is not (`input`).
     """
     if not due_s < LATEST_S:
         raise _too_late(option, due_s)
@@ -149,7 +149,7 @@ def _too_late(option: str, due_s: float) -> InputError:
 
 
 def expiry(expires_s: float | None, expires_at: Any) -> float | None:
-    """Return *expires_at* in seconds since the epoch, after the check that not both are given.
+    """Return *expires_at* in seconds since the epoch, after checking that at most one of the two is given.
 
     Raises:
         InputError: Both are given (`input`), or *expires_at* is not a moment (`input`).

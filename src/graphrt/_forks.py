@@ -1,18 +1,18 @@
-"""`os.fork`: nothing may hang in a forked child, and nothing that belongs to the parent process is used there.
+"""`os.fork`: a forked child must neither hang nor use anything that belongs to the parent process.
 
-After `fork()` the child has only the thread that forked. A lock that another thread held stays locked for ever, data
-that another thread was changing stays half changed, and a connection has the parent's process at its other end. So an
-object with such a thing has a `Home`, the process that used it first, and raises `forked` in any other process; its
-lock may be an `OwnLock`, which does so by itself. What was not used before the fork works in the child, and so does
-what has no home: graphs, builders and agents (decision 0171).
+After `fork()` the child has only the thread that forked. A lock that another thread held stays locked forever, data
+that another thread was changing stays half changed, and a connection is shared with the parent. So an object that owns
+a lock, shared data or a connection has a `Home`: the process that used it first. In any other process it raises
+`forked`. An `OwnLock` does this check itself. Objects that were not used before the fork work in the child. So do
+objects without a home process: graphs, builders and agents (decision 0171).
 
-Three kinds of values go on in the child, and start afresh there:
+Three kinds of values stay usable in the child, where they start afresh:
 
 - `FreshLock` guards data that is valid even if a change was interrupted: values made on first use, caches, counters.
-- `run_variable` makes a context variable about the run around the code. The child is inside no run.
-- Registries of worker threads and loops compare `process.id` with the process that made an entry.
+- `run_variable` makes a context variable about the enclosing run. The child is not inside a run.
+- Registries of worker threads and loops compare `process.id` with the process that created an entry.
 
-SQLite needs more: connections must not be open while a process forks. `closed_for_forks` sees to that.
+SQLite needs more: connections must be closed while a process forks. `closed_for_forks` does that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ T = TypeVar("T")
 
 @final
 class _Process:
-    """This process. Its id is kept, because each commit compares it: `os.getpid()` is a system call of 0.1 to 0.3 us."""
+    """This process.
+
+    Its id is cached, because each commit compares it, and `os.getpid()` is a system call of 0.1 to 0.3 us.
+    """
 
     __slots__ = ("id",)
 
@@ -60,10 +63,10 @@ class Home:
         """Id of the process; 0 before the first use."""
 
     def check(self) -> None:
-        """Note that the object is used here. Called before any of its locks is taken.
+        """Record that this process uses the object. Called before any of its locks is taken.
 
         Raises:
-            InputError: Another process used it first, of which this one is a forked child (`forked`).
+            InputError: Another process used it first, and this process is its forked child (`forked`).
         """
         if self.process != process.id:
             if self.process:
@@ -72,13 +75,13 @@ class Home:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the object belongs to another process: closing and collecting it must do nothing here."""
+        """Whether the object belongs to another process. Closing or finalizing it must then do nothing here."""
         return self.process not in (0, process.id)
 
 
 @final
 class OwnLock(_thread.RLock):  # type: ignore[misc]  # final in typeshed, not in CPython
-    """A reentrant lock of an object with a home: in a forked child it raises `forked`, and never waits."""
+    """A reentrant lock of an object with a home. In a forked child it raises `forked` instead of waiting."""
 
     __slots__ = ("home",)
 
@@ -86,23 +89,24 @@ class OwnLock(_thread.RLock):  # type: ignore[misc]  # final in typeshed, not in
         self.home: Final = home
 
     def __enter__(self) -> bool:  # type: ignore[override]  # it is called by `with` alone
-        if self.home.process != process.id:  # `check` does the same, for the price of a call in each step
+        if self.home.process != process.id:  # inlined: `check` would cost a call in each step
             self.home.check()
         return self.acquire()
 
 
 @final
 class FreshLock:
-    """A lock for a `with` block, one in each process, so that the child of a fork finds it free.
+    """A lock for a `with` block, separate for each process, so that a forked child finds it unlocked.
 
-    The lock is reentrant: inside the block, the garbage collector may end a dropped stream, whose end takes it again.
+    The lock is reentrant: inside the block, the garbage collector may finalize a dropped stream, which takes the lock
+    again.
     """
 
     __slots__ = ("_locks",)
 
     def __init__(self) -> None:
         self._locks: dict[int, Any] = {process.id: threading.RLock()}
-        """The lock by the id of the process; the parent's is never touched in the child."""
+        """The lock by process id. The child never touches the parent's lock."""
 
     def _here(self) -> Any:
         lock = self._locks.get(process.id)
@@ -122,11 +126,12 @@ class ClosedForForks(Protocol):
     def before_fork(self) -> None:
         """Wait until no connection is in use, close all, and let no thread open one until `after_fork`.
 
-        The locks of this object may be waited for, but no lock may be that a thread holds while it needs one of them.
+        It may wait for the locks of this object, but not for a lock that a thread may hold while it waits for one of
+        them.
         """
 
     def after_fork(self) -> None:
-        """Let threads go on. Called in the parent and in the child."""
+        """Unblock waiting threads. Called in the parent and in the child."""
 
 
 _closed: Final[WeakSet[ClosedForForks]] = WeakSet()
@@ -145,7 +150,7 @@ def closed_for_forks(one: ClosedForForks) -> None:
 
 
 def run_variable(name: str, default: T) -> ContextVar[T]:
-    """Return a new context variable about the run around the code. In a forked child it has its default again."""
+    """Return a new context variable about the enclosing run. In a forked child it is reset to its default."""
     variable = ContextVar(name, default=default)
     _variables.append((variable, default))
     return variable
@@ -172,6 +177,7 @@ def _after_in_child() -> None:
     _after()
 
 
-# At import, since a fork may come at any time. It cannot be undone: these functions live as long as the process.
+# Registered at import, since a fork may happen at any time. The hooks cannot be removed and live as long as the
+# process.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

@@ -1,8 +1,8 @@
-"""Observers of every graph of a process: tools that look at graphs and runs which other code makes, such as coverage.
+"""Observers of every graph in a process: tools, such as coverage, that inspect graphs and runs created by other code.
 
 An observer sees each graph that is compiled, each answer of a router, and, through sinks, the journal entries of each
-run. Nothing is called, wrapped or allocated while there is no observer (decision 0072). A substitute puts another graph
-in the place of one that is compiled (decision 0095).
+run. Without an observer, nothing is called, wrapped or allocated (decision 0072). A substitute replaces a graph when it
+is compiled (decision 0095).
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ Graph: TypeAlias = Any
 ENVIRONMENT: Final = "GRAPHRT_OBSERVER"
 """Environment variable with `module:function`; the function is called at the first compiled graph and may `observe`.
 
-So a tool reaches the processes that a test starts.
+This way a tool reaches the processes that a test starts.
 """
 
 
 class GraphObserver(Protocol):
-    """What `observe` takes. The methods are called on whichever thread compiles, routes or creates a runtime."""
+    """An observer, as `observe` takes it.
+
+    The methods are called on whichever thread compiles, routes or creates a runtime.
+    """
 
     def compiled(self, graph: Graph, /) -> None:
         """*graph* was compiled, or copied with other nodes."""
         ...
 
     def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
-        """A router of *graph* returned *value*: in a run, or because `route` asked it.
+        """A router of *graph* returned *value*, in a run or in a call of `route`.
 
         *source* is the name of the node before the conditional edge, or "START"; *branch* numbers the conditional
         edges of the node.
@@ -58,9 +61,9 @@ class _Registry:
 
 
 def observe(observer: GraphObserver) -> Callable[[], None]:
-    """Show *observer* every graph that is compiled, and every runtime that is created, from now on.
+    """Notify *observer* of every graph that is compiled and every runtime that is created from now on.
 
-    Graphs that were compiled before are not shown, and their routers are not observed; their runs are.
+    Graphs that were compiled earlier are not reported and their routers are not observed, but their runs are.
 
     Returns:
         A function that removes the observer again.
@@ -76,8 +79,8 @@ def observe(observer: GraphObserver) -> Callable[[], None]:
 def substitute(function: Callable[[Graph], Graph | None]) -> Callable[[], None]:
     """Let *function* replace each graph that a builder compiles from now on. None leaves the graph as it is.
 
-    `GraphBuilder.compile` then returns the other graph, and copies by `with_nodes` are copies of it. What *function*
-    raises, `compile` raises.
+    `GraphBuilder.compile` then returns the replacement, and `with_nodes` copies the replacement. `compile` propagates
+    any exception that *function* raises.
 
     Returns:
         A function that removes *function* again.
@@ -91,7 +94,7 @@ def substitute(function: Callable[[Graph], Graph | None]) -> Callable[[], None]:
 
 
 def substituted(graph: Graph) -> Graph:
-    """Return what the substitutes put in the place of *graph*, which was just compiled; without one, *graph*."""
+    """Return the replacement of the new *graph* by the substitutes; *graph* itself if there is none."""
     for function in _Registry.substitutes:
         other = function(graph)
         graph = graph if other is None else other
@@ -99,7 +102,7 @@ def substituted(graph: Graph) -> Graph:
 
 
 def observed(graph: Graph) -> None:
-    """Show *graph*, which is not used yet, to the observers, and let them see what its routers answer."""
+    """Report *graph*, which is not in use yet, to the observers, and wrap its routers so that they see each answer."""
     if not _Registry.environment_read:
         _read_environment()
     if not _Registry.observers:
@@ -108,27 +111,27 @@ def observed(graph: Graph) -> None:
         source = "START" if node.index < 0 else node.name
         for number, branch in enumerate(node.branches):
             branch.router = _shown(branch.router, graph, source, number)
-            if node.router is not None:  # the only router of a node is at hand
+            if node.router is not None:  # `node.router` is a shortcut to a node's only router
                 node.router = branch.router
     for observer in _Registry.observers:
         observer.compiled(graph)
 
 
 def observed_sinks(graph: Graph, sinks: tuple[Callable[[Entry], Any], ...]) -> tuple[Callable[[Entry], Any], ...]:
-    """Return *sinks* of a new runtime of *graph*, and those of the observers."""
+    """Return *sinks* of a new runtime of *graph* together with the observers' sinks."""
     if not _Registry.observers:
         return sinks
     return (*sinks, *(sink for observer in _Registry.observers if (sink := observer.sink(graph)) is not None))
 
 
-def _shown(router: Callable[[Any], Any], graph: Graph, source: str, branch: int) -> Callable[[Any], Any]:
-    def shown(state: Any) -> Any:
-        value = router(state)
+def _shown(router: Callable[..., Any], graph: Graph, source: str, branch: int) -> Callable[..., Any]:
+    def shown(*given: Any) -> Any:
+        value = router(*given)
         for observer in _Registry.observers:
             observer.routed(graph, source, branch, value)
         return value
 
-    # `wraps` copies what there is: a router may be a partial, or an object with `__call__`.
+    # `wraps` copies only attributes that exist: a router may be a partial, or an object with `__call__`.
     return wraps(router)(shown)
 
 

@@ -36,13 +36,13 @@ _PERMANENT: Final = (
     NotADirectoryError,
     PermissionError,
 )
-"""Errors of the program or its environment, which the next attempt would meet again (decision 0012)."""
+"""Errors of the program or its environment that would occur again in the next attempt (decision 0012)."""
 _PASSING_STATUS: Final = frozenset({408, 409, 423, 425, 429})
 """HTTP statuses below 500 that are transient: timeout, conflict, locked, too early, too many requests."""
 
 _FINAL_CODES: Final = frozenset({"no-credit", "unreadable-answer"})
-"""Codes of failed model calls that the next attempt would meet again, whatever their class and status: an account without
-credit answers 429, and each answer that cannot be read is charged (decisions 0037 and 0203)."""
+"""Codes of failed model calls that would fail in the same way again, regardless of class and status. A provider answers
+429 for an account without credit, and charges for each unreadable answer (decisions 0037 and 0203)."""
 
 
 def status_of(error: BaseException) -> int | None:
@@ -59,12 +59,13 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether *error* is transient, which is what a policy without `retry_on` retries.
+    """Return whether *error* is transient. A policy without `retry_on` retries exactly these errors.
 
     An error with an HTTP status is judged by it: 408, 409, 423, 425, 429 and 5xx are transient, others are not.
     Of graphrt's own errors, rate limits, transient model errors and harness errors with such a status are transient,
     except those with a code in `_FINAL_CODES`.
-    An exception group is transient if all its members are. Any other exception is, unless it is in `_PERMANENT`.
+    An exception group is transient if all its members are. Any other exception is transient unless it is in
+    `_PERMANENT`.
     """
     inside: tuple[BaseException, ...] | None = getattr(error, "exceptions", None)
     if inside is not None and isinstance(error, BaseExceptionGroup):
@@ -84,7 +85,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether *error* is a failed model call that no retry helps, although others of its class may pass."""
+    """Return whether *error* is a failed model call that will never succeed, although others of its class may."""
     return isinstance(error, HarnessError) and error.code in _FINAL_CODES
 
 
@@ -93,9 +94,9 @@ def _may_pass(status: int) -> bool:
 
 
 def wants_retry(policy: RetryPolicy, error: BaseException) -> bool:
-    """Return whether *policy* retries *error*; the number of attempts is not looked at.
+    """Return whether *policy* retries *error*, regardless of the number of attempts.
 
-    Classes in `retry_on` do not mean the errors that are final; a predicate decides about all.
+    Classes in `retry_on` do not cover final errors; a predicate decides about every error.
 
     Raises:
         Exception: The predicate `retry_on` raised.
@@ -138,7 +139,7 @@ def _seconds(value: Any) -> float | None:
         seconds = inf if value > 0 else -inf
     except (TypeError, ValueError):
         return None  # RFC 9110 also allows a date, but a pure function has no clock to compare it with
-    return seconds if seconds >= 0 else None  # false for NaN as well
+    return seconds if seconds >= 0 else None  # also false for NaN
 
 
 def longest_hint(policy: RetryPolicy) -> float:
@@ -158,8 +159,8 @@ def delay(policy: RetryPolicy, task: str, attempt: int, hint_s: float | None = N
         hint_s: Seconds that the error asks to wait, which the result is never below; see `hinted_wait`.
 
     Returns:
-        Seconds, at least *hint_s* and at most the policy's bound. None if *hint_s* is longer than the policy waits:
-        the server would refuse an earlier attempt too, and count it against the caller.
+        Seconds, at least *hint_s* and at most the policy's bound. None if *hint_s* is longer than the policy waits: the
+        server would reject an earlier attempt and count it against the caller.
 
     Source:
         Exponential backoff with full jitter, decision 0012; the bound of hints, decision 0048.

@@ -1,6 +1,7 @@
-"""`Secret`: a value that is never written. How it is stored, as its absence, is in `_codec.secrets`.
+"""`Secret`: a value that is never written.
 
-Nothing else may live here: every room may hold a Secret, and none may learn its value but by `reveal`.
+`_codec.secrets` stores only the fact that it existed. Nothing else belongs here: any package may hold a Secret, and
+only `reveal` gives access to its value.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ T_co = TypeVar("T_co", covariant=True)
 """Type of the value. Covariant: a Secret is only read."""
 _MASK: Final = "Secret(***)"
 _ABSENT: Final = object()
-"""In place of the value of a Secret that was read from a store."""
+"""Placeholder for the value of a Secret that was read from a store."""
 
 
 @final
 class Secret(Generic[T_co]):
-    """A value that is never written: no journal, log, event, stream or error shows it, and `reveal()` gives it.
+    """A value that is never written. No journal, log, event, stream or error shows it; `reveal()` returns it.
 
-    As a type of a state field, `Secret[str]` takes a Secret of a text; a bare text becomes one. What a store keeps is
-    only that there was a secret. After a resume in another process the Secret is there, and knows that its value is
+    As a type of a state field, `Secret[str]` accepts a Secret of a text, and wraps a bare text in one. A store records
+    only that there was a secret. After a resume in another process, the Secret exists but knows that its value is
     absent.
 
-    Secrets are equal if their values are. Texts and bytes are compared in constant time. A Secret has no hash, which
-    could be compared with those of guesses.
+    Secrets are equal if their values are. Texts and bytes are compared in constant time. A Secret is not hashable,
+    because a hash could be compared with hashes of guesses.
 
     Args:
         value: The value, of any type.
@@ -50,21 +51,21 @@ class Secret(Generic[T_co]):
 
     @classmethod
     def _absent(cls, place: str) -> Secret[Any]:
-        """Return a Secret without its value; *place* is the field that it stands in, empty if it is in none."""
+        """Return a Secret without its value. *place* is the name of its field, empty if it is not in one."""
         made: Secret[Any] = Secret(_ABSENT)
         made._place = place
         return made
 
     @property
     def known(self) -> bool:
-        """Whether the value is there; false after a restart."""
+        """Whether the value is available; false after a restart."""
         return self.__value is not _ABSENT
 
     def reveal(self) -> T_co:
         """Return the value.
 
         Raises:
-            InputError: It was read from a store, which does not have the value (`secret-absent`).
+            InputError: The Secret was read from a store, which does not contain the value (`secret-absent`).
         """
         if self.__value is _ABSENT:
             raise SECRET_ABSENT(
@@ -110,7 +111,7 @@ class Secret(Generic[T_co]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Return the schema by which pydantic checks the value inside, and writes the mask as JSON."""
+        """Return a schema with which pydantic validates the value inside and serializes only the mask."""
         import typing
 
         from pydantic_core import PydanticCustomError, core_schema

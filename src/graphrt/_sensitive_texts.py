@@ -1,17 +1,18 @@
 """Sensitive texts: which parts of a text are credentials or personal data.
 
-One set of patterns, for all who may write or show a text: errors and log lines (`redact`, `RedactingFilter`), cassettes
-(`without_credentials`), and the rules of audit logs (`FINDERS`, `TextPattern`). How a match is replaced in values, in
-messages or in replies is theirs to say.
+One set of patterns serves all code that writes or shows texts: errors and log lines (`redact`, `RedactingFilter`),
+cassettes (`without_credentials`), and the rules of audit logs (`FINDERS`, `TextPattern`). The callers decide how a
+match is replaced in values, messages or replies.
 
-Functions take a text and return it redacted. The only state is the set of credentials that this process has used: other
-libraries write log lines about them later, which a `RedactingFilter` cleans. Which call used which credential is not
-recorded.
+Functions take a text and return it redacted. The only state is the set of credentials that this process has used,
+because other libraries may later log them; a `RedactingFilter` cleans those lines. Which call used which credential is
+not recorded.
 
-A match must cost little, whatever the text. The ready-made expressions have counted repeats, or repeats that nothing
-else competes with. For the user's own, `TextPattern` counts in how many ways an expression can match at one place: a
-repeat has one way for each count, ways in sequence multiply, alternatives add up. A backtracking matcher takes at most
-that many ways, of at most the length of the longest match. So the time for a text is linear in its length.
+Matching must be cheap for any text. Repeats in the built-in expressions are bounded, or no other part of the expression
+can match the same text. For user-defined expressions, `TextPattern` counts in how many ways one can match at one
+position: a repeat has one way for each count, ways in sequence multiply, alternatives add up. A backtracking matcher
+takes at most that many ways, of at most the length of the longest match. So the time for a text is linear in its
+length.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from graphrt.errors._codes.audit import BAD_REDACTION_RULES, UNBOUNDED_PATTERN
 
 MASK: Final = "[redacted]"
 _SHORTEST: Final = 4
-"""Characters. Redacting a shorter credential would remove parts of ordinary words."""
+"""Minimum length in characters. Redacting a shorter credential would remove parts of ordinary words."""
 _SHORTEST_FOUND: Final = 8
-"""Characters. Likewise, for environment variables that only have the name of a credential."""
+"""The same for environment variables that are recognized only by their name."""
 _MOST_CHARS: Final = 20_000
 """Longest text that is searched, in characters; the rest is cut off."""
 _EDGE_CHARS: Final = 4_000
-"""Characters dropped before the cut as well, because a credential that the cut split would not be found there."""
+"""Characters also dropped before the cut, because a credential split by the cut would not be found there."""
 _REMEMBERED: Final = 1_000
-"""Most credentials kept for log lines; the one used first is forgotten first."""
+"""Maximum number of credentials kept for log lines; the oldest is dropped first."""
 _SHAPES: Final = re.compile(
     r"\b(?P<prefix>(?i:sk|pk|rk|gsk|xai)[-_])(?P<key>[\w*.-]{6,})"
     r"|\b(?i:AIza)[\w-]{10,}"  # Google
@@ -52,20 +53,21 @@ _SHAPES: Final = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-"""Credentials known by their form."""
+"""Credentials recognizable by their form."""
 _USER_INFO: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)")
 """User information in an address, before `@`."""
 _PARAMETER: Final = re.compile(
     r"(?<=[?&])(?P<name>key|api[-_]?key|(?:access[-_]?)?token|secret|sig|signature|password|code)=(?P<value>[^&\s'\"]+)",
     re.IGNORECASE,
 )
-"""Query parameters of an address that have the name of a credential."""
+"""Query parameters of an address whose name denotes a credential."""
 _ASSIGNED: Final = re.compile(
     r"""((?:api[-_ ]?key|passwd|password|access[-_ ]?token|client[-_ ]?secret)["']?\s*[:=]\s*["']?)"""
     r"""(?=[^\s"',;&{}\[\]\\]{0,200}\d)[^\s"',;&{}\[\]\\]{6,}""",
     re.IGNORECASE,
 )
-"""Values behind the name of a credential. One without a digit is an ordinary word, as in "password: required"."""
+"""Values that follow the name of a credential. A value without a digit is an ordinary word, as in "password:
+required"."""
 _HINTS: Final = (
     *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "xai-", "xai_", "aiza", "github_pat_", "glpat-", "akia", "asia", "hf_"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "xox", "eyj", "bearer", "basic", "private key", "://"),
@@ -90,7 +92,7 @@ _HEADERS: Final = frozenset({"headers", "extra_headers", "default_headers"})
 _PLAIN_HEADERS: Final = re.compile(
     r"(?:type|version|agent|beta|accept|encoding|language|id|name|title)$", re.IGNORECASE
 )
-"""Names of headers whose value is not a credential; the values of all other headers are taken for credentials."""
+"""Names of headers whose value is not a credential; the values of all other headers are treated as credentials."""
 
 
 def credentials(*, api_key: str | None, api_base: str | None, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -102,12 +104,12 @@ def credentials(*, api_key: str | None, api_base: str | None, options: Mapping[s
 
 
 def is_secret_option(name: str) -> bool:
-    """Return whether an option with this name holds credentials or an address, and so is not part of what is asked."""
+    """Return whether an option with this name holds credentials or an address, and so is not part of the request."""
     return _SECRET_OPTION.search(name) is not None
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return *text*, of an error or a log line, without *secrets*, those of the environment, and what looks like one.
+    """Return the text of an error or log line without *secrets*, those of the environment, and lookalikes.
 
     A text of 20,000 characters or more is cut off.
     """
@@ -119,13 +121,13 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def without_credentials(text: str, forms: Iterable[str], *, prose: bool = False) -> str:
-    """Return *text* without *forms*, and without what looks like a credential.
+    """Return *text* without *forms* and without anything that looks like a credential.
 
     Args:
         text: Any text.
-        forms: What `forms_of` returned.
-        prose: Leave what may be ordinary words: in the texts of a model, `pk_customer` and "the bearer of news" must
-            stay, so a credential there has digits and some length (decision 0032).
+        forms: The result of `forms_of`.
+        prose: Keep what may be ordinary words. In a model's texts, `pk_customer` and "the bearer of news" must stay, so
+            only texts with digits and a minimum length count as credentials (decision 0032).
     """
     for form in forms:
         text = text.replace(form, MASK)
@@ -163,7 +165,7 @@ def remember(secrets: Iterable[str]) -> None:
 
 
 class RedactingFilter(logging.Filter):
-    """Log filter that removes credentials from all records of the logger it is attached to; it drops no record."""
+    """Log filter that removes credentials from all records of its logger without dropping any record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Rewrite *record* in place, its exception included."""
@@ -208,7 +210,7 @@ def _of_url(url: str) -> Iterator[str]:
 
 
 def _of_options(options: Any, *, secret: bool = False) -> Iterator[str]:
-    """Yield the texts under names of credentials, at any depth, those inside addresses, and values of headers.
+    """Yield texts under names of credentials at any depth, credentials inside addresses, and values of headers.
 
     Args:
         options: Options of a call, or a value in them.
@@ -244,7 +246,7 @@ def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
 def forms_of(secrets: Iterable[str], least: int = _SHORTEST) -> list[str]:
     """Return the spellings of *secrets* inside a text, the longest first: one may contain another.
 
-    Each is there as it is, escaped as JSON once and twice, and quoted for a URL. Secrets of fewer than *least*
+    Each appears as it is, escaped as JSON once and twice, and quoted for a URL. Secrets of fewer than *least*
     characters are left out.
     """
     forms: set[str] = set()
@@ -261,9 +263,9 @@ PatternName: TypeAlias = Literal["email", "phone", "card", "iban", "ip"]
 """A ready-made pattern: e-mail addresses; telephone numbers; card numbers, with the Luhn check; IBANs, with their check
 digits; IP addresses of both versions."""
 LONGEST: Final = 1_000
-"""Most characters of a match of the user's own patterns."""
+"""Maximum number of characters that a user-defined pattern may match."""
 MOST_WAYS: Final = 10_000
-"""Most ways in which such an expression may match at one place."""
+"""Maximum number of ways in which such an expression may match at one place."""
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 
@@ -327,7 +329,10 @@ def _phones(text: str) -> Iterator[Found]:
 
 
 def _cards(text: str) -> Iterator[Found]:
-    """Find card numbers in runs of digits. A number begins and ends with the run, or where a group of it does."""
+    """Find card numbers in runs of digits.
+
+    A number begins and ends at the boundaries of the run or of a group in it.
+    """
     for match in _DIGITS.finditer(text):
         run = match[0]
         at = [place for place, char in enumerate(run) if char.isdigit()]
@@ -355,7 +360,7 @@ def _luhn(number: str) -> bool:
 
 
 def _ibans(text: str) -> Iterator[Found]:
-    """Find IBANs, whose length the country says: words behind one look like more of it."""
+    """Find IBANs. The country determines the length, since words that follow an IBAN look like part of it."""
     at = 0
     while match := _IBAN.search(text, at):
         at = match.start() + 1
@@ -401,20 +406,20 @@ FINDERS: Final[dict[str, Finder]] = {
     "ip": _addresses,
     "phone": _phones,
 }
-"""The ready-made patterns, in the order in which they are applied: what is longer and checked goes first."""
+"""The ready-made patterns, in the order in which they are applied: longer patterns with a check come first."""
 if set(FINDERS) != set(get_args(PatternName)):
     raise AssertionError
 
 
 @final
 class TextPattern:
-    """A pattern of the user's own.
+    """A user-defined pattern.
 
     Args:
         name: Name for the log and for what replaces a match, such as `customer-number`.
         regex: The compiled expression. It is bounded: without `*`, `+`, `{n,}` and references to groups, with matches
             of 1 to 1,000 characters, and at most 10,000 ways to match at one place.
-        check: Tells whether a match is meant, for instance by its check digits; None takes every match.
+        check: Returns whether to accept a match, for instance by its check digits; None accepts every match.
 
     Raises:
         InputError: An argument has a wrong type, or the expression is not bounded (`bad-redaction-rules`).
@@ -423,7 +428,7 @@ class TextPattern:
     __slots__ = ("check", "name", "regex")
 
     def __init__(self, name: str, regex: re.Pattern[str], *, check: Callable[[str], bool] | None = None) -> None:
-        text: Any = name  # what type checkers promise, a caller may not keep
+        text: Any = name  # callers may ignore the declared type
         given: Any = regex
         if not isinstance(text, str) or NAME.fullmatch(text) is None:
             raise BAD_REDACTION_RULES(
@@ -458,7 +463,7 @@ class _UnboundedError(ValueError):
 
 def unbounded(regex: re.Pattern[str]) -> str:
     """Return why *regex* is not bounded; empty if it is."""
-    # Not documented; `sre_parse` was, under whose name it stood before Python 3.11. Tests hold what is used of it.
+    # Undocumented; before Python 3.11 it was the documented module `sre_parse`. Tests cover the parts used here.
     module: Any = re
     tree: Any = module._parser.parse(regex.pattern, regex.flags)
     least: int

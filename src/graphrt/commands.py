@@ -1,7 +1,8 @@
 """Values that nodes and routers return, and the two ends of every graph.
 
-START, END, PARENT, Command, Send, Interrupt and the markers of an update (DELETE, Overwrite, UNSET) live here, with the checks
-of their arguments, and `Erased`, which stands for a value that is gone. Code that decides or performs what they ask for does not.
+START, END, PARENT, Command, Send, Interrupt and the markers of an update (DELETE, Overwrite, UNSET) are defined here,
+with the checks of their arguments. So is `Erased`, which stands for an erased value. The code that acts on these values
+is elsewhere.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class ParentType(Enum):
 
 
 PARENT: Final = ParentType.PARENT
-"""The graph around a nested graph, in `Command(goto=..., graph=PARENT)`."""
+"""The graph that encloses a nested graph, in `Command(goto=..., graph=PARENT)`."""
 
 RESERVED_NAMES: Final = frozenset({"START", "END", "__start__", "__end__"})
 """Names that `compile()` refuses for a node (`reserved-name`)."""
@@ -132,7 +133,9 @@ A field that has no default and may not be absent cannot be deleted: the update 
 
 @final
 class Erased:
-    """What a stored value reads as after it was erased (`Runtime.erase`). All of its instances are one object.
+    """The value that is read in place of a stored value that was erased (`Runtime.erase`).
+
+    All of its instances are one object.
 
     It is false. As an annotation it lets a field hold erased values: `name: str | Erased`.
     """
@@ -215,7 +218,7 @@ class Send:
 
     Args:
         node: The node to start, by name or by handle.
-        arg: Any value; the task gets a copy of its own.
+        arg: Any value; the task gets a copy.
     """
 
     __slots__ = ("arg", "node")
@@ -245,12 +248,13 @@ class Command(Generic[U_co]):
     """The result of a node, or of a tool, that updates the state *and* chooses the next nodes.
 
     Attributes:
-        update: A partial update, or None for no change.
+        update: A partial update, or None for no change. A node may give a list of updates, which fold in order.
         goto: A node, END, a Send or a list of these. It *replaces* all outgoing edges of the node, joins included.
             None leaves the edges in force; an empty list ends the branch.
-        graph: PARENT: *goto* names nodes of the graph around this nested one, which declares them by `hands_over_to=`.
-            The nested graph ends, and *goto* replaces the edges of its node. None: nodes of this graph.
-        result: Only in a tool: what the model reads, as any result of a tool. None: the text "Done.".
+        graph: PARENT: *goto* names nodes of the graph that encloses this nested one, which declares them with
+            `hands_over_to=`. The nested graph ends, and *goto* replaces the edges of its node. None: nodes of this
+            graph.
+        result: Only in a tool: the result for the model, as with any tool result. None: the text "Done.".
     """
 
     __slots__ = ("goto", "graph", "result", "update")
@@ -258,7 +262,7 @@ class Command(Generic[U_co]):
     def __init__(
         self,
         *,
-        update: U_co | None = None,
+        update: U_co | Sequence[U_co] | None = None,
         goto: Goto | None = None,
         graph: ParentType | None = None,
         result: Any = None,
@@ -270,7 +274,7 @@ class Command(Generic[U_co]):
         """
         if graph is not None:
             _check_parent(graph, goto)
-        self.update: U_co | None = update
+        self.update: U_co | Sequence[U_co] | None = update
         self.goto: Goto | None = goto
         self.graph: ParentType | None = graph
         self.result: Any = result
@@ -345,7 +349,7 @@ def check_default(default: Any, expires: Any) -> None:
     """Check that a question with the answer *default* expires.
 
     Raises:
-        InputError: It does not, since *expires* is None (`input`).
+        InputError: It does not expire, since *expires* is None (`input`).
     """
     if default is not UNSET and expires is None:
         raise ARGUMENT_NEEDS_ANOTHER(
@@ -391,10 +395,9 @@ class Interrupt:
         Args:
             payload: The question, as any value that can be stored.
             answer_type: Type that the answer must have, for instance `bool` or a pydantic model; None takes any answer.
-            expires_s: Seconds after which the question answers itself; None waits for ever.
-            expires_at: The moment at which it does so, in place of *expires_s*: an aware datetime, or seconds since the
-                epoch.
-            default: The answer that it gives itself. Without one, `ctx.answer` raises a `QuestionExpiredError` then.
+            expires_s: Seconds after which the question answers itself; None waits forever.
+            expires_at: The moment of expiry, in place of *expires_s*: an aware datetime, or seconds since the epoch.
+            default: The answer used on expiry. Without one, `ctx.answer` then raises a `QuestionExpiredError`.
 
         Raises:
             InputError: *expires_s* is not a finite number of seconds above 0 (`input`), *expires_at* is
@@ -409,7 +412,7 @@ class Interrupt:
         self.expires_at: float | None = None
         """Seconds since the epoch; None if the question does not expire, and before it is asked with *expires_s*."""
         self.default: Any = default
-        """The answer that it gives itself when it expires; UNSET if there is none."""
+        """The answer used when it expires; UNSET if there is none."""
         if expires_at is not None or default is not UNSET:
             self.expires_at = expiry(expires_s, expires_at)
             check_default(default, expires_s if expires_at is None else expires_at)

@@ -1,7 +1,7 @@
 """Limits of a run, and the retry policy of a node: plain values.
 
 Building one checks nothing: `problems()` describes invalid values, and `compile()` or the runtime raises the error.
-Whether a limit is reached is decided by the engine, whether an error is retried by `_retry_policy`.
+The engine decides whether a limit is reached, and `_retry_policy` whether an error is retried.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 _OPTIONAL: Final = frozenset(
     {"max_visits", "max_concurrency", "timeout_s", "step_timeout_s", "deadline_s", "max_input_bytes"}
 )
-"""Limits that None switches off."""
+"""Limits that can be disabled with None."""
 _SECONDS: Final = frozenset({"timeout_s", "step_timeout_s", "deadline_s", "grace_s"})
 _UNSET: Final[Any] = object()
 BACKOFF_MAX_S: Final = 30.0
@@ -38,14 +38,14 @@ BACKOFF_MAX_S: Final = 30.0
 HINT_MAX_S: Final = 120.0
 """Longest wait in seconds that a policy without `wait_max_s` accepts from an error, for instance by a Retry-After.
 
-Two minutes outlast most rate limits of a minute (decision 0048).
+Two minutes are enough for most per-minute rate limits (decision 0048).
 """
 
 
 class Limits:
     """Limits of one run. Immutable, and comparable by value.
 
-    A limit that is not given has its default, or the value from the limits below (see `over`).
+    A limit that is not given has its default, or the value from the underlying limits (see `over`).
 
     Args:
         max_steps: Supersteps of one run. The run fails only if more work remains after them. Default 1,000.
@@ -54,13 +54,13 @@ class Limits:
         max_concurrency: Tasks that run at the same time, nested graphs included. A worker thread that was abandoned
             after a timeout no longer counts. Default None: unlimited.
         max_depth: Levels of nested graphs. Default 16.
-        timeout_s: Seconds for one attempt of any node without a timeout of its own. Default None: unlimited.
-        step_timeout_s: Seconds of driving time for the tasks of one superstep, retries included. Those that have not ended
-            by then have timed out. Tasks that workers of queues run are not counted. Default None: unlimited.
+        timeout_s: Seconds for one attempt of any node that has no timeout. Default None: unlimited.
+        step_timeout_s: Seconds of driving time for the tasks of one superstep, retries included. Attempts that have not
+            ended by then have timed out. Tasks that workers of queues run are not counted. Default None: unlimited.
         deadline_s: Seconds of driving time for the whole run. Default None: unlimited.
         grace_s: Seconds that a failed or cancelled run waits for sync tasks that have started. Default 5.
-        max_input_bytes: Bytes of one input, answer, signal or edit of a thread, as they are stored. Default 16 MiB; None
-            leaves the bound of any stored value, 256 MiB.
+        max_input_bytes: Bytes of one input, answer, signal or edit of a thread, as they are stored. Default 16 MiB;
+            None keeps only the bound for any stored value, 256 MiB.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Limits:
     fields: ClassVar[tuple[str, ...]] = tuple(_DEFAULTS)
     """Names of all limits."""
     _given: dict[str, Any]
-    """Only the values that were passed, so that `over` can tell them from defaults."""
+    """Only the values that were passed, so that `over` can distinguish them from defaults."""
     max_steps: int
     max_visits: int | None
     max_tasks: int
@@ -120,7 +120,7 @@ class Limits:
         self._take({name: value for name, value in given.items() if value is not _UNSET})
 
     def _take(self, given: dict[str, Any]) -> None:
-        object.__setattr__(self, "_given", given)  # __setattr__ of this class refuses
+        object.__setattr__(self, "_given", given)  # __setattr__ of this class raises
         for name, default in _DEFAULTS.items():
             object.__setattr__(self, name, given.get(name, default))
 
@@ -128,7 +128,7 @@ class Limits:
         raise AttributeError(f"Limits are immutable: cannot set {name!r}; make new ones, or use over()")
 
     def __reduce__(self) -> Any:
-        return _again, (self._given,)  # unpickling an object with slots calls __setattr__, which refuses
+        return _again, (self._given,)  # unpickling an object with slots calls __setattr__, which raises
 
     def over(self, base: Limits) -> Limits:
         """Return new limits with the values given here, and those of *base* for all others."""
@@ -164,20 +164,20 @@ def _again(given: dict[str, Any]) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Retry policy of a node: which errors are retried, how often, and after which wait.
+    """Retry policy of a node: which errors are retried, how often, and after what delay.
 
     The wait before attempt n + 1 is drawn between 0 and `min(wait_max_s, wait_initial_s * growth ** (n - 1))`.
     The draw is a hash of task id and attempt, so a replay waits the same. A `retry_after_s` on the exception, or a
     Retry-After header of its response, is honoured: the wait is never shorter. If it is longer than `wait_max_s`, the
-    node fails at once, and the error names the seconds that were asked for.
+    node fails at once, and the error reports the requested seconds.
 
     Args:
         attempts: Attempts in all, the first one included; 1 or more.
         wait_initial_s: Upper bound of the first wait, in seconds.
         wait_max_s: Upper bound of any wait, in seconds. None, the default, means 30 for the backoff and 120 for a wait
             that an error asks for.
-        growth: Factor from one upper bound to the next, 1 or more.
-        jitter: True draws each wait; False waits the whole upper bound.
+        growth: Factor between successive upper bounds, 1 or more.
+        jitter: True draws each wait at random; False always waits for the upper bound.
         retry_on: Exception types, or a predicate on the exception. None, the default, retries transient errors, and
             not programming errors or HTTP statuses such as 400, 401 and 404. A failed model call with the code
             `no-credit` or `unreadable-answer` is only retried if a predicate asks for it.
@@ -211,7 +211,7 @@ class RetryPolicy:
         yield from _retry_on_problems(self.retry_on)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the policy as plain data, which is part of the fingerprint; a predicate is given by its name."""
+        """Return the policy as plain data for the fingerprint. A predicate is represented by its name."""
         return {
             "attempts": self.attempts,
             "wait_initial_s": self.wait_initial_s,
@@ -236,7 +236,7 @@ def _retry_on_problems(on: Any) -> Iterator[str]:
 
 
 def _names_of(on: Any) -> Any:
-    """Return the names of exception types and predicates; a `repr` would have an address, which changes."""
+    """Return the names of exception types and predicates. A `repr` would contain an address, which changes."""
     if issubclass(type(on), tuple):
         return [_names_of(kind) for kind in on]
     return None if on is None else str(getattr(on, "__qualname__", None) or type(on).__qualname__)
@@ -252,14 +252,14 @@ def is_queue_name(given: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How many tasks of a queue run at once, and how many may begin in a period.
+    """How many tasks of a queue run at once, and how many may start per period.
 
-    The names are those of DBOS. Whoever serves the queue checks the values.
+    The names are those of DBOS. The worker of the queue checks the values.
     """
 
     worker_concurrency: int | None = None
-    """Tasks that one worker runs at once; None for as many as the worker runs of all queues."""
+    """Tasks that one worker runs at once; None applies only the worker's limit for all queues."""
     concurrency: int | None = None
     """Tasks that all workers run at once; None for any number."""
     limiter: tuple[int, float] | None = None
-    """How many tasks may begin in how many seconds, over all workers; None for any number."""
+    """Number of tasks that may start in a period, and its length in seconds, over all workers; None for no limit."""

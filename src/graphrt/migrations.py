@@ -1,6 +1,6 @@
 """Declared migrations: how a stored thread of an older graph continues on a changed one (rule R14).
 
-Values only. Choosing and applying a migration belongs to the journal.
+This module defines only values. The journal chooses and applies migrations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Migration"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """Allows threads of the graph with the fingerprint *source* to continue on the present graph.
+    """Allows threads of the graph with the fingerprint *source* to continue on the current graph.
 
     Source: decision 0022.
     """
@@ -22,15 +22,15 @@ class Migration:
     source: str
     """`fingerprint` of the older graph, or a prefix of it with 8 or more digits."""
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """Takes the thread's values by field name and returns all values for the present graph; None keeps them.
+    """Takes the thread's values by field name and returns all values for the current graph; None keeps them.
 
-    Values of the classes in `Verdict.classes`, and of classes that the graph no longer knows, are given as plain data:
-    a dict of the fields, a list for a named tuple, the name of an enum member.
+    Values of the classes in `Verdict.classes`, and of classes that the graph no longer knows, are given as plain data.
+    A dataclass becomes a dict of its fields, a named tuple a list, and an enum member its name.
 
     Must be pure: it may be called more than once for a thread.
     """
     nodes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Older name to present name of each renamed node; pending tasks of the older node move to the new one."""
+    """Maps the old name of each renamed node to the new one. Pending tasks of the old node move to the new one."""
     name: str = "migration"
     """Name of the migration in its journal entry, `ThreadMigrated`."""
 

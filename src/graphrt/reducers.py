@@ -1,8 +1,8 @@
 """Reducers: pure functions `(current, incoming) -> new` that combine a field's value with an update.
 
-The built-in reducers, `reduced()` and the markers `ephemeral`, `redacted` and `untracked` live here. Finding them on the fields of
-a state class belongs to `_plan`. `BUILT_IN` says what the other rooms know of a built-in reducer. To these a *current*
-of None means that there is no value yet: they return the incoming value.
+The built-in reducers, `reduced()` and the markers `ephemeral`, `redacted` and `untracked` live here. Finding them on
+the fields of a state class belongs to `_plan`. `BUILT_IN` has the properties of a built-in reducer for the other
+packages. For these, a *current* of None means that there is no value yet, and they return the incoming value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Items(Protocol):
-    """A list, tuple, set or frozenset; a str does not fit, as it looks for a str only. Not a union: mypy makes Any of it."""
+    """A list, tuple, set or frozenset; not a str, whose `in` accepts only a str. Not a union: mypy would infer Any."""
 
     def __contains__(self, item: object, /) -> bool: ...
     def __len__(self) -> int: ...
@@ -78,7 +78,7 @@ def append(current: OrderedT | None, incoming: Iterable[Any]) -> OrderedT:
 
 def add(current: T, incoming: Any) -> T:
     """Return `current + incoming`, for numbers, strings, lists, Decimals and timedeltas."""
-    held: Any = current  # has an addition, else the update is refused
+    held: Any = current  # supports +, otherwise the update is refused
     total: T = incoming if held is None else held + incoming
     return total
 
@@ -87,9 +87,9 @@ def union(current: ItemsT | None, incoming: Iterable[Any]) -> ItemsT:
     """Return the distinct items of *current* and then *incoming*, in first-seen order.
 
     The result has the type of *current*, for instance list or set. Items that cannot be hashed are compared one by one.
-    Items that Python takes for equal, such as 1, True and 1.0, are one item: the first of them.
+    Items that are equal in Python, such as 1, True and 1.0, count as one item; the first is kept.
     """
-    held: Any = current  # a list, or whatever else the field holds
+    held: Any = current  # a list, or any other value that the field holds
     if held is None:
         held = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []
     result: ItemsT
@@ -114,15 +114,15 @@ def merge(current: dict[K, V] | None, incoming: Mapping[K, V]) -> dict[K, V]:
 
 
 def min(current: T, incoming: Any) -> T:
-    """Return the smaller value; *current* if they are equal, or if one of them is NaN, which is not smaller."""
-    held: Any = current  # has <, else the update is refused
+    """Return the smaller value; *current* if they are equal or one of them is NaN."""
+    held: Any = current  # supports <, otherwise the update is refused
     result: T = incoming if held is None else builtins.min(held, incoming)
     return result
 
 
 def max(current: T, incoming: Any) -> T:
-    """Return the larger value; *current* if they are equal, or if one of them is NaN, which is not larger."""
-    held: Any = current  # has <, else the update is refused
+    """Return the larger value; *current* if they are equal or one of them is NaN."""
+    held: Any = current  # supports <, otherwise the update is refused
     result: T = incoming if held is None else builtins.max(held, incoming)
     return result
 
@@ -176,11 +176,11 @@ ephemeral: Final = Marker("ephemeral")
 The reset, to the field's default, comes before the fold of k + 1 (rule R16).
 """
 untracked: Final = Marker("untracked")
-"""Marks a field that is never stored (rule R16). It needs a default, which it has again after a resume."""
+"""Marks a field that is never stored (rule R16). It needs a default, to which a resume resets it."""
 redacted: Final = Marker("redacted")
 """Marks a field of texts that are replaced, by a mask or a pseudonym, when they enter the thread (decision 0126).
 
-The run goes on with what replaced them, with a store and without one. See `graphrt.audit.Redaction`.
+The run continues with the replacements, with a store and without one. See `graphrt.audit.Redaction`.
 """
 
 
@@ -203,7 +203,7 @@ class ReducedBy:
 
 @overload
 def reduced(reducer: Callable[[T, Any], T], *markers: Marker, default: T) -> T: ...
-@overload  # a reducer whose result is never None, though it takes None for "no value yet"
+@overload  # a reducer that accepts None for "no value yet", but never returns None
 def reduced(reducer: Callable[[T | None, Any], T], *markers: Marker, default: None) -> T | None: ...
 @overload
 def reduced(reducer: Callable[[T, Any], T], *markers: Marker, default_factory: Callable[[], T]) -> T: ...
@@ -224,10 +224,10 @@ def reduced(
         default_factory: Function that makes the default value.
 
     Raises:
-        ValueError: Both *default* and *default_factory* were given.
+        ValueError: Both *default* and *default_factory* are set.
     """
     mark = ReducedBy(reducer, markers)
-    # Of a dataclass field's metadata pydantic keeps the second key only; plain dataclasses are read by the first.
+    # pydantic keeps only the second key of a dataclass field's metadata; the first is for plain dataclasses.
     metadata = {"graphrt": mark, "json_schema_extra": mark}
     if default is not dataclasses.MISSING and default_factory is not dataclasses.MISSING:
         raise ValueError("reduced() takes default or default_factory, not both")
@@ -242,7 +242,7 @@ TOKEN_BUDGET: Final = "token_budget"  # noqa: S105 - no secret
 
 
 def spend(current: int | None, incoming: int | None) -> int | None:
-    """Return what is left of a token budget: a negative *incoming* was spent, any other value is the new budget.
+    """Return the remaining token budget. A negative *incoming* was spent; any other value is the new budget.
 
     The reducer of the field `token_budget` (decision 0030). The result is never below 0; None means no budget.
     """
@@ -252,18 +252,18 @@ def spend(current: int | None, incoming: int | None) -> int | None:
 
 
 class BuiltIn(NamedTuple):
-    """What is known of a built-in reducer without calling it."""
+    """Known properties of a built-in reducer, available without a call."""
 
     identity: type[Any] | None = None
-    """Type that makes its identity, so that an input may leave the field out; None for the field's own type, if calling
-    it without arguments makes a zero."""
+    """Type whose empty value is the identity, so that an input may omit the field. None means the field's own type, if
+    calling it without arguments gives a zero."""
     fits: tuple[type[Any], ...] = ()
-    """Types that it folds; empty if that is not known."""
+    """Types that it folds; empty if unknown."""
     wanted: str = ""
-    """Those types in words."""
+    """Those types as text."""
     erased: Literal["", "items", "sum"] = ""
-    """Whether it adds items to a container, so that an erased update is one erased item: always, or, as a sum, if the
-    field holds a container. Any other makes the whole field erased."""
+    """Whether it adds items to a container, so that an erased update is one erased item: always, or, for a sum, if the
+    field holds a container. With any other reducer, the whole field counts as erased."""
 
 
 BUILT_IN: Final[Mapping[int, BuiltIn]] = {
@@ -276,7 +276,7 @@ BUILT_IN: Final[Mapping[int, BuiltIn]] = {
     id(_operators.concat): BuiltIn(erased="sum"),
     id(_operators.or_): BuiltIn(erased="sum"),
 }
-"""Built-in reducers that `compile()` knows more of than that they can be called.
+"""Built-in reducers with properties that `compile()` knows.
 
 The keys are ids, as a user's reducer need not be hashable. `compile()` judges only the types in `fits`.
 """
@@ -284,7 +284,7 @@ _NO_REDUCERS: Final = frozenset({"DELETE", "UNSET", "Overwrite", "ephemeral", "r
 
 
 def known(fn: object) -> BuiltIn | None:
-    """Return what is known of the reducer *fn*; None if it is not built in."""
+    """Return the known properties of the reducer *fn*; None if it is not built in."""
     return BUILT_IN.get(id(fn))
 
 

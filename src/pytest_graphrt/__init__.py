@@ -1,6 +1,6 @@
 """The pytest plugin of graphrt: routing tables, fixtures, route coverage and golden traces.
 
-pytest loads this package in every run of every user. It imports pytest and the standard library alone until it is used;
+pytest loads this package in every run of every user. Until it is used, it imports only pytest and the standard library;
 `import graphrt` here would also hide graphrt's lines from a coverage tool that starts later (decision 0071).
 """
 
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    # Before the first conftest, since that may import the modules that compile graphs.
+    # Before the first conftest, which may import modules that compile graphs.
     _coverage.begin(early_config)
 
 
@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _golden.configure(config)
     _unused.configure(config)
     if not config.getoption("--graphrt-real-requests") and _REQUESTS not in os.environ:
-        # In the environment, so that it holds in the processes that tests start, and costs no import.
+        # In the environment, so that it also applies to processes that tests start, and needs no import.
         os.environ[_REQUESTS] = "0"
         config.add_cleanup(_allow_requests)
 

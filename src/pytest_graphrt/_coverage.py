@@ -25,23 +25,23 @@ _FILES: Final = {
     "lcov": "route_coverage.lcov",
     "cobertura": "route_coverage.xml",
 }
-"""Reports that are files, with their default names."""
+"""Reports written to files, with their default names."""
 _KINDS: Final = ("term", "term-missing", "none", *_FILES)
 _STATE: Final = pytest.StashKey["_State"]()
 
 
 class _State:
-    """What one run of pytest knows of its route coverage."""
+    """The route coverage of one run of pytest."""
 
     def __init__(self) -> None:
         self.summary: Summary | None = None
         self.problem: str | None = None
-        """Why there is no summary, or what it lacks."""
+        """Reasons why there is no summary, or what it lacks."""
         self.lines: list[str] = []
 
 
 def add_options(parser: pytest.Parser, group: pytest.OptionGroup) -> None:
-    """Add the options of route coverage, and the settings that stand for them in a configuration file."""
+    """Add the options of route coverage, and the corresponding settings of a configuration file."""
     group.addoption(
         "--graphrt-cov",
         action="append",
@@ -77,9 +77,9 @@ def add_options(parser: pytest.Parser, group: pytest.OptionGroup) -> None:
 
 
 def begin(config: pytest.Config) -> None:
-    """Let every process of this run collect, if route coverage is asked for."""
+    """Enable collection in every process of this run, if route coverage is requested."""
     if config.known_args_namespace.graphrt_cov is None or "PYTEST_XDIST_WORKER" in os.environ:
-        return  # an xdist worker has the environment of its controller
+        return  # an xdist worker inherits the environment of its controller
     before = {name: os.environ.get(name) for name in (_OBSERVER, _FOLDER)}
     folder = tempfile.mkdtemp(prefix="graphrt-cov-")
     os.environ.update({_OBSERVER: _START, _FOLDER: folder})
@@ -94,7 +94,7 @@ def begin(config: pytest.Config) -> None:
                 os.environ[name] = value
 
     config.add_cleanup(end)
-    if "graphrt" in sys.modules:  # a plugin has imported it already, and the environment may have been read
+    if "graphrt" in sys.modules:  # a plugin has already imported it, and it may have read the environment
         from graphrt.testing.route_coverage.collecting import start
 
         start()
@@ -104,7 +104,7 @@ def configure(config: pytest.Config) -> None:
     """Check the options.
 
     Raises:
-        UsageError: An option has no meaning.
+        UsageError: An option is invalid.
     """
     _fail_under(config)
     for kind, _ in _reports(config):
@@ -114,28 +114,28 @@ def configure(config: pytest.Config) -> None:
         for option in ("--graphrt-cov-fail-under", "--graphrt-cov-report", "--graphrt-cov-append"):
             given = config.getoption(option)
             if given is not None and given is not False:
-                raise pytest.UsageError(f"{option} needs --graphrt-cov, which says what is measured")
+                raise pytest.UsageError(f"{option} needs --graphrt-cov, which names the targets")
         return
     config.stash[_STATE] = _State()
     config.pluginmanager.register(_EachTest(), "graphrt-cov-each-test")
 
 
 class _EachTest:
-    """A hook after each test: what routers answered outside of a run is written before another test kills the process."""
+    """A hook after each test that writes routers' answers from outside runs, in case a later test kills the process."""
 
     def pytest_runtest_logfinish(self) -> None:
         flush()
 
 
 def flush() -> None:
-    """Write what this process has not written yet."""
+    """Write the pending data of this process."""
     collecting: Any = sys.modules.get("graphrt.testing.route_coverage.collecting")
     if collecting is not None:
         collecting.flush()
 
 
 def finish(session: pytest.Session) -> None:
-    """Read what all processes collected, write the reports, and fail the session if too little was taken."""
+    """Read the data of all processes, write the reports, and fail the session if the coverage is too low."""
     config = session.config
     state = config.stash.get(_STATE, None)
     if state is None or hasattr(config, "workerinput") or config.getoption("collectonly"):
@@ -151,7 +151,7 @@ def finish(session: pytest.Session) -> None:
     if state.problem is None and under is not None and state.summary is not None and state.summary.percent < under:
         state.problem = f"Route coverage is {state.summary.percent:.2f}%, and {under:g}% is required."
     if state.problem is not None:
-        session.testsfailed += 1  # as pytest-cov does: the run fails, with and without xdist
+        session.testsfailed += 1  # like pytest-cov: the run fails, with and without xdist
 
 
 def _report(config: pytest.Config, state: _State) -> None:
@@ -172,7 +172,7 @@ def _report(config: pytest.Config, state: _State) -> None:
         data = earlier
     try:
         data.save(saved)
-    except OSError as error:  # in a folder that is read-only, the reports are there all the same
+    except OSError as error:  # in a read-only folder, the reports are still available
         state.lines.append(f"route coverage: the data of this run cannot be kept: {error}")
     targets = [target for target in config.getoption("--graphrt-cov") or () if target] or config.getini("graphrt_cov")
     state.summary = summary = summarise(data, targets, root=root)

@@ -1,4 +1,4 @@
-"""Fixtures. They are sync, so that they work with every plugin for async tests, and import graphrt when they are used."""
+"""Fixtures. They are sync, so that they work with every plugin for async tests, and import graphrt on use."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def graphrt_clock() -> VirtualClock:
 
 @pytest.fixture
 def graphrt_sleep(graphrt_clock: VirtualClock) -> Callable[[float], None]:
-    """A function for `sleep=` that moves `graphrt_clock` on; the waits are in `graphrt_clock.slept`."""
+    """A function for `sleep=` that advances `graphrt_clock`; the waits are in `graphrt_clock.slept`."""
     return graphrt_clock.sleep
 
 
 @pytest.fixture
 def graphrt_ids() -> Callable[[], str]:
-    """A function for `ids=`: it returns "id-1", "id-2" and so on, the same in every run of the test."""
+    """A function for `ids=` that returns "id-1", "id-2" and so on, the same in every run of the test."""
     numbers = count(1)
     return lambda: f"id-{next(numbers)}"
 
 
 @pytest.fixture
 def graphrt_model() -> Iterator[MakeModel]:
-    """Makes scripted models; at the end of the test, each must have used its whole script."""
+    """Makes scripted models; each must have used its whole script at the end of the test."""
     from graphrt.harness import ScriptedModel
 
     made: list[ScriptedModel] = []
@@ -105,14 +105,14 @@ def graphrt_runtime(
 
 @pytest.fixture
 def graphrt_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An empty SQLite store in a temporary folder: with `indirect` parametrisation "memory" or "postgresql"."""
+    """An empty SQLite store in a temporary folder; with `indirect` parametrisation, "memory" or "postgresql"."""
     with _opened(getattr(request, "param", "sqlite"), tmp_path) as store:
         yield store
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def graphrt_each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An empty store of each kind, one after another; PostgreSQL only if GRAPHRT_TEST_POSTGRES has the URL of a database."""
+    """An empty store of each kind in turn; PostgreSQL only if GRAPHRT_TEST_POSTGRES has the URL of a database."""
     with _opened(request.param, tmp_path) as store:
         yield store
 

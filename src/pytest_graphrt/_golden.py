@@ -1,4 +1,4 @@
-"""Golden traces in pytest: where their files are, comparing and writing them, and the summary of what was written."""
+"""Golden traces in pytest: locating, comparing and writing their files, and the summary of written files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.=+@-]{1,60}")
 _LONGEST: Final = 100
 _USES: Final = pytest.StashKey["_Uses"]()
 _ATTRIBUTE: Final = "graphrt_golden"
-"""Attribute of reports, by which workers of xdist tell the main process what they did."""
+"""Attribute of reports by which xdist workers report to the main process."""
 
 
 class CheckGolden(Protocol):
@@ -44,7 +44,7 @@ class CheckGolden(Protocol):
 
         Args:
             run: The recorded run.
-            name: Tells several golden traces of one test apart.
+            name: Distinguishes the golden traces of one test.
             requests: The model requests of the run, as for `golden_trace`.
             wire: The protocol of a golden wire, as for `golden_wire`. Such a file ends in `.txt`.
             shows: As for `golden_wire`.
@@ -64,7 +64,7 @@ class _Uses:
 def graphrt_golden(request: pytest.FixtureRequest) -> CheckGolden:
     """Compares a recorded run with the golden trace of the test, a file in the folder `goldens` beside the test file.
 
-    With `--graphrt-update` the file is written instead.
+    With `--graphrt-update`, the file is written instead.
     """
     uses = _Uses()
     request.node.stash[_USES] = uses
@@ -94,10 +94,10 @@ def graphrt_golden(request: pytest.FixtureRequest) -> CheckGolden:
 
 
 def _path(item: pytest.Item, name: str | None, ending: str) -> Path:
-    """Return the file of a golden trace or wire of *item*, by its *ending*.
+    """Return the file of a golden trace or wire of *item*, with the suffix *ending*.
 
-    File names are equal only for equal tests. Two that differ in unsafe characters, or in case alone (some file
-    systems ignore it), get a digest.
+    Different tests get different file names. Names that differ only in unsafe characters, or only in case, which some
+    file systems ignore, get a digest.
     """
     __tracebackhide__ = True
     if name is not None and not _NAME.fullmatch(str(name)):
@@ -124,11 +124,11 @@ def _compare(request: pytest.FixtureRequest, path: Path, found: str) -> None:
         problem = f"There is no golden trace {file}.\n  Fix: write it with {command}, review it, and commit it."
     except InputError as error:
         problem = (
-            f"The golden trace {file} cannot be used. {error.what}\n  Fix: restore it, or write it anew: {command}"
+            f"The golden trace {file} cannot be used. {error.what}\n  Fix: restore it, or write it again: {command}"
         )
     except (OSError, ValueError) as error:
         problem = f"The golden trace {file} cannot be read: {error}"
-    if problem is not None:  # outside of the handlers, so that pytest shows no other error
+    if problem is not None:  # outside the handlers, so that pytest shows no other error
         pytest.fail(problem)
     if difference is not None:
         raise AssertionError(
@@ -138,7 +138,7 @@ def _compare(request: pytest.FixtureRequest, path: Path, found: str) -> None:
 
 
 def _difference(path: Path, found: str) -> str | None:
-    """Return what differs first from the text in the file, in words."""
+    """Describe the first difference from the text in the file."""
     from graphrt.testing import golden_divergence
     from graphrt.testing.golden.wire import wire_divergence
 
@@ -147,17 +147,17 @@ def _difference(path: Path, found: str) -> str | None:
 
 
 def _differs(path: Path, found: str) -> bool:
-    """Return whether the file lacks *found*: what only its formatting changes is left alone."""
+    """Return whether the file differs from *found* in more than formatting."""
     from graphrt.errors import InputError
 
     try:
         return _difference(path, found) is not None
-    except (OSError, ValueError, InputError):  # there is none, or it cannot be used
+    except (OSError, ValueError, InputError):  # there is no file, or it is invalid
         return True
 
 
 def _write(path: Path, text: str) -> OSError | None:
-    """Write the file; return why that was not possible."""
+    """Write the file; return the reason if that was not possible."""
     from graphrt.testing.written_tests import write_whole
 
     try:
@@ -175,22 +175,22 @@ def _shown(config: pytest.Config, path: Path) -> str:
 
 
 def configure(config: pytest.Config) -> None:
-    """With `--graphrt-update`, collect what tests write and show it at the end."""
+    """With `--graphrt-update`, collect the files that tests write, and show them at the end."""
     if config.getoption(_UPDATE):
         config.pluginmanager.register(_Summary(config), "graphrt-golden-summary")
 
 
 class _Summary:
-    """Hooks that tell which files were written, and which no test asked for."""
+    """Hooks that report written files, and files that no test requested."""
 
     def __init__(self, config: pytest.Config) -> None:
-        # Of a module that runs in part, the files of the other tests are not unused.
+        # If only a part of a module runs, the files of its other tests do not count as unused.
         self._partial: bool = any("::" in arg for arg in config.args)
         self._config: Final = config
         self._asked: Final[set[str]] = set()
         self._written: Final[set[str]] = set()
         self._modules: Final[dict[str, bool]] = {}
-        """Test files to whether all their tests passed so far."""
+        """Maps test files to whether all their tests passed so far."""
 
     def pytest_deselected(self) -> None:
         self._partial = True
@@ -205,7 +205,7 @@ class _Summary:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         said: dict[str, Any] | None = getattr(report, _ATTRIBUTE, None)
-        if said is None:  # of a worker that died, for instance
+        if said is None:  # for instance, from a worker that died
             self._partial = True
             return
         self._asked.update(said["asked"])
@@ -227,7 +227,7 @@ class _Summary:
             )
 
     def _unused(self) -> list[Path]:
-        """Return files that no test asked for, of modules whose tests all ran and passed."""
+        """Return files that no test requested, for modules whose tests all ran and passed."""
         if self._partial:
             return []
         folders = [Path(file).parent / _FOLDER / Path(file).stem for file, passed in self._modules.items() if passed]

@@ -1,4 +1,4 @@
-"""Routing tables as parametrised tests: one test for each row of `@pytest.mark.routes(graph, table)`."""
+"""Routing tables as parametrised tests: one test per row of `@pytest.mark.routes(graph, table)`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from graphrt import CompiledGraph
 
 ARGUMENT = "graphrt_route"
-"""Name of the argument by which a test can take its row."""
+"""Name of the argument by which a test can get its row."""
 _USE = (
     "write @pytest.mark.routes(graph, 'node', [(state, target), ...]), or "
     "@pytest.mark.routes(graph, {'node': [(state, target), ...]})"
@@ -21,16 +21,16 @@ _USE = (
 
 @dataclass(frozen=True)
 class Route:
-    """One row of a routing table; a test that takes the argument `graphrt_route` gets it."""
+    """One row of a routing table, passed to a test with the argument `graphrt_route`."""
 
     graph: CompiledGraph[Any, Any, Any]
-    """The graph that is asked."""
+    """The graph under test."""
     node: Any
-    """The node whose edges are asked, or START."""
+    """The node whose edges are checked, or START."""
     state: Any
-    """The state for which they are asked."""
+    """The state for which they are checked."""
     expected: tuple[Any, ...]
-    """Where they should lead, as `CompiledGraph.route` returns it."""
+    """The expected targets, as `CompiledGraph.route` returns them."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _BadTable:
 
 
 def check(item: pytest.Item) -> None:
-    """Check the row of *item*, a test with the marker `routes`: the edges of its node lead where it says."""
+    """Check the row of *item*, a test with the marker `routes`: the edges of its node have the expected targets."""
     row: Route | _BadTable | None = vars(item)["callspec"].params.get(ARGUMENT) if "callspec" in vars(item) else None
     if row is None:
         return
@@ -53,7 +53,7 @@ def check(item: pytest.Item) -> None:
         taken = row.graph.route(row.node, row.state)
     except GraphrtError as error:
         problem = str(error)
-    if problem is not None:  # outside of the handler, so that pytest shows no other error
+    if problem is not None:  # outside the handler, so that pytest shows no other error
         pytest.fail(problem, pytrace=False)
     if taken != row.expected:
         pytest.fail(
@@ -63,14 +63,14 @@ def check(item: pytest.Item) -> None:
 
 
 def parametrise(metafunc: pytest.Metafunc) -> None:
-    """Call the test once for each row of its routing tables."""
+    """Call the test once per row of its routing tables."""
     rows: list[Any] = []
     ids: list[str] = []
-    for marker in reversed(list(metafunc.definition.iter_markers("routes"))):  # in the order of the decorators' text
+    for marker in reversed(list(metafunc.definition.iter_markers("routes"))):  # in source order of the decorators
         for row in _rows(marker):
             rows.append(row)
             ids.append("bad-table" if isinstance(row, _BadTable) else _id(row))
-    if ARGUMENT not in metafunc.fixturenames:  # the test need not take the row to have it checked
+    if ARGUMENT not in metafunc.fixturenames:  # the row is checked even if the test does not take it
         metafunc.fixturenames.append(ARGUMENT)
     metafunc.parametrize(ARGUMENT, rows, ids=_numbered(ids))
 
@@ -124,7 +124,7 @@ def _id(row: Route) -> str:
 
 
 def _numbered(ids: list[str]) -> list[str]:
-    """Return *ids*, with numbers where two are equal."""
+    """Return *ids*, with numbers appended to equal ones."""
     return [f"{name}-{ids[:at].count(name) + 1}" if ids.count(name) > 1 else name for at, name in enumerate(ids)]
 
 

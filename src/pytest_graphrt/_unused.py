@@ -1,7 +1,7 @@
-"""The summary of what no test used: replies of doubles, recordings of cassettes, and rows of routing tables.
+"""The summary of unused items: replies of doubles, recordings of cassettes, and rows of routing tables.
 
-A test that holds although its double was never asked says less than it seems to. graphrt notes its doubles while the
-session runs (`graphrt.harness._doubles.unused`); nothing of graphrt is imported here if no test did.
+A test that passes although its double was never called proves less than it seems to. graphrt records its doubles during
+the session (`graphrt.harness._doubles.unused`); this module imports nothing from graphrt unless a test did.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pytest_graphrt._routes import ARGUMENT
 _ENVIRONMENT: Final = "GRAPHRT_UNUSED_DOUBLES"
 _MODULE: Final = "graphrt.harness._doubles.unused"
 _OUTPUT: Final = "graphrt_unused"
-"""Key of what a worker of xdist sends."""
+"""Key of the data that an xdist worker sends."""
 _SHOWN: Final = 12
-"""Most lines of the summary."""
+"""Maximum number of lines of the summary."""
 
 
 def configure(config: pytest.Config) -> None:
@@ -41,23 +41,25 @@ def _end() -> None:
 
 @final
 class _Unused:
-    """Collects, in each process of the session, what its tests left unused, and writes the summary in the first one."""
+    """Collects, in each process of the session, items that its tests left unused; the main process writes a summary."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._modules: list[pytest.Module] = []
         self._rows: dict[str, str] = {}
-        """Ids of the tests of rows that were selected, and were not checked yet, to where their tables are."""
+        """Maps the test ids of selected rows that were not checked yet to the location of their tables."""
         self._failed: set[str] = set()
         self._tables: set[str] = set()
-        """Tables that belong to no test."""
+        """Tables without a test."""
         self._part = any("::" in str(argument) for argument in config.args)
-        """Whether only some tests were chosen, so that others may use what these do not."""
+        """Whether only some tests were selected, so that the others may use the remaining items."""
         self._doubles: dict[str, list[Any]] = {}
-        """What a double is and where it was made, to the first test that made it, a text of what was left, and how many
-        tests left something of it: the tests of a table make one after the other on one line."""
+        """Maps kind and place of a double to the first test that made it, a text about the unused items, and the number
+        of tests that left some: the tests of a table make their doubles on the same line."""
+        self._kept = 0
+        """Number of recorded doubles that had unused items after the last test."""
         self._cassettes: dict[str, dict[int, str]] = {}
-        """Paths of cassettes to the recordings that no test so far used."""
+        """Maps paths of cassettes to the recordings that no test has used so far."""
 
     def pytest_collectstart(self, collector: pytest.Collector) -> None:
         if isinstance(collector, pytest.Module):
@@ -87,7 +89,7 @@ class _Unused:
         if report.failed:
             self._failed.add(report.nodeid)
         if report.when == "teardown" and (module := sys.modules.get(_MODULE)) is not None:
-            module.forget_used()
+            self._kept = module.forget_used(self._kept)
 
     def pytest_sessionfinish(self) -> None:
         module = sys.modules.get(_MODULE)
@@ -104,7 +106,7 @@ class _Unused:
             if left:
                 self._add(f"{noted.name} at {_short(noted.where, self._config)}", noted.test, "; ".join(left[:3]), 1)
         for path, unused in module.CASSETTES:
-            if Path(path).is_relative_to(self._config.rootpath):  # not a temporary one, which no other test can use
+            if Path(path).is_relative_to(self._config.rootpath):  # skips temporary cassettes
                 self._unused_in(path, unused())
 
     def _add(self, double: str, test: str, left: str, times: int) -> None:
@@ -151,7 +153,7 @@ def _line(double: str, test: str, left: str, times: int) -> str:
 
 
 def _tables_of(module: ModuleType | None) -> Iterator[tuple[str, pytest.Mark]]:
-    """Yield the routing tables that stand on a module, its functions and classes: where, and the mark."""
+    """Yield the routing tables on a module, its functions and classes: the location and the mark."""
     if module is None:
         return
     inside: dict[str, Any] = dict(vars(module))
@@ -175,6 +177,6 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
 
 
 def _short(path: str, config: pytest.Config) -> str:
-    """Return *path* as seen from the root of the tests, where it is below."""
+    """Return *path* relative to the root of the tests, if it is below it."""
     root = str(config.rootpath)
     return str(Path(path[len(root) + 1 :])) if path.startswith(root + os.sep) else path

@@ -1,4 +1,6 @@
-"""Values that must appear nowhere, and every place where they could: files, entries, streams, sinks, errors, logs."""
+"""Canary values that must appear nowhere, and every place that is searched: files, entries, streams, sinks, errors,
+logs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ MARKED = "kanarienvogel-7731"
 SECRET = "sk-canary-0f8e7d6c5b4a"
 NUMBER = "KD-7731-canary"
 CLEAR = (MAIL, CARD, "4556737586899855", PHONE, IBAN, NAME, MARKED, SECRET, NUMBER)
-"""What appears nowhere: the values, and another spelling of one."""
+"""The forbidden texts: the values, and another spelling of one."""
 
 
 def rules(**more: Any) -> Redaction:
@@ -87,7 +89,7 @@ def canaries_in(text: str | bytes) -> list[str]:
 
 
 def chain(error: BaseException | None) -> str:
-    """Return everything that an error shows: its text, attributes, notes and traceback, with those of its causes."""
+    """Return all text of an error: its message, attributes, notes and traceback, with those of its causes."""
     told: list[str] = []
     while error is not None:
         told += [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
@@ -96,7 +98,7 @@ def chain(error: BaseException | None) -> str:
 
 
 class Watched:
-    """A runtime whose every exit is kept: entries for sinks, and log records of all levels."""
+    """A runtime that records all its output: entries for sinks, and log records of all levels."""
 
     def __init__(
         self, folder: Path, store: str, *, build: Any = None, redact: Redaction | None = None, **more: Any
@@ -127,7 +129,7 @@ class Watched:
         )
 
     def everything(self, thread: str = "t") -> str:
-        """Return all that was shown and can be read, as one text."""
+        """Return all output and all readable data as one text."""
         with self.runtime() as runtime:
             state = runtime.state(thread)
             told = [repr(state), repr(state.values), repr(state.interrupts), repr(state.error), chain(state.error)]
@@ -139,14 +141,14 @@ class Watched:
         return "\n".join([*told, *self.shown, *self.logged])
 
     def files(self) -> list[str]:
-        """Return the canaries in the bytes of any file below the folder: database, log of writes, mirror, export."""
+        """Return the canaries in the bytes of any file below the folder: database, write-ahead log, mirror, export."""
         found = [path for path in self.folder.rglob("*") if path.is_file()]
         assert any(path.suffix == ".jsonl" for path in found)
         return [f"{one} in {path.name}" for path in found for one in canaries_in(path.read_bytes())]
 
 
 def look(state: State, ctx: Context) -> dict[str, Any]:
-    """Bring canaries in by each way that a node has."""
+    """Introduce canaries by each way that a node has."""
     seen = ctx.effect("look", lambda: {"mail": MAIL, "customer": {"name": NAME}, "secret": Secret(SECRET)})
     ctx.emit({"mail": MAIL, "letter": Letter(MAIL, [CARD])})
     told = ctx.interrupt({"to": MAIL, "alias": NAME})
@@ -179,7 +181,7 @@ def graph() -> Any:
 
 
 def through(watched: Watched) -> list[Any]:
-    """Run, pause, fail, edit, and finish; return what streams and results showed."""
+    """Run, pause, fail, edit, and finish; return the output of streams and results."""
     shown: list[Any] = []
     modes = ("updates", "values", "custom", "events", "live", "messages")
     with watched.runtime() as runtime:

@@ -1,8 +1,7 @@
-"""The verifier that the documentation contains, taken out of its page."""
+"""The verifier from the documentation of the portable form."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,26 +10,25 @@ from typing import Any
 from graphrt.audit.offline import Report
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "audit-log.md"
+PROGRAM = PAGE.with_name("verify_audit_log.py")
 EXIT_CODES = {"proved": 0, "changed": 1, "not checkable": 2, "not all proved": 3}
 
 
 @cache
 def source() -> str:
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    [found] = [block for block in blocks if "\ndef verify(" in block]
-    return found
+    return PROGRAM.read_text(encoding="utf-8")
 
 
 @cache
 def _verify() -> Callable[..., tuple[str, int | None]]:
     names: dict[str, Any] = {}
-    exec(compile(source(), str(PAGE), "exec"), names)
+    exec(compile(source(), str(PROGRAM), "exec"), names)
     verify: Callable[..., tuple[str, int | None]] = names["verify"]
     return verify
 
 
 def second_opinion(data: bytes, keys: Sequence[bytes], anchor: bytes | None) -> tuple[int, int | None]:
-    """Exit code and first record in doubt, as the documented verifier finds them."""
+    """Exit code and first record in doubt, as the documented verifier reports them."""
     verdict, first = _verify()(data, keys, anchor or b"")
     return EXIT_CODES[verdict], first
 

@@ -1,4 +1,4 @@
-"""A thread of a store in the portable form, written from the description of the form alone."""
+"""Exports a thread of a store in the portable form, written only from the specification of the form."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def head(log: str, thread: str, seq: int, at: int, tree: Tree, key: bytes | None
 
 
 def snapshot_digests(snapshot: bytes) -> dict[str, str]:
-    """What a snapshot keeps of the chain: the seventeenth field of its one event."""
+    """The chain in a snapshot: the seventeenth field of its only event."""
     [[_, _, *form]] = json.loads(snapshot.split(b"\n")[0])[5]
     digests: dict[str, str] = form[16]
     return digests
@@ -65,7 +65,7 @@ def record(seq: int, count: int, lines: Sequence[bytes], seal: bytes) -> bytes:
 
 
 def withheld(lines: Sequence[bytes], seal: bytes, gone: Iterable[int]) -> tuple[list[bytes], bytes]:
-    """The lines without those of the numbers *gone*, and the seal that fits them."""
+    """The lines without those of the numbers *gone*, and the matching seal."""
     end = 74 + 32 * seal[1]
     salts = hashlib.shake_256(SALTS + seal[end:]).digest(16 * len(lines))
     kept, rest = list(lines), b""
@@ -91,7 +91,7 @@ def exported(
 
     Args:
         key: Root key for the head after an entry.
-        every: Number of records between two heads; 0 gives none. The last record always has one.
+        every: Number of records between two heads; 0 writes none. The last record always has one.
         gone: Lines to be withheld, by the last entry of their record.
     """
     loaded = store.load(thread)

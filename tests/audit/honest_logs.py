@@ -23,7 +23,7 @@ RECORDS = 64
 
 
 def keyed(runtime: Any, key: bytes | None, older: Sequence[bytes] = ()) -> Any:
-    """*runtime*, which authenticates what it writes from now on."""
+    """Make *runtime* authenticate its writes from now on."""
     audit = AuditLog(key=key, older=older) if key else None
     runtime._options = runtime._options._replace(audit=audit)
     return runtime
@@ -68,7 +68,7 @@ def log(
 
 @cache
 def voyages_with_a_fork() -> tuple[bytes, ...]:
-    """The log of a thread that was forked from another one, and went on."""
+    """The log of a thread that was forked from another one, and continued."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "runs.db"
         voyages(path, "voyage", key=KEY, records=20)

@@ -1,4 +1,4 @@
-"""The ways in which a log of lines can be changed, and what a verifier has to say about each."""
+"""The possible changes of the lines of a log, and the expected verdict on each."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Change(NamedTuple):
     what: str
     lines: tuple[bytes, ...]
     verdicts: frozenset[str]
-    """Any of these is right: with an anchor."""
+    """Any of these verdicts is correct, with an anchor."""
     first_bad: frozenset[int]
-    """Any of these records is right as the first one in doubt."""
+    """Any of these records is correct as the first one in doubt."""
 
 
 def is_record(line: bytes) -> bool:
@@ -29,7 +29,7 @@ def is_record(line: bytes) -> bool:
 
 
 def places(log: Sequence[bytes]) -> list[int]:
-    """For each line the number of the first record that it is about, or that follows it."""
+    """For each line, the number of the first record that it belongs to, or that follows it."""
     found, records = [], 0
     for line in log:
         found.append(records + 1)
@@ -59,12 +59,12 @@ def deletions(log: Sequence[bytes]) -> Iterator[Change]:
 
 
 def early(line: bytes, before: bytes) -> bool:
-    """Whether *line* is a record before the large value that it names: it is proved, and the large value comes too late."""
+    """Whether *line* is a record before its large value: the record is proved, but the large value comes too late."""
     return before.startswith(b'{"blob"') and before[9:73] in line
 
 
 def duplications(log: Sequence[bytes]) -> Iterator[Change]:
-    """Each line a second time, behind every line."""
+    """Each line a second time, after every line."""
     where = places(log)
     for at, line in enumerate(log):
         for to in range(len(log) + 1):
@@ -89,7 +89,7 @@ def swaps(log: Sequence[bytes]) -> Iterator[Change]:
 
 
 def splices(log: Sequence[bytes], other: Sequence[bytes]) -> Iterator[Change]:
-    """Each line replaced by that of another log, put before it, and all that follows replaced."""
+    """Each line replaced by that of another log, inserted before it, and with all later lines replaced."""
     where = places(log)
     for at in range(1, len(log)):
         for what, lines in (
@@ -105,7 +105,7 @@ def splices(log: Sequence[bytes], other: Sequence[bytes]) -> Iterator[Change]:
 def truncations(log: Sequence[bytes]) -> Iterator[Change]:
     where = places(log)
     for at in range(1, len(log)):
-        # Of the last line, a head, the anchor has a copy.
+        # If the last line is a head, the anchor has a copy.
         cut = where[at] - 1 < max(where) - 1
         yield Change(
             f"cut before line {at + 1}",
@@ -130,7 +130,7 @@ def cut_lines(log: Sequence[bytes], step: int = 1) -> Iterator[Change]:
 
 
 def rewritings(log: Sequence[bytes]) -> Iterator[Change]:
-    """Each line with the same meaning, written in another way."""
+    """Each line with the same meaning, but another spelling."""
     where = places(log)
     for at, line in enumerate(log):
         text = line[:-1]
@@ -167,7 +167,7 @@ def with_value(log: Sequence[bytes], at: int, **new: object) -> tuple[bytes, ...
 def flips(log: Sequence[bytes], *, bits: int, step: int = 1) -> Iterator[tuple[int, int, bytes]]:
     """Number of the line, of the byte, and the changed line: one bit of each byte, or all of *bits*.
 
-    Of the data of a large value every 101st byte is enough: all are read in the same way.
+    For a large value, every 101st byte is enough, because all bytes are read alike.
     """
     for at, line in enumerate(log):
         long = step * 101 if len(line) > 10_000 else step
@@ -179,12 +179,12 @@ def flips(log: Sequence[bytes], *, bits: int, step: int = 1) -> Iterator[tuple[i
 def allowed_after_flip(
     at: int, byte: int, log: Sequence[bytes], where: Sequence[int]
 ) -> tuple[set[str], set[int | None]]:
-    """Which verdicts and first records are right after a flip."""
+    """The correct verdicts and first records after a flip."""
     if at == 0:
         return {"unreadable", "newer-form", "altered", "another-log"}, {None, 1, 2, 9}
     line = log[at]
     if at == len(log) - 1 and byte == len(line) - 1:
-        # Without its newline the last line looks as a crash leaves it. All records are proved before it.
+        # Without its newline, the last line looks like after a crash. All records are proved before it.
         return {"torn", "altered"}, {where[at], None}
     verdicts = {"altered"}
     if is_record(line) and line.index(b'"seal":"') + 8 <= byte < line.index(b'"seal":"') + 11:
@@ -195,7 +195,7 @@ def allowed_after_flip(
 
 
 class Prefixes:
-    """The state of the verifier before each line, so that a change far behind costs only what follows it."""
+    """The state of the verifier before each line: a late change only costs the verification of the rest."""
 
     def __init__(self, log: Sequence[bytes], key: bytes, anchor: bytes) -> None:
         self._log = log
@@ -206,7 +206,7 @@ class Prefixes:
             self._before.append(cloned(check))
 
     def first_found(self, at: int, changed: bytes) -> Finding | None:
-        """The first thing that is found wrong when line *at* was replaced by *changed*, and nothing is read after it."""
+        """The first finding after line *at* was replaced by *changed*, without reading later lines."""
         check = cloned(self._before[at])
         rest = b"".join([changed, *self._log[at + 1 : at + 2]]) if changed[-1:] != b"\n" else changed
         parts = (

@@ -1,4 +1,4 @@
-"""Logs that are made record by record, and what both verifiers find in them."""
+"""Logs that are built record by record, and the findings of both verifiers in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def made(*rings: KeyRing | None, log: str = "t", head_key: bytes | None = None) 
 
 
 def found(lines: Any, **more: Any) -> Report:
-    """The report of the log; the documented verifier agrees."""
+    """The report of the log, after checking that the documented verifier agrees."""
     report = verify(joined(lines), **more)
     keys = [*more.get("older", ()), *([more["key"]] if more.get("key") is not None else [])]
     assert documented.agree(report, joined(lines), keys, more.get("anchor")), report

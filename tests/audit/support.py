@@ -22,7 +22,7 @@ class State(TypedDict, total=False):
 
 
 def talk(steps: int = 1) -> Any:
-    """A graph of so many steps, each of which adds a note."""
+    """A graph with that many steps, each of which adds a note."""
     g: Any = GraphBuilder(State, name="talk")
     names = [f"say{number}" for number in range(steps)]
     for name in names:
@@ -33,7 +33,7 @@ def talk(steps: int = 1) -> Any:
 
 
 def ask() -> Any:
-    """A graph that notes something, asks a question, and notes the answer."""
+    """A graph that writes a note, asks a question, and notes the answer."""
 
     def question(_: State, ctx: Context) -> Any:
         return {"notes": ["asked"], "answer": ctx.interrupt("May I?")}

@@ -1,4 +1,4 @@
-"""`Runtime.as_user`: one runtime that many people use, whose journals name who did what."""
+"""`Runtime.as_user`: one runtime for many users, whose journals name the user of each action."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_each_start_answer_and_edit_names_its_user() -> None:
         assert users(runtime, "t") == ["ada", "ben", "eve", "service"]
 
 
-def test_closing_what_as_user_returned_leaves_the_store_open(tmp_path) -> None:
+def test_closing_the_runtime_of_as_user_leaves_the_store_open(tmp_path) -> None:
     with Runtime(asking(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         runtime.as_user("ada").close()
 
         assert runtime.run({}, thread="t").status == "interrupted"
 
 
-def test_a_user_is_a_text() -> None:
+def test_user_is_a_string() -> None:
     with Runtime(asking(), store="memory:") as runtime, pytest.raises(InputError):
         runtime.as_user(7)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Values that are to be redacted appear nowhere: whichever way they enter, and wherever one looks."""
+"""Redacted values appear nowhere, whichever way they enter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 def test_no_canary_leaves_a_run_that_pauses_fails_and_is_edited(tmp_path: Path) -> None:
     with Watched(tmp_path, f"sqlite:///{tmp_path}/runs.db") as watched, watched.runtime() as open_one:
-        open_one.threads()  # the log of writes stays beside the database while a connection is open
+        open_one.threads()  # the write-ahead log stays beside the database while a connection is open
         shown = canaries.through(watched)
         shown.append(watched.everything())
         shown.append(watched.everything("fork"))
@@ -127,7 +127,7 @@ def find(alias: str, mail: str) -> dict[str, Any]:
     return {"alias": alias, "note": f"known as {MAIL}", "key": repr(Secret(SECRET))}
 
 
-def test_no_canary_leaves_an_agent_with_tools_and_what_the_model_is_sent_stays(tmp_path: Path) -> None:
+def test_no_canary_leaves_an_agent_with_tools_and_the_model_gets_the_original(tmp_path: Path) -> None:
     models: list[ScriptedModel] = []
 
     def build() -> Any:
@@ -155,7 +155,7 @@ def test_no_canary_leaves_an_agent_with_tools_and_what_the_model_is_sent_stays(t
     assert watched.files() == []
 
 
-def test_a_rule_that_raises_stops_the_run_before_the_value_is_written(tmp_path: Path) -> None:
+def test_rule_that_raises_stops_the_run_before_the_value_is_written(tmp_path: Path) -> None:
     import re
 
     def check(match: str) -> bool:
@@ -194,7 +194,7 @@ class Numbers(BaseModel):
 
 
 @pytest.mark.parametrize("given", [{"age": 41}, {"born": 1984}, {"born": [Secret("x"), 7.5]}])
-def test_a_value_that_cannot_hold_a_mask_stops_the_run(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_value_that_cannot_be_masked_stops_the_run(tmp_path: Path, given: dict[str, Any]) -> None:
     audit = AuditLog(tmp_path / "logs", redact=Redaction(fields=["born"]))
     g = GraphBuilder(Numbers, name="numbers")
     g.add_node("work", lambda state: given)
@@ -232,7 +232,7 @@ def test_async_runs_redact_too(tmp_path: Path) -> None:
     assert final["reply"].count("<") == 2
 
 
-def test_errors_about_what_the_caller_gave_are_redacted_too(tmp_path: Path) -> None:
+def test_errors_about_the_callers_values_are_redacted_too(tmp_path: Path) -> None:
     def ask(state: canaries.State, ctx: Context) -> Any:
         return {"question": str(ctx.interrupt("age?", answer_type=int))}
 
@@ -299,7 +299,7 @@ class Open(BaseModel, extra="allow"):
         frozenset({MAIL, "b@example.org"}),
     ],
 )
-def test_what_cannot_hold_a_mask_inside_of_a_value_stops_the_run(tmp_path: Path, value: Any) -> None:
+def test_nested_value_that_cannot_be_masked_stops_the_run(tmp_path: Path, value: Any) -> None:
     class Held(TypedDict, total=False):
         value: Any
         declared: Open
@@ -321,7 +321,7 @@ def test_what_cannot_hold_a_mask_inside_of_a_value_stops_the_run(tmp_path: Path,
         assert not path.is_file() or canaries_in(path.read_bytes()) == []
 
 
-def test_a_path_is_redacted_and_stays_a_path(tmp_path: Path) -> None:
+def test_path_is_redacted_and_stays_a_path(tmp_path: Path) -> None:
     class Filed(TypedDict, total=False):
         file: Any
 

@@ -1,4 +1,4 @@
-"""After an erasure the log proves what it did before, in the store, in its file, and in proofs that were taken earlier."""
+"""After an erasure the log still proves the rest, in the store, in its file, and in earlier proofs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import random
-import signal
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 from tests.audit import documented
 from tests.audit.small_logs import with_gone
 from tests.audit.support import KEY, State, ask, lines_in, records_in, seal_of
+from tests.forked import Forked
 from tests.threads.erasable import OTHER, PERSON, files_with, graph
 
 from graphrt import START, Context, GraphBuilder, Runtime
@@ -75,13 +74,13 @@ def test_verdict_is_redacted_and_the_file_is_rewritten(tmp_path: Path) -> None:
         assert [seal_of(one) for one in records_in(log_of(tmp_path))] == seals(tmp_path)
         assert log_of(tmp_path).stat().st_mode & 0o777 == 0o600
 
-        # What was taken out of the log before is still proved.
+        # Lines that were taken out of the log before are still proved.
         assert check_inclusion(old_proof, anchor=anchor).slug == "sound"
         newer = consistency_proof(data, old_head.to_dict())
         assert check_consistency(newer, key=KEY).exit_code == 0
         assert check_inclusion(inclusion_proof(data, 4), key=KEY).slug == "withheld"
 
-        # The file is still the beginning of what the store has.
+        # The file is still a prefix of the store's log.
         runtime.update("t", {"name": "new"})
         data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
         assert verify(data, key=KEY, anchor=anchor).slug == "redacted"
@@ -90,7 +89,7 @@ def test_verdict_is_redacted_and_the_file_is_rewritten(tmp_path: Path) -> None:
 
 
 def withhold(path: Path, seq: int) -> None:
-    """Replace the first value of a record as an erasure does, which needs no key; *path* is a log or a database."""
+    """Replace the first value of a record like an erasure does, without a key; *path* is a log or a database."""
     if path.suffix != ".db":
         lines = path.read_bytes().splitlines(keepends=True)
         at = next(
@@ -111,8 +110,10 @@ def withhold(path: Path, seq: int) -> None:
 
 
 @pytest.mark.parametrize("lawful", [False, True], ids=["never erased", "after an erasure"])
-def test_value_that_is_withheld_without_an_erasure_is_found(tmp_path: Path, lawful: bool) -> None:
-    """Whoever may write the file or the database can take a value away without the key: its commitment stays."""
+def test_value_that_is_withheld_without_an_erasure_is_detected(tmp_path: Path, lawful: bool) -> None:
+    """An attacker with write access to the file or the database can withhold a value without the key: its commitment
+    stays.
+    """
     with asking(tmp_path) as runtime:
         runtime.run({"notes": [PERSON]}, thread="t")
         runtime.resume("t", "yes")
@@ -134,7 +135,7 @@ def test_value_that_is_withheld_without_an_erasure_is_found(tmp_path: Path, lawf
     assert documented.agree(report, data, [KEY], anchor)
 
 
-def test_large_value_that_is_left_out_is_withheld(tmp_path: Path) -> None:
+def test_omitted_large_value_is_withheld(tmp_path: Path) -> None:
     with asking(tmp_path) as runtime:
         runtime.run({"notes": ["x" * 80_000]}, thread="t")
     data, anchor = log_of(tmp_path).read_bytes(), (tmp_path / "heads").read_bytes()
@@ -146,7 +147,7 @@ def test_large_value_that_is_left_out_is_withheld(tmp_path: Path) -> None:
     assert documented.agree(report, without, [KEY], anchor)
 
 
-def test_large_values_that_were_not_erased_stay_in_the_file(tmp_path: Path) -> None:
+def test_unerased_large_values_stay_in_the_file(tmp_path: Path) -> None:
     with asking(tmp_path) as runtime:
         runtime.run({"notes": ["x" * 80_000, f"{PERSON} {'y' * 80_000}"]}, thread="t")
         runtime.resume("t", "yes")
@@ -159,8 +160,8 @@ def test_large_values_that_were_not_erased_stay_in_the_file(tmp_path: Path) -> N
     assert files_with(tmp_path) == []
 
 
-def test_values_that_the_file_has_beside_its_records_are_erased(tmp_path: Path) -> None:
-    """What was staged when the run paused, and the state that a log begins with after a prune."""
+def test_values_beside_the_records_of_the_file_are_erased(tmp_path: Path) -> None:
+    """Staged values at a pause, and the state with which a log starts after a prune."""
 
     def asks(_: State, ctx: Context) -> Any:
         return {"answer": ctx.interrupt("May I?")}
@@ -190,7 +191,7 @@ def test_values_that_the_file_has_beside_its_records_are_erased(tmp_path: Path) 
         assert runtime.verify(replay=True).findings == ()
 
 
-def test_change_after_an_erasure_is_still_found(tmp_path: Path) -> None:
+def test_change_after_an_erasure_is_still_detected(tmp_path: Path) -> None:
     with audited(tmp_path) as runtime:
         runtime.run({"name": PERSON}, thread="t")
         runtime.erase(PERSON)
@@ -205,10 +206,10 @@ def test_change_after_an_erasure_is_still_found(tmp_path: Path) -> None:
         assert documented.agree(report, changed, [KEY], anchor)
 
 
-def test_file_that_a_crash_kept_from_being_rewritten_is_rewritten_by_the_same_call(tmp_path: Path) -> None:
+def test_file_that_was_not_rewritten_before_a_crash_is_rewritten_by_the_same_call(tmp_path: Path) -> None:
     with audited(tmp_path) as runtime:
         runtime.run({"name": PERSON}, thread="t")
-    with audited(tmp_path, mirror=False) as runtime:  # as if the process ended right after the store
+    with audited(tmp_path, mirror=False) as runtime:  # as if the process had ended right after the store
         assert runtime.erase(PERSON).threads == ("t",)
     assert files_with(tmp_path) == ["logs/t.jsonl"]
     with audited(tmp_path) as runtime:
@@ -223,7 +224,7 @@ def test_file_that_a_crash_kept_from_being_rewritten_is_rewritten_by_the_same_ca
         assert log_of(tmp_path).stat().st_size == size
 
 
-def test_pruned_records_that_the_file_still_has_lose_the_value_too(tmp_path: Path) -> None:
+def test_pruned_records_in_the_file_lose_the_value_too(tmp_path: Path) -> None:
     with audited(tmp_path) as runtime:
         runtime.run({"name": PERSON}, thread="t")
         runtime.run({"name": OTHER}, thread="t")
@@ -256,7 +257,7 @@ def test_file_that_cannot_be_rewritten_is_reported(tmp_path: Path) -> None:
         assert not any(PERSON in str(line) for line in lines_in(path))
 
 
-def test_log_without_its_key_is_not_touched(tmp_path: Path) -> None:
+def test_log_without_its_key_is_not_changed(tmp_path: Path) -> None:
     with audited(tmp_path) as runtime:
         runtime.run({"name": PERSON}, thread="t")
     with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
@@ -268,7 +269,7 @@ def test_log_without_its_key_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_log_without_a_key_is_reported_by_a_runtime_with_one(tmp_path: Path) -> None:
-    """An older thread beside audited ones keeps no other thread from being erased."""
+    """An older, unaudited thread in the store does not prevent the erasure of other threads."""
     store = f"sqlite:///{tmp_path}/runs.db"
     with Runtime(graph(), store=store) as runtime:
         runtime.run({"name": PERSON}, thread="old")
@@ -286,8 +287,8 @@ def test_log_without_a_key_is_reported_by_a_runtime_with_one(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("mirror", [True, False], ids=["file", "store"])
-def test_erasure_that_was_cut_off_before_its_head_was_kept_is_completed(tmp_path: Path, mirror: bool) -> None:
-    """Else the entry of the erasure would stay unanchored for as long as the thread is not driven."""
+def test_erasure_that_was_interrupted_before_its_head_was_anchored_is_completed(tmp_path: Path, mirror: bool) -> None:
+    """Otherwise the entry of the erasure would stay unanchored until the thread is driven."""
 
     def cut_off(_head: Any) -> None:
         raise KeyboardInterrupt
@@ -306,7 +307,7 @@ def test_erasure_that_was_cut_off_before_its_head_was_kept_is_completed(tmp_path
         assert verify(path, key=KEY, anchor=tmp_path / "heads").slug == "redacted"
 
 
-def test_completed_erasure_makes_no_further_heads(tmp_path: Path) -> None:
+def test_completed_erasure_writes_no_further_heads(tmp_path: Path) -> None:
     with audited(tmp_path) as runtime:
         runtime.run({"name": PERSON}, thread="t")
         runtime.erase(PERSON)
@@ -316,39 +317,28 @@ def test_completed_erasure_makes_no_further_heads(tmp_path: Path) -> None:
         assert ((tmp_path / "heads").read_bytes(), log_of(tmp_path).read_bytes()) == kept
 
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from tests.audit.test_erased_logs import audited
-from tests.threads.erasable import PERSON
-
-with audited(Path(sys.argv[1])) as runtime:
-    print("ready", flush=True)
-    runtime.erase(PERSON)
-    print("done", flush=True)
-"""
+def main(folder: str) -> None:
+    """Be the process that is killed."""
+    with audited(Path(folder)) as runtime:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        runtime.erase(PERSON)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after_s", [0.0, 0.01, 0.03, 0.06, 0.1, 0.2])
-def test_killed_erasure_leaves_each_thread_whole_or_erased_and_is_completed(tmp_path: Path, after_s: float) -> None:
+def test_killed_erasure_leaves_each_thread_complete_or_erased_and_is_completed(tmp_path: Path, after_s: float) -> None:
     names = [f"t{number}" for number in range(8)]
     with audited(tmp_path) as runtime:
         for name in names:
             runtime.run({"name": PERSON}, thread=name)
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
+    process = Forked("tests.audit.test_erased_logs", str(tmp_path), env=os.environ)
+    assert process.stdout.readline() == "ready\n"
     try:
         process.wait(after_s)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-    process.wait()
+    except TimeoutError:
+        process.kill()
+        process.wait(60)
     process.stdout.close()
     with audited(tmp_path) as runtime:
         for name in names:

@@ -1,7 +1,7 @@
-"""Threads that exchange their ids with a copy, or get another id: every reader of a store and both verifiers find it.
+"""Threads that exchange their ids with a copy, or get another id: every reader and both verifiers detect it.
 
-Whoever can write to the database exchanges rows of its table of threads, and what the meta says of the ids. Whoever
-has the files of a log writes another id into the first line. A key is not needed for either.
+An attacker with write access to the database exchanges rows of its table of threads, and the ids in the meta. An
+attacker with the files of a log writes another id into the first line. Neither needs a key.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def key(request: pytest.FixtureRequest) -> bytes | None:
 
 
 def rename(folder: Path, *steps: tuple[str, str]) -> None:
-    """Give threads of the database other ids, and let their meta say so."""
+    """Give threads of the database other ids, in their meta too."""
     with closing(sqlite3.connect(folder / "runs.db")) as db:
         numbers = [db.execute("SELECT no FROM thread WHERE id = ?", (old,)).fetchone()[0] for old, _ in steps]
         for no, (_, new) in zip(numbers, steps, strict=True):
@@ -87,14 +87,14 @@ ATTACKS: dict[str, tuple[tuple[str, str], ...]] = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("made", [copied, imported, restored, forked])
-def test_exchange_of_ids_is_found(tmp_path: Path, key: bytes | None, made: Made, attack: str) -> None:
+def test_exchange_of_ids_is_detected(tmp_path: Path, key: bytes | None, made: Made, attack: str) -> None:
     with runtime_on(tmp_path, key) as runtime:
         runtime.run({"notes": []}, thread="p")
         made(runtime, tmp_path, key)
         for thread, answer in (("p", "yes"), ("q", "no"), ("r", "maybe")):
             assert runtime.resume(thread, answer).state["answer"] == answer
         assert runtime.verify().ok
-        assert [verify(runtime_log(tmp_path, one), key=key).exit_code for one in "pqr"] == [3, 3, 3]  # no anchor given
+        assert [verify(runtime_log(tmp_path, one), key=key).exit_code for one in "pqr"] == [3, 3, 3]  # no anchor passed
     rename(tmp_path, *ATTACKS[attack])
 
     names = [new for _, new in ATTACKS[attack]]
@@ -115,7 +115,7 @@ def runtime_log(folder: Path, thread: str) -> Path:
 
 
 def agreed(data: bytes, key: bytes | None) -> None:
-    """Both verifiers say that the log is that of another thread."""
+    """Check that both verifiers report the log of another thread."""
     report = verify(data, key=key)
 
     assert (report.slug, report.exit_code, report.proved_records) == ("misnamed", 1, 0), report
@@ -123,7 +123,9 @@ def agreed(data: bytes, key: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("made", [copied, imported, restored])
-def test_file_of_a_log_under_the_id_of_another_thread_is_found(tmp_path: Path, key: bytes | None, made: Made) -> None:
+def test_file_of_a_log_under_the_id_of_another_thread_is_detected(
+    tmp_path: Path, key: bytes | None, made: Made
+) -> None:
     with runtime_on(tmp_path, key) as runtime:
         runtime.run({"notes": []}, thread="p")
         made(runtime, tmp_path, key)
@@ -138,7 +140,7 @@ def test_file_of_a_log_under_the_id_of_another_thread_is_found(tmp_path: Path, k
 
 
 def test_prune_keeps_the_name_of_a_copy(tmp_path: Path, key: bytes | None) -> None:
-    """The entry that names the copy is gone, and the snapshot that the thread then begins with has the name."""
+    """The entry that names the copy is gone, and the first snapshot of the thread has the name."""
     with runtime_on(tmp_path, key) as runtime:
         runtime.run({"notes": []}, thread="p")
         runtime.resume("p", "yes")
@@ -197,8 +199,8 @@ def test_copy_of_a_tenant_is_bound_to_the_tenant(tmp_path: Path) -> None:
         assert {one.thread for one in store.verify().findings} == {"acme~t", "beta~t"}
 
 
-def test_copy_needs_the_key_of_the_log(tmp_path: Path) -> None:
-    """Without the key nothing could be written that names the copy."""
+def test_copy_requires_the_key_of_the_log(tmp_path: Path) -> None:
+    """Without the key, the entry that names the copy could not be written."""
     with runtime_on(tmp_path, KEY) as runtime:
         runtime.run({"notes": []}, thread="p")
         runtime.export_thread("p", tmp_path / "p.grt")
@@ -213,10 +215,10 @@ def test_copy_needs_the_key_of_the_log(tmp_path: Path) -> None:
                 call()
             assert caught.value.code == "log-key-needed"
         assert [head.thread for head in store.query(ThreadFilter())] == ["p"]
-        assert elsewhere.import_thread(tmp_path / "p.grt") == "p"  # its own id: it stays what it was
+        assert elsewhere.import_thread(tmp_path / "p.grt") == "p"  # its own id, which does not change
 
 
-def test_copy_of_a_log_without_a_key_takes_one_if_it_may_be_adopted(tmp_path: Path) -> None:
+def test_copy_of_a_log_without_a_key_takes_one_if_adoption_is_allowed(tmp_path: Path) -> None:
     with runtime_on(tmp_path, None) as runtime:
         runtime.run({"notes": []}, thread="p")
         runtime.export_thread("p", tmp_path / "p.grt")
@@ -229,7 +231,7 @@ def test_copy_of_a_log_without_a_key_takes_one_if_it_may_be_adopted(tmp_path: Pa
                 if adopt:
                     call()
                     export(runtime.store, copy, tmp_path / copy, key=KEY)
-                    assert verify(tmp_path / copy, key=KEY).exit_code == 3  # no anchor given
+                    assert verify(tmp_path / copy, key=KEY).exit_code == 3  # no anchor passed
                     continue
                 with pytest.raises(InputError) as caught:
                     call()
@@ -247,7 +249,7 @@ def test_copies_with_one_seed_are_the_same_bytes() -> None:
     assert made[0] == made[1]
 
 
-def test_copy_of_a_thread_without_a_chain_says_where_it_came_from() -> None:
+def test_copy_of_a_thread_without_a_chain_names_its_source() -> None:
     with MemoryStore() as store, Runtime(GRAPH, store=store, **FIXED) as runtime:
         runtime.run({"notes": []}, thread="p")
         runtime.copy_thread(runtime.copy_thread("p", "q"), "r")
@@ -258,7 +260,7 @@ def test_copy_of_a_thread_without_a_chain_says_where_it_came_from() -> None:
         assert runtime.resume("r", "yes").state["answer"] == "yes"
 
 
-def test_thread_that_was_never_copied_names_nothing(tmp_path: Path) -> None:
+def test_thread_that_was_never_copied_names_no_source(tmp_path: Path) -> None:
     with runtime_on(tmp_path, KEY) as runtime:
         runtime.run({"notes": []}, thread="p")
         before = runtime.store.load("p")

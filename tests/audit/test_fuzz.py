@@ -1,4 +1,4 @@
-"""Whatever a file contains, the verifier gives a verdict, in bounded time and memory."""
+"""The verifier gives a verdict on any file, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHAPED = st.recursive(
 
 
 def judged(data: bytes) -> Report:
-    """The report; it comes for any bytes, in any role."""
+    """The report, which is returned for any bytes, in any role."""
     started = time.process_time()
     report = verify(data, key=KEY, anchor=b"".join(heads_of(LOG)))
     for other in (verify(b"".join(LOG[:5]), anchor=data), check_inclusion(data, anchor=data), check_consistency(data)):
@@ -49,13 +49,13 @@ def judged(data: bytes) -> Report:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes(data: bytes) -> None:
+def test_verdict_on_any_bytes(data: bytes) -> None:
     assert judged(data).slug == "unreadable"
     assert judged(FIRST + data).exit_code in (1, 2, 3)
 
 
 @given(st.lists(SHAPED, max_size=5))
-def test_any_lines_of_json(values: list[Any]) -> None:
+def test_verdict_on_any_lines_of_json(values: list[Any]) -> None:
     lines = [
         json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
         for value in values
@@ -65,7 +65,7 @@ def test_any_lines_of_json(values: list[Any]) -> None:
 
 
 @given(st.integers(0, len(LOG) - 1), st.data())
-def test_any_other_value_in_a_line(at: int, data: st.DataObject) -> None:
+def test_verdict_on_any_other_value_in_a_line(at: int, data: st.DataObject) -> None:
     value = json.loads(LOG[at])
     inside = next(iter(value.values()))
     target = inside if isinstance(inside, dict) and data.draw(st.booleans()) else value
@@ -80,7 +80,7 @@ def test_any_other_value_in_a_line(at: int, data: st.DataObject) -> None:
 
 
 @given(st.binary(min_size=1, max_size=160), st.integers(0, 60))
-def test_any_seal(seal: bytes, cut: int) -> None:
+def test_verdict_on_any_seal(seal: bytes, cut: int) -> None:
     import base64
 
     true = base64.b64decode(SEAL)
@@ -120,7 +120,7 @@ NASTY = {
 
 
 @pytest.mark.parametrize("what", NASTY)
-def test_nasty_file(what: str) -> None:
+def test_verdict_on_a_hostile_file(what: str) -> None:
     data = NASTY[what]
 
     assert judged(data).exit_code in (1, 2)
@@ -154,7 +154,7 @@ class Endless(io.RawIOBase):
         return b"x" * size
 
 
-def test_line_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_line_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offline, "MOST_BYTES", 10_000)
     endless: Any = Endless()
 
@@ -162,7 +162,7 @@ def test_line_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
     assert endless.given < 20_000
 
 
-def test_memory_does_not_grow_with_the_log_but_for_its_digests() -> None:
+def test_memory_grows_with_the_digests_of_a_log_only() -> None:
     """The records are read one at a time: 1,000 more of them need less than 100 bytes each."""
 
     def peak(lines: list[bytes]) -> int:
@@ -180,7 +180,7 @@ def test_memory_does_not_grow_with_the_log_but_for_its_digests() -> None:
 
 
 class Lines:
-    """A file that holds none of its lines."""
+    """A file that does not store its lines."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = iter(lines)

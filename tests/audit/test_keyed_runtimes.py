@@ -1,4 +1,4 @@
-"""A runtime with a key goes on with a thread that has none only if it is told to."""
+"""A runtime with a key continues a thread without one only on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.audit import AuditLog, verify
 from graphrt.errors import InputError
 
 
-def test_thread_without_a_key_is_not_vouched_for_from_the_middle_on(tmp_path: Path) -> None:
+def test_thread_without_a_key_is_not_authenticated_from_the_middle_on(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     with Runtime(ask(), store=url) as runtime:
         runtime.run({"notes": []}, thread="t")

@@ -1,35 +1,29 @@
-"""A killed process leaves a log of every step that was seen, and the next one goes on in it."""
+"""A killed process leaves a log of every visible step, and the next one continues it."""
 
 from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
 import pytest
 from tests.audit.support import KEY, records_in, seal_of, talk
+from tests.forked import Forked
 
 from graphrt import Runtime
 from graphrt.audit import AuditLog, verify
 from graphrt.stores import SqliteStore
 
-PROGRAM = """
-import sys
-from tests.audit.support import KEY, talk
-from graphrt import Runtime
-from graphrt.audit import AuditLog
 
-folder = sys.argv[1]
-graph = talk(200)
-with Runtime(graph, store=f"sqlite:///{folder}/runs.db", audit=AuditLog(f"{folder}/logs", key=KEY)) as runtime:
-    for step in runtime.steps({"notes": []}, thread="t"):
-        print(step.index, flush=True)
-"""
+def main(folder: str) -> None:
+    """Be the process that is killed."""
+    audit = AuditLog(f"{folder}/logs", key=KEY)
+    with Runtime(talk(200), store=f"sqlite:///{folder}/runs.db", audit=audit) as runtime:
+        for step in runtime.steps({"notes": []}, thread="t"):
+            sys.stdout.write(f"{step.index}\n")
+            sys.stdout.flush()
 
 
 RANDOM = random.Random(7)
@@ -39,24 +33,15 @@ MOMENTS = [RANDOM.randint(1, 195) for _ in range(200)] if os.environ.get("GRAPHR
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", MOMENTS)
-def test_killed_process_leaves_a_log_of_every_step_that_was_seen(tmp_path: Path, after: int) -> None:
-    script = tmp_path / "drive.py"
-    script.write_text(textwrap.dedent(PROGRAM))
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": root},
-    )
-    assert process.stdout is not None
+def test_killed_process_leaves_a_log_of_every_visible_step(tmp_path: Path, after: int) -> None:
+    process = Forked("tests.audit.test_kills", str(tmp_path), env=os.environ)
     seen = 0
     for seen, _ in enumerate(process.stdout, 1):
         if seen == after:
-            time.sleep(RANDOM.random() * 0.004)  # not a wait for anything: a random moment within a step
-            process.send_signal(signal.SIGKILL)
+            time.sleep(RANDOM.random() * 0.004)  # not a wait: a random moment within a step
+            process.kill()
             break
-    process.wait()
+    process.wait(60)
     process.stdout.close()
     audit = AuditLog(tmp_path / "logs", key=KEY)
     path = audit.path("t")
@@ -67,7 +52,7 @@ def test_killed_process_leaves_a_log_of_every_step_that_was_seen(tmp_path: Path,
     assert report.exit_code == 3, report.sentence
     assert report.proved_records == report.records >= seen
     with Runtime(talk(200), store=f"sqlite:///{tmp_path}/runs.db", audit=audit) as runtime:
-        # On a busy machine all may be done before the signal comes.
+        # On a busy machine all steps may be done before the signal arrives.
         ended = runtime.state("t").status == "completed"
         assert (runtime.state("t").values if ended else runtime.retry("t").state)["notes"][-1] == "note 199"
         with SqliteStore(tmp_path / "runs.db") as store:

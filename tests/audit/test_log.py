@@ -1,4 +1,4 @@
-"""`AuditLog`: records with MACs in the store, files beside it, heads and anchors, and what stops a run."""
+"""`AuditLog`: records with MACs in the store, files beside it, heads and anchors, and the failures that stop a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphrt import Runtime
 from graphrt._journal.log_keys import KeyRing, kid_of
 from graphrt._journal.merkle import root_of
 from graphrt._journal.seal import leaf_in
-from graphrt.audit import AuditLog, Head, _mirror, export, generate_key, head, heads_in, offline
+from graphrt.audit import AuditLog, TreeHead, _mirror, export, generate_key, head, heads_in, offline
 from graphrt.errors import AuditError, InputError, StoreError
 from graphrt.stores import MemoryStore, SqliteStore
 
@@ -52,8 +52,8 @@ def test_every_record_has_a_mac_and_the_file_has_every_record(tmp_path: Path) ->
             assert {seal_of(one)[2:10] for one in kept} == {kid_of(KEY)}
 
 
-def test_heads_are_made_when_a_run_pauses_or_ends_and_are_kept_in_the_anchor(tmp_path: Path) -> None:
-    got: list[Head] = []
+def test_heads_are_written_when_a_run_pauses_or_ends_and_are_kept_in_the_anchor(tmp_path: Path) -> None:
+    got: list[TreeHead] = []
     anchor = tmp_path / "anchors.jsonl"
     audit = AuditLog(tmp_path / "logs", key=KEY, anchor=[anchor, got.append])
     with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
@@ -62,14 +62,18 @@ def test_heads_are_made_when_a_run_pauses_or_ends_and_are_kept_in_the_anchor(tmp
         runtime.resume("t", "yes")
     leaves = [leaf_in(seal_of(one)) for one in records_in(file_of(audit))]
 
-    assert heads_in(anchor) == got == [Head.from_dict(one["head"]) for one in lines_in(file_of(audit)) if "head" in one]
+    assert (
+        heads_in(anchor)
+        == got
+        == [TreeHead.from_dict(one["head"]) for one in lines_in(file_of(audit)) if "head" in one]
+    )
     assert [one.root for one in got] == [root_of(leaves[: one.size]) for one in got]
     assert got[-1].size == len(leaves)
     assert head(database(tmp_path), "t", key=KEY)._replace(at=0) == got[-1]._replace(at=0)
     assert export(database(tmp_path), "t", tmp_path / "out.jsonl", key=KEY).root == got[-1].root
 
 
-def test_export_is_what_the_file_beside_the_store_has(tmp_path: Path) -> None:
+def test_export_equals_the_file_beside_the_store(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "logs", key=KEY)
     with Runtime(talk(3), store=database(tmp_path), audit=audit) as runtime:
         runtime.run({"notes": ["x" * 100_000]}, thread="t")
@@ -94,7 +98,7 @@ def test_user_is_recorded_with_every_start_resume_and_edit(tmp_path: Path) -> No
     assert [one.user for one in told if hasattr(one, "user")] == ["anna", "bert", "cleo"]
 
 
-def test_without_a_store_the_thread_is_in_memory_and_the_log_in_the_folder(tmp_path: Path) -> None:
+def test_thread_is_in_memory_and_the_log_in_the_folder_without_a_store(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path, key=KEY)
     result = talk(2).run({"notes": []}, audit=audit)
 
@@ -111,7 +115,7 @@ def test_store_of_the_log_is_the_store_of_the_runtime(tmp_path: Path) -> None:
         Runtime(talk(), store=MemoryStore(), audit=audit)
 
 
-def test_thread_with_a_key_is_driven_by_nobody_without_it(tmp_path: Path) -> None:
+def test_thread_with_a_key_cannot_be_driven_without_it(tmp_path: Path) -> None:
     with Runtime(ask(), store=database(tmp_path), audit=AuditLog(key=KEY)) as runtime:
         runtime.run({"notes": []}, thread="t")
         before = list(runtime.entries("t"))
@@ -172,7 +176,7 @@ def test_generated_keys_are_accepted_and_shown_nowhere() -> None:
     assert repr(key)[2:-1] not in text
 
 
-def test_wrong_arguments_are_told() -> None:
+def test_invalid_arguments_are_refused() -> None:
     for wrong in ({"place": 3}, {"anchor": 3}, {"on_failure": "wait"}):
         with pytest.raises(InputError) as caught:
             AuditLog(**wrong)  # type: ignore[arg-type]
@@ -233,7 +237,9 @@ def test_run_stops_at_the_step_that_cannot_be_logged(tmp_path: Path, monkeypatch
     assert [seal_of(one) for one in records_in(file_of(audit))] == stored
 
 
-def test_run_that_may_go_on_records_later_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_may_continue_records_the_missing_entries_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = Disk(monkeypatch)
     audit = AuditLog(tmp_path / "logs", key=KEY, on_failure="continue")
     with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
@@ -248,8 +254,8 @@ def test_run_that_may_go_on_records_later_what_is_missing(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("on_failure", ["stop", "continue"])
-def test_anchor_that_fails_is_a_failure_of_the_log(tmp_path: Path, on_failure: Any) -> None:
-    def refuse(_: Head) -> None:
+def test_failing_anchor_is_a_failure_of_the_log(tmp_path: Path, on_failure: Any) -> None:
+    def refuse(_: TreeHead) -> None:
         raise ConnectionError("nobody is there")
 
     audit = AuditLog(tmp_path / "logs", key=KEY, anchor=refuse, on_failure=on_failure)
@@ -261,11 +267,11 @@ def test_anchor_that_fails_is_a_failure_of_the_log(tmp_path: Path, on_failure: A
         else:
             with pytest.warns(UserWarning, match="nobody is there"):
                 assert runtime.run({"notes": []}, thread="t").status == "interrupted"
-    # The file has everything all the same.
+    # The file has all records anyway.
     assert [one["seq"] for one in records_in(file_of(audit))] == [1, 3, 5]
 
 
-def test_anchor_file_that_is_something_else_is_told(tmp_path: Path) -> None:
+def test_anchor_file_with_other_content_is_refused(tmp_path: Path) -> None:
     (tmp_path / "anchors").write_text('{"head":{}}\n')
     with pytest.raises(InputError, match="Line 1") as caught:
         heads_in(tmp_path / "anchors")
@@ -273,13 +279,13 @@ def test_anchor_file_that_is_something_else_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deep", ['{"head":' + "[" * 100_000, '{"head":"\\ud800"}'])
-def test_anchor_file_of_hostile_text_is_told(tmp_path: Path, deep: str) -> None:
+def test_hostile_anchor_file_is_refused(tmp_path: Path, deep: str) -> None:
     (tmp_path / "anchors").write_text(f"{deep}\n")
     with pytest.raises(InputError, match="Line 1"):
         heads_in(tmp_path / "anchors")
 
 
-def test_path_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+def test_invalid_path_is_refused(tmp_path: Path) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: AuditLog("a\0b"),
         lambda: AuditLog(anchor=["a", "a\0b"]),
@@ -293,7 +299,7 @@ def test_path_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     assert offline.verify("a\0b").slug == "unreadable"
 
 
-def test_line_that_a_crash_left_unfinished_is_cut_off_and_told(tmp_path: Path) -> None:
+def test_line_that_a_crash_left_unfinished_is_truncated_and_reported(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "logs", key=KEY)
     with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
         runtime.run({"notes": []}, thread="t")
@@ -322,7 +328,7 @@ def test_file_of_another_thread_or_store_is_not_continued(tmp_path: Path) -> Non
         runtime.resume("t", "yes")
     assert caught.value.code == "other-log"
     assert file_of(audit, "t").read_bytes() == kept["u"]
-    # The same thread in another store: a database that was put back to a backup, or made anew.
+    # The same thread in another store: a database that was restored from a backup, or recreated.
     file_of(audit, "t").write_bytes(kept["t"])
     with Runtime(ask(), store=f"sqlite:///{tmp_path}/new.db", audit=audit) as runtime:
         with pytest.raises(AuditError, match="is not the log of thread 't' in this store"):
@@ -331,7 +337,7 @@ def test_file_of_another_thread_or_store_is_not_continued(tmp_path: Path) -> Non
     assert file_of(audit, "t").read_bytes() == kept["t"]
 
 
-def test_two_writers_of_one_file_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_writers_of_one_file_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_mirror, "WAIT_S", 0.0)
     audit = AuditLog(tmp_path / "logs", key=KEY)
     inside, go = threading.Event(), threading.Event()
@@ -359,7 +365,7 @@ def test_two_writers_of_one_file_are_told_apart(tmp_path: Path, monkeypatch: pyt
     assert len(records_in(file_of(audit))) == 2
 
 
-def test_everything_is_logged(tmp_path: Path) -> None:
+def test_every_action_is_logged(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "logs", key=KEY)
     with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
         runtime.run({"notes": []}, thread="t")
@@ -369,7 +375,7 @@ def test_everything_is_logged(tmp_path: Path) -> None:
     assert [one["head"]["seq"] for one in lines_in(file_of(audit)) if "head" in one][-1] == 11
 
 
-def test_pruned_thread_goes_on_in_its_file_and_begins_where_it_was_pruned_in_a_new_one(tmp_path: Path) -> None:
+def test_pruned_thread_continues_in_its_file_and_starts_a_new_one_at_the_prune(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "logs", key=KEY)
     with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:
         runtime.run({"notes": []}, thread="t")
@@ -381,7 +387,7 @@ def test_pruned_thread_goes_on_in_its_file_and_begins_where_it_was_pruned_in_a_n
     exported = export(database(tmp_path), "t", tmp_path / "out.jsonl", key=KEY)
     begin = next(one["begin"] for one in lines_in(tmp_path / "out.jsonl") if "begin" in one)
     assert records_in(tmp_path / "out.jsonl")[0]["seq"] > begin["seq"]
-    # Pruning takes records away, and neither the tree nor its size.
+    # Pruning removes records, but neither the tree nor its size.
     leaves = [leaf_in(seal_of(one)) for one in records_in(file_of(audit))]
     assert (exported.size, exported.root) == (len(leaves), root_of(leaves))
 

@@ -1,4 +1,4 @@
-"""The files of a folder of logs: who may write them, what is changed in them, and who may read them."""
+"""The files of a folder of logs: who may write them, which changes they get, and who may read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.audit import documented
 from tests.audit.support import KEY, ask, records_in, talk
 
 from graphrt import Runtime
-from graphrt.audit import AuditLog, Head, _mirror, export, generate_key, report, verify
+from graphrt.audit import AuditLog, TreeHead, _mirror, export, generate_key, report, verify
 from graphrt.errors import AuditError, GraphrtError, StoreError
 
 
@@ -27,11 +27,11 @@ def rights(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_next_verb_need_not_wait_until_heads_are_anchored(tmp_path: Path) -> None:
-    """The first run has released its thread, and still sends its head to another system."""
+def test_next_verb_does_not_wait_until_heads_are_anchored(tmp_path: Path) -> None:
+    """The first run has released its thread, and is still sending its head to another system."""
     sending, sent = threading.Event(), threading.Event()
 
-    def send(_: Head) -> None:
+    def send(_: TreeHead) -> None:
         if not sending.is_set():
             sending.set()
             assert sent.wait(20)
@@ -51,7 +51,7 @@ def test_next_verb_need_not_wait_until_heads_are_anchored(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("free", [True, False])
-def test_next_verb_waits_for_the_file_of_the_run_before(
+def test_next_verb_waits_for_the_file_of_the_previous_run(
     tmp_path: Path, free: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with runtime_of(tmp_path) as runtime:
@@ -92,7 +92,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("what", FOREIGN)
 @pytest.mark.parametrize("linked", [False, True])
-def test_file_that_is_no_log_of_the_thread_is_left_as_it_is(tmp_path: Path, what: str, linked: bool) -> None:
+def test_file_that_is_not_a_log_of_the_thread_is_left_unchanged(tmp_path: Path, what: str, linked: bool) -> None:
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "t.jsonl"
     target = tmp_path / "target" if linked else path
@@ -108,7 +108,7 @@ def test_file_that_is_no_log_of_the_thread_is_left_as_it_is(tmp_path: Path, what
     assert [one.name for one in (tmp_path / "logs").iterdir()] == ["t.jsonl"]
 
 
-def test_file_that_was_refused_is_free_while_the_error_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_file_is_unlocked_while_the_error_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_mirror, "WAIT_S", 0.1)
     with runtime_of(tmp_path) as runtime:
         runtime.run({"notes": []}, thread="t")
@@ -120,7 +120,7 @@ def test_file_that_was_refused_is_free_while_the_error_is_kept(tmp_path: Path, m
         assert runtime.resume("t", "yes").status == "completed"
 
 
-def test_link_to_nothing_makes_no_file_elsewhere(tmp_path: Path) -> None:
+def test_dangling_link_creates_no_file_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "t.jsonl").symlink_to(tmp_path / "target")
     with runtime_of(tmp_path) as runtime, pytest.raises(AuditError, match="not the log") as caught:
@@ -163,7 +163,7 @@ def test_damaged_line_is_an_error_with_a_code_and_changes_nothing(
         assert runtime.resume("t", "yes").status == "completed"
 
 
-def test_only_the_owner_may_read_what_has_values(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_files_with_values(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with runtime_of(tmp_path, talk(2), anchor=tmp_path / "anchors") as runtime:
@@ -197,7 +197,7 @@ def test_file_of_a_deleted_thread_is_ended_with_a_sealed_entry(tmp_path: Path, h
         runtime.run({"notes": []}, thread="t")
         deletions()[how](runtime)
         data = path.read_bytes()
-        with pytest.raises(AuditError, match="that of a deleted thread") as caught:  # its anchored heads stand
+        with pytest.raises(AuditError, match="belongs to a deleted thread") as caught:  # its anchored heads stay valid
             runtime.run({"notes": []}, thread="t")
         assert caught.value.code == "other-log"
         assert path.read_bytes() == data
@@ -209,7 +209,7 @@ def test_file_of_a_deleted_thread_is_ended_with_a_sealed_entry(tmp_path: Path, h
     assert "deletion" in report(data, "markdown", key=KEY)
 
 
-def test_file_of_a_deleted_thread_is_removed_if_that_is_asked_for(tmp_path: Path) -> None:
+def test_file_of_a_deleted_thread_is_removed_on_request(tmp_path: Path) -> None:
     with runtime_of(tmp_path, on_delete="remove") as runtime:
         runtime.run({"notes": []}, thread="t")
         (tmp_path / "logs" / "t.jsonl.torn-3").write_bytes(b"x")
@@ -246,7 +246,7 @@ def test_sweep_leaves_a_thread_whose_log_is_damaged_and_deletes_the_others(tmp_p
 
 
 def test_thread_is_not_deleted_if_its_log_cannot_be_ended(tmp_path: Path) -> None:
-    """Its last entry needs the key of the entries before."""
+    """Its last entry needs the key of the earlier entries."""
     url, logs = f"sqlite:///{tmp_path}/runs.db", tmp_path / "logs"
     with runtime_of(tmp_path) as runtime:
         runtime.run({"notes": []}, thread="t")
@@ -287,7 +287,7 @@ def test_values_are_erased_from_the_files_of_deleted_threads(tmp_path: Path, clo
 
 
 @pytest.mark.parametrize("thread", ["a" + ":" * 199, "a" * 200])
-def test_thread_with_a_long_id_has_a_file_of_its_own(tmp_path: Path, thread: str) -> None:
+def test_thread_with_a_long_id_has_its_own_file(tmp_path: Path, thread: str) -> None:
     with runtime_of(tmp_path) as runtime:
         for one in (thread, thread[:-1] + "b"):
             runtime.run({"notes": []}, thread=one)

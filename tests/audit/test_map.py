@@ -1,4 +1,4 @@
-"""The README of this folder names tests that exist."""
+"""The README of this folder names only existing tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def functions_in(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_test_that_the_readme_names_is_there() -> None:
+def test_every_test_named_in_the_readme_exists() -> None:
     assert len(NAMED) > 30
     assert [f"{file}::{name}" for file, name in NAMED if name not in functions_in(HERE / file)] == []

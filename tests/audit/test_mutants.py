@@ -1,4 +1,4 @@
-"""A positive control: a verifier that leaves out any one of its checks lets a change pass that the tests make."""
+"""A positive control: a verifier without any one of its checks accepts a change that the tests make."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def anchor() -> bytes:
 
 
 Case = tuple[bytes, dict[str, Any]]
-"""A changed log, and what the verifier is given with it."""
+"""A changed log, and the arguments of the verifier."""
 
 
 def joined(lines: Iterable[bytes]) -> bytes:
@@ -54,20 +54,20 @@ def flips(kind: bytes, step: int = 1, lines: tuple[bytes, ...] = (), **given: An
 
 
 def doubled(kind: bytes) -> Iterator[Case]:
-    """Each line of a kind once more, directly behind itself."""
+    """Each line of a kind duplicated, directly after itself."""
     for at, line in enumerate(log()):
         if line.startswith(b'{"%b"' % kind):
             yield joined([*log()[:at], line, *log()[at:]]), {"key": KEY, "anchor": anchor()}
 
 
 def neighbours() -> Iterator[Case]:
-    """Each line before the one that it follows."""
+    """Each line swapped with the one before it."""
     for at in range(2, len(log())):
         yield joined([*log()[: at - 1], log()[at], log()[at - 1], *log()[at + 1 :]]), {"key": KEY, "anchor": anchor()}
 
 
 def loose_base64() -> Iterator[Case]:
-    """Bits that the last character of base64 has and the bytes have not."""
+    """Bits in the last character of base64 that no byte uses."""
     for at, line in enumerate(log()):
         if is_record(line):
             seal = json.loads(line)["seal"]
@@ -78,7 +78,7 @@ def loose_base64() -> Iterator[Case]:
 
 
 def other_key() -> Iterator[Case]:
-    """Whoever has no key computes a whole chain, and claims that it is under ours."""
+    """A whole chain that an attacker without a key computes under our key id."""
     kid = offline.kid_of(KEY)
     lines = made(*[KeyRing(KEY)] * 3, head_key=KEY)[:2]
     prev = offline.genesis("t")
@@ -108,7 +108,7 @@ def shed_key() -> Iterator[Case]:
 
 
 def wrong_state() -> Iterator[Case]:
-    """What a log begins with after a prune is not what was written before."""
+    """A log whose state after a prune differs from the written one."""
     lines = pruned(None)
     begin = json.loads(lines[1])["begin"]
     for name, value in begin["digests"].items():
@@ -118,7 +118,7 @@ def wrong_state() -> Iterator[Case]:
 
 
 def miscounted() -> Iterator[Case]:
-    """A sealed record that holds fewer entries than it counts."""
+    """A sealed record with fewer entries than its count."""
     chain = Chain("t")
     body = [b'[4,1.0,"r",0,[],[[20,0]]]']
     seal = base64.b64encode(chain.seal(2, 2, 1.0, body, (), 7)).decode()
@@ -189,7 +189,7 @@ def open_run() -> Iterator[Case]:
     body = [b'[4,1.0,"r",0,[],[[2,0,"resume"]]]']
     seal = base64.b64encode(chain.seal(1, 1, 1.0, body, (), 7)).decode()
     tree = offline._root([chain.leaf]).hex()
-    signed = offline.Head.from_dict({**json.loads(lines[-1])["head"], "root": tree}).signed()
+    signed = offline.TreeHead.from_dict({**json.loads(lines[-1])["head"], "root": tree}).signed()
     mac = offline.hmac.digest(offline.key_of(KEY, "t"), signed, "sha256").hex()
     head = canonical({"head": {**json.loads(lines[-1])["head"], "root": tree, "mac": mac}})
     yield (
@@ -240,7 +240,7 @@ MUTANTS: dict[str, tuple[str, str, Callable[[], Iterator[Case]]]] = {
 
 def verifier(name: str, source: str) -> ModuleType:
     module = ModuleType(f"mutant_{name.replace(' ', '_')}")
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    sys.modules[module.__name__] = module  # dataclasses look up their module
     try:
         exec(compile(source, module.__name__, "exec"), module.__dict__)
     finally:
@@ -254,8 +254,8 @@ def verdict(module: Any, case: Case) -> tuple[str, int | None]:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_check_that_is_left_out_is_missed(name: str) -> None:
-    """Some change is then called sound, or what it is not, or is found elsewhere."""
+def test_missing_check_lets_a_change_pass(name: str) -> None:
+    """Each mutant gives some change a wrong verdict or reports it at a wrong place."""
     old, new, cases = MUTANTS[name]
     assert SOURCE.count(old) == 1, "the check is written in another way now"
     mutant = verifier(name, SOURCE.replace(old, new))

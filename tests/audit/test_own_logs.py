@@ -1,4 +1,4 @@
-"""What `AuditLog` mirrors and `export` writes is verified offline, by both verifiers."""
+"""Mirrors of `AuditLog` and the output of `export` are verified offline, by both verifiers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def drive(url: str, audit: AuditLog, later: AuditLog) -> None:
 
 
 @pytest.mark.parametrize("thread", ["t", "forked", "copied"])
-def test_mirror_and_export_are_sound(tmp_path: Path, thread: str) -> None:
+def test_mirror_and_export_are_valid(tmp_path: Path, thread: str) -> None:
     url, anchor = f"sqlite:///{tmp_path}/runs.db", tmp_path / "heads"
     later = AuditLog(tmp_path / "logs", key=KEY, older=[OLD], anchor=anchor)
     drive(url, AuditLog(tmp_path / "logs", key=OLD, anchor=anchor), later)
@@ -58,7 +58,7 @@ def test_mirror_and_export_are_sound(tmp_path: Path, thread: str) -> None:
         assert documented.agree(report, path.read_bytes(), [OLD, KEY], heads)
 
 
-def test_fork_of_a_thread_that_pauses_after_a_node_without_an_update_is_sound(tmp_path: Path) -> None:
+def test_fork_of_a_thread_that_pauses_after_a_node_without_an_update_is_valid(tmp_path: Path) -> None:
     builder = GraphBuilder(State, name="quiet")
     builder.add_node("a", lambda state: None, interrupt_after=True)
     graph = builder.add_sequence([START, "a", END]).compile()

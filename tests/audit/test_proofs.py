@@ -1,4 +1,4 @@
-"""One record is verified with nothing but its proof, and two heads with nothing but theirs."""
+"""A proof suffices to verify a record, and so does a proof for two heads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_entry_in_the_middle_of_a_record_is_proved_by_its_record() -> None:
     assert inclusion_proof(DATA, record["seq"] - 1) == inclusion_proof(DATA, record["seq"])
 
 
-def test_proof_holds_no_value_of_another_record() -> None:
+def test_proof_contains_no_value_of_another_record() -> None:
     proof = inclusion_proof(DATA, RECORDS[0]["seq"])
     others = [
         line
@@ -54,7 +54,7 @@ def test_proof_holds_no_value_of_another_record() -> None:
     assert not [line for line in others if json.dumps(line, ensure_ascii=False).encode() in proof]
 
 
-def test_head_that_nobody_vouches_for_proves_nothing_yet() -> None:
+def test_unauthenticated_head_proves_nothing_yet() -> None:
     for proof, check in (
         (inclusion_proof(DATA, 7), check_inclusion),
         (consistency_proof(DATA, HEADS[1]), check_consistency),
@@ -76,7 +76,7 @@ def test_changed_proof_of_inclusion_is_refused(seq: int) -> None:
 
 
 def is_of_a_mac(proof: bytes, at: int) -> bool:
-    """Whether a byte is in a MAC of the record: those cannot be checked without the key, and the leaf does not cover them."""
+    """Whether a byte is in a MAC of the record, which cannot be checked without the key and is not covered by the leaf."""
     record = json.loads(proof)["record"]
     begin = proof.index(record["seal"].encode())
     return begin + 4 * 74 // 3 - 4 <= at <= begin + 4 * 106 // 3 + 4
@@ -100,7 +100,7 @@ def test_record_under_another_head_is_refused() -> None:
     assert check_inclusion(canonical({**first, "record": last["record"]}), key=KEY).slug == "altered"
 
 
-def test_newer_head_is_shown_to_add_to_every_older_one() -> None:
+def test_newer_head_is_shown_to_extend_every_older_one() -> None:
     for number, old in enumerate(HEADS):
         for new in HEADS[number:]:
             proof = consistency_proof(DATA, old, new)
@@ -138,7 +138,7 @@ def test_withheld_lines_are_not_in_the_proof() -> None:
     assert report.proved_records == 1
 
 
-def test_proofs_are_taken_from_a_log_that_begins_after_a_prune() -> None:
+def test_proofs_can_be_taken_from_a_log_that_starts_after_a_prune() -> None:
     lines = pruned()
     data, heads = b"".join(lines), [json.loads(line)["head"] for line in heads_of(lines)]
     for line in lines:
@@ -151,7 +151,7 @@ def test_proofs_are_taken_from_a_log_that_begins_after_a_prune() -> None:
         inclusion_proof(data, 1)
 
 
-def test_what_cannot_be_proved_is_refused() -> None:
+def test_unprovable_statement_is_refused() -> None:
     for seq in (0, -1, 215, 10**9):
         with pytest.raises(InputError):
             inclusion_proof(DATA, seq)
@@ -166,7 +166,7 @@ def test_what_cannot_be_proved_is_refused() -> None:
         consistency_proof(DATA, {"size": 1})
 
 
-def test_newer_or_other_proof_is_told(tmp_path: Any) -> None:
+def test_newer_or_other_kind_of_proof_is_refused(tmp_path: Any) -> None:
     proof = inclusion_proof(DATA, 7)
 
     assert check_inclusion(proof.replace(b"inclusion/1", b"inclusion/2"), key=KEY).slug == "newer-form"
@@ -174,7 +174,7 @@ def test_newer_or_other_proof_is_told(tmp_path: Any) -> None:
     assert check_inclusion(consistency_proof(DATA, HEADS[0]), key=KEY).slug == "unreadable"
 
 
-def test_script_checks_proofs_too(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_verifies_proofs_too(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for name, proof in (("a", inclusion_proof(DATA, 7)), ("b", consistency_proof(DATA, HEADS[0]))):
         (tmp_path / name).write_bytes(proof)
     (tmp_path / "anchor").write_bytes(ANCHOR)

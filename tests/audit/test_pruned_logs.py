@@ -1,4 +1,4 @@
-"""Logs that begin after a prune."""
+"""Logs that start after a prune."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt._journal.chain import Chain
 from graphrt.audit import offline
 
 
-def test_pruned_log_is_verified_from_what_the_snapshot_kept() -> None:
+def test_pruned_log_is_verified_from_its_snapshot() -> None:
     lines = pruned()
     report = found(lines, key=KEY, anchor=joined(heads_of(lines)))
 
@@ -23,7 +23,7 @@ def test_pruned_log_is_verified_from_what_the_snapshot_kept() -> None:
     assert report.authenticated_seq == report.anchored_seq == report.proved_seq
 
 
-def test_what_a_pruned_log_begins_with_is_checked() -> None:
+def test_start_of_a_pruned_log_is_checked() -> None:
     lines = pruned()
     begin = json.loads(lines[1])["begin"]
     for name, value in begin["digests"].items():
@@ -36,8 +36,8 @@ def test_what_a_pruned_log_begins_with_is_checked() -> None:
     assert found([lines[0], *lines[2:]], key=KEY).exit_code == 1
 
 
-def test_beginning_that_was_cut_is_told_from_a_prune() -> None:
-    """Whoever has the log can compute what a snapshot would keep; a prune leaves a record that says so."""
+def test_truncated_start_is_distinguished_from_a_prune() -> None:
+    """The contents of a snapshot can be computed from the log; a prune leaves a record of itself."""
     lines = list(pruned())
     begin = json.loads(lines[1])["begin"]
     chain = Chain("voyage", begin["digests"])

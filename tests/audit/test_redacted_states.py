@@ -1,4 +1,4 @@
-"""The run goes on with what was written: live, resumed and replayed state are one, and an old thread can be read."""
+"""The run continues with the written values: live, resumed and replayed state are equal, and an old thread can be read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def updates(draw: st.DrawFn) -> dict[str, Any]:
     return {name: every[name] for name in draw(st.sets(st.sampled_from(sorted(every))))}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(updates(), min_size=1, max_size=4), first=updates(), edit=updates(), keyed=st.booleans())
 def test_live_resumed_and_replayed_states_are_equal(
     steps: list[dict[str, Any]], first: dict[str, Any], edit: dict[str, Any], keyed: bool
@@ -104,8 +104,8 @@ def test_live_resumed_and_replayed_states_are_equal(
     assert found.exit_code in (0, 3), found.sentence
 
 
-def test_without_rules_the_canaries_are_found(tmp_path: Path) -> None:
-    """A control of the suite: what it looks for is there, if nothing redacts it."""
+def test_canaries_are_found_without_rules(tmp_path: Path) -> None:
+    """A control of the suite: the canaries appear if they are not redacted."""
     with Watched(tmp_path, f"sqlite:///{tmp_path}/runs.db", redact=Redaction()) as watched:
         shown = "\n".join([*through(watched), watched.everything()])
 
@@ -127,13 +127,13 @@ def small() -> Any:
     return g.compile()
 
 
-def test_a_marked_field_is_masked_in_every_run() -> None:
+def test_marked_field_is_masked_in_every_run() -> None:
     result = small().run({"marked": "begin"})
 
     assert result.state == {"text": f"to {MAIL}", "marked": "<marked>"}
 
 
-def test_a_thread_of_before_is_read_and_goes_on_redacted(tmp_path: Path) -> None:
+def test_older_thread_is_read_and_continues_redacted(tmp_path: Path) -> None:
     store, key = f"sqlite:///{tmp_path}/runs.db", generate_key()
     with Runtime(small(), store=store) as runtime:
         runtime.run({"text": f"old {MAIL}"}, thread="t")
@@ -152,7 +152,7 @@ def test_a_thread_of_before_is_read_and_goes_on_redacted(tmp_path: Path) -> None
     assert started[0].redaction != started[1].redaction
 
 
-def test_the_log_says_which_rules_were_in_force_and_nothing_of_the_key(tmp_path: Path) -> None:
+def test_log_names_the_rules_and_reveals_nothing_about_the_key(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/runs.db"
     audit = AuditLog(tmp_path / "logs", key=KEY, redact=Redaction(fields=["text"], key=KEY))
     with Runtime(small(), store=store, audit=audit) as runtime:

@@ -1,4 +1,6 @@
-"""`reexecute`: a log's runs, made again with what the log has, write the same; what changed is found and named."""
+"""`reexecute`: the runs of a log, repeated with its recorded results, write the same entries; changes are found and
+named.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from typing_extensions import TypedDict
 from graphrt import END, START, Budget, GraphBuilder, RetryPolicy, Runtime, Send
 from graphrt.audit import AuditLog, export, reexecute
 from graphrt.errors import AuditError, GraphrtError, TransientModelError
+from graphrt.events import ModelReplied
 from graphrt.harness import Agent, AgentReply, FunctionModel, ModelRequest, ToolCall, tool
 from graphrt.reducers import append
 
@@ -53,7 +56,7 @@ def dead(_: ModelRequest) -> str:
     raise AssertionError("a second execution asked a model")
 
 
-def test_voyage_is_the_same_from_its_store_and_from_its_log(tmp_path: Path) -> None:
+def test_voyage_is_repeated_from_its_store_and_from_its_log(tmp_path: Path) -> None:
     """Fan-out, retries, a nested graph, questions and answers, an edit, once effects, large values."""
     url = f"sqlite:///{tmp_path}/runs.db"
     voyage.tries.clear()
@@ -79,7 +82,7 @@ def test_voyage_is_the_same_from_its_store_and_from_its_log(tmp_path: Path) -> N
         reexecute(tmp_path / "log", voyage.graph(), key=KEY[::-1])
 
 
-def test_runbook_is_executed_again_without_models_and_changes_nothing_outside(tmp_path: Path) -> None:
+def test_runbook_is_executed_again_without_models_or_effects(tmp_path: Path) -> None:
     """A batch, agents, an adaptive plan that is refused once, a person, and effects that run once."""
     audit = AuditLog(tmp_path, key=KEY)
     site = Site()
@@ -108,7 +111,7 @@ calls: list[str] = []
 
 
 def talking(said: Callable[[ModelRequest], Any]) -> Any:
-    """A graph with an agent that has a tool and another agent."""
+    """A graph with an agent that has a tool and a sub-agent."""
     helper = Agent(FunctionModel(lambda request: f"helped: {request.text[:10]}"), name="helper", max_tokens=99)
     chief = Agent(
         FunctionModel(said), name="chief", max_tokens=99, tools=[look_up, helper.as_tool(description="Helps.")]
@@ -131,21 +134,25 @@ def chief(request: ModelRequest) -> Any:
     )
 
 
-def test_agent_with_a_tool_and_an_agent_as_a_tool_is_the_same_and_the_tool_does_not_run(tmp_path: Path) -> None:
+def test_agent_with_a_tool_and_a_sub_agent_is_repeated_without_calling_the_tool(tmp_path: Path) -> None:
     calls.clear()
     with Runtime(talking(chief), store="memory:", audit=AuditLog(tmp_path), budget=Budget(tokens=1_000_000)) as runtime:
-        runtime.run({"notes": ["sky"]}, thread="t")
+        runtime.run({"notes": ["sky"]}, thread="t", title="labels are nothing that was computed", tags=["sky"])
         assert calls == ["sky"]
         found = runtime.reexecute("t")
 
         assert found.same, found.sentence
+        replies = [one.event for one in runtime.entries("t") if isinstance(one.event, ModelReplied)]
+        asked = [found.requests[one.task, one.failed_attempts, one.key] for one in replies]
+        assert [one.text for one in asked][:1] == ["What of sky?"]
+        assert sorted(len(one.messages) for one in asked) == [1, 1, 3, 5]
         assert calls == ["sky"]
     changed = reexecute(tmp_path / "t.jsonl", talking(dead), budget=Budget(tokens=1_000_000))
     assert changed.same, "the models are not asked, so what they would say now changes nothing"
 
 
-def test_failed_calls_and_retries_are_the_same(tmp_path: Path) -> None:
-    """A model that fails twice, an effect that raises, and a node that fails for good and is retried by its user."""
+def test_failed_calls_and_retries_are_repeated(tmp_path: Path) -> None:
+    """A model that fails twice, an effect that raises, and a node that fails permanently and is retried by its user."""
     tries = itertools.count()
 
     def moody(_: ModelRequest) -> str:
@@ -180,7 +187,7 @@ def test_failed_calls_and_retries_are_the_same(tmp_path: Path) -> None:
         assert found.same, found.sentence
 
 
-def test_run_that_a_budget_ended_is_the_same(tmp_path: Path) -> None:
+def test_run_that_a_budget_ended_is_repeated(tmp_path: Path) -> None:
     agent = Agent(FunctionModel(lambda _: "word " * 40), name="wordy", max_tokens=100)
 
     async def ask(_: State, ctx: Any) -> Any:
@@ -194,7 +201,7 @@ def test_run_that_a_budget_ended_is_the_same(tmp_path: Path) -> None:
         assert found.same, found.sentence
 
 
-def test_cancelled_run_is_the_same(tmp_path: Path) -> None:
+def test_cancelled_run_is_repeated(tmp_path: Path) -> None:
     def one(_: State) -> Any:
         return {"notes": ["one"]}
 
@@ -217,7 +224,7 @@ def three(_: State) -> Any:
     return {"notes": ["three"]}
 
 
-# -- what changed is found -----------------------------------------------------------------------------------------
+# -- detected changes ----------------------------------------------------------------------------------------------
 
 
 def fan(text: str = "part", *, to: str = "join", question: str = "sum") -> Any:
@@ -278,8 +285,8 @@ def test_nondeterminism_of_a_node_is_found(tmp_path: Path) -> None:
     assert (found.same, found.node, found.fields) == (False, "draw", ("updates",))
 
 
-def test_run_that_a_crash_cut_off_is_the_same(tmp_path: Path) -> None:
-    """A "once" effect had started: a person was asked about its outcome, after the crash alone."""
+def test_run_interrupted_by_a_crash_is_repeated(tmp_path: Path) -> None:
+    """A "once" effect had started, so after the crash a person was asked about its outcome."""
 
     class Killed(BaseException):
         pass
@@ -307,7 +314,7 @@ def test_run_that_a_crash_cut_off_is_the_same(tmp_path: Path) -> None:
         assert killed == [1]
 
 
-def test_budget_that_a_person_raised_is_the_same(tmp_path: Path) -> None:
+def test_budget_that_a_person_raised_is_repeated(tmp_path: Path) -> None:
     agent = Agent(FunctionModel(lambda _: "word " * 40), name="wordy", max_tokens=100)
 
     async def ask(_: State, ctx: Any) -> Any:
@@ -322,7 +329,7 @@ def test_budget_that_a_person_raised_is_the_same(tmp_path: Path) -> None:
         assert found.same, found.sentence
 
 
-def test_agent_that_asks_for_approval_inside_of_another_one_is_the_same(tmp_path: Path) -> None:
+def test_sub_agent_that_asks_for_approval_is_repeated(tmp_path: Path) -> None:
     @tool(approval=True)
     def change(word: str) -> str:
         """Change a word."""

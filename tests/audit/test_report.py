@@ -1,4 +1,4 @@
-"""Reports of logs and threads: the same rows in each format, and no value that a terminal or page would act on."""
+"""Reports of logs and threads: the same rows in each format, without values that a terminal or a page would interpret."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_unknown_format_is_refused(thread: tuple[Path, str]) -> None:
         report(thread[0], "xml")  # type: ignore[arg-type]
 
 
-def test_report_of_something_else_says_so() -> None:
+def test_report_of_another_value_is_refused() -> None:
     assert json.loads(report(b"no log", "json"))["verdict"] == "unreadable"
 
 
-def test_report_of_any_changed_log_is_made(thread: tuple[Path, str]) -> None:
-    """An auditor reads a log that was tampered with, too: the report says so, and shows what can be read."""
+def test_any_changed_log_has_a_report(thread: tuple[Path, str]) -> None:
+    """Auditors also read logs that were tampered with: the report names the problem, and shows the readable part."""
     rng = random.Random(7)
     data = thread[0].read_bytes()
     lines = data.splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""`restore`: a log alone is a thread again, with every state checked; a log that does not verify is refused."""
+"""`restore`: a log becomes a thread again, with every state checked; a log that does not verify is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphrt.stores.filters import ThreadFilter
 
 
 def told(runtime: Any, thread: str) -> Any:
-    """What reading a thread tells, without what only its store knows."""
+    """All readable data of a thread, without the parts that only its store has."""
     now = runtime.state(thread)
     return (
         [(one.seq, one.status, one.next, repr(one.values)) for one in runtime.history(thread)],
@@ -31,8 +31,8 @@ def told(runtime: Any, thread: str) -> Any:
 
 
 @pytest.mark.parametrize("thread", ["t", "forked", "copied"])
-def test_restored_log_reads_like_the_thread_it_was_taken_from(tmp_path: Path, thread: str) -> None:
-    """Runs with questions and outcomes that wait beside them, a fork, and a copy of which the beginning was pruned."""
+def test_restored_log_reads_like_its_source_thread(tmp_path: Path, thread: str) -> None:
+    """Runs with questions and pending outcomes, a fork, and a copy whose start was pruned."""
     url = f"sqlite:///{tmp_path}/runs.db"
     later = AuditLog(tmp_path / "logs", key=KEY, older=[OLD])
     drive(url, AuditLog(tmp_path / "logs", key=OLD), later)
@@ -41,7 +41,7 @@ def test_restored_log_reads_like_the_thread_it_was_taken_from(tmp_path: Path, th
     assert mirror is not None
     with Runtime(voyage.graph(), store=url, **options()) as runtime:
         wanted = told(runtime, thread)
-    # The file beside the store keeps what was pruned from the store.
+    # The file beside the store keeps entries that were pruned from the store.
     for path in (tmp_path / "exported", *([mirror] if thread != "copied" else [])):
         with MemoryStore() as store, Runtime(voyage.graph(), store=store, **options()) as runtime:
             assert restore(path, store, key=KEY, older=[OLD]).thread == thread
@@ -49,7 +49,7 @@ def test_restored_log_reads_like_the_thread_it_was_taken_from(tmp_path: Path, th
             assert told(runtime, thread) == wanted
 
 
-def test_restored_thread_goes_on_where_it_paused(tmp_path: Path) -> None:
+def test_restored_thread_continues_where_it_paused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     audit = AuditLog(tmp_path / "logs", key=KEY)
     with Runtime(ask(), store=url, audit=audit) as runtime:
@@ -83,7 +83,7 @@ def test_log_that_does_not_verify_is_refused_with_its_verdict(tmp_path: Path) ->
             restore(path, store)
 
 
-def test_every_byte_of_what_is_staged_is_checked(tmp_path: Path) -> None:
+def test_every_byte_of_staged_data_is_checked(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path, key=KEY)
     with Runtime(ask(), store="memory:", audit=audit) as runtime:
         runtime.run({"notes": []}, thread="t")

@@ -1,4 +1,4 @@
-"""`Secret`: what shows it, what gives it, and what is left of it after a restart."""
+"""`Secret`: where it is shown, how it is revealed, and its form after a restart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Holder(BaseModel):
     deep: list[dict[str, Secret[str]]] = []
 
 
-def test_nothing_but_reveal_shows_the_value() -> None:
+def test_only_reveal_shows_the_value() -> None:
     secret = Secret("canary")
 
     assert [repr(secret), str(secret), f"{secret}", f"{secret:>12}", "%s" % secret] == [  # noqa: UP031
@@ -48,7 +48,7 @@ def test_secrets_are_equal_by_value_and_have_no_hash() -> None:
         hash(Secret("a"))
 
 
-def test_a_secret_cannot_be_pickled_or_nested() -> None:
+def test_secret_cannot_be_pickled_or_nested() -> None:
     with pytest.raises(InputError) as pickled:
         pickle.dumps(Secret("canary"))
     with pytest.raises(InputError) as nested:
@@ -58,7 +58,7 @@ def test_a_secret_cannot_be_pickled_or_nested() -> None:
     assert "canary" not in str(pickled.value) + str(nested.value)
 
 
-def test_pydantic_checks_the_value_and_masks_json() -> None:
+def test_pydantic_validates_the_value_and_masks_json() -> None:
     made = Holder.model_validate({"token": "canary", "number": Secret("7"), "deep": [{"a": Secret("canary")}]})
 
     assert made.token == Secret("canary")
@@ -87,7 +87,7 @@ def files(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.iterdir())
 
 
-def test_after_a_restart_a_secret_says_that_it_is_absent(tmp_path: Path) -> None:
+def test_secret_is_absent_after_a_restart(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/runs.db"
     with Runtime(graph(), store=store) as first:
         first.run(given(), thread="t")
@@ -101,7 +101,7 @@ def test_after_a_restart_a_secret_says_that_it_is_absent(tmp_path: Path) -> None
     assert "runtime.update(thread, {'token': Secret(...)})" in str(cause)
 
 
-def test_a_secret_that_is_given_again_by_update_is_known(tmp_path: Path) -> None:
+def test_secret_that_an_update_sets_again_is_known(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/runs.db"
     with Runtime(graph(), store=store) as first:
         first.run(given(), thread="t")
@@ -114,7 +114,7 @@ def test_a_secret_that_is_given_again_by_update_is_known(tmp_path: Path) -> None
     assert b"canary" not in files(tmp_path)
 
 
-def test_the_runtime_that_was_given_a_secret_keeps_it_over_a_pause(tmp_path: Path) -> None:
+def test_runtime_that_received_a_secret_keeps_it_over_a_pause(tmp_path: Path) -> None:
     with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         runtime.run(given(), thread="t")
         result = runtime.resume("t", "yes")
@@ -135,7 +135,7 @@ def test_replay_and_state_agree_with_a_run_that_had_a_secret(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("value", ["canary", Secret("canary")])
-def test_a_value_that_does_not_fit_is_not_quoted(tmp_path: Path, value: Any) -> None:
+def test_invalid_value_is_not_quoted(tmp_path: Path, value: Any) -> None:
     with Runtime(graph(lambda state: {"number": value}), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         with pytest.raises(UpdateError) as updated:
             runtime.run({}, thread="t")
@@ -147,7 +147,7 @@ def test_a_value_that_does_not_fit_is_not_quoted(tmp_path: Path, value: Any) -> 
     assert b"canary" not in files(tmp_path)
 
 
-def test_a_secret_of_pydantic_is_refused_and_the_error_names_ours(tmp_path: Path) -> None:
+def test_secret_of_pydantic_is_refused_and_the_error_names_ours(tmp_path: Path) -> None:
     class Old(BaseModel):
         token: SecretStr | None = None
 
@@ -160,7 +160,7 @@ def test_a_secret_of_pydantic_is_refused_and_the_error_names_ours(tmp_path: Path
     assert "graphrt.audit.Secret" in str(caught.value)
 
 
-def test_in_a_run_without_a_store_a_secret_is_a_value_like_any_other() -> None:
+def test_secret_is_an_ordinary_value_in_a_run_without_a_store() -> None:
     def use(state: Holder) -> Any:
         return {"name": state.token.reveal() if state.token else ""}
 

@@ -1,5 +1,4 @@
-"""What the ready-made patterns find and leave, which expressions of the user's own are refused, and which texts are
-credentials."""
+"""The matches of the ready-made patterns, refused expressions of users, and texts that are credentials."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def masked(text: str, *names: Any) -> str:
         ("std::vector 11:43:16", "std::vector 11:43:16"),
     ],
 )
-def test_patterns_find_what_they_are_for_and_no_more(text: str, left: str) -> None:
+def test_patterns_match_their_kind_of_text_and_no_more(text: str, left: str) -> None:
     assert masked(text) == left
 
 
@@ -64,7 +63,7 @@ def test_spellings_of_one_value_have_one_pseudonym() -> None:
     assert re.fullmatch(r"<email:[0-9a-f]{16}>", shown("anna@x.org"))
 
 
-def test_what_was_redacted_once_stays_as_it_is() -> None:
+def test_redacted_text_is_not_changed_again() -> None:
     rules = Redaction(patterns=list(FINDERS), key=bytes(range(32)))  # type: ignore[arg-type]
     once = rules._texts().shown("a@x.org 4111111111111111 +49 171 1234567")
 
@@ -75,7 +74,7 @@ def test_what_was_redacted_once_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     "expression", [r"a*", r"a+b", r"a{3,}", r"(a)\1", r"(a{1,9}){1,9}b", r"(a|a){1,40}", r"a?", r".{2000}"]
 )
-def test_an_expression_without_a_bound_is_refused(expression: str) -> None:
+def test_unbounded_expression_is_refused(expression: str) -> None:
     with pytest.raises(InputError) as caught:
         TextPattern("mine", re.compile(expression))
 
@@ -85,7 +84,7 @@ def test_an_expression_without_a_bound_is_refused(expression: str) -> None:
 @pytest.mark.parametrize(
     "expression", [r"KD-\d{4,9}", r"\b[A-Z]{2}\d{6}\b", r"(?:ab|cd){2}x{0,20}", r"(?<!\d)\d{11}(?!\d)", r"a{1,3}?b"]
 )
-def test_a_bounded_expression_is_taken(expression: str) -> None:
+def test_bounded_expression_is_accepted(expression: str) -> None:
     assert unbounded(re.compile(expression)) == ""
 
 
@@ -94,14 +93,14 @@ def test_a_bounded_expression_is_taken(expression: str) -> None:
 )  # fmt: skip
 def test_time_is_linear_in_the_text(text: str) -> None:
     def seconds(size: int) -> float:
-        begun = time.perf_counter()
+        begun = time.thread_time()  # of the processor: other processes may suspend this one
         masked(text[:size])
-        return time.perf_counter() - begun
+        return time.thread_time() - begun
 
     small = min(seconds(len(text) // 8) for _ in range(3))
 
     # Quadratic time would be 64 times that of an eighth of the text.
-    assert min(seconds(len(text)) for _ in range(2)) < 30 * small + 0.2
+    assert min(seconds(len(text)) for _ in range(3)) < 30 * small + 0.2
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_time_is_linear_in_the_text(text: str) -> None:
         {"patterns": [TextPattern("email", re.compile("x"))]},
     ],
 )
-def test_wrong_rules_are_refused_when_they_are_made(given: dict[str, Any]) -> None:
+def test_invalid_rules_are_refused_when_they_are_built(given: dict[str, Any]) -> None:
     with pytest.raises(InputError) as caught:
         Redaction(**given)
 
@@ -133,7 +132,7 @@ def test_a_weak_key_is_refused(key: Any) -> None:
     assert caught.value.code == "weak-key"
 
 
-def test_the_label_names_the_rules_and_tells_configurations_apart() -> None:
+def test_label_names_the_rules_and_distinguishes_configurations() -> None:
     own = TextPattern("number", re.compile(r"KD\d{4}"))
     label = Redaction(fields=["customer.email"], patterns=["email", own], key=bytes(range(32))).label(
         frozenset({"iban"})
@@ -164,7 +163,7 @@ KEY = "explicit-secret-0001"
         ("a token of thanks", "a token of thanks"),
     ],
 )
-def test_what_looks_like_a_credential_is_taken_out(text: str, clean: str) -> None:
+def test_text_that_looks_like_a_credential_is_removed(text: str, clean: str) -> None:
     assert redact(text) == clean
 
 
@@ -173,7 +172,7 @@ def test_credential_on_the_edge_of_a_long_text_is_not_shown_in_part() -> None:
         assert KEY[:4] not in redact("x" * start + KEY, (KEY,))
 
 
-def test_credential_is_found_as_json_and_as_part_of_an_address() -> None:
+def test_credential_is_found_in_json_and_in_an_address() -> None:
     secret = 'a"b/c d'
 
     shown = redact('{"k": "a\\"b/c d"} ?x=a%22b%2Fc%20d', (secret,))
@@ -181,7 +180,7 @@ def test_credential_is_found_as_json_and_as_part_of_an_address() -> None:
     assert shown == '{"k": "[redacted]"} ?x=[redacted]'
 
 
-def test_credentials_are_those_with_the_name_of_one() -> None:
+def test_values_with_a_credential_name_are_credentials() -> None:
     found = credentials(
         api_key="k-1234",
         api_base="http://u:pw%21x@h/?key=q-1234&api-version=2024",
@@ -191,7 +190,7 @@ def test_credentials_are_those_with_the_name_of_one() -> None:
     assert set(found) == {"k-1234", "pw!x", "q-1234", "h-1234", "dTpwdyF4"}
 
 
-def test_url_that_is_none_has_no_credentials() -> None:
+def test_invalid_url_has_no_credentials() -> None:
     with suppress(ValueError):
         assert credentials(api_key=None, api_base="http://[broken", options={}) == ()
 
@@ -214,24 +213,24 @@ def test_url_that_is_none_has_no_credentials() -> None:
     ],
     ids=lambda secret: secret[:8],
 )
-def test_credential_is_known_by_its_form_in_errors_and_in_texts_of_models(secret: str) -> None:
+def test_credential_is_recognized_by_its_form_in_errors_and_in_texts_of_models(secret: str) -> None:
     assert redact(f"a {secret} b") == without_credentials(f"a {secret} b", (), prose=True) == "a [redacted] b"
 
 
 @pytest.mark.parametrize(
     "text", ["pk_customer_identifier", "the bearer of news", "SK_ORDERS_2024_CUSTOMERS", "https://host/?key=primary"]
 )
-def test_only_errors_lose_what_may_be_ordinary_words(text: str) -> None:
+def test_ordinary_words_are_removed_from_errors_only(text: str) -> None:
     assert without_credentials(text, (), prose=True) == text
     assert "[redacted]" in redact(text)
 
 
-def test_value_behind_a_name_is_a_credential_if_it_has_a_digit() -> None:
+def test_value_after_a_name_is_a_credential_if_it_has_a_digit() -> None:
     for clean in (redact, lambda text: without_credentials(text, (), prose=True)):
         assert clean('password: "hunter2hunter2", password: required') == 'password: "[redacted]", password: required'
 
 
-def test_text_full_of_beginnings_of_credentials_takes_linear_time() -> None:
+def test_text_full_of_credential_prefixes_takes_linear_time() -> None:
     for piece in ("sk-", "eyJa.", "Basic ", "Bearer ", "://a", "?key=", "password: ", "-----BEGIN PRIVATE KEY-----"):
         text = piece * (400_000 // len(piece))
         began = time.process_time()

@@ -1,4 +1,4 @@
-"""Ed25519 signatures of heads: made and checked beside the verifier, which reports them."""
+"""Ed25519 signatures of heads: created and verified outside the verifier, which reports them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.audit.support import KEY, talk
 
-from graphrt.audit import AuditLog, Head, heads_in, verify
+from graphrt.audit import AuditLog, TreeHead, heads_in, verify
 from graphrt.audit.signing import SignatureCheck, generate_signing_key, public_key, sign
 from graphrt.errors import InputError
 
@@ -19,10 +19,10 @@ PRIVATE = bytes(range(32))
 
 @pytest.fixture
 def log(tmp_path: Path) -> tuple[Path, Path]:
-    """A log, and a file of its heads, each of which was signed before it was kept."""
+    """A log, and a file of its heads, each of which was signed before it was stored."""
     anchor = tmp_path / "heads"
 
-    def keep(head: Head) -> None:
+    def keep(head: TreeHead) -> None:
         with anchor.open("a") as file:
             file.write(
                 json.dumps({"head": sign(head, PRIVATE).to_dict()}, sort_keys=True, separators=(",", ":")) + "\n"
@@ -37,7 +37,7 @@ def told(report: Any) -> str:
     return " ".join(one.message for one in report.findings)
 
 
-def test_signature_is_reported_and_checked_by_whoever_has_the_public_key(log: tuple[Path, Path]) -> None:
+def test_signature_is_reported_and_can_be_verified_with_the_public_key(log: tuple[Path, Path]) -> None:
     path, anchor = log
     unchecked = verify(path, key=KEY, anchor=anchor)
     checked = verify(path, key=KEY, anchor=anchor, check_signature=SignatureCheck([public_key(PRIVATE)]))
@@ -50,10 +50,10 @@ def test_signature_is_reported_and_checked_by_whoever_has_the_public_key(log: tu
     assert heads_in(anchor)[0].signer == public_key(PRIVATE)
 
 
-def test_signature_that_was_changed_is_found(log: tuple[Path, Path]) -> None:
+def test_changed_signature_is_detected(log: tuple[Path, Path]) -> None:
     path, anchor = log
     head = json.loads(anchor.read_bytes())["head"]
-    forged = Head.from_dict({**head, "root": head["root"]})._replace(signature=bytes(64))
+    forged = TreeHead.from_dict({**head, "root": head["root"]})._replace(signature=bytes(64))
     line = json.dumps({"head": forged.to_dict()}, sort_keys=True, separators=(",", ":")).encode() + b"\n"
     report = verify(path, key=KEY, anchor=line, check_signature=SignatureCheck([public_key(PRIVATE)]))
 
@@ -61,7 +61,7 @@ def test_signature_that_was_changed_is_found(log: tuple[Path, Path]) -> None:
     assert "signature" in told(report)
 
 
-def test_what_is_no_key_is_refused() -> None:
+def test_invalid_key_is_refused() -> None:
     with pytest.raises(InputError, match="32 bytes"):
         public_key(b"short")
     with pytest.raises(InputError, match="32 bytes"):

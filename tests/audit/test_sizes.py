@@ -1,4 +1,4 @@
-"""What an audited run writes is little more than what it changed."""
+"""An audited run writes little more than its changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parts(size: int, number: int) -> dict[str, str]:
     return {f"part{at}": "".join(chr(97 + (at + one) % 26) for one in range(number)) for at in range(size // number)}
 
 
-State: Any = TypedDict("State", {**dict.fromkeys(parts(100_000, 10_000), str), "last": str}, total=False)  # type: ignore[misc]  # made of names
+State: Any = TypedDict("State", {**dict.fromkeys(parts(100_000, 10_000), str), "last": str}, total=False)  # type: ignore[misc]  # built from names
 
 
 def graph() -> Any:
@@ -31,7 +31,7 @@ def graph() -> Any:
     return g.compile()
 
 
-def test_fifteen_steps_with_100_kilobytes_of_state_write_1_3_times_what_changed(tmp_path: Path) -> None:
+def test_fifteen_steps_with_100_kilobytes_of_state_write_1_3_times_the_changes(tmp_path: Path) -> None:
     """Lár writes 3.25 MB for such a run: the whole state before and after each step."""
     given = parts(100_000, 10_000)
     changed = sum(map(len, given.values())) + STEPS * CHANGED

@@ -1,4 +1,4 @@
-"""What a third person can verify with a proof and a head alone, without the log, its values or graphrt."""
+"""What a third party can verify with only a proof and a head, without the log, its values or graphrt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEEK_S = 7 * 24 * 3_600.0
 
 
 def checked(folder: Path, proof: bytes, anchor: Path) -> dict[str, Any]:
-    """What `offline.py`, alone in an empty folder and without site packages, says of a proof."""
+    """The output of `offline.py` for a proof, alone in an empty folder and without site packages."""
     folder.mkdir()
     shutil.copy(str(verifier.__file__), folder / "offline.py")
     (folder / "proof.json").write_bytes(proof)
@@ -33,7 +33,7 @@ def checked(folder: Path, proof: bytes, anchor: Path) -> dict[str, Any]:
     return told
 
 
-def test_one_record_of_the_runbook_is_verified_with_nothing_but_its_proof_and_a_head(tmp_path: Path) -> None:
+def test_one_record_of_the_runbook_is_verified_with_only_its_proof_and_a_head(tmp_path: Path) -> None:
     answer = {"choice": "approve", "by": "Ann", "role": "operator", "rationale": "it is the release"}
     audit = AuditLog(tmp_path / "logs", key=KEY, anchor=tmp_path / "heads")
     with Runtime(runbook, store="memory:", deps=Site(), models=offline(), audit=audit) as runtime:
@@ -48,7 +48,7 @@ def test_one_record_of_the_runbook_is_verified_with_nothing_but_its_proof_and_a_
     assert told["slug"] == "sound", told
     assert "number" in told["sentence"]
     assert b"it is the release" in proof
-    assert b"pool_size" not in proof  # no other record is in it
+    assert b"pool_size" not in proof  # it contains no other record
     assert len(proof) < 0.1 * log.stat().st_size
     assert forged["exit_code"] == 1
 

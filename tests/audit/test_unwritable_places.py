@@ -1,4 +1,4 @@
-"""Folders that are full, gone, or cannot be made: the run stops before a step that is not logged, with a typed error."""
+"""Folders that are full, missing, or cannot be created: the run stops before an unlogged step, with a typed error."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ except StoreError as error:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of resources")
-def test_run_stops_where_a_real_file_cannot_grow(tmp_path: Path) -> None:
-    """The thread is in memory, so that the log is the only file that reaches the limit."""
+def test_run_stops_when_a_real_file_cannot_grow(tmp_path: Path) -> None:
+    """The thread is in memory, and the log is the only file that reaches the limit."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         capture_output=True,
@@ -54,7 +54,7 @@ def test_run_stops_where_a_real_file_cannot_grow(tmp_path: Path) -> None:
 
     assert told["code"] == "log-not-written"
     assert 3 < told["ran"] < 20
-    # Nothing is half-written, and no further step ran than the one whose record did not fit.
+    # No record is half-written, and no step ran after the one whose record did not fit.
     assert (report.slug, report.proved_records) == ("unanchored", report.records) or report.slug == "open-run"
     assert report.records == told["ran"]
 
@@ -89,7 +89,7 @@ def test_run_stops_if_its_file_is_gone(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["stop", "continue"])
-def test_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path: Path, on_failure: Any) -> None:
+def test_folder_that_cannot_be_created_is_reported_before_a_node_runs(tmp_path: Path, on_failure: Any) -> None:
     (tmp_path / "file").write_text("not a folder")
     audit = AuditLog(tmp_path / "file" / "logs", key=KEY, on_failure=on_failure)
     with Runtime(ask(), store=f"sqlite:///{tmp_path}/runs.db", audit=audit) as runtime:

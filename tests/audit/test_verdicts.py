@@ -1,4 +1,4 @@
-"""Each verdict has its case: keys, anchors, versions, logs that begin late, logs without a key."""
+"""Each verdict has its case: keys, anchors, versions, logs that start late, logs without a key."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_sentence_names_verdict_and_slug() -> None:
     assert found(LOG).sentence.startswith("wrong-key (key-missing): ")
 
 
-def test_another_root_key_is_told_from_a_missing_one() -> None:
+def test_different_root_key_is_distinguished_from_a_missing_one() -> None:
     assert found(LOG, key=OTHER, anchor=ANCHOR).slug == "wrong-key"
     assert found(LOG, anchor=ANCHOR).slug == "key-missing"
     assert found(LOG).exit_code == 2
@@ -62,7 +62,7 @@ def test_another_root_key_is_told_from_a_missing_one() -> None:
     )
 
 
-def test_key_that_is_no_bytes_is_told() -> None:
+def test_key_that_is_not_bytes_is_refused() -> None:
     wrong: Any = "not bytes, but long enough to be a key"
     report = verify(b"".join(LOG), key=wrong)
 
@@ -81,7 +81,7 @@ def test_missing_key_of_later_records_is_named_with_their_first() -> None:
     assert (report.slug, report.first and report.first.record) == ("key-missing", 3)
 
 
-def test_key_may_come_later_but_not_go() -> None:
+def test_key_may_be_added_later_but_not_removed() -> None:
     lines = made(None, KeyRing(KEY), KeyRing(KEY), head_key=KEY)
     shed = [*lines[:3], *made(None, None, None)[3:]]
 
@@ -108,7 +108,7 @@ def test_log_without_macs_is_refused_if_a_key_is_given() -> None:
     assert found(lines).slug == "unanchored"
 
 
-def test_log_written_anew_with_another_key_is_not_sound() -> None:
+def test_log_rewritten_with_another_key_is_not_valid() -> None:
     forged = log(key=OTHER)
 
     assert found(forged, key=KEY).slug == "wrong-key"
@@ -116,7 +116,7 @@ def test_log_written_anew_with_another_key_is_not_sound() -> None:
     assert found(forged, key=OTHER, anchor=ANCHOR).exit_code == 1
 
 
-def test_log_under_the_name_of_another_one_is_told_by_its_macs() -> None:
+def test_log_under_the_name_of_another_one_is_detected_by_its_macs() -> None:
     lines = list(pruned())
     renamed = [line.replace(b'"log":"voyage"', b'"log":"voyagf"') for line in lines if not line.startswith(b'{"head"')]
 
@@ -135,7 +135,7 @@ def test_log_under_the_name_of_another_one_is_told_by_its_macs() -> None:
         b"a-string-secret-at-least-256-bits-long",
     ],
 )
-def test_log_with_a_weak_key_is_verified_and_called_weak(key: bytes) -> None:
+def test_log_with_a_weak_key_is_verified_and_reported_as_weak(key: bytes) -> None:
     lines = made(KeyRing(key), KeyRing(key), head_key=key)
     report = verify(joined(lines), key=key, anchor=lines[-1])
 
@@ -153,8 +153,8 @@ def test_ordinary_keys_are_not_weak() -> None:
     assert not [key for key in keys if offline.weakness(key) or offline.weakness(key.hex().encode())]
 
 
-def test_anchor_tells_two_histories_of_a_log_apart() -> None:
-    """Both are genuine: a backup was restored, and another run went on from it."""
+def test_anchor_distinguishes_two_histories_of_a_log() -> None:
+    """Both are genuine: a backup was restored, and another run continued from it."""
     one = made(KeyRing(KEY), KeyRing(KEY), KeyRing(KEY), head_key=KEY)
     other = made(KeyRing(KEY), KeyRing(KEY), head_key=KEY)
     longer = made(KeyRing(KEY), KeyRing(KEY), KeyRing(KEY), KeyRing(KEY), head_key=KEY)
@@ -173,7 +173,7 @@ def test_anchor_tells_two_histories_of_a_log_apart() -> None:
     assert found(made(None, None), anchor=canonical({"head": head("t", "t", 1, 1, tree, None)})).slug == "altered"
 
 
-def test_anchor_of_other_logs_says_nothing() -> None:
+def test_anchor_of_other_logs_has_no_effect() -> None:
     other = joined(heads_of(log("other")))
     report = found(LOG, key=KEY, anchor=other)
 
@@ -182,7 +182,7 @@ def test_anchor_of_other_logs_says_nothing() -> None:
     assert found(LOG, key=KEY, anchor=other + ANCHOR).slug == "sound"
 
 
-def test_changed_head_in_the_anchor_is_found() -> None:
+def test_changed_head_in_the_anchor_is_detected() -> None:
     for at in range(0, len(ANCHOR), 41):
         changed = ANCHOR[:at] + bytes([ANCHOR[at] ^ 1]) + ANCHOR[at + 1 :]
         report = verify(joined(LOG), key=KEY, anchor=changed)
@@ -191,11 +191,11 @@ def test_changed_head_in_the_anchor_is_found() -> None:
         assert report.slug in ("unreadable", "altered") or changed.count(b'"voyage"') != ANCHOR.count(b'"voyage"')
 
 
-def test_torn_line_of_the_anchor_is_left_out() -> None:
+def test_torn_line_of_the_anchor_is_ignored() -> None:
     assert found(LOG, key=KEY, anchor=ANCHOR + b'{"head":{"at":17').slug == "sound"
 
 
-def test_first_record_in_doubt_and_what_is_proved_are_told() -> None:
+def test_first_record_in_doubt_and_proved_records_are_reported() -> None:
     at = [at for at, line in enumerate(LOG) if is_record(line)][29]
     changed = [*LOG[:at], LOG[at].replace(b"run-", b"ran-", 1), *LOG[at + 1 :]]
     report = found(changed, key=KEY, anchor=ANCHOR)
@@ -233,13 +233,13 @@ def test_several_changes_are_all_found() -> None:
         ("other/1", "unreadable"),
     ],
 )
-def test_newer_form_is_told_from_what_is_no_log(form: str, verdict: str) -> None:
+def test_newer_form_is_distinguished_from_other_files(form: str, verdict: str) -> None:
     report = found([canonical({"form": form, "log": "t", "thread": "t"}), *LOG[1:]], key=KEY)
 
     assert (report.slug, report.exit_code, report.proved_records) == (verdict, 2, 0)
 
 
-def test_genuine_record_of_a_newer_form_is_told_from_a_changed_one() -> None:
+def test_genuine_record_of_a_newer_form_is_distinguished_from_a_changed_one() -> None:
     chain = Chain("t", keys=KeyRing(KEY).of("t"))
     body = [b'[5,1.0,"r",0,[],[["new"]]]']
     lines = [*made()[:2], record(1, 1, body, chain.seal(1, 1, 1.0, body, (), 7))]
@@ -252,7 +252,7 @@ def test_genuine_record_of_a_newer_form_is_told_from_a_changed_one() -> None:
     assert found(changed, key=KEY).slug == "altered"
 
 
-def test_version_byte_of_a_seal_is_protected_though_no_hash_covers_it() -> None:
+def test_version_byte_of_a_seal_is_protected_although_no_hash_covers_it() -> None:
     at = 2
     seal = base64.b64decode(json.loads(LOG[at])["seal"])
     for version in range(256):
@@ -262,7 +262,7 @@ def test_version_byte_of_a_seal_is_protected_though_no_hash_covers_it() -> None:
         assert report.slug == ("sound" if version == 2 else "altered"), version
 
 
-def test_names_cannot_be_changed_by_withholding_what_vouches_for_them() -> None:
+def test_names_cannot_be_changed_by_withholding_their_authentication() -> None:
     value = json.loads(LOG[2])
     lines = with_gone(LOG, 2, [len(value["lines"]) - 1])
     names = json.loads(lines[1])["names"]
@@ -273,7 +273,7 @@ def test_names_cannot_be_changed_by_withholding_what_vouches_for_them() -> None:
     assert found(lines, key=KEY, anchor=ANCHOR).slug == "altered"
 
 
-def test_many_harmless_findings_hide_nothing() -> None:
+def test_many_harmless_findings_hide_no_other_finding() -> None:
     lines = made(*[KeyRing(KEY)] * 130, head_key=KEY)
     tree, heads = Tree(), []
     for number, line in enumerate(one for one in lines if is_record(one)):
@@ -287,7 +287,7 @@ def test_many_harmless_findings_hide_nothing() -> None:
 
 
 def test_log_under_the_name_of_another_thread_contradicts_the_anchor() -> None:
-    """The anchor has heads of that thread, under the log that it began with."""
+    """The anchor has heads of that thread, under its original log."""
     other = [canonical({"head": {**json.loads(line)["head"], "log": "o", "thread": "o"}}) for line in heads_of(LOG)]
     bare = [line for line in LOG if not line.startswith(b'{"head"')]
     renamed = [canonical({**json.loads(bare[0]), "thread": "o"}), *bare[1:]]
@@ -300,7 +300,8 @@ def test_withheld_lines_leave_the_log_provable() -> None:
     places = [at for at, line in enumerate(LOG) if is_record(line) and len(json.loads(line)["lines"]) > 1]
     lines: Any = LOG
     for at in places:
-        values = range(1, len(json.loads(LOG[at])["lines"]) - (at == 2))  # the last line of the first record vouches
+        # The last line of the first record authenticates it
+        values = range(1, len(json.loads(LOG[at])["lines"]) - (at == 2))
         lines = with_gone(lines, at, list(values))
     report = found([line for line in lines if not line.startswith(b'{"blob"')], key=KEY, anchor=ANCHOR)
 
@@ -309,7 +310,7 @@ def test_withheld_lines_leave_the_log_provable() -> None:
     assert report.authenticated_seq == report.proved_seq
 
 
-def test_something_else_in_the_place_of_a_withheld_line_is_found() -> None:
+def test_replacement_of_a_withheld_line_is_detected() -> None:
     at = next(at for at, line in enumerate(LOG) if is_record(line) and len(json.loads(line)["lines"]) > 1)
     lines = with_gone(LOG, at, [1])
     value = json.loads(lines[at])
@@ -327,7 +328,7 @@ def test_signed_heads_are_read() -> None:
     assert found([*lines[:-1], canonical({"head": {**signed, "more": 1}})], key=KEY, anchor=lines[-1]).slug == "altered"
 
 
-def test_script_needs_nothing_but_its_file(tmp_path: Path) -> None:
+def test_script_needs_only_its_file(tmp_path: Path) -> None:
     script = tmp_path / "offline.py"
     script.write_bytes(Path(offline.__file__).read_bytes())
     (tmp_path / "log").write_bytes(joined(LOG))

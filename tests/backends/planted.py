@@ -1,4 +1,4 @@
-"""Hosts that are wrong on purpose, each in one way; the clause that `breaks` names has to notice. No tests."""
+"""Faulty hosts, each with one bug; the clause that `breaks` names has to detect it. No tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_S = 0.1
 
 
 class Planted:
-    """A host that is right: a pool that delivers, and a thread that looks. Each subclass breaks one thing."""
+    """A correct host: a pool that delivers, and a thread that polls. Each subclass breaks one thing."""
 
     breaks: ClassVar[str] = ""
 
@@ -64,7 +64,7 @@ class Planted:
 
 
 class NeverLooks(Planted):
-    """It trusts its messages."""
+    """It relies on its messages."""
 
     breaks = "a_thread_without_a_message_is_found"
 
@@ -73,7 +73,7 @@ class NeverLooks(Planted):
 
 
 class DropsRepeats(Planted):
-    """It knows a message by its thread, and delivers none twice."""
+    """It identifies a message by its thread, and delivers none twice."""
 
     breaks = "an_answer_goes_on_where_the_question_was_asked"
 
@@ -114,7 +114,7 @@ class IgnoresClaims(Planted):
 
 
 class RetriesFailures(Planted):
-    """It takes a message for an order to run, whatever became of the thread."""
+    """It treats a message as an order to run, whatever the status of the thread."""
 
     breaks = "a_message_for_a_thread_that_is_not_due_changes_nothing"
 
@@ -124,7 +124,7 @@ class RetriesFailures(Planted):
 
 
 class DiesOfFailures(Planted):
-    """It drives nothing more after the first run that failed."""
+    """It drives no thread after the first failed run."""
 
     breaks = "a_failed_run_ends_neither_host_nor_others"
 
@@ -134,7 +134,7 @@ class DiesOfFailures(Planted):
 
 
 class CancelsOnStop(Planted):
-    """It ends its runs, and not only its part in them."""
+    """It cancels its runs instead of handing them over."""
 
     breaks = "a_host_that_stops_hands_its_threads_over"
 
@@ -147,7 +147,7 @@ class CancelsOnStop(Planted):
 
 
 class NeverStops(Planted):
-    """It goes on after `stop`."""
+    """It continues after `stop`."""
 
     breaks = "a_host_that_stopped_takes_nothing_more"
 
@@ -156,12 +156,12 @@ class NeverStops(Planted):
         self.stops = 0
 
     def stop(self, *, grace_s: float = 10.0) -> int:
-        self.stops += 1  # the clause stops it twice, and its world once more
+        self.stops += 1  # the clause stops it twice, and its world a third time
         return super().stop(grace_s=grace_s) if self.stops > 2 else 0
 
 
 class Forgets(Planted):
-    """It looks at the store once, when it starts, and so misses those whose owner dies later."""
+    """It polls the store once, when it starts, and misses threads whose owner dies later."""
 
     breaks = "a_thread_whose_owner_died_is_taken_over"
 

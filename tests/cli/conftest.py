@@ -1,13 +1,11 @@
-"""Commands called in this process, and in a real pseudo-terminal; a module of graphs to call them on."""
+"""Commands called in this process, and in a real pseudo-terminal; a module of graphs as their target."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-import pty
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -19,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.testing.warm_python import USUAL, WarmProcess, warm_python
 
 if find_spec("click") is None or find_spec("jsonschema") is None:
-    collect_ignore_glob = ["test_*.py"]  # an interpreter with nothing but the extra `test` has no command line
+    collect_ignore_glob = ["test_*.py"]  # an interpreter with only the extra `test` has no command line
 else:
     from jsonschema import Draft202012Validator
 
@@ -103,11 +102,24 @@ def make():
 def makes(what):
     return letters
 '''
-GRAPHRT = [sys.executable, "-m", "graphrt"]
+IMPORTED = (
+    *("rich.live", "rich.progress", "rich.syntax", "rich.table", "graphrt.specs", "graphrt.compat.langgraph"),
+    *(f"graphrt.cli.{name}" for name in ("app", "check", "doctor", "draw", "forms", "run", "threads", "working")),
+)
+"""What most commands import."""
+
+
+def start(words: Sequence[str], **options: Any) -> WarmProcess:
+    """Start `python *words` as a fork of a process that has imported what commands need.
+
+    It spares each test half a second of imports. What depends on a new interpreter starts one: closed and broken
+    streams, and what listing and completing import.
+    """
+    return warm_python(*USUAL, *IMPORTED).start(words, **options)
 
 
 class Called(NamedTuple):
-    """How a command ended."""
+    """The outcome of a command."""
 
     code: int
     out: str
@@ -140,7 +152,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def call(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Called]:
-    """Call a command in this process, for a document, which is checked against the schema of its command."""
+    """Call a command in this process, and return its document, validated against the schema of the command."""
 
     def called(*words: str) -> Called:
         capsys.readouterr()
@@ -166,7 +178,7 @@ def stored(call: Callable[..., Called]) -> str:
 
 
 class Terminal(NamedTuple):
-    """What a command left in a terminal."""
+    """The output of a command in a terminal."""
 
     code: int
     text: str
@@ -180,11 +192,18 @@ def drive(
     env: dict[str, str] | None = None,
     limit_s: float = 60,
 ) -> Terminal:
-    """Run a program in a pseudo-terminal. Each answer is typed once its prompt was seen."""
-    pid, number = pty.fork()
-    if pid == 0:
-        os.execvpe(words[0], list(words), {**os.environ, "TERM": "xterm-256color", **(env or {})})
+    """Run `python *words` in a pseudo-terminal. Each answer is typed after its prompt has appeared."""
+    number, slave = os.openpty()
     fcntl.ioctl(number, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = start(
+        words,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        terminal=True,
+        env={**os.environ, "TERM": "xterm-256color", **(env or {})},
+    )
+    os.close(slave)
     seen, mark, left, end = b"", 0, list(answers), time.monotonic() + limit_s
     try:
         while time.monotonic() < end:
@@ -201,9 +220,9 @@ def drive(
                 mark = len(seen)
                 os.write(number, left.pop(0)[1].encode())
         else:
-            os.kill(pid, signal.SIGKILL)
+            process.kill()
     finally:
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = process.wait(limit_s)
         os.close(number)
     return Terminal(code, seen.decode().replace("\r\n", "\n"))
 
@@ -211,7 +230,7 @@ def drive(
 @pytest.fixture
 def terminal(folder: Path) -> Callable[..., Terminal]:
     """Run `graphrt` in a pseudo-terminal."""
-    return lambda *words, **options: drive([*GRAPHRT, *words], **options)
+    return lambda *words, **options: drive(["-m", "graphrt", *words], **options)
 
 
 @pytest.fixture
@@ -219,10 +238,12 @@ def program(folder: Path) -> Callable[..., Called]:
     """Run `graphrt` as a program whose streams are pipes."""
 
     def run(*words: str, given: str = "", env: dict[str, str] | None = None) -> Called:
-        done = subprocess.run(
-            [*GRAPHRT, *words], input=given, capture_output=True, text=True, check=False, timeout=60,
+        process = start(
+            ["-m", "graphrt", *words],
+            stdin=subprocess.PIPE,
             env={**os.environ, "GRAPHRT_OUTPUT": "json", **(env or {})},
-        )  # fmt: skip
-        return Called(done.returncode, done.stdout, done.stderr)
+        )
+        out, err = process.communicate(given, timeout=60)
+        return Called(process.wait(), out, err)
 
     return run

@@ -1,4 +1,4 @@
-"""`builds`: the builds that unfinished threads belong to, and taking a release back."""
+"""`builds`: the builds that unfinished threads belong to, and the withdrawal of a release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ first, second = build(), build("check")
 """
 
 
-def test_threads_of_a_release_that_was_taken_back_are_listed_and_allowed(call, folder: Path) -> None:
+def test_threads_of_a_withdrawn_release_are_listed_and_allowed(call, folder: Path) -> None:
     (folder / "builds.py").write_text(FIRST)
     for thread in ("a", "b"):
         assert call("run", "builds.py:second", "--store", "runs.db", "--thread", thread).code == 4

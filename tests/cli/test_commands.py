@@ -1,4 +1,4 @@
-"""Every command answers with a document that fits its schema, and with the exit code that the reference promises."""
+"""Every command prints a document that matches its schema, and exits with the documented code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from graphrt.cli.schema import RESULTS
 
 
-def test_check_lists_what_is_wrong_with_a_graph(call, folder: Path) -> None:
+def test_check_lists_the_problems_of_a_graph(call, folder: Path) -> None:
     (folder / "wrong.py").write_text(
         "from typing import TypedDict\nfrom graphrt import START, GraphBuilder\n"
         "class S(TypedDict, total=False):\n    n: int\n"
@@ -47,7 +47,7 @@ def test_check_writes_sarif(call, folder: Path) -> None:
     assert [one["ruleId"] for one in run["results"]] == ["no-entry"]
 
 
-def test_check_says_whether_threads_can_go_on(call, stored: str) -> None:
+def test_check_reports_whether_threads_can_continue(call, stored: str) -> None:
     (checked,) = call("check", "flow.py:letters", "--store", stored).result["targets"]
 
     assert [(one["thread"], one["ok"]) for one in checked["threads"]] == [("paused", True)]
@@ -57,7 +57,7 @@ def test_check_says_whether_threads_can_go_on(call, stored: str) -> None:
     ("form", "begins"),
     [("terminal", "  ○ START"), ("mermaid", "flowchart TD"), ("dot", "digraph"), ("json", "{"), ("svg", "<svg")],
 )
-def test_draw_makes_every_form(call, folder: Path, form: str, begins: str) -> None:
+def test_draw_writes_every_format(call, folder: Path, form: str, begins: str) -> None:
     done = call("draw", "flow.py:fan", "--format", form, "-otext")
 
     assert done.code == 0
@@ -67,14 +67,14 @@ def test_draw_makes_every_form(call, folder: Path, form: str, begins: str) -> No
     assert (folder / "picture").read_text(encoding="utf-8").strip() == done.out.strip()
 
 
-def test_svg_is_a_picture_of_every_node(call) -> None:
+def test_svg_shows_every_node(call) -> None:
     root = ET.fromstring(call("draw", "flow.py:fan", "-f", "svg", "-otext").out)
     texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
 
     assert {"START", "END", "work", "report"} <= texts
 
 
-def test_run_shows_how_it_ended(call) -> None:
+def test_run_shows_its_outcome(call) -> None:
     done = call("run", "flow.py:fan", "--thread", "t")
 
     assert done.code == 0
@@ -119,13 +119,13 @@ def test_run_takes_an_update_of_any_type_for_a_finished_thread(call, folder: Pat
     assert refused.document["error"]["code"] == "bad-input"
 
 
-def test_run_if_exists_return_runs_nothing_twice(call, stored: str) -> None:
+def test_run_with_if_exists_return_runs_no_node_twice(call, stored: str) -> None:
     again = call("run", "flow.py:fan", "--store", stored, "--thread", "done", "--if-exists", "return")
 
     assert (again.code, again.result["state"]["notes"]) == (0, [0, 1, 2, 3])
 
 
-def test_a_failed_run_can_be_retried(call) -> None:
+def test_failed_run_can_be_retried(call) -> None:
     failed = call("run", "flow.py:letters", "--set", "topic=fail", "--store", "a.db", "--thread", "t")
 
     assert failed.code == 1
@@ -155,7 +155,7 @@ agent = Agent(ScriptedModel(["one", "two", "three"]))
 """
 
 
-def test_run_that_a_budget_stops_and_show_say_how_many_tasks_are_done(call, folder: Path) -> None:
+def test_run_that_a_budget_stops_and_show_report_how_many_tasks_are_done(call, folder: Path) -> None:
     (folder / "batch.py").write_text(BATCH)
     where = ["batch.py:batch", "--store", "a.db"]
     stopped = call("run", *where, "--thread", "t", "--harness", "batch.py:agent", "--budget", "calls=3")
@@ -164,7 +164,7 @@ def test_run_that_a_budget_stops_and_show_say_how_many_tasks_are_done(call, fold
     assert "3 of 4 tasks done" in call("show", "batch.py:batch", "t", "--store", "a.db", "--output", "text").out
 
 
-def test_limits_end_a_run_with_their_code(call) -> None:
+def test_limits_end_a_run_with_their_exit_code(call) -> None:
     done = call("run", "flow.py:fan", "--limits", "max_steps=1", "--store", "a.db", "--thread", "t")
 
     assert (done.code, done.document["error"]["code"]) == (5, "step-limit")
@@ -191,7 +191,7 @@ def test_resume_without_a_person_changes_nothing(call, stored: str) -> None:
     assert call("show", "flow.py:letters", "paused", "--store", stored).result["status"] == "interrupted"
 
 
-def test_resume_refuses_an_answer_that_does_not_fit(call, stored: str) -> None:
+def test_resume_refuses_an_invalid_answer(call, stored: str) -> None:
     done = call("resume", "flow.py:letters", "paused", "--store", stored, "--answer", '{"do": "burn"}')
 
     assert (done.code, done.document["error"]["code"]) == (2, "bad-answer")
@@ -204,8 +204,8 @@ def test_threads_are_listed_and_filtered(call, stored: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["threads"], ["inbox"], ["sweep", "--older-than", "0s", "--dry-run"]])
-def test_lists_take_the_store_or_a_graph_where_other_commands_do(call, stored: str, command: list[str]) -> None:
-    """`threads runs.db` and `threads flow.py:fan --store runs.db`, as `show` takes them."""
+def test_lists_take_the_store_or_a_graph_like_other_commands(call, stored: str, command: list[str]) -> None:
+    """`threads runs.db` and `threads flow.py:fan --store runs.db`, like `show`."""
     name, *more = command
     everything = call(name, "--store", stored, *more).result
     key = "questions" if name == "inbox" else "threads"
@@ -218,7 +218,7 @@ def test_lists_take_the_store_or_a_graph_where_other_commands_do(call, stored: s
     assert call(name, stored, "--store", stored, *more).code == 2
 
 
-def test_answer_that_is_a_bare_word_is_told_how_to_quote_it(call, stored: str) -> None:
+def test_bare_word_answer_is_refused_with_advice_on_quoting(call, stored: str) -> None:
     done = call("resume", "flow.py:letters", "paused", "--store", stored, "--answer", "yes")
 
     assert done.document["error"]["code"] == "bad-document"
@@ -243,18 +243,18 @@ def test_log_has_every_entry(call, stored: str) -> None:
     assert [one["seq"] for one in some.result["entries"]] == [2]
 
 
-def test_the_way_on_can_be_typed_as_it_is_told(call, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggested_commands_can_be_typed_as_shown(call, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     forked = call("fork", "flow.py:letters", "paused", "--at", "1", "--to", "b", "--store", stored, "-otext")
-    told = "go on with: graphrt retry flow.py:letters b --store runs.db"
+    told = "continue with: graphrt retry flow.py:letters b --store runs.db"
     assert told in forked.out
     assert call(*shlex.split(told.partition("graphrt ")[2])).result["status"] == "interrupted"
 
-    monkeypatch.setenv("GRAPHRT_STORE", "runs.db")  # which the next command has too
+    monkeypatch.setenv("GRAPHRT_STORE", "runs.db")  # the next command has it too
     forked = call("fork", "flow.py:letters", "paused", "--to", "c", "-otext")
-    assert forked.out.endswith("go on with: graphrt resume flow.py:letters c\n")
+    assert forked.out.endswith("continue with: graphrt resume flow.py:letters c\n")
 
 
-def test_log_refuses_a_kind_of_event_that_there_is_not(call, stored: str) -> None:
+def test_log_refuses_an_unknown_kind_of_event(call, stored: str) -> None:
     done = call("log", "flow.py:letters", "paused", "--event", "task-succeded", "--store", stored)
 
     assert (done.code, done.document["error"]["code"]) == (2, "input")
@@ -264,7 +264,7 @@ def test_log_refuses_a_kind_of_event_that_there_is_not(call, stored: str) -> Non
 @pytest.mark.parametrize(
     "words", [["draw", "flow.py:fan", "--out"], ["audit", "export", "runs.db", "paused"]], ids=["draw", "audit"]
 )
-def test_a_file_that_cannot_be_written_is_told(call, stored: str, words: list[str]) -> None:
+def test_unwritable_file_is_reported(call, stored: str, words: list[str]) -> None:
     for place in (".", "/", "none/file"):
         done = call(*words, place)
 
@@ -285,7 +285,7 @@ def test_fork_diff_and_cancel(call, stored: str) -> None:
     assert call("cancel", "flow.py:letters", "other", "--store", stored).code == 1
 
 
-def test_why_follows_a_field_to_the_input(call, stored: str) -> None:
+def test_why_traces_a_field_to_the_input(call, stored: str) -> None:
     found = call("why", "flow.py:letters", "paused", "notes", "--store", stored).result
 
     assert found["writes"] == [1, 2]
@@ -314,7 +314,7 @@ def test_sweep_lists_before_it_deletes(call, stored: str) -> None:
     assert call("sweep", "--store", stored, "--older-than", "soon").code == 2
 
 
-def test_audit_makes_a_key_exports_verifies_and_shows(call, stored: str, folder: Path) -> None:
+def test_audit_creates_a_key_exports_verifies_and_shows(call, stored: str, folder: Path) -> None:
     assert call("audit", "keygen", "key").result["bytes"] == 32
     assert (folder / "key").stat().st_mode & 0o777 == 0o600
     assert call("audit", "keygen", "key").code == 2
@@ -333,7 +333,7 @@ def test_audit_makes_a_key_exports_verifies_and_shows(call, stored: str, folder:
     assert staged[0]["told"]
 
 
-def test_audit_verify_finds_a_changed_log(call, stored: str, folder: Path) -> None:
+def test_audit_verify_detects_a_changed_log(call, stored: str, folder: Path) -> None:
     call("audit", "export", stored, "done", "log.jsonl")
     path = folder / "log.jsonl"
     path.write_text(path.read_text(encoding="utf-8").replace("4 notes", "5 notes"), encoding="utf-8")
@@ -347,7 +347,7 @@ def test_audit_replay_folds_again(call, stored: str) -> None:
     assert call("audit", "replay", "flow.py:fan", "done", "--store", stored).result["status"] == "completed"
 
 
-def test_a_keyed_thread_goes_on_with_its_key(call) -> None:
+def test_keyed_thread_continues_with_its_key(call) -> None:
     call("audit", "keygen", "key")
     run = ["run", "flow.py:letters", "--set", "topic=x", "--store", "k.db", "--thread", "t", "--key-file", "key"]
     assert call(*run).code == 4
@@ -359,14 +359,14 @@ def test_a_keyed_thread_goes_on_with_its_key(call) -> None:
 
 
 @pytest.mark.parametrize("command", [["threads"], ["run", "flow.py:letters", "--set", "topic=x", "--thread", "t"]])
-def test_a_connection_string_is_refused_and_not_shown(call, command: list[str]) -> None:
+def test_connection_string_is_refused_and_not_shown(call, command: list[str]) -> None:
     done = call(*command, "--store", "host=h password=sesame")
 
     assert done.document["error"]["code"] == "unknown-store"
     assert "sesame" not in str(done.document)
 
 
-def test_doctor_looks_at_the_installation_and_the_database(call, stored: str) -> None:
+def test_doctor_checks_the_installation_and_the_database(call, stored: str) -> None:
     found = call("doctor", "--store", stored, "--replay", "flow.py:fan")
 
     assert found.code == 0
@@ -376,7 +376,7 @@ def test_doctor_looks_at_the_installation_and_the_database(call, stored: str) ->
     assert found.result["extras"]["cli"]["click"]
 
 
-def test_the_test_kit_is_called_by_its_names(call) -> None:
+def test_test_kit_is_run_by_its_command_names(call) -> None:
     assert "--report" in call("routes", "--help").out
     assert "mutants" in call("mutate", "--help").out
     assert call("routes", "none.json").code == 2
@@ -392,7 +392,7 @@ def test_completion_has_a_script_for_every_shell(call, shell: str) -> None:
     assert "_GRAPHRT_COMPLETE" in call("completion", shell).out
 
 
-def test_a_thread_is_looked_at_without_its_code(call, stored: str, folder: Path) -> None:
+def test_thread_is_shown_without_its_code(call, stored: str, folder: Path) -> None:
     whole = call("show", "flow.py:letters", "paused", "--store", stored).result
     (folder / "flow.py").unlink()
 
@@ -409,7 +409,7 @@ def test_a_thread_is_looked_at_without_its_code(call, stored: str, folder: Path)
     assert "reducers were not applied" in call("show", stored, "paused", "-otext").out.replace("\n", " ")
 
 
-def test_a_store_as_target_is_refused_where_the_graph_is_needed(call, stored: str) -> None:
+def test_store_as_target_is_refused_where_the_graph_is_needed(call, stored: str) -> None:
     for words in (["why", stored, "paused", "notes"], ["resume", stored, "paused", "--answer", "1"]):
         assert "needs the graph of the thread" in call(*words).document["error"]["what"]
     assert call("show", stored, "paused", "--at", "1").code == 2

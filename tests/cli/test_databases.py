@@ -1,4 +1,4 @@
-"""Databases that are damaged, locked, newer or being written: a clear line, a code, and no file that was not there."""
+"""Databases that are damaged, locked, newer or being written: a clear line, a code, and no new file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphrt import END, START, GraphBuilder, Runtime
 from graphrt.stores import Commit, SqliteStore
 
 
-def test_a_file_that_is_not_there_is_not_created(call, folder: Path) -> None:
+def test_missing_file_is_not_created(call, folder: Path) -> None:
     for words in (
         ["threads"],
         ["show", "flow.py:fan", "t"],
@@ -29,7 +29,7 @@ def test_a_file_that_is_not_there_is_not_created(call, folder: Path) -> None:
     assert not (folder / "none.db").exists()
 
 
-def test_a_store_can_come_from_the_environment(call, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_can_come_from_the_environment(call, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("threads").document["error"]["code"] == "no-such-database"
     monkeypatch.setenv("GRAPHRT_STORE", f"sqlite:///{stored}")
     assert len(call("threads").result["threads"]) == 2
@@ -38,7 +38,7 @@ def test_a_store_can_come_from_the_environment(call, stored: str, monkeypatch: p
 @pytest.mark.parametrize(
     "words", [["threads"], ["show", "flow.py:fan", "done"], ["log", "flow.py:fan", "done"], ["doctor"]]
 )
-def test_a_file_that_is_cut_off_is_damage(call, stored: str, folder: Path, words: list[str]) -> None:
+def test_truncated_file_is_reported_as_damaged(call, stored: str, folder: Path, words: list[str]) -> None:
     data = Path(stored).read_bytes()
     Path("cut.db").write_bytes(data[: len(data) // 2])
 
@@ -47,7 +47,7 @@ def test_a_file_that_is_cut_off_is_damage(call, stored: str, folder: Path, words
     assert done.code == 3
 
 
-def test_damage_in_the_middle_is_found_by_doctor_and_show(call, stored: str) -> None:
+def test_damage_in_the_middle_is_reported_by_doctor_and_show(call, stored: str) -> None:
     with closing(sqlite3.connect(stored)) as db, db:
         rows = db.execute("SELECT rowid, body FROM record ORDER BY rowid").fetchall()
         number, body = rows[-1]
@@ -62,7 +62,7 @@ def test_damage_in_the_middle_is_found_by_doctor_and_show(call, stored: str) -> 
     assert call("show", "flow.py:letters", "paused", "--store", stored).code == 0
 
 
-def test_a_newer_database_is_left_alone(call, stored: str) -> None:
+def test_newer_database_is_left_unchanged(call, stored: str) -> None:
     with closing(sqlite3.connect(stored)) as db, db:
         db.execute("PRAGMA user_version = 99")
     before = Path(stored).read_bytes()
@@ -73,7 +73,7 @@ def test_a_newer_database_is_left_alone(call, stored: str) -> None:
     assert Path(stored).read_bytes() == before
 
 
-def test_a_locked_database_is_told_and_not_waited_for_without_end(call, stored: str) -> None:
+def test_locked_database_is_reported_without_waiting_forever(call, stored: str) -> None:
     holder = sqlite3.connect(stored, isolation_level=None)
     holder.execute("PRAGMA locking_mode = EXCLUSIVE")
     holder.execute("BEGIN EXCLUSIVE")
@@ -85,7 +85,7 @@ def test_a_locked_database_is_told_and_not_waited_for_without_end(call, stored: 
     assert (done.code, done.document["error"]["code"]) == (1, "store-busy")
 
 
-def test_a_thread_that_another_run_has_is_refused(call, stored: str) -> None:
+def test_thread_of_another_run_is_refused(call, stored: str) -> None:
     with SqliteStore(stored) as store:
         claim = store.claim("paused", create=False, lease_s=60, at=0.0)
         store.commit(claim, Commit(claim.head.seq, claim.head.updated_at))
@@ -95,8 +95,8 @@ def test_a_thread_that_another_run_has_is_refused(call, stored: str) -> None:
     assert (done.code, done.document["error"]["code"]) == (1, "conflict")
 
 
-def test_a_database_that_is_being_written_is_read_whole(call, stored: str) -> None:
-    """Threads come and go while doctor reads: whatever it sees, nothing of it is damage."""
+def test_database_that_is_being_written_is_read_consistently(call, stored: str) -> None:
+    """Threads are added and deleted while doctor reads, which must not look like damage."""
     stop = threading.Event()
 
     class State(TypedDict, total=False):
@@ -126,7 +126,7 @@ def test_a_database_that_is_being_written_is_read_whole(call, stored: str) -> No
     assert [one.code for one in found] == [0] * 5
 
 
-def test_a_thread_that_is_not_there_is_told_with_similar_ids(call, stored: str) -> None:
+def test_unknown_thread_is_reported_with_similar_ids(call, stored: str) -> None:
     for words in (["show", "flow.py:letters", "pause"], ["export", "flow.py:letters", "paussed", "file"]):
         done = call(*words, "--store", stored)
 

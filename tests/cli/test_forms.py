@@ -1,4 +1,4 @@
-"""Forms that are made of JSON schemas: nested models, enums, lists, optional fields, and answers that do not fit."""
+"""Forms from JSON schemas: nested models, enums, lists, optional fields, and invalid answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Order(BaseModel):
 
 
 class Person:
-    """A screen whose person types prepared lines; each must be asked for with its prompt."""
+    """A screen whose person types prepared lines; each must follow its prompt."""
 
     def __init__(self, *typed: tuple[str, str]) -> None:
         self.typed = list(typed)
@@ -58,7 +58,7 @@ def asked(model: type[BaseModel], *typed: tuple[str, str]) -> tuple[Any, list[st
     return found, [line for line in person.shown if line.startswith("!")]
 
 
-def test_a_model_with_everything_is_filled_in_and_wrong_lines_are_asked_again() -> None:
+def test_model_with_every_kind_of_field_is_filled_in_and_invalid_lines_are_asked_again() -> None:
     found, problems = asked(
         Order,
         ("colour:", "green"), ("colour:", "2"),
@@ -99,14 +99,14 @@ def test_empty_lines_leave_defaults_and_end_lists() -> None:
     assert problems == []
 
 
-def test_a_person_who_leaves_in_the_middle_answers_nothing() -> None:
+def test_person_who_leaves_the_form_gives_no_answer() -> None:
     with pytest.raises(NoAnswer):
         asked(Order, ("colour:", "red"))
 
 
 @pytest.mark.slow
-def test_an_answer_that_no_schema_shows_to_be_wrong_is_asked_for_again(terminal, folder) -> None:
-    """A validator of the model is not in its schema: it refuses the whole form, and the run goes on asking."""
+def test_answer_that_only_validation_rejects_is_asked_for_again(terminal, folder) -> None:
+    """A validator of the model is not in its schema: it refuses the whole form, and the run asks again."""
     (folder / "even.py").write_text(
         "from typing import Any\nfrom pydantic import BaseModel, field_validator\n"
         "from graphrt import END, START, Context, GraphBuilder\n"

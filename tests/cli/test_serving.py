@@ -1,15 +1,16 @@
-"""`graphrt serve`: a server on loopback with a token and a worker, until it is told to stop."""
+"""`graphrt serve`: a server on loopback with a token and a worker, until it is stopped."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.testing.warm_python import WarmProcess
+
+from .conftest import start
 
 pytestmark = [pytest.mark.needs("uvicorn", "starlette", "httpx"), pytest.mark.slow]
 
@@ -33,15 +34,13 @@ graph = GraphBuilder(State, name="flow").add_node("work", work).add_sequence([ST
 
 @pytest.fixture
 def started(tmp_path: Path):
-    """Start `graphrt serve` with options, and return the process, its URL and what it printed."""
+    """Start `graphrt serve` with options, and return the process, its URL and its output."""
     (tmp_path / "flow.py").write_text(FLOW, encoding="utf-8")
     processes = []
 
-    def start(*options: str) -> tuple[subprocess.Popen[str], str, str]:
-        command = [sys.executable, "-m", "graphrt", "serve", "flow.py:graph", "--store", "runs.db", "--port", "0"]
-        process = subprocess.Popen(
-            [*command, *options], cwd=tmp_path, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def serve(*options: str) -> tuple[WarmProcess, str, str]:
+        command = ["-m", "graphrt", "serve", "flow.py:graph", "--store", "runs.db", "--port", "0"]
+        process = start([*command, *options], cwd=tmp_path)
         processes.append(process)
         assert process.stderr is not None
         told = ""
@@ -53,22 +52,23 @@ def started(tmp_path: Path):
         assert url is not None
         return process, url[0], told
 
-    yield start
+    yield serve
     for one in processes:
         one.kill()
         one.communicate()
 
 
-def ended(process: subprocess.Popen[str]) -> int:
+def ended(process: WarmProcess) -> int:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
-    return process.returncode
+    return process.wait()
 
 
-def test_the_server_runs_what_it_starts_for_those_who_have_the_token(started, monkeypatch):
+def test_server_drives_the_threads_of_callers_with_the_token(started, monkeypatch):
     import httpx
 
-    monkeypatch.setenv("GRAPHRT_SERVE_TOKEN", "")  # as a deployment sets a variable without a value: it names no token
+    # Like a deployment that sets a variable without a value: it names no token
+    monkeypatch.setenv("GRAPHRT_SERVE_TOKEN", "")
     process, url, told = started()
     token = re.search(r"Bearer (\S+)", told)
     assert token is not None
@@ -84,7 +84,7 @@ def test_the_server_runs_what_it_starts_for_those_who_have_the_token(started, mo
     assert ended(process) == 0
 
 
-def test_a_function_authorizes_and_without_a_worker_nothing_is_driven(started):
+def test_function_authorizes_and_without_a_worker_no_thread_is_driven(started):
     import httpx
 
     process, url, told = started("--no-worker", "--authorize", "flow.py:who")
@@ -98,13 +98,11 @@ def test_a_function_authorizes_and_without_a_worker_nothing_is_driven(started):
     assert ended(process) == 0
 
 
-def test_it_listens_beyond_loopback_only_with_a_function_that_authorizes(tmp_path: Path):
+def test_server_listens_beyond_loopback_only_with_a_function_that_authorizes(tmp_path: Path):
     (tmp_path / "flow.py").write_text(FLOW, encoding="utf-8")
     words = ["serve", "flow.py:graph", "--store", "runs.db", "--host", "0.0.0.0"]
-    done = subprocess.run(
-        [sys.executable, "-m", "graphrt", *words],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
+    process = start(["-m", "graphrt", *words], cwd=tmp_path, env={**os.environ, "NO_COLOR": "1"})
+    _, errors = process.communicate(timeout=60)
 
-    assert done.returncode == 2
-    assert "--authorize" in done.stderr
+    assert process.wait() == 2
+    assert "--authorize" in errors

@@ -36,7 +36,7 @@ def test_workers_of_several_graphs_stop_at_the_same_time(tmp_path: Path, monkeyp
         return stop(worker, grace_s=grace_s)
 
     def served(*_arguments: object, **_options: object) -> None:
-        """Serve nothing, and stop."""
+        """Serve no request, and stop."""
 
     monkeypatch.setattr(Worker, "stop", stop_with_the_other)
     monkeypatch.setattr(graphrt.serve, "serve", served)

@@ -1,4 +1,4 @@
-"""A target that does not name a graph is one clear line and code 2: nothing was executed, nothing is hidden."""
+"""A target that does not name a graph gives one clear line and code 2, before any node runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 
 @pytest.mark.parametrize("target", ["flow:letters", "flow.py:letters", "flow:builder", "flow:runtime", "flow:make"])
-def test_a_target_is_a_graph_or_makes_one(call, target: str) -> None:
+def test_target_is_a_graph_or_a_function_that_builds_one(call, target: str) -> None:
     assert call("check", target).code == 0
 
 
-def test_a_module_of_a_folder_is_found_beside_its_file(call, folder: Path) -> None:
+def test_module_of_a_folder_is_found_next_to_its_file(call, folder: Path) -> None:
     inner = folder / "inner"
     inner.mkdir()
     (inner / "nearby.py").write_text("NAME = 'n'\n", encoding="utf-8")
@@ -35,7 +35,7 @@ def test_a_module_of_a_folder_is_found_beside_its_file(call, folder: Path) -> No
         (":graph", "that is not the name of a module"),
     ],
 )
-def test_a_wrong_target_is_told_in_a_line(call, target: str, says: str) -> None:
+def test_wrong_target_is_reported_in_one_line(call, target: str, says: str) -> None:
     done = call("draw", target)
 
     assert (done.code, done.document["error"]["code"]) == (2, "bad-target")
@@ -54,7 +54,7 @@ def test_a_wrong_target_is_told_in_a_line(call, target: str, says: str) -> None:
         ("def f():\n    return f()\nf()\n", "RecursionError"),
     ],
 )  # fmt: skip
-def test_a_module_that_raises_is_told_with_its_own_line(call, folder: Path, text: str, says: str) -> None:
+def test_module_that_raises_is_reported_with_its_own_line(call, folder: Path, text: str, says: str) -> None:
     (folder / "broken.py").write_text(text, encoding="utf-8")
 
     done = call("draw", "broken:graph")
@@ -67,7 +67,7 @@ def test_a_module_that_raises_is_told_with_its_own_line(call, folder: Path, text
 
 
 @pytest.mark.slow
-def test_what_modules_and_nodes_print_goes_to_standard_error(program) -> None:
+def test_output_of_modules_and_nodes_goes_to_standard_error(program) -> None:
     done = program("run", "flow.py:letters", "--set", "topic=x")
 
     assert done.document["exit_code"] == 4
@@ -76,8 +76,8 @@ def test_what_modules_and_nodes_print_goes_to_standard_error(program) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_program_that_a_module_starts_prints_goes_to_standard_error(program, folder: Path) -> None:
-    """File descriptor 1 belongs to the command too, and is what other programs inherit."""
+def test_output_of_a_subprocess_of_a_module_goes_to_standard_error(program, folder: Path) -> None:
+    """File descriptor 1 belongs to the command too, and is inherited by subprocesses."""
     (folder / "noisy.py").write_text(
         "import os\nos.system('echo from a shell')\nfrom flow import letters\n", encoding="utf-8"
     )
@@ -88,7 +88,7 @@ def test_what_a_program_that_a_module_starts_prints_goes_to_standard_error(progr
     assert "from a shell" in done.err
 
 
-def test_a_runtime_has_a_store_of_its_own(call) -> None:
+def test_runtime_keeps_its_own_store(call) -> None:
     done = call("run", "flow.py:runtime", "--limits", "max_steps=1", "--store", "a.db")
 
     assert (done.code, done.document["error"]["code"]) == (2, "input")
@@ -114,7 +114,7 @@ def test_a_runtime_has_a_store_of_its_own(call) -> None:
         (["--deps", "nothing:deps"], "bad-target"),
     ],
 )
-def test_wrong_input_executes_nothing(call, folder: Path, words: list[str], code: str | None) -> None:
+def test_invalid_input_executes_no_node(call, folder: Path, words: list[str], code: str | None) -> None:
     for name, data in {
         "bad.json": b"{not json", "latin.json": b'{"topic": "\xe9"}', "list.json": b"[1]",
         "deep.json": b"[" * 100_000, "other.json": b'{"color": 1}',

@@ -1,4 +1,4 @@
-"""The commands in a real terminal: 40, 80 and 200 columns, no colours, answers that are typed, Ctrl-C."""
+"""The commands in a real terminal: 40, 80 and 200 columns, no colours, typed answers, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytest
 from graphrt.console import cells
 
 STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?[349][0-9](?:;[0-9;]*)?m")  # bold is no colour
+COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?[349][0-9](?:;[0-9;]*)?m")  # bold is not a colour
 
 
 def lines(text: str) -> list[str]:
-    """What is in the terminal's lines, one after another, without styles."""
+    """The text of the terminal's lines, one after another, without styles."""
     return [STYLE.sub("", part) for line in text.split("\n") for part in line.split("\r")]
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_a_run_is_drawn_watched_and_summed_up(terminal, columns: int) -> None:
+@pytest.mark.parametrize("columns", [40, pytest.param(80, marks=pytest.mark.full), 200])
+def test_run_is_drawn_watched_and_summed_up(terminal, columns: int) -> None:
     done = terminal("run", "flow.py:fan", "--set", "seconds=0.2", "--limits", "deadline_s=60", columns=columns)
     shown = lines(done.text)
 
@@ -44,7 +44,7 @@ def test_no_color_means_no_colour(terminal) -> None:
     assert "✓ completed" in done.text
 
 
-def test_a_dumb_terminal_gets_plain_lines(terminal) -> None:
+def test_dumb_terminal_gets_plain_lines(terminal) -> None:
     done = terminal("run", "flow.py:fan", "--quiet", env={"TERM": "dumb"})
 
     assert "\x1b" not in done.text
@@ -92,11 +92,11 @@ def test_questions_of_a_run_are_asked_as_a_form(terminal) -> None:
     assert "Verdict(do='send', remark='fine')" in done.text
 
 
-def test_a_question_that_is_left_stays_open(terminal, call) -> None:
+def test_unanswered_question_stays_open(terminal, call) -> None:
     done = terminal("run", "flow.py:letters", "--store", "a.db", "--thread", "t", answers=[("do:", "\x04")])
 
     assert done.code == 4
-    assert "go on with: graphrt resume flow.py:letters t --store a.db" in done.text
+    assert "continue with: graphrt resume flow.py:letters t --store a.db" in done.text
     assert call("show", "flow.py:letters", "t", "--store", "a.db").result["status"] == "interrupted"
 
 
@@ -109,8 +109,8 @@ def test_resume_asks_in_another_process(terminal, call, stored: str) -> None:
     assert "Verdict(do='drop', remark='')" in done.text
 
 
-def test_ctrl_c_cancels_the_run_and_leaves_a_thread_that_goes_on(terminal, call) -> None:
-    words = ["run", "flow.py:fan", "--set", "seconds=2", "--limits", "grace_s=0", "--store", "a.db", "--thread", "t"]
+def test_ctrl_c_cancels_the_run_and_leaves_a_thread_that_can_continue(terminal, call) -> None:
+    words = ["run", "flow.py:fan", "--set", "seconds=5", "--limits", "grace_s=0", "--store", "a.db", "--thread", "t"]
     began = time.monotonic()
 
     done = terminal(*words, answers=[("work  ", "\x03")])
@@ -124,7 +124,7 @@ def test_ctrl_c_cancels_the_run_and_leaves_a_thread_that_goes_on(terminal, call)
     assert (after.code, after.result["state"]["notes"]) == (0, [0, 1, 2, 3])
 
 
-def test_without_a_terminal_nothing_but_the_document_is_written(program) -> None:
+def test_only_the_document_is_written_without_a_terminal(program) -> None:
     done = program("run", "flow.py:fan")
 
     assert done.document["result"]["status"] == "completed"
@@ -135,9 +135,11 @@ def test_without_a_terminal_nothing_but_the_document_is_written(program) -> None
 SHELL = ["bash", "-c"]
 
 
-@pytest.mark.parametrize("words", ["schema run", "log flow.py:letters paused --store runs.db -o json", "--help"])
-@pytest.mark.parametrize("buffered", ["", "1"])
-def test_a_pipe_that_is_closed_early_is_no_error(folder, stored: str, words: str, buffered: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "buffered"),
+    [("schema run", ""), ("log flow.py:letters paused --store runs.db -o json", "1"), ("--help", "")],
+)
+def test_pipe_that_is_closed_early_is_not_an_error(folder, stored: str, words: str, buffered: str) -> None:
     script = f"{sys.executable} -m graphrt {words} 2>err | head -c 10; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         [*SHELL, script], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": buffered}
@@ -148,9 +150,8 @@ def test_a_pipe_that_is_closed_early_is_no_error(folder, stored: str, words: str
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("words", ["schema run", "threads --store runs.db", "--help"])
-@pytest.mark.parametrize("buffered", ["", "1"])
-def test_output_that_cannot_be_written_is_told_in_a_line(folder, stored: str, words: str, buffered: str) -> None:
+@pytest.mark.parametrize(("words", "buffered"), [("schema run", ""), ("threads --store runs.db", "1"), ("--help", "")])
+def test_unwritable_output_is_reported_in_one_line(folder, stored: str, words: str, buffered: str) -> None:
     done = subprocess.run(
         [*SHELL, f"{sys.executable} -m graphrt {words} > /dev/full"],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONUNBUFFERED": buffered},
@@ -161,7 +162,7 @@ def test_output_that_cannot_be_written_is_told_in_a_line(folder, stored: str, wo
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_a_stream_that_is_closed_is_not_missed(folder, stored: str, closed: str) -> None:
+def test_missing_standard_stream_is_harmless(folder, stored: str, closed: str) -> None:
     done = subprocess.run(
         [*SHELL, f"{sys.executable} -m graphrt threads --store runs.db {closed}"],
         capture_output=True, text=True, check=False,
@@ -170,8 +171,8 @@ def test_a_stream_that_is_closed_is_not_missed(folder, stored: str, closed: str)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_pipe_that_breaks_in_the_code_of_the_user_is_an_error(program, folder) -> None:
-    """Only the reader of the command's own output may leave without a word."""
+def test_pipe_that_breaks_in_the_code_of_the_user_is_an_error(program, folder) -> None:
+    """Only the reader of the command's own output may leave silently."""
     (folder / "pipes.py").write_text("def deps():\n    raise BrokenPipeError(32, 'Broken pipe')\n")
 
     done = program("run", "flow.py:fan", "--deps", "pipes.py:deps")
@@ -180,12 +181,12 @@ def test_a_pipe_that_breaks_in_the_code_of_the_user_is_an_error(program, folder)
     assert "BrokenPipeError" in done.err
 
 
-def test_output_is_a_table_in_a_pipe_and_a_document_if_it_is_asked_for(program, stored: str) -> None:
+def test_output_is_a_table_in_a_pipe_and_a_document_on_request(program, stored: str) -> None:
     words, text = ["threads", "--store", stored], {"GRAPHRT_OUTPUT": ""}
 
     piped = program(*words, env=text).out
 
     assert [line for line in piped.splitlines() if "paused" in line and "interrupted" in line]
     assert program(*words, "-o", "json", env=text).document["command"] == "threads"
-    assert program(*words).document["command"] == "threads"  # by GRAPHRT_OUTPUT
+    assert program(*words).document["command"] == "threads"  # with GRAPHRT_OUTPUT
     assert program(*words, "--output=text").out == piped

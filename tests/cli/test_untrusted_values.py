@@ -1,4 +1,4 @@
-"""What is shown from a store is untrusted: control characters and markup are shown as text, huge values are cut."""
+"""Values from a store are untrusted: control characters and markup are shown as text, huge values are truncated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_control_character_of_a_value_is_written(
 
     done = call(*words, "--store", nasty, form)
     said = done.out + done.err
-    ours = said.replace("\x1b[0m", "").replace("\x1b[31mred", "!")  # a style of ours never is before that word
+    ours = said.replace("\x1b[0m", "").replace("\x1b[31mred", "!")  # our styles never precede that word
 
     assert [c for c in HIDDEN[1:] if c in said] == []
     assert "!" not in ours.replace("! ", "") or form == "-ojson"
@@ -48,7 +48,7 @@ def test_no_control_character_of_a_value_is_written(
         assert done.result["state"]["topic"] == NASTY
 
 
-def test_names_of_threads_cannot_be_written_as_commands_of_a_terminal(call) -> None:
+def test_names_of_threads_are_not_written_as_terminal_commands(call) -> None:
     done = call("run", "flow.py:fan", "--thread", "a\x1b[2Jb", "--store", "n.db", "-otext")
 
     assert done.code == 2
@@ -56,7 +56,7 @@ def test_names_of_threads_cannot_be_written_as_commands_of_a_terminal(call) -> N
 
 
 @pytest.mark.slow
-def test_huge_and_binary_values_are_cut_with_their_size(call, folder: Path) -> None:
+def test_huge_and_binary_values_are_truncated_with_their_size(call, folder: Path) -> None:
     (folder / "big.py").write_text(
         "from typing import Any\nfrom pydantic import BaseModel\nfrom graphrt import END, START, GraphBuilder\n"
         "class S(BaseModel):\n    text: str = ''\n    data: bytes = b''\n    items: list[Any] = []\n"

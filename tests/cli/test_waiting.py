@@ -1,4 +1,4 @@
-"""`inbox`, `signal`, `schedules` and the priority of `start`: what arrives in the store, and what is refused."""
+"""`inbox`, `signal`, `schedules` and the priority of `start`: their effect on the store, and refused arguments."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_inbox_lists_questions_and_pages_them(call, stored: str) -> None:
 @pytest.mark.parametrize(
     ("words", "value"), [(["5"], 5), (['{"a": [true]}'], {"a": [True]}), (['"text"'], "text"), ([], None)]
 )
-def test_a_signal_reaches_its_thread(call, folder: Path, words: list[str], value: object) -> None:
+def test_signal_reaches_its_thread(call, folder: Path, words: list[str], value: object) -> None:
     (folder / "receiving.py").write_text(RECEIVING)
     call("run", "receiving.py:graph", "--thread", "t", "--store", "runs.db")
     sent = call("signal", "runs.db", "t", "go", *words, "--id", "one")
@@ -78,7 +78,7 @@ def receiving():
     return g.compile()
 
 
-def test_a_signal_that_is_no_json_or_has_no_thread_is_refused(call, stored: str) -> None:
+def test_signal_that_is_not_json_or_has_no_thread_is_refused(call, stored: str) -> None:
     refused = call("signal", stored, "paused", "go", "text")
 
     assert (refused.code, refused.document["error"]["code"]) == (2, "bad-document")

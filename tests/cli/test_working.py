@@ -1,13 +1,10 @@
-"""Runs that are started here and driven by a worker process; their traces; values that are erased."""
+"""Runs that are started here and driven by a worker process, with their traces and erased values."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +12,8 @@ import pytest
 
 from graphrt.cli import main
 from graphrt.workers import Worker
+
+from .conftest import start
 
 GRAPH = """
 from pydantic import BaseModel
@@ -48,20 +47,14 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_a_started_run_is_driven_by_a_worker_until_sigterm(call, work: Path) -> None:
+def test_started_run_is_driven_by_a_worker_until_sigterm(call, work: Path) -> None:
     target, store = "working_graph.py:graph", "sqlite:///runs.db"
     started = call("start", target, "--set", "topic=tea", "--thread", "t", "--store", store, "--tag", "new").result
     assert started == {"thread": "t", "status": "running"}
     assert call("start", target, "--thread", "t", "--if-exists", "return", "--store", store).result["thread"] == "t"
-    src = Path(__file__).parents[2] / "src"
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "graphrt", "worker", target, "--store", store, "--poll", "0.02"],
-        env={**os.environ, "PYTHONPATH": str(src)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    worker = start(["-m", "graphrt", "worker", target, "--store", store, "--poll", "0.02"])
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while call("show", target, "t", "--store", store).result["status"] != "completed":
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -73,7 +66,7 @@ def test_a_started_run_is_driven_by_a_worker_until_sigterm(call, work: Path) -> 
     assert "1 ended" in out
 
 
-def test_values_are_erased_and_what_is_left_is_said(call, work: Path) -> None:
+def test_values_are_erased_and_the_remaining_ones_reported(call, work: Path) -> None:
     target, store = "working_graph.py:graph", "sqlite:///runs.db"
     call("run", target, "--set", "topic=Anna", "--thread", "t", "--store", store)
     dry = call("audit", "erase", target, "--containing", "Anna", "--dry-run", "--store", store).result
@@ -84,7 +77,7 @@ def test_values_are_erased_and_what_is_left_is_said(call, work: Path) -> None:
     assert main(["audit", "erase", target, "--store", store]) == 2
 
 
-def test_a_stored_thread_is_traced(call, work: Path) -> None:
+def test_stored_thread_is_traced(call, work: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
     target, store = "working_graph.py:graph", "sqlite:///runs.db"
     call("run", target, "--set", "topic=tea", "--thread", "t", "--store", store)
@@ -93,7 +86,7 @@ def test_a_stored_thread_is_traced(call, work: Path) -> None:
     assert len(found.result["trace"]) == 32
 
 
-def test_a_trace_goes_to_any_provider_of_the_api_and_to_nothing_else(call, work: Path) -> None:
+def test_trace_is_sent_only_to_the_configured_provider_of_the_api(call, work: Path) -> None:
     (work / "tracers.py").write_text(
         "from opentelemetry.trace import NoOpTracerProvider\nplain = NoOpTracerProvider()\nnumber = 5\n"
     )
@@ -117,7 +110,7 @@ with_own = Runtime(graph, store="sqlite:///own.db")
 """
 
 
-def test_a_runtime_without_a_store_takes_that_of_the_command(call, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runtime_without_a_store_takes_that_of_the_command(call, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (work / "runtimes.py").write_text(RUNTIMES)
     monkeypatch.setattr("graphrt.workers.Worker.serve", _serve_until_idle)
 
@@ -143,7 +136,7 @@ def test_a_runtime_with_a_store_keeps_it(call, work: Path, monkeypatch: pytest.M
     assert not (work / "runs.db").exists()
 
 
-def test_a_worker_refuses_a_store_in_memory(call, work: Path) -> None:
+def test_worker_refuses_a_store_in_memory(call, work: Path) -> None:
     (work / "runtimes.py").write_text(RUNTIMES)
     for target in ("working_graph.py:graph", "runtimes.py:without"):
         refused = call("worker", target, "--store", "memory:")
@@ -152,33 +145,27 @@ def test_a_worker_refuses_a_store_in_memory(call, work: Path) -> None:
 
 
 def _serve_until_idle(worker: Worker, *, grace_s: float) -> None:
-    """Work as `serve` does, until no thread is due, in place of a signal."""
+    """Work like `serve` does, until no thread is due, instead of a signal."""
     with worker:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 30
         while worker.health().ended + worker.health().failed == 0 and time.monotonic() < until:
             time.sleep(0.01)
 
 
-def test_a_time_is_refused_by_the_name_of_its_option(call, work: Path) -> None:
+def test_invalid_time_is_refused_with_the_name_of_its_option(call, work: Path) -> None:
     refused = call("worker", "working_graph.py:graph", "--store", "runs.db", "--delete-older-than", "x")
     assert refused.code == 2
     assert "--delete-older-than cannot be read as a time" in refused.err
 
 
 @pytest.mark.slow
-def test_a_worker_process_can_be_watched(call, work: Path) -> None:
+def test_worker_process_can_be_watched(call, work: Path) -> None:
     (work / "failing.py").write_text(GRAPH.replace('{"said": f"about {state.topic}"}', '{"said": 1 // 0}'))
     call("start", "failing.py:graph", "--thread", "t", "--store", "runs.db")
     words = ["--poll", "0.02", "--health-file", "health.json", "--lease", "7", "--per-graph", "work=1"]
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "graphrt", "worker", "failing.py:graph", "--store", "runs.db", *words],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    worker = start(["-m", "graphrt", "worker", "failing.py:graph", "--store", "runs.db", *words])
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not (work / "health.json").exists() or json.loads((work / "health.json").read_text())["failed"] != 1:
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -204,13 +191,13 @@ def test_a_worker_process_can_be_watched(call, work: Path) -> None:
         (["--per-graph", "work=0"], "per_graph['work']= cannot be 0"),
     ],
 )
-def test_options_of_a_worker_that_do_not_fit(call, work: Path, words: list[str], told: str) -> None:
+def test_conflicting_options_of_a_worker_are_refused(call, work: Path, words: list[str], told: str) -> None:
     refused = call("worker", "working_graph.py:graph", "--store", "runs.db", *words)
     assert refused.code == 2
     assert told in refused.err
 
 
-def test_a_lease_is_of_a_runtime_that_the_command_makes(call, work: Path) -> None:
+def test_lease_option_applies_to_a_runtime_that_the_command_creates(call, work: Path) -> None:
     (work / "runtimes.py").write_text(RUNTIMES)
     refused = call("worker", "runtimes.py:without", "--store", "runs.db", "--lease", "7")
     assert (refused.code, refused.document["error"]["code"]) == (2, "input")

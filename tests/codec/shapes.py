@@ -1,4 +1,4 @@
-"""Classes for the tests of the codec, and what equal means there: same value, same type, all the way down."""
+"""Classes for the tests of the codec, and their comparison: same value, same type, all the way down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Color(enum.Enum):
     RED = "r"
     GREEN = "g"
-    CRIMSON = "r"  # noqa: PIE796 - an alias of RED is what is tested
+    CRIMSON = "r"  # noqa: PIE796 - an alias of RED is tested
 
 
 class Level(enum.IntEnum):
@@ -38,7 +38,7 @@ class Note:
     text: str
     tags: set[str] = dataclasses.field(default_factory=set)
     made: int = dataclasses.field(init=False)
-    """Neither an argument nor with a default: may be without a value."""
+    """Neither an argument nor a field with a default: it may have no value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Open(BaseModel):
 
 
 class Picky(BaseModel):
-    """Its validator changes what it is given: a model that is validated twice is another."""
+    """Its validator changes its input: a model that is validated twice differs."""
 
     text: str
 
@@ -91,7 +91,7 @@ ALL = (Color, Level, Rights, Note, Point, Pair, Model, Open, Picky, Box[int], Nu
 
 
 def same(one: Any, other: Any) -> bool:  # noqa: C901, PLR0911 - a rule per kind
-    """Whether the two are equal with equal types, in the same order, all the way down; NaN is NaN."""
+    """Whether the two are equal with equal types, in the same order, all the way down; NaN equals NaN."""
     if type(one) is not type(other):
         return False
     if isinstance(one, float):

@@ -55,7 +55,7 @@ zones = st.one_of(
 
 
 def says_all(path: pathlib.PurePath) -> bool:
-    """Whether the text of *path* is the whole path: not so for some beginnings of network shares, which are refused."""
+    """Whether the text of *path* is the whole path: not for some beginnings of network shares, which are refused."""
     return type(path)(str(path)).parts == path.parts
 
 
@@ -137,8 +137,8 @@ def seen(model: shapes.Open, late: Any) -> shapes.Open:
 
 
 def said(text: str, value: Any) -> AssistantMessage:
-    made = ToolCall(id=text, name="look", arguments={}, arguments_text="{")  # damaged, as models write it
-    object.__setattr__(made, "arguments", {"x": value})  # what is not JSON is as good here
+    made = ToolCall(id=text, name="look", arguments={}, arguments_text="{")  # damaged, as models may write it
+    object.__setattr__(made, "arguments", {"x": value})  # text that is not JSON is valid here
     calls = (made, ToolCall(id="2", name="look", arguments={"n": 1}))
     thinking = (ThinkingBlock(text=text, signature="s"), ThinkingBlock(provider="openai", id=text, data={text: [1]}))
     parts = (ProviderPart(provider="openai", type=text, data={"a": text}),)

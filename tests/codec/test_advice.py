@@ -1,4 +1,4 @@
-"""The advice in a refusal works when it is followed, for each kind of class."""
+"""The advice in a refusal works for each kind of class."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def is_stored(value: Any, types: tuple[Any, ...] = ()) -> bool:
     ids=lambda value: type(value).__name__,
 )
 def test_advice_about_a_class_works(value: Any) -> None:
-    """One of three: annotate the class, convert the value, or register the class; what is said of it is done here."""
+    """One of three: annotate the class, convert the value, or register the class; the test follows it."""
     advice, cls = advice_about(value), type(value)
     name = re.escape(cls.__qualname__)
 

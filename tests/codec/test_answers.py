@@ -79,7 +79,7 @@ Alias = te.TypeAliasType("Alias", list[int])
     ],
     ids=lambda value: str(value) if isinstance(value, (type, str)) else type(value).__name__,
 )
-def test_type_comes_back(annotation: Any, right: Any, wrong: Any) -> None:
+def test_type_is_restored(annotation: Any, right: Any, wrong: Any) -> None:
     plain = CODEC.describe(annotation)
     adapter = CODEC.adapter(json.loads(json.dumps(plain)))
 
@@ -89,7 +89,7 @@ def test_type_comes_back(annotation: Any, right: Any, wrong: Any) -> None:
     assert CODEC.load(CODEC.dump(plain)) == plain
 
 
-def test_any_takes_anything() -> None:
+def test_any_accepts_any_value() -> None:
     assert CODEC.adapter(CODEC.describe(Any)).validate_python(...) is ...
 
 
@@ -100,7 +100,7 @@ def test_description_is_readable() -> None:
     assert CODEC.describe(Literal["a", shapes.Color.RED]) == {"literal": ["a", {"enum": ["Color", "RED"]}]}
 
 
-def test_class_with_functions_of_its_own_is_checked_as_an_instance() -> None:
+def test_class_with_its_own_functions_is_checked_as_an_instance() -> None:
     from graphrt._codec import register, registry
 
     class Money:
@@ -204,7 +204,7 @@ def test_description_of_an_unknown_class_names_it(plain: Any) -> None:
 
 
 @pytest.mark.usefixtures("_registry_is_put_back")
-def test_a_member_of_an_enum_that_was_registered_with_functions_is_described() -> None:
+def test_member_of_an_enum_that_was_registered_with_functions_is_described() -> None:
     class Level(enum.Enum):
         HIGH = "high"
 
@@ -218,7 +218,7 @@ def test_a_member_of_an_enum_that_was_registered_with_functions_is_described() -
 
 
 @pytest.mark.usefixtures("_registry_is_put_back")
-def test_two_classes_of_one_tag_are_no_damage() -> None:
+def test_two_classes_with_one_tag_are_not_damage() -> None:
     codec = Codec(shapes.ALL)
     plain = codec.describe(int)
 

@@ -1,4 +1,4 @@
-"""Data that is not what the codec wrote is refused with StoreError, and makes nothing happen."""
+"""Data that the codec did not write is refused with StoreError, without side effects."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_fields_that_were_added_later_get_their_defaults() -> None:
 
 
 class Watch:
-    """Notes what Python's audit events say while it is on; a hook cannot be taken away again."""
+    """Records Python's audit events while it is on; a hook cannot be removed."""
 
     def __init__(self) -> None:
         self.on = False
@@ -190,8 +190,8 @@ def loaded(codec: Codec, data: bytes, *, as_error: bool) -> str:
 
 
 @pytest.mark.slow
-def test_mutated_data_is_refused_or_read_and_nothing_happens(record_property: Callable[[str, object], None]) -> None:
-    """1,000,000 inputs with GRAPHRT_FULL=1, else 20,000; an audit hook sees neither import nor file nor process."""
+def test_mutated_data_is_refused_or_read_without_side_effects(record_property: Callable[[str, object], None]) -> None:
+    """1,000,000 inputs with GRAPHRT_FULL=1, else 20,000; an audit hook sees no import, file or process."""
     seeds = [CODEC.dump(value) for value in EXAMPLES]
     seeds = [data for data in seeds if len(data) < 1_000]
     seeds.append(CODEC.dump_error(OSError(2, "x", "y")))
@@ -235,7 +235,7 @@ FORBIDDEN_MODULES = {
 }
 
 
-def test_source_has_no_way_to_run_data() -> None:
+def test_source_contains_no_way_to_execute_data() -> None:
     files = sorted(Path(graphrt._codec.__file__).parent.glob("*.py"))
     assert len(files) > 8
     for file in files:

@@ -1,4 +1,4 @@
-"""`Erased()` is one object, whatever is done with it, and is stored as what stands in the place of an erased line."""
+"""`Erased()` is a singleton, and is stored as the replacement of an erased line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_codec_writes_the_line_of_an_erased_value() -> None:
     assert codec.dump(GONE) == ERASED_LINE
 
 
-def test_types_that_name_it_allow_it_and_others_do_not() -> None:
+def test_types_that_include_it_allow_it_and_others_do_not() -> None:
     assert Open(name=GONE, notes=["a", GONE]).notes[1] is GONE
     assert Open(name=GONE, notes=[]).model_dump_json() == '{"name":"Erased()","notes":[]}'
     assert TypeAdapter(str | Erased).json_schema()["anyOf"][1] == {"const": "Erased()", "type": "string"}

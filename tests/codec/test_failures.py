@@ -1,4 +1,4 @@
-"""Exceptions survive a restart: exactly if they are Python's or graphrt's, else by name and text."""
+"""Exceptions survive a restart: exactly if they belong to Python or graphrt, else by name and text."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MuteError(Exception):
     ],
     ids=repr,
 )
-def test_python_error_comes_back(error: BaseException) -> None:
+def test_python_error_is_restored(error: BaseException) -> None:
     back = again(error)
 
     assert type(back) is type(error)
@@ -61,7 +61,7 @@ def test_python_error_comes_back(error: BaseException) -> None:
         assert getattr(back, name, None) == getattr(error, name, None)
 
 
-def test_every_error_of_graphrt_comes_back_with_its_attributes() -> None:
+def test_every_error_of_graphrt_is_restored_with_its_attributes() -> None:
     count = 0
     for name in errors.__all__:
         cls = getattr(errors, name)
@@ -77,7 +77,7 @@ def test_every_error_of_graphrt_comes_back_with_its_attributes() -> None:
     assert count > 20
 
 
-def test_what_a_failed_call_was_billed_comes_back() -> None:
+def test_billed_usage_of_a_failed_call_is_restored() -> None:
     error = RefusalError("no", billed=True, usage=Usage(input_tokens=1500, calls=1, cost_usd=0.5))
 
     for back in (again(error), copy.copy(error), pickle.loads(pickle.dumps(error))):
@@ -85,7 +85,7 @@ def test_what_a_failed_call_was_billed_comes_back() -> None:
     assert (again(RefusalError("no")).billed, again(RefusalError("no")).usage) == (False, None)
 
 
-def test_problems_of_a_definition_come_back() -> None:
+def test_problems_of_a_definition_are_restored() -> None:
     error = DefinitionError("2 problems", [Problem(code="a", message="b", node="c"), Problem(code="d", message="e")])
 
     back = again(error)
@@ -94,7 +94,7 @@ def test_problems_of_a_definition_come_back() -> None:
     assert str(back) == str(error)
 
 
-def test_attribute_that_cannot_be_stored_is_left_out_and_reads_as_none() -> None:
+def test_unstorable_attribute_is_dropped_and_reads_as_none() -> None:
     back = again(NodeError("failed", node="n", value=object()))
 
     assert (back.node, back.value) == ("n", None)
@@ -114,7 +114,7 @@ def test_other_errors_become_records() -> None:
         assert str(back) == (f"{name}: {message}" if message else name)
 
 
-def test_record_comes_back_as_itself_and_survives_copies() -> None:
+def test_record_is_restored_unchanged_and_survives_copies() -> None:
     record = RecordedError("CustomError", "a")
 
     for back in (again(record), copy.copy(record), pickle.loads(pickle.dumps(record))):
@@ -122,7 +122,7 @@ def test_record_comes_back_as_itself_and_survives_copies() -> None:
         assert (back.type_name, back.message, str(back)) == ("CustomError", "a", "CustomError: a")
 
 
-def test_groups_come_back_with_their_members() -> None:
+def test_groups_are_restored_with_their_members() -> None:
     error = ExceptionGroup("two", [ValueError(1), ExceptionGroup("inner", [CustomError("a"), HarnessError("h")])])
 
     back = again(error)
@@ -146,7 +146,7 @@ def test_groups_nested_too_deeply_end_in_a_record() -> None:
     assert type(back) is RecordedError
 
 
-def test_causes_and_notes_are_not_kept() -> None:
+def test_causes_and_notes_are_not_stored() -> None:
     error = ValueError("a")
     error.add_note("n")
     error.__cause__ = KeyError()
@@ -157,7 +157,7 @@ def test_causes_and_notes_are_not_kept() -> None:
     assert not hasattr(back, "__notes__")
 
 
-def test_huge_message_is_cut() -> None:
+def test_huge_message_is_truncated() -> None:
     back = again(CustomError("x" * 5_000_000))
 
     assert len(back.message) == 1_000_000

@@ -1,4 +1,4 @@
-"""Fields of an update as stored lines; long values apart, under their hash."""
+"""Fields of an update as stored lines; long values are stored apart, under their hash."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def read(made: Stamped, fetch: Callable[[str], bytes] | None = None) -> dict[str
 
 
 @pytest.mark.parametrize("fields", [{}, {"a": 1}, FIELDS, {"$t": "tuple", "v": [1]}])
-def test_fields_come_back(fields: dict[str, Any]) -> None:
+def test_fields_are_restored(fields: dict[str, Any]) -> None:
     assert read(stamp(CODEC, fields)) == fields
 
 
-def test_long_values_stand_apart_once_under_their_hash() -> None:
+def test_long_values_are_stored_apart_once_under_their_hash() -> None:
     made = stamp(CODEC, FIELDS)
 
     encoded = CODEC.dump([LONG])
@@ -36,7 +36,7 @@ def test_long_values_stand_apart_once_under_their_hash() -> None:
     assert made.lines == {"short": CODEC.dump((1,)), "long": reference, "again": reference}
 
 
-def test_value_of_exactly_the_limit_stays() -> None:
+def test_value_of_exactly_the_limit_is_inlined() -> None:
     assert stamp(CODEC, {"a": "x" * (BLOB_BYTES - 2)}).blobs == {}
     assert len(stamp(CODEC, {"a": "x" * (BLOB_BYTES - 1)}).blobs) == 1
 
@@ -54,21 +54,21 @@ def test_dict_that_looks_like_a_reference_is_a_dict() -> None:
 
 
 @pytest.mark.parametrize("fetch", [{}.__getitem__, lambda _: b"1"])
-def test_blob_that_is_missing_or_changed_is_damage(fetch: Callable[[str], bytes]) -> None:
+def test_missing_or_changed_blob_is_damage(fetch: Callable[[str], bytes]) -> None:
     with pytest.raises(StoreError) as caught:
         read(stamp(CODEC, {"a": LONG}), fetch)
     assert caught.value.code == "damaged-value"
     assert "blob" in caught.value.what
 
 
-def test_blob_where_there_are_none_is_damage() -> None:
+def test_blob_without_a_blob_store_is_damage() -> None:
     with pytest.raises(StoreError) as caught:
         CODEC.load(stamp(CODEC, {"a": LONG}).lines["a"])
     assert caught.value.code == "damaged-value"
 
 
 @pytest.mark.parametrize("error", [ConflictError("lost"), OSError("disk")])
-def test_error_of_the_fetching_reaches_the_caller(error: Exception) -> None:
+def test_error_while_fetching_a_blob_reaches_the_caller(error: Exception) -> None:
     def fetch(_name: str) -> bytes:
         raise error
 
@@ -77,7 +77,7 @@ def test_error_of_the_fetching_reaches_the_caller(error: Exception) -> None:
     assert caught.value is error
 
 
-def test_refusal_begins_with_the_name_of_the_field() -> None:
+def test_refusal_starts_with_the_name_of_the_field() -> None:
     with pytest.raises(NotStorable) as caught:
         stamp(CODEC, {"a": 1, "notes": [object()]})
     assert caught.value.path == "notes[0]"

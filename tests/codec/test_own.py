@@ -1,4 +1,4 @@
-"""Classes of graphrt's own need no registration, wherever they stand, and change nothing for those of the user."""
+"""graphrt's own classes need no registration anywhere, and do not affect user classes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _registry_is_put_back() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("value", OWN, ids=lambda value: type(value).__name__)
-def test_undeclared_it_has_a_tag_that_no_class_of_the_user_has(value: Any) -> None:
+def test_undeclared_own_class_has_a_tag_that_no_user_class_has(value: Any) -> None:
     codec, cls = Codec(), value.__class__
 
     data = codec.dump({"a": [value]})
@@ -74,7 +74,7 @@ def test_undeclared_it_has_a_tag_that_no_class_of_the_user_has(value: Any) -> No
     assert Codec().load(data) == {"a": [value]}
 
 
-def test_bytes_of_a_picture_are_a_blob_under_their_hash_and_are_kept_once() -> None:
+def test_bytes_of_a_picture_are_a_blob_under_their_hash_and_stored_once() -> None:
     picture = Image.from_bytes(PNG)
     blobs: dict[str, bytes] = {}
 
@@ -85,7 +85,7 @@ def test_bytes_of_a_picture_are_a_blob_under_their_hash_and_are_kept_once() -> N
 
 
 @pytest.mark.parametrize("stored", [b"", b"another"])
-def test_blob_of_a_picture_that_was_changed_or_lost_is_damage(stored: bytes) -> None:
+def test_changed_or_missing_blob_of_a_picture_is_damage(stored: bytes) -> None:
     blobs: dict[str, bytes] = {}
     data = Codec().dump(Image.from_bytes(PNG), "", blobs)
     there = {name: stored for name in blobs if stored}
@@ -109,7 +109,7 @@ def test_damaged_picture_is_refused(held: bytes) -> None:
         Codec().load(b'{"$t":"graphrt:Image","v":%s}' % held)
 
 
-def test_declared_it_keeps_the_tag_that_it_always_had() -> None:
+def test_declared_own_class_keeps_its_tag() -> None:
     declared = Codec([list[UserMessage]])
     data = declared.dump(UserMessage(text="hi"))
 
@@ -118,13 +118,13 @@ def test_declared_it_keeps_the_tag_that_it_always_had() -> None:
     assert declared.load(b'{"$t":"UserMessage","v":{"text":"hi","id":null,"role":"user"}}') == UserMessage(text="hi")
 
 
-def test_data_from_before_it_was_declared_is_read() -> None:
+def test_data_from_before_the_declaration_is_read() -> None:
     data = Codec().dump(UserMessage(text="hi"))
 
     assert Codec([UserMessage]).load(data) == UserMessage(text="hi")
 
 
-def test_a_class_of_the_user_may_have_its_name() -> None:
+def test_user_class_may_have_the_same_name() -> None:
     @dataclasses.dataclass
     class Usage_:  # noqa: N801 - the name is given below
         watts: int
@@ -138,7 +138,7 @@ def test_a_class_of_the_user_may_have_its_name() -> None:
     assert caught.value.code == "unknown-type"
 
 
-def test_a_class_that_says_it_is_one_of_them_is_none() -> None:
+def test_class_that_pretends_to_be_an_own_class_is_not_one() -> None:
     fake = dataclasses.make_dataclass("UserMessage", ["text"])
     fake.__module__ = "graphrt.harness.messages"
 
@@ -147,7 +147,7 @@ def test_a_class_that_says_it_is_one_of_them_is_none() -> None:
         Codec().dump(fake("hi"))
 
 
-def test_its_tag_cannot_be_taken() -> None:
+def test_tag_of_an_own_class_is_reserved() -> None:
     class Mine(BaseModel):
         text: str
 
@@ -167,7 +167,7 @@ def test_other_tags_of_that_kind_are_unknown(tag: str) -> None:
     assert caught.value.code == "unknown-type"
 
 
-def test_damage_in_it_is_refused() -> None:
+def test_damaged_own_class_is_refused() -> None:
     with pytest.raises(StoreError) as caught:
         Codec().load(b'{"$t":"graphrt:UserMessage","v":{"text":"hi","is_admin":true}}')
 
@@ -185,7 +185,7 @@ print(type(value).__module__, value.text)
 """
 
 
-def test_its_module_is_loaded_when_it_is_met() -> None:
+def test_module_of_an_own_class_is_imported_on_use() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=os.environ)
 
     assert done.stdout == "graphrt.harness.messages hi\n"
@@ -196,7 +196,7 @@ class State(BaseModel):
     seen: Any = None
 
 
-def test_a_conversation_in_a_field_of_any_type_is_kept_on_a_thread(tmp_path: Any) -> None:
+def test_conversation_in_a_field_of_type_any_is_stored_on_a_thread(tmp_path: Any) -> None:
     def node(state: State, ctx: Any) -> Any:
         answered = ctx.interrupt({"so far": state.chat})
         return {"chat": [AssistantMessage(text="yes")], "seen": ctx.effect("look", lambda: (answered, Usage(calls=1)))}

@@ -1,4 +1,4 @@
-"""What cannot be written exactly is refused, with the place where it stands and what to do."""
+"""Values that cannot be written exactly are refused, with their path and a fix."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HouseZone(dt.tzinfo):
 
 
 class Liar:
-    """Says that it is a list."""
+    """Pretends to be a list."""
 
     @property
     def __class__(self) -> Any:
@@ -120,7 +120,7 @@ def generator() -> Any:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_value_is_refused_with_its_place(value: Any, part: str) -> None:
+def test_value_is_refused_with_its_path(value: Any, part: str) -> None:
     why = refusal({"notes": [1, 2, 3, {"when": value}]})
 
     assert why.path == "notes[3].when"
@@ -177,7 +177,7 @@ X = Stranger()
     ],
     ids=lambda value: value if isinstance(value, str) and value.isascii() else type(value).__name__,
 )
-def test_refusal_names_the_place(value: Any, path: str) -> None:
+def test_refusal_names_the_path(value: Any, path: str) -> None:
     assert refusal(value).path == path
     assert refusal(value, "notes").path == (f"notes.{path}" if path[:1].isalpha() else f"notes{path}")
 
@@ -222,7 +222,7 @@ def test_endless_nesting_is_refused_fast(kind: str) -> None:
 
     assert "levels deep" in why.why
     assert time.thread_time() - began < 5
-    while isinstance(value, (list, dict, tuple, deque)):  # taken apart by hand: freeing it recurses
+    while isinstance(value, (list, dict, tuple, deque)):  # dismantled by hand: freeing it recurses
         value = value["a"] if isinstance(value, dict) else value[0]
 
 
@@ -248,7 +248,7 @@ def test_data_nested_too_deeply_is_damaged(data: bytes) -> None:
     assert caught.value.code == "damaged-value"
 
 
-def test_values_that_contain_themselves_are_refused_where_they_do() -> None:
+def test_values_that_contain_themselves_are_refused_at_the_cycle() -> None:
     plain: list[Any] = [1]
     plain.append({"a": (plain,)})
     named: dict[str, Any] = {}
@@ -261,7 +261,7 @@ def test_values_that_contain_themselves_are_refused_where_they_do() -> None:
         assert (why.path, why.why) == (path, "contains itself")
 
 
-def test_same_value_twice_is_no_cycle() -> None:
+def test_same_value_twice_is_not_a_cycle() -> None:
     inner = [1]
     deep: Any = inner
     for _ in range(MAX_DEPTH - 1):
@@ -271,7 +271,7 @@ def test_same_value_twice_is_no_cycle() -> None:
     assert "levels deep" in refusal([inner, [deep]]).why
 
 
-def test_dump_close_to_the_end_of_the_stack_is_refused() -> None:
+def test_dump_near_the_recursion_limit_is_refused() -> None:
     def dive() -> BaseException:
         try:
             return dive()
@@ -280,7 +280,7 @@ def test_dump_close_to_the_end_of_the_stack_is_refused() -> None:
                 CODEC.dump([[[[[[[[[[object()]]]]]]]]]])
             return caught.value
 
-    gc.collect()  # what others left behind is not finalized down there
+    gc.collect()  # garbage of other tests is not finalized at that depth
     gc.disable()
     try:
         assert isinstance(dive(), (NotStorable, RecursionError))
@@ -307,13 +307,13 @@ def test_huge_values_are_refused_before_they_are_encoded(kind: type) -> None:
 
 
 @pytest.mark.slow
-def test_length_of_the_encoded_bytes_is_what_counts() -> None:
+def test_limit_applies_to_the_encoded_bytes() -> None:
     value = "\x01" * (MAX_BYTES // 5)  # each becomes six characters
 
     assert "256 MiB" in refusal(value).why
 
 
-# -- instances that are more than their fields -------------------------------------------------------------------
+# -- instances with more than their fields -----------------------------------------------------------------------
 
 
 def test_dataclass_with_a_stray_attribute_is_refused() -> None:
@@ -341,7 +341,7 @@ def test_model_with_a_stray_attribute_is_refused() -> None:
     assert "'other'" in refusal(model).why
 
 
-def test_model_in_which_a_stranger_was_set_is_refused() -> None:
+def test_model_with_an_invalid_assigned_value_is_refused() -> None:
     model = shapes.Model.model_construct({"nobody"}, x=1)
 
     assert "'nobody' was set" in refusal(model).why
@@ -354,7 +354,7 @@ def test_model_without_a_private_attribute_that_has_a_default_is_refused() -> No
     assert "private attribute '_seen'" in refusal(model).why
 
 
-def test_zone_without_a_name_is_refused() -> None:
+def test_time_zone_without_a_name_is_refused() -> None:
     import importlib.resources
     import zoneinfo
 
@@ -362,7 +362,7 @@ def test_zone_without_a_name_is_refused() -> None:
     found = next((name for name in names if __import__("pathlib").Path(name).is_file()), None)
     if found is None:
         found = str(importlib.resources.files("tzdata") / "zoneinfo/Europe/Berlin")
-    with open(found, "rb") as file:  # noqa: PTH123 - what from_file takes
+    with open(found, "rb") as file:  # noqa: PTH123 - required by from_file
         zone = ZoneInfo.from_file(file)
 
     assert "read from a file" in refusal(dt.datetime(2024, 1, 1, tzinfo=zone)).why
@@ -373,7 +373,7 @@ def test_numbers_at_the_bounds_are_stored() -> None:
         assert CODEC.load(CODEC.dump(number)) == number
 
 
-def test_path_whose_text_says_less_is_refused() -> None:
+def test_path_with_an_incomplete_text_is_refused() -> None:
     """The beginning of a network share, on Pythons that read its own text as another path."""
     path = PureWindowsPath("\\\\share\\")
 

@@ -1,4 +1,4 @@
-"""Which classes a codec knows: those that annotations lead to, and those that were registered by hand."""
+"""Which classes a codec knows: those in annotations, and those that were registered by hand."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ Alias = te.TypeAliasType("Alias", list[Deep])
     ],
     ids=str,
 )
-def test_annotation_leads_to_the_class(annotation: Any) -> None:
+def test_annotation_registers_the_class(annotation: Any) -> None:
     codec = Codec([annotation])
 
     assert codec.knows(Leaf)
     assert codec.load(codec.dump(Leaf.ONE)) is Leaf.ONE
 
 
-def test_state_leads_to_everything_in_it_and_to_nothing_else() -> None:
+def test_state_registers_all_its_classes_and_no_others() -> None:
     codec = Codec([State])
 
     assert all(codec.knows(cls) for cls in (Cat, Dog, Tree, Later, Deep, Leaf))
@@ -125,7 +125,7 @@ def test_state_leads_to_everything_in_it_and_to_nothing_else() -> None:
     assert codec.knows(int)
 
 
-def test_literal_of_enum_members_leads_to_the_enum() -> None:
+def test_literal_of_enum_members_registers_the_enum() -> None:
     assert Codec([Literal[Leaf.ONE]]).knows(Leaf)
 
 
@@ -155,7 +155,7 @@ def namesake() -> Any:
     return Deep
 
 
-def test_two_classes_of_one_tag_are_refused() -> None:
+def test_two_classes_with_one_tag_are_refused() -> None:
     with pytest.raises(InputError) as caught:
         Codec([Deep, namesake()])
 
@@ -195,7 +195,7 @@ class Money:
     __hash__ = None
 
 
-def test_registration_reaches_codecs_made_before_and_after() -> None:
+def test_registration_applies_to_codecs_created_before_and_after() -> None:
     before = Codec()
     with pytest.raises(NotStorable):
         before.dump(Money(1))
@@ -229,7 +229,7 @@ def test_class_of_the_library_can_be_registered_with_functions() -> None:
     assert codec.load(codec.dump(ZoneInfo("UTC"))) is ZoneInfo("UTC")
 
 
-def test_text_of_a_class_of_its_own_can_be_registered() -> None:
+def test_subclass_of_str_can_be_registered() -> None:
     class Name(str):
         __slots__ = ()
 
@@ -239,8 +239,43 @@ def test_text_of_a_class_of_its_own_can_be_registered() -> None:
     assert type(codec.load(codec.dump(Name("a")))) is Name
 
 
+def test_second_tag_of_a_class_is_written_and_the_first_one_stays_readable() -> None:
+    """Two libraries that register one class do not break each other."""
+    register(Deep, tag="first")
+    codec = Codec()
+    stored = codec.dump(Deep())
+    register(Deep, tag="second")
+
+    assert codec.load(stored) == Deep()
+    assert b"second" in codec.dump(Deep())
+    assert codec.load(codec.dump(Deep())) == Deep()
+
+    register(Deep, tag="first")  # and back
+    assert b"first" in codec.dump(Deep())
+
+
+def test_first_tag_of_a_class_may_be_reused_by_another_one() -> None:
+    register(Deep, tag="first")
+    register(Deep, tag="second")
+    register(Cat, tag="first")
+    codec = Codec()
+
+    assert codec.load(codec.dump([Cat(), Deep()])) == [Cat(), Deep()]
+
+
+def test_value_stored_under_the_first_tag_is_read_by_the_functions_of_its_registration() -> None:
+    class Name(str):
+        __slots__ = ()
+
+    register(Name, tag="first", encode=lambda name: [*name], decode=lambda parts: Name("".join(parts)))
+    stored = Codec().dump(Name("ab"))
+    register(Name, tag="second", encode=str.__str__, decode=Name)
+
+    assert Codec().load(stored) == Name("ab")
+
+
 def test_class_registered_again_replaces_the_older_one() -> None:
-    """A notebook cell that runs twice makes two classes of one name."""
+    """A notebook cell that runs twice creates two classes with one name."""
 
     def cell() -> Any:
         class Note(BaseModel):
@@ -259,7 +294,7 @@ class Broken:
     pass
 
 
-def test_encode_that_raises_refuses_with_the_place() -> None:
+def test_encode_function_that_raises_is_a_refusal_with_the_path() -> None:
     register(Broken, encode=lambda broken: broken.nothing, decode=lambda _: Broken())
 
     with pytest.raises(NotStorable) as caught:
@@ -268,7 +303,7 @@ def test_encode_that_raises_refuses_with_the_place() -> None:
     assert "AttributeError" in caught.value.why
 
 
-def test_encode_that_gives_what_cannot_be_stored_refuses_with_the_place() -> None:
+def test_encode_function_with_an_unstorable_result_is_a_refusal_with_the_path() -> None:
     register(Broken, encode=lambda broken: [broken.__class__], decode=lambda _: Broken())
 
     with pytest.raises(NotStorable) as caught:
@@ -276,7 +311,7 @@ def test_encode_that_gives_what_cannot_be_stored_refuses_with_the_place() -> Non
     assert caught.value.path == "a[0]"
 
 
-def test_decode_that_gives_another_class_or_raises_is_damage() -> None:
+def test_decode_function_that_returns_another_class_or_raises_is_damage() -> None:
     for decode in (lambda _: 5, lambda data: data.nothing):
         register(Broken, encode=lambda _: None, decode=decode)
         with pytest.raises(StoreError) as caught:
@@ -312,7 +347,7 @@ class Mapped(dict):
         (Deep, {"tag": "problem"}, "duplicate-tag"),
     ],
 )
-def test_wrong_registration_is_refused(cls: Any, options: dict[str, Any], code: str) -> None:
+def test_invalid_registration_is_refused(cls: Any, options: dict[str, Any], code: str) -> None:
     with pytest.raises(InputError) as caught:
         register(cls, **options)
 
@@ -329,7 +364,7 @@ def test_tag_of_another_registered_class_is_refused() -> None:
 
 @dataclasses.dataclass
 class Numbers(array.array):
-    """Of a class in C that looks like one of a class statement since Python 3.10; deques do since 3.12."""
+    """An instance of a C class that looks like a Python class since Python 3.10; deques do since 3.12."""
 
     x: int = 0
 
@@ -350,7 +385,7 @@ def test_dataclass_of_a_built_in_type_is_refused_and_not_half_stored(value: Any)
         register(type(value))
 
 
-def test_mutual_and_self_references_end() -> None:
+def test_mutual_and_self_references_terminate() -> None:
     codec = Codec([Tree])
     value = Tree([Tree()], Later(Deep()))
 

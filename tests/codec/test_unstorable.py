@@ -1,4 +1,4 @@
-"""A type of which no value can be stored is known before there is a value."""
+"""A type without storable values is known before there is a value."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def why(hint: Any) -> str | None:
     ],
     ids=str,
 )
-def test_type_without_a_value_that_can_be_stored(hint: Any, part: str) -> None:
+def test_type_without_a_storable_value_is_refused(hint: Any, part: str) -> None:
     found = why(hint)
 
     assert found is not None
@@ -144,12 +144,12 @@ def test_type_without_a_value_that_can_be_stored(hint: Any, part: str) -> None:
     ],
     ids=str,
 )
-def test_type_with_a_value_that_can_be_stored(hint: Any) -> None:
-    """Or of which that is not certain: values of an abstract class, a protocol or a converted type may be of others."""
+def test_type_with_a_storable_value_is_accepted(hint: Any) -> None:
+    """Also if that is uncertain: values of an abstract class, a protocol or a converted type may be of other types."""
     assert why(hint) is None
 
 
-def test_registered_class_and_the_bases_of_known_classes_have_values() -> None:
+def test_registered_class_and_bases_of_known_classes_have_values() -> None:
     register(Client, encode=lambda _: 1, decode=lambda _: Client())
 
     assert why(list[Client]) is None

@@ -1,6 +1,6 @@
-"""The page of TinyAgents' graph runtime in Python: one test for each block and figure, and for each thing that it lists.
+"""The page of TinyAgents' graph runtime in Python: one test for each block and figure, and for each listed feature.
 
-Ideas only: TinyAgents is in Rust, and under another licence.
+Ideas only: TinyAgents is written in Rust, under another licence.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def agent_and_tool() -> Any:
 
 
 def test_the_block_of_overwrite_with_the_block_of_conditional_edges() -> None:
-    """D35: the entry is `set_entry` alone, and END is a target of a route."""
+    """D35: `set_entry` is the only entry, and END is a target of a route."""
     result = agent_and_tool().run(AgentState())
 
     assert result.state.seen == ("agent", "tool", "agent")
@@ -70,7 +70,7 @@ def test_the_block_of_a_node_result() -> None:
 
     def node(state: AgentState) -> AgentState:
         next_state = replace(state, seen=("node",))
-        return next_state  # noqa: RET504 - as the block has it
+        return next_state  # noqa: RET504 - as in the block
 
     graph = GraphBuilder.overwrite(AgentState).add_node("node", node).set_entry("node").compile()
 
@@ -147,7 +147,7 @@ class Answering:
     ],
     ids=["mock", "agent", "function", "any class"],
 )
-def test_the_graph_does_not_know_which_harness_answers(harness: Any) -> None:
+def test_graph_does_not_know_which_harness_answers(harness: Any) -> None:
     """D30: "the graph does not know whether the harness uses OpenAI, ..., a mock model, a tool loop"."""
     graph = asking_graph()
     fingerprint = graph.fingerprint
@@ -156,7 +156,7 @@ def test_the_graph_does_not_know_which_harness_answers(harness: Any) -> None:
     assert graph.fingerprint == fingerprint
 
 
-def test_a_compiled_graph_has_what_the_page_lists() -> None:
+def test_compiled_graph_has_the_features_of_the_page() -> None:
     """D29: typed state and updates, reducers, named nodes, edges, virtual START and END, runtime context."""
     graph = figure()
     topology = graph.topology()
@@ -205,7 +205,7 @@ def test_loops_have_guardrails() -> None:
         graph.run({"route": ""}, limits=Limits(max_steps=3))
 
 
-def test_the_topology_can_be_inspected_and_tests_around_models_are_deterministic() -> None:
+def test_topology_can_be_inspected_and_tests_around_models_are_deterministic() -> None:
     """D33: "inspectable topology", "deterministic tests around model calls" """
     graph = asking_graph()
     states = [graph.run({"route": "x"}, harness=MockHarness(["one"])).state for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Values are shown harmless and bounded; results show themselves as tables in notebooks."""
+"""Values are displayed safely and with bounds; results are tables in notebooks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from graphrt.errors import DefinitionError, InputError, Problem
 
 
 @given(st.text(alphabet=st.characters(categories=("C", "Z", "L", "M", "S"))))
-def test_nothing_that_a_terminal_obeys_or_that_hides_is_left(text: str) -> None:
+def test_control_and_invisible_characters_are_removed(text: str) -> None:
     shown = safe(text)
 
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or 0x202A <= ord(c) <= 0x202E]
     shown.encode("utf-8")
 
 
-def test_newlines_stay_where_they_are_wanted() -> None:
+def test_newlines_are_kept_on_request() -> None:
     assert safe("a\nb\tc") == "a\\nb\\tc"
     assert safe("a\nb\x1b", lines=True) == "a\nb\\x1b"
     assert safe("naïve 漢字") == "naïve 漢字"
@@ -97,14 +97,14 @@ class Odd:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_values_are_shown_in_a_line(value: Any, shown: str | None) -> None:
+def test_values_are_displayed_on_one_line(value: Any, shown: str | None) -> None:
     found = brief(value)
 
     assert shown is None or found == shown
     assert len(found) < 400
 
 
-def test_a_circle_ends() -> None:
+def test_cyclic_value_is_displayed() -> None:
     value: list[Any] = []
     value.append(value)
 

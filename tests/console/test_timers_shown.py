@@ -1,4 +1,4 @@
-"""What the console shows of questions that nobody answers, and of those that answer themselves."""
+"""Waiting threads on the console: timers, and questions with a default or an expiry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_sleeping_thread_is_shown_with_its_time_and_a_question_with_its_defaul
     assert "? nap" not in text
 
 
-def test_what_a_node_waits_for_is_shown() -> None:
+def test_signal_that_a_node_waits_for_is_shown() -> None:
     g = GraphBuilder(State, name="shown")
     g.add_node("far", lambda state: None, queue="gpu")
     g.add_node("paid", lambda state, ctx: {"said": ctx.receive("money")})

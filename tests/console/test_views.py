@@ -1,4 +1,4 @@
-"""Views and progress fit any width, and say what happened."""
+"""Views and progress fit any width, and show the outcome."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def graph():
 
 
 @pytest.mark.parametrize("width", [20, 38, 78, 198])
-def test_no_view_is_wider_than_asked(width: int) -> None:
+def test_no_view_is_wider_than_requested(width: int) -> None:
     limits, budget = Limits(deadline_s=60), Budget(tokens=1_000, calls=9, usd=1.0, seconds=50)
     with Runtime(graph(), store="memory:", harness=MockHarness(["漢字 yes " * 30] * 3)) as runtime:
         progress = RunProgress(runtime.graph, limits, budget)
@@ -68,7 +68,7 @@ def test_no_view_is_wider_than_asked(width: int) -> None:
     assert [max(map(cells, plain(lines))) <= max(width, 20) for lines in shown] == [True] * len(shown)
 
 
-def test_progress_counts_tasks_calls_and_what_is_left() -> None:
+def test_progress_counts_tasks_calls_and_the_rest_of_the_budget() -> None:
     limits, budget = Limits(deadline_s=60, max_steps=10), Budget(calls=9)
     run = graph()
     progress = RunProgress(run, limits, budget)
@@ -110,7 +110,7 @@ def test_progress_shows_retries_and_failures() -> None:
 
 
 @pytest.mark.needs("rich")
-def test_a_live_view_draws_while_the_run_goes_on() -> None:
+def test_live_view_is_redrawn_during_the_run() -> None:
     from rich.console import Console
 
     out = io.StringIO()
@@ -125,7 +125,7 @@ def test_a_live_view_draws_while_the_run_goes_on() -> None:
 
 
 @pytest.mark.needs("rich")
-def test_a_view_is_a_renderable_of_rich_without_markup() -> None:
+def test_view_is_a_renderable_of_rich_without_markup() -> None:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), record=True, width=60)
@@ -137,7 +137,7 @@ def test_a_view_is_a_renderable_of_rich_without_markup() -> None:
     assert "\x1b" not in shown
 
 
-def test_a_screen_without_unicode_gets_ascii() -> None:
+def test_screen_without_unicode_gets_ascii() -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     screen = open_screen(out, colour=False)
     screen.line("✓ naïve 漢")
@@ -146,13 +146,13 @@ def test_a_screen_without_unicode_gets_ascii() -> None:
     assert out.buffer.getvalue() == b"  + na\\xefve \\u6f22\n"  # type: ignore[attr-defined]
 
 
-def test_usage_says_what_is_not_known() -> None:
+def test_usage_names_unknown_values() -> None:
     lines = plain(views.usage({"model": {"m": Usage(calls=1, input_tokens=5)}}, Usage(calls=1, input_tokens=5), 78))
 
     assert lines[1].split() == ["m", "1", "5", "0", "not", "known"]
 
 
-def test_usage_says_which_calls_have_no_report_and_that_their_price_is_missing() -> None:
+def test_usage_names_calls_without_a_report_and_their_missing_price() -> None:
     used = Usage(calls=1, input_tokens=5, cost_usd=0.25) + Usage(calls=2, unreported_calls=2, reserved_tokens=90)
     lines = plain(views.usage({"model": {"m": used}}, used, 78))
 

@@ -1,1 +1,1 @@
-"""Threads whose process is killed by SIGKILL at every point: a proof by trials. `python -m tests.crash -h` makes one."""
+"""Threads whose process is killed by SIGKILL at every point, in trials. `python -m tests.crash -h` runs one."""

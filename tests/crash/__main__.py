@@ -1,4 +1,4 @@
-"""One trial by hand: `python -m tests.crash --arun 276 "act once<"` kills a thread there, and says what came of it.
+"""One trial by hand: `python -m tests.crash --arun 276 "act once<"` kills a thread there, and reports the outcome.
 
 A kill is the number of a point, its name, or seconds with a point in them. `--list` shows the points of a life.
 """
@@ -18,14 +18,14 @@ from .trial import Plan, Trials
 
 
 def kill(text: str) -> int | float | str:
-    """A kill as it is written on the command line."""
+    """A kill in the form of the command line."""
     if text.isdecimal():
         return int(text)
     return float(text) if text.replace(".", "", 1).isdecimal() else text
 
 
 def main() -> int:
-    """Run the trial that the command line describes; 1 if something was wrong with it."""
+    """Run the trial that the command line describes; return 1 if it failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("kills", nargs="*", type=kill, help="where each process dies, in turn")
     parser.add_argument("--store", help="URL of an empty database; a new SQLite file by default")

@@ -1,6 +1,6 @@
-"""What a thread that was killed on its way has to look like beside one that was not: each breach as one sentence.
+"""Compares a killed thread with an undisturbed one: each breach is one sentence.
 
-Pure functions over what processes said and what the log of the world tells; nothing is run here.
+Pure functions over the reports of processes and the log of the world; nothing runs here.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from . import outside
 Look = dict[str, Any]
 Line = dict[str, Any]
 _NEW = ("seq", "at", "run", "cause", "thread", "source")
-"""What differs from run to run."""
+"""Fields that differ between runs."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A life that nobody ended."""
+    """An undisturbed life."""
 
     entries: list[dict[str, Any]]
     values: list[Any]
-    """After each commit."""
+    """States after each commit."""
     questions: frozenset[str]
     points: list[str]
 
 
 def reference(found: dict[str, Any]) -> Reference:
-    """The reference that an uninterrupted life is."""
+    """The reference of an undisturbed life."""
     last = found["looks"][-1]
     questions = {outside.local(question["id"]) for look in found["looks"] for question in look["interrupts"]}
     return Reference(
@@ -38,9 +38,10 @@ def reference(found: dict[str, Any]) -> Reference:
 
 
 def told(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """*entries* without what a kill may add or change: resumptions, numbers, times, questions about lost outcomes.
+    """*entries* without the parts that a kill may add or change: resumptions, numbers, times, questions about lost
+    outcomes.
 
-    An effect that was started again because somebody said so was started more often.
+    An effect that was started again on request was started more often.
     """
     found: list[dict[str, Any]] = []
     asked_more = False
@@ -49,7 +50,7 @@ def told(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if isinstance(kept.get("id"), str):
             kept["id"] = outside.local(kept["id"])
         kept.pop("starts", None)
-        kept.pop("answers", None)  # what a person said of a lost outcome counts as well
+        kept.pop("answers", None)  # answers of a person about a lost outcome count as well
         kept.pop("nth", None)
         kind = kept["event"]
         if kind == "run-resumed" or outside.UNKNOWN in str(kept.get("id", "")):
@@ -58,14 +59,14 @@ def told(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
             all_ = kept["interrupts"]
             kept["interrupts"] = [outside.local(id_) for id_ in all_ if outside.UNKNOWN not in id_]
             if not kept["interrupts"] or (asked_more and found[-1] == kept):
-                continue  # it paused once more, for a question about a lost outcome
+                continue  # it paused again, for a question about a lost outcome
             asked_more = len(kept["interrupts"]) < len(all_)
         found.append(kept)
     return found
 
 
 def breaches(wanted: Reference, lives: list[dict[str, Any]], lines: list[Line], *, patient: bool) -> list[str]:
-    """What is wrong with a thread that lived through *lives*, of which only the last came to its end.
+    """The problems of a thread that went through *lives*, of which only the last one ended.
 
     Args:
         patient: Whether a dead owner's last statement may still be under way when the next process looks.
@@ -111,7 +112,7 @@ def _end(wanted: Reference, life: dict[str, Any], began: set[str]) -> list[str]:
 
 
 def _readable(wanted: Reference, look: Look) -> list[str]:
-    """Whatever was read is a moment of the reference."""
+    """Every read state is one of the reference."""
     found: list[str] = []
     entries = told(look["entries"])
     if entries != wanted.entries[: len(entries)]:
@@ -134,7 +135,7 @@ def _readable(wanted: Reference, look: Look) -> list[str]:
 
 
 def _kept(lines: list[Line], looks: list[Look]) -> list[str]:
-    """What was acknowledged before the last process began is there when it looks."""
+    """Entries acknowledged before the last process began are visible to it."""
     first = looks[0]["seq"]
     begin = max(at for at, line in enumerate(lines) if line["what"] == "born")
     before = lines[:begin]

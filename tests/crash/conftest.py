@@ -1,6 +1,6 @@
-"""What the crash tests share: the process that forks those to kill, references, and what was killed in the end.
+"""Shared fixtures of the crash tests: the process that forks the victims, references, and the final statistics.
 
-Stores and references live as long as the process that runs the tests.
+Stores and references live as long as the test process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FACES = {"run": False, "arun": True}
 
 
 class Ground:
-    """Where trials are held."""
+    """The folders and processes of the trials."""
 
     def __init__(self, config: pytest.Config, server: Server, folder: Path) -> None:
         self._config = config
@@ -51,12 +51,12 @@ class Ground:
                 return Trials(self._server, where, lambda _: postgres_server.fresh_url(self._config), job)
 
     def reference(self, store: str, face: str) -> tuple[Reference, float]:
-        """A life that nobody ends, and the seconds that it takes."""
+        """An undisturbed life, and its duration in seconds."""
         key = (store, face)
         if key not in self._references:
             trials = self.trials(*key)
             if store == "postgres":
-                trials.live()  # the tables are made by the first
+                trials.live()  # the first life creates the tables
             found, taken_s = trials.live()
             self._references[key] = reference(found), taken_s
         return self._references[key]
@@ -79,7 +79,7 @@ _began = time.monotonic()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add up what the trials of each test came to, wherever it ran."""
+    """Add up the results of the trials of each test, from every process."""
     if report.when == "call":
         _sums.update({name: count for name, count in report.user_properties if name in _TOLD})
 

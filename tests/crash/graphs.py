@@ -1,7 +1,7 @@
 """The graph that is killed: fan-out by edges and by Sends, joins, a retry, interrupts, effects of each kind, a nested
-graph with all of that. Its nodes are written once, and made sync or async.
+graph with all of that. Its nodes are written once, as sync or async functions.
 
-Each task adds another power of two, so that a task that is folded twice, or not at all, shows in the sum.
+Each task adds a different power of two: a task that is folded twice, or never, shows in the sum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import world
 from .world import by_hand
 
 LAST = "seal?"
-"""The question that is answered once no other one is open."""
+"""The question that is answered last."""
 LARGE = "x" * 9_000
 """Stored once, by its content."""
 AGAIN = RetryPolicy(3, wait_initial_s=0.001)
@@ -89,7 +89,7 @@ async def work(_state: Any, ctx: Any) -> Any:
 
 
 async def seal(_state: Any, ctx: Any) -> Any:
-    """Waits until the nested graph beside it has ended: its question is answered last."""
+    """Waits until the parallel nested graph has ended, whose question is answered last."""
     await ctx.deps.began(ctx)
     return noted(f"seal {ctx.interrupt(LAST)}", 17)
 
@@ -135,7 +135,7 @@ async def pay(_state: Any, ctx: Any) -> Any:
 
 
 def form(fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-    """*fn* as it is, or as the same sync node."""
+    """*fn* unchanged, or as the same sync node."""
     if is_async:
         return fn
 
@@ -143,7 +143,7 @@ def form(fn: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
     def plain(state: Any, ctx: Any) -> Any:
         return by_hand(fn(state, ctx))
 
-    del plain.__wrapped__  # type: ignore[attr-defined]  # else it counts as async
+    del plain.__wrapped__  # type: ignore[attr-defined]  # otherwise it counts as async
     return plain
 
 

@@ -1,7 +1,7 @@
-"""The life of one process: it looks at the thread, does what the status says, and goes on until the thread is completed.
+"""The life of one process: it reads the thread, follows its status, and continues until the thread is completed.
 
-It knows nothing of the processes before it but what the store and the log of the world tell. What it found is plain
-data; whether that is right is judged elsewhere.
+It knows the earlier processes only from the store and the log of the world. Its report is plain data, which is checked
+elsewhere.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MOST_TURNS = 14
 
 @dataclass(frozen=True)
 class Job:
-    """What a process is told.
+    """The instructions of a process.
 
     Attributes:
-        log: File of the world outside.
+        log: File of the outside world.
         kill_at: Number or name of the point at which it dies.
         delay_s: Seconds after which it is killed from outside instead.
-        verb: What drives on a thread whose owner died: `resume` or `retry`.
+        verb: Which verb continues a thread whose owner died: `resume` or `retry`.
         bug: Name of a bug to plant.
     """
 
@@ -44,7 +44,7 @@ class Job:
 
 
 def live(job: Job, all_graphs: dict[bool, Any]) -> dict[str, Any]:
-    """Drive the thread of *job* to its end; what was seen on the way."""
+    """Drive the thread of *job* to its end, and return the observations on the way."""
     killer = Killer(job.kill_at)
     world = World(Path(job.log), killer, is_async=job.is_async)
     watched.lower_limits()
@@ -75,7 +75,7 @@ def live(job: Job, all_graphs: dict[bool, Any]) -> dict[str, Any]:
 
 
 class Life:
-    """One process that has the thread in its hands."""
+    """One process that drives the thread."""
 
     def __init__(self, job: Job, runtime: Runtime[Any], world: World) -> None:
         self._job = job
@@ -83,7 +83,7 @@ class Life:
         self._world = world
         self.looks: list[dict[str, Any]] = []
         self.again: list[str] = []
-        """Verbs that were refused since the dead owner's last statement was still under way."""
+        """Verbs that were refused because the dead owner's last statement was still running."""
 
     async def whole(self) -> None:
         for _ in range(MOST_TURNS):
@@ -122,7 +122,7 @@ class Life:
                 raise AssertionError(f"status {other}")
 
     def _answer(self, question: dict[str, Any]) -> Any:
-        """What whoever is asked says, after a look at the world."""
+        """The answer of a person who checks the world first."""
         payload = question["payload"]
         if isinstance(payload, dict) and payload.get("problem") == "outcome unknown":
             name, key = payload["effect"], payload["idempotency_key"]
@@ -133,7 +133,7 @@ class Life:
         return "yes"
 
     async def _look(self) -> dict[str, Any]:
-        """All that can be read of the thread."""
+        """All readable data of the thread."""
         thread = self._job.thread
         try:
             seen = await self._call("state", thread)
@@ -151,7 +151,7 @@ class Life:
             "replayed": replayed.values,
             "interrupts": [{"id": q.id, "payload": q.payload} for q in seen.interrupts],
             "entries": [entry.to_dict() for entry in await self._entries()],
-            "history": [  # commits only: how often it pauses or fails depends on the kills
+            "history": [  # commits only: the number of pauses and failures depends on the kills
                 {"seq": one.seq, "status": one.status, "values": one.values}
                 for one in reversed(history)
                 if one.status in ("running", "completed")

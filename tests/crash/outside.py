@@ -1,6 +1,7 @@
-"""What the world outside saw of a thread and its processes, and what of it may not have been.
+"""The observations of the outside world about a thread and its processes, and the forbidden ones.
 
-Read from the log alone: what was acknowledged, begun, done and asked, process after process. Nothing of the store.
+Read from the log alone: acknowledged, started and finished work and questions, process after process. The store is not
+read.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ Line = dict[str, Any]
 Act = tuple[str, str]
 """A task, and the name of an effect."""
 UNKNOWN = "#effect="
-"""Part of the id of an interrupt that asks for a lost outcome."""
+"""Part of the id of an interrupt about a lost outcome."""
 
 
 def breaches(lines: list[Line]) -> list[str]:
-    """Finished tasks that ran again, keys that changed, effects that were repeated: each as one sentence."""
+    """Finished tasks that ran again, changed keys, and repeated effects: each as one sentence."""
     seen = Seen()
     for process in by_process(lines):
         seen.process(process)
@@ -24,7 +25,7 @@ def breaches(lines: list[Line]) -> list[str]:
 
 
 class Seen:
-    """What was seen so far."""
+    """The observations so far."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -35,10 +36,10 @@ class Seen:
         self._asked: set[Act] = set()
         self._acts: Counter[Act] = Counter()
         self._before: tuple[frozenset[str], frozenset[Act], frozenset[Act]]
-        """Tasks that had finished, and effects recorded and intended, when the process began."""
+        """Finished tasks, and recorded and intended effects, when the process started."""
 
     def process(self, lines: list[Line]) -> None:
-        """Take in the lines of one process."""
+        """Add the lines of one process."""
         self._before = frozenset(self._finished), frozenset(self._recorded), frozenset(self._intended)
         for line in lines:
             getattr(self, f"_{line['what']}", self._nothing)(line)
@@ -87,12 +88,12 @@ class Seen:
 
 
 def _acts(pairs: list[list[str]]) -> set[Act]:
-    """Effects that are told of as (task, name#ordinal)."""
+    """Effects of the log, as (task, name#ordinal)."""
     return {(task, key.rpartition("#")[0]) for task, key in pairs}
 
 
 def by_process(lines: list[Line]) -> list[list[Line]]:
-    """The lines of each process, in the order in which they lived."""
+    """The lines of each process, in the order of their lives."""
     found: list[list[Line]] = []
     for line in lines:
         if line["what"] == "born":
@@ -107,6 +108,8 @@ def local(id_: str) -> str:
 
 
 def begun_again(lines: list[Line]) -> int:
-    """How many tasks a process began that another one had begun before it; those that waited for an answer included."""
+    """How many tasks a process started that another one had started before it, including those that waited for an
+    answer.
+    """
     began = [{line["task"] for line in process if line["what"] == "began"} for process in by_process(lines)]
     return sum(len(later & frozenset().union(*began[:at])) for at, later in enumerate(began))

@@ -1,6 +1,6 @@
-"""Which kills are made: around every call that writes, inside of its transaction, of resuming processes, at any moment.
+"""The planned kills: around every call that writes, inside its transaction, of resuming processes, at any moment.
 
-Only the choice; a small one for every run of the tests, and all points where `GRAPHRT_FULL` is set.
+A small selection for every run of the tests, and all points with `GRAPHRT_FULL`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ VERBS = ("retry", "resume")
 
 
 def calls(points: Sequence[str]) -> Iterator[list[int]]:
-    """The numbers of the points of each call that writes, from the one before it to the one after it.
+    """The numbers of the points of each call that writes, from the point before it to the point after it.
 
-    Those of several worker threads are mixed; of two calls of one name that overlap the second one is left out.
+    Calls of several worker threads are mixed; the second of two overlapping calls with one name is skipped.
     """
     open_: dict[str, list[int]] = {}
     for number, name in enumerate(points, 1):
@@ -32,7 +32,7 @@ def calls(points: Sequence[str]) -> Iterator[list[int]]:
 
 
 def every_call(points: Sequence[str], shift: int, *, step: int = 1) -> list[Plan]:
-    """One kill for each call, or each *step*-th: after it in every other one, before or inside of it in the rest."""
+    """One kill for each call, or each *step*-th: after every other call, and before or inside the rest."""
     found: list[Plan] = []
     for at, numbers in enumerate(list(calls(points))[shift % step :: step]):
         after = (at + shift // step) % 2 == 0
@@ -46,7 +46,7 @@ def every_point(points: Sequence[str]) -> list[Plan]:
 
 
 def twice(points: Sequence[str], count: int, seed: str) -> list[Plan]:
-    """Kills of a process and of those that go on after it."""
+    """Kills of a process and of its successors."""
     chance = random.Random(seed)
     found: list[Plan] = []
     for _ in range(count):
@@ -74,4 +74,4 @@ UNKNOWN = [
     Plan(("act once<", "act once<"), "resume"),
     Plan(("act once>", "act once>", "act once<")),
 ]
-"""Around the effects that may not be repeated, and around the run that somebody allowed."""
+"""Around the effects that must not be repeated, and around the explicitly allowed run."""

@@ -1,6 +1,6 @@
-"""Bugs to plant in a process that is about to be killed: each takes one promise away, and the trials have to notice.
+"""Bugs to plant in a process that is about to be killed: each breaks one promise, and the trials have to detect it.
 
-How a bug is planted and where it shows lives here; that it is noticed is asserted in `test_planted`.
+This module plants bugs and knows where they show; `test_planted_mistake_is_a_finding` asserts that they are detected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphrt.stores.values import Commit
 
 @dataclass(frozen=True)
 class Bug:
-    """What *plant* breaks, in this process.
+    """The promise that *plant* breaks, in this process.
 
     Attributes:
         kills: Points at which a kill may show it, one trial each; several kills of one trial are joined by "+".
@@ -34,7 +34,7 @@ class Bug:
 
 
 def _put_instead(make: Callable[[Any, Callable[[Commit], None], Commit], None]) -> Callable[[], None]:
-    """A bug that hands over something else than the journal's commit."""
+    """A bug that passes on a different commit than the journal's."""
 
     def plant() -> None:
         real = thread_commits.ThreadCommits.put

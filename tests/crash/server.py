@@ -1,4 +1,4 @@
-"""Processes to kill: a warmed-up one that forks for each job, and what the test has in its hands of it.
+"""Processes to kill: a warmed-up process that forks for each job, and its handle in the test.
 
 The forked process is as new as a fresh interpreter: it opens the store, reads, drives, and is killed by a real SIGKILL.
 The warmed-up one never opens a store and starts no worker thread; it only saves the time of the imports.
@@ -34,14 +34,14 @@ NEEDED = (
     "psycopg",
     "graphrt.stores.postgres",
 )
-"""What a life imports: a third of its time, if each process did it."""
+"""Imports of a life: a third of its time, if each process made them."""
 MAY_BE_MISSING = ("psycopg", "graphrt.stores.postgres")
 HANGS_S = 90.0
 """Seconds after which a process counts as hanging."""
 
 
 def serve() -> None:
-    """Read jobs from standard input, fork for each, and tell what became of it on standard output."""
+    """Read jobs from standard input, fork for each, and report the outcome on standard output."""
     import importlib
 
     for name in NEEDED:
@@ -63,7 +63,7 @@ def serve() -> None:
 
 
 def fork(job: life.Job, graphs: dict[bool, Any]) -> dict[str, Any]:
-    """Live *job* in a new process; `killed` says that it did not come to its end."""
+    """Live *job* in a new process; `killed` reports that it did not reach its end."""
     reads, writes = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -82,7 +82,7 @@ def fork(job: life.Job, graphs: dict[bool, Any]) -> dict[str, Any]:
 
 
 def hear(reads: int, pid: int, delay_s: float | None) -> bytes | None:
-    """All that the process *pid* says until it ends; it is killed after *delay_s*. None if it hung."""
+    """The output of the process *pid* until it ends; it is killed after *delay_s*. None if it hung."""
     said = b""
     wait_s = HANGS_S if delay_s is None else delay_s
     hung = False
@@ -104,7 +104,7 @@ def child(job: life.Job, graphs: dict[bool, Any], writes: int) -> None:
     code = 0
     try:
         found = life.live(job, graphs)
-    except BaseException:  # noqa: BLE001 - told to the test, which fails with it
+    except BaseException:  # noqa: BLE001 - reported to the test, which fails with it
         found = {"error": traceback.format_exc()}
         code = 1
     data = json.dumps(found, default=repr).encode()
@@ -128,7 +128,7 @@ class Server:
         )
 
     def live(self, job: life.Job) -> dict[str, Any]:
-        """What became of a process with *job*."""
+        """The outcome of a process with *job*."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(job)) + "\n")

@@ -1,4 +1,4 @@
-"""What an open superstep tells when another runtime goes on with it: nothing is lost, told twice, or done twice."""
+"""An open superstep after another runtime continues it: nothing is lost, reported twice, or done twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def path(tmp_path):
 
 
 class Cut(StoreWrapper):
-    """A store that is gone once *commits* of the kind *after* were written, *only* those that bring nothing else."""
+    """A store that fails permanently once *commits* of the kind *after* were written, *only* those without other
+    content.
+    """
 
     def __init__(self, path, after, commits=1, *, only=False):
         super().__init__(SqliteStore(path))
@@ -88,7 +90,7 @@ def kinds(runtime):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_what_a_nested_graph_did_before_it_failed_is_journalled_once(store, depth):
+def test_effects_of_a_nested_graph_before_its_failure_are_journalled_once(store, depth):
     left = [2]
 
     def fails(_state):
@@ -114,7 +116,7 @@ def test_what_a_nested_graph_did_before_it_failed_is_journalled_once(store, dept
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_a_nested_graph_that_ended_is_journalled_though_its_sibling_waits(store, depth):
+def test_ended_nested_graph_is_journalled_while_its_sibling_waits(store, depth):
     def asks(_state, ctx):
         return {"log": [ctx.interrupt("go on?")]}
 
@@ -132,14 +134,14 @@ def test_a_nested_graph_that_ended_is_journalled_though_its_sibling_waits(store,
 
 
 def _straight(nested):
-    """The entries of the nested graph where nobody interrupts."""
+    """The entries of the nested graph without interruptions."""
     with Runtime(side_by_side(nest=nested, other=noted("other")), store="memory:") as runtime:
         runtime.run({"log": []}, thread="t")
         return [entry for entry in runtime.entries("t") if entry.path]
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
-def test_a_nested_question_is_journalled_where_it_was_asked_wherever_its_run_was_cut_off(path, commits):
+def test_nested_question_is_journalled_where_it_was_asked_for_any_interruption_of_its_run(path, commits):
     def graph(slow):
         inner = side_by_side(asks=lambda _state, ctx: {"log": [ctx.interrupt("go on?")]}, slow=slow)
         return chain(("nest", inner), name="outer")
@@ -188,8 +190,8 @@ def fatigue(g):
 
 
 @pytest.mark.parametrize("route", [entry, entry_router, starved_join, fatigue])
-def test_a_staged_outcome_is_not_lost_though_its_superstep_was_chosen_without_a_commit(path, route):
-    """START's router, a starved join, or a node's fatigue chose what was due: no commit tells of that yet."""
+def test_staged_outcome_is_not_lost_although_its_superstep_was_chosen_without_a_commit(path, route):
+    """START's router, a starved join, or a node's fatigue chose the due tasks: no commit has recorded that yet."""
     ran = Counter()
 
     def graph(slow):
@@ -216,7 +218,7 @@ def test_a_staged_outcome_is_not_lost_though_its_superstep_was_chosen_without_a_
 
 
 @pytest.mark.parametrize("depth", [0, 1])
-def test_an_effect_of_the_first_superstep_is_not_repeated_where_a_router_chose_it(path, depth):
+def test_effect_of_the_first_superstep_is_not_repeated_if_a_router_chose_it(path, depth):
     ran = []
 
     def charge(_state, ctx):
@@ -239,7 +241,7 @@ def test_an_effect_of_the_first_superstep_is_not_repeated_where_a_router_chose_i
 
 
 @pytest.mark.parametrize("verb", ["resume", "retry"])
-def test_a_thread_whose_owner_died_goes_on_without_an_answer_though_a_question_is_open(path, verb):
+def test_thread_whose_owner_died_continues_without_an_answer_although_a_question_is_open(path, verb):
     def asks(_state, ctx):
         return {"log": [ctx.interrupt("go on?")]}
 
@@ -257,7 +259,7 @@ def test_a_thread_whose_owner_died_goes_on_without_an_answer_though_a_question_i
         assert runtime.resume("t", answer="yes").state["log"] == ["yes", "slow"]
 
 
-def test_effects_are_journalled_in_the_order_of_their_calls_though_one_was_known_before(path):
+def test_effects_are_journalled_in_call_order_although_one_was_known_before(path):
     def node(_state, ctx):
         ctx.effect("first", lambda: 1, kind="pure")
         ctx.effect("second", lambda: 2)
@@ -274,7 +276,7 @@ def test_effects_are_journalled_in_the_order_of_their_calls_though_one_was_known
 
 
 def test_permission_to_run_an_effect_again_is_for_one_run(store):
-    """Whoever said "run" said it of the outcome that was unknown then, not of the next one."""
+    """The answer "run" was about the outcome that was unknown then, not about the next one."""
     ran = []
 
     def node(_state, ctx):

@@ -1,4 +1,4 @@
-"""The trials notice: each of many bugs, planted in the processes that are killed, makes some of them fail."""
+"""The trials detect bugs: each of many bugs, planted in the killed processes, makes some trials fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def on(store):
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=on(bug.store)) for name, bug in BUGS.items()])
-def test_a_planted_bug_is_noticed(ground, name):
+def test_planted_bug_is_detected(ground, name):
     bug = BUGS[name]
     wanted, _ = ground.reference(bug.store, "run")
     trials = ground.trials(bug.store, "run", bug=name)
@@ -23,8 +23,8 @@ def test_a_planted_bug_is_noticed(ground, name):
 
 
 @pytest.mark.parametrize("store", [pytest.param(store, marks=on(store)) for store in ("sqlite", "postgres")])
-def test_without_a_bug_the_same_kills_are_survived(ground, record_property, store):
-    """Else what is noticed above would say nothing."""
+def test_same_kills_are_survived_without_a_bug(ground, record_property, store):
+    """Otherwise the detections above would prove nothing."""
     wanted, _ = ground.reference(store, "run")
     trials = ground.trials(store, "run")
     kills = {bug.kills[-1] for bug in BUGS.values() if bug.store == store}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from functools import partial
 from typing import Annotated
 
@@ -24,7 +23,7 @@ class State(te.TypedDict, total=False):
 
 
 class Telling(StoreWrapper):
-    """A store that tells of what is staged once it is."""
+    """A store that reports staged outcomes once they are stored."""
 
     def __init__(self, store: SqliteStore) -> None:
         super().__init__(store)
@@ -100,18 +99,26 @@ def test_async_outcome_is_stored_while_siblings_run(store, quick):
 
 
 def test_outcomes_that_end_together_share_a_transaction(store):
-    """What ends while another outcome is being stored waits for that, and is then stored at once with the others."""
+    """Outcomes that arrive while another one is being stored wait for it, and are then stored together."""
     many = 40
     commits = []
     inner = store.commit
+    ran, all_ran = [], threading.Event()
+
+    def node(name, state):
+        ran.append(name)
+        if len(ran) == many:
+            all_ran.set()
+        return noted(name, state)
 
     def slow(claim, commit):
         commits.append(len(commit.stage))
-        time.sleep(0.02)  # a slow disk: the only thing that takes time here
+        if commit.stage:
+            assert all_ran.wait(PATIENT_S)  # a slow disk
         inner(claim, commit)
 
     store.commit = slow
-    graph = fan_out(**{f"n{at}": partial(noted, f"n{at}") for at in range(many)})
+    graph = fan_out(**{f"n{at}": partial(node, f"n{at}") for at in range(many)})
     result = Runtime(graph, store=store).run({"notes": []}, thread="t")
 
     assert len(result.state["notes"]) == many

@@ -1,4 +1,4 @@
-"""One thread, killed on its way as often as is planned, and taken to its end by one new process after another."""
+"""One thread, killed as often as planned, and driven to its end by one new process after another."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Plan:
     """How a thread is killed.
 
     Attributes:
-        kills: For each process in turn the number or name of the point at which it dies, or the seconds after which it
+        kills: For each process in turn, the number or name of the point at which it dies, or the seconds after which it
             is killed from outside.
-        verb: What drives it on where its owner died.
+        verb: Which verb continues it after the death of its owner.
     """
 
     kills: tuple[int | float | str, ...]
@@ -36,18 +36,18 @@ class Plan:
 
 @dataclass
 class Tally:
-    """What trials came to."""
+    """The results of trials."""
 
     trials: int = 0
     kills: int = 0
     survived: int = 0
-    """Processes that came to their end before the point at which they should have died."""
+    """Processes that ended before the point at which they should have died."""
     begun_again: int = 0
-    """Tasks without an acknowledged outcome that another process began again."""
+    """Tasks without an acknowledged outcome that another process started again."""
     asked: int = 0
     """Questions about outcomes that a kill made unknown."""
     again: int = 0
-    """Verbs that were refused since a dead owner's last statement was still under way."""
+    """Verbs that were refused because a dead owner's last statement was still running."""
     points: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
@@ -60,9 +60,9 @@ class Trials:
     """Trials on one kind of store.
 
     Args:
-        where: A folder; what is in it of a trial that failed stays there, of others where *keep* is set.
+        where: A folder, which keeps the files of failed trials, and of all with *keep*.
         store: The URL of a database for a trial with this folder.
-        job: What all processes are told.
+        job: The instructions of all processes.
         shared: Whether all trials have one database, each with a thread of its own.
     """
 
@@ -86,7 +86,7 @@ class Trials:
         self.tally = Tally()
 
     def live(self) -> tuple[dict[str, Any], float]:
-        """A life that nobody ends, and the seconds that it took."""
+        """An undisturbed life, and its duration in seconds."""
         job, folder = self._new()
         began = time.perf_counter()
         found = self._server.live(job)
@@ -96,7 +96,7 @@ class Trials:
         return found, taken_s
 
     def run(self, wanted: checks.Reference, plan: Plan) -> list[str]:
-        """Kill a thread as *plan* says, take it to its end, and say what is wrong with it."""
+        """Kill a thread according to *plan*, drive it to its end, and return its problems."""
         first, folder = self._new()
         first = replace(first, verb=plan.verb)
         lives: list[dict[str, Any]] = []

@@ -1,7 +1,8 @@
-"""Where the process may die: around each call of the store that writes, and around each statement inside of it.
+"""The points at which the process may die: around each call of the store that writes, and around each of its
+statements.
 
-Here the points are put in and what the journal acknowledged is told; the behaviour of graphrt is left as it is. Limits
-that decide when a commit brings a snapshot or a large value are lowered, so that a short run has commits of every kind.
+This module inserts the points and logs acknowledged entries; it does not change the behaviour of graphrt. Limits
+that decide when a commit brings a snapshot or a large value are lowered: a short run has commits of every kind.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Watched(StoreWrapper):
 
 
 def described(commit: Commit) -> str:
-    """What a commit brings, as in `record unstage release`."""
+    """The content of a commit, as in `record unstage release`."""
     parts = ["record"] * bool(commit.records)
     parts += [name for name in ("unstage", "stage", "snapshot", "blobs", "meta", "release") if getattr(commit, name)]
     return " ".join(parts)
@@ -115,7 +116,7 @@ def watch_postgres(killer: Killer) -> None:
 
 
 def watch_journal(world: World) -> None:
-    """From now on the log tells what the journal acknowledged. It is told under the journal's own lock."""
+    """From now on the log contains the entries that the journal acknowledged, written under the journal's own lock."""
     real_write, real_stage, real_tell = Journal.write, Journal.stage, Journal.tell
 
     def write(self: Journal, logged: Any, staged: Any = (), **options: Any) -> Any:
@@ -131,7 +132,7 @@ def watch_journal(world: World) -> None:
 
     def quick(self: Journal) -> None:
         engine: Any = self._engine
-        superstep, node = engine.told[:2]
+        superstep, node = engine.plain_commit[:2]
         real_tell(self)
         task = f"{superstep}.0:{node.name}"
         world.tell("acked", seq=self.standing.seq, tasks=[task], effects=[], intents=[])
@@ -155,6 +156,6 @@ def watch_journal(world: World) -> None:
 
 
 def lower_limits() -> None:
-    """Snapshots and large values come early."""
+    """Take snapshots and store large values early."""
     writer.SNAPSHOT_BYTES = 1_500  # type: ignore[misc]
     storability.BLOB_BYTES = 4_000  # type: ignore[misc]

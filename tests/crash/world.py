@@ -1,7 +1,7 @@
-"""What lies outside of the process that is killed: a log of what happened, and the counter that says when it dies.
+"""The world outside the killed process: a log of events, and the counter that decides when the process dies.
 
-Every line of the log is appended with one write and synced, so that the next process, and the test, read what the dead
-one did. Nothing of graphrt is known here.
+Every line of the log is appended with one write and synced, and the next process and the test can read what the dead
+one did. This module does not know graphrt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PATIENT_S = 20.0
-"""Seconds after which a task no longer waits for its sibling's outcome to be staged: a trial in which one does fails."""
+"""Seconds after which a task no longer waits for the outcome of its sibling: a trial in which this happens fails."""
 
 
 class Killer:
@@ -25,7 +25,7 @@ class Killer:
 
     Args:
         at: The number of the point, from 1, or its name, as in `act once<` or for the third of that name
-            `act once<@3`, or the effect that is under way there, as in `charge<`; None lets the process live.
+            `act once<@3`, or the effect that is running there, as in `charge<`; None lets the process live.
     """
 
     def __init__(self, at: int | str | None) -> None:
@@ -37,7 +37,7 @@ class Killer:
         self._local = threading.local()
 
     def point(self, name: str, effect: str | None = None) -> None:
-        """Here the process may die; two tasks may come by at once, so an *effect* tells whose turn it is."""
+        """A point at which the process may die; two tasks may reach it at once, and *effect* tells them apart."""
         with self._lock:
             self.names.append(name)
             count = self._counts[name] = self._counts.get(name, 0) + 1
@@ -49,7 +49,7 @@ class Killer:
 
     @contextmanager
     def around(self, name: str) -> Generator[None]:
-        """One point before and one after something; points inside it are told by where they are."""
+        """One point before and one after a block; points inside it are named by where they are."""
         outer = self.where
         self.point(f"{name}>")
         self._local.where = name
@@ -61,22 +61,22 @@ class Killer:
 
     @property
     def where(self) -> str:
-        """What this worker thread is doing to the store, empty if nothing."""
+        """The current call of this worker thread to the store, or an empty string."""
         return getattr(self._local, "where", "")
 
 
 def die() -> NoReturn:
-    """End this process as a loss of power would end it, files aside."""
+    """End this process like a loss of power, except for its files."""
     os.kill(os.getpid(), signal.SIGKILL)
-    while True:  # another worker thread may run on for a moment; this one must not
+    while True:  # another worker thread may run for a moment longer; this one must not
         signal.pause()
 
 
 class World:
-    """Where nodes act, and what they leave there.
+    """The place of side effects, and their traces.
 
-    A task waits until the outcome of the one that began before it is staged, so that each superstep stages its outcomes
-    one by one.
+    A task waits until the outcome of the one that began before it is staged, and each superstep stages its outcomes one
+    by one.
     """
 
     def __init__(self, log: Path, killer: Killer, *, is_async: bool) -> None:
@@ -92,19 +92,19 @@ class World:
         _worlds.append(self)
 
     def tell(self, what: str, **data: Any) -> None:
-        """Append a line, and see to it that it is on the disk."""
+        """Append a line, and sync it to the disk."""
         line = json.dumps({"pid": os.getpid(), "what": what, **data}) + "\n"
         os.write(self._file, line.encode())
         os.fsync(self._file)
 
     def lines(self) -> list[dict[str, Any]]:
-        """All lines, those of dead processes included."""
+        """All lines, including those of dead processes."""
         return read(self.path)
 
-    # -- what nodes do -------------------------------------------------------------------------------------------
+    # -- actions of nodes ----------------------------------------------------------------------------------------
 
     async def began(self, ctx: Any) -> None:
-        """A node began; it goes on once the outcome of the sibling that began before it is staged."""
+        """A node has started; it continues once the outcome of the sibling that started before it is staged."""
         self.tell("began", task=ctx.task_id, key=ctx.idempotency_key, attempt=ctx.attempt)
         group = ctx.task_id.rpartition(".")[0]
         with self._told:
@@ -127,7 +127,7 @@ class World:
         return bool(done)
 
     async def effect(self, ctx: Any, name: str, kind: str) -> Any:
-        """Act on the world through `ctx.effect`."""
+        """Perform a side effect through `ctx.effect`."""
         if self.is_async:
 
             async def act() -> str:
@@ -140,14 +140,14 @@ class World:
         return result
 
     def act(self, ctx: Any, name: str, kind: str) -> str:
-        """What cannot be taken back."""
+        """An irreversible action."""
         self.killer.point(f"act {kind}>", name)
         self.tell("effect", task=ctx.task_id, name=name, kind=kind, key=ctx.idempotency_key)
         self.killer.point(f"act {kind}<", name)
         return outcome_of(name)
 
     def staged(self, tasks: set[str]) -> None:
-        """The outcomes of *tasks* are kept: whoever waits for them goes on."""
+        """The outcomes of *tasks* are stored: wake their waiters."""
         with self._told:
             self._staged |= tasks
             self._told.notify_all()
@@ -161,12 +161,12 @@ _worlds: list[World] = []
 
 
 def began(task: str) -> None:
-    """A node without a context began."""
+    """A node without a context has started."""
     _worlds[-1].tell("began", task=task, key=None, attempt=1)
 
 
 def outcome_of(name: str) -> str:
-    """What the world answers, each time the same."""
+    """The answer of the world, the same each time."""
     return f"{name}-done"
 
 
@@ -178,7 +178,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def by_hand(coroutine: Any) -> Any:
-    """What a coroutine that never waits returns."""
+    """The result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as stop:

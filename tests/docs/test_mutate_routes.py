@@ -1,4 +1,4 @@
-"""The page "Find missing tests by mutation", followed as a reader does: two files, and the commands that it shows."""
+"""The page "Find missing tests by mutation", followed like a reader does: two files, and its commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(folder: Path, command: str) -> str:
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_its_commands_print_what_it_shows(tmp_path: Path) -> None:
+def test_commands_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
     commands = 0
     for kind, block in BLOCK.findall(PAGE):
         if kind == "python":
@@ -54,7 +54,7 @@ def test_its_commands_print_what_it_shows(tmp_path: Path) -> None:
     assert commands == 3
 
 
-def test_its_tables_name_every_operator_option_and_status() -> None:
+def test_tables_of_the_page_name_every_operator_option_and_status() -> None:
     from graphrt.testing.mutate.__main__ import _parser
     from graphrt.testing.mutate.verdicts import ALIVE, KILLED
 

@@ -1,4 +1,4 @@
-"""The reference names every public name, and its tables have exactly what the code has."""
+"""The reference names every public name, and its tables match the code exactly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import graphrt
 from graphrt import CompiledGraph, Context, GraphBuilder, Limits, RunResult, Runtime, Snapshot, Step, errors, events
 from graphrt.graph.policies import GraphPolicy
 from graphrt.migrations import Migration
-from graphrt.runtime import MODES, Divergence, InterruptInfo, ThreadInfo, Verdict
+from graphrt.runtime import MODES, Compatibility, Divergence, InterruptInfo, ThreadInfo
 from graphrt.stores import Status, Store
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
-NEEDS = {"graphrt.backends.dbos": "dbos"}
+NEEDS = {"graphrt.backends.dbos": "dbos", "graphrt.compat.langgraph": "langgraph"}
 """Modules that cannot be imported without a package."""
 NOT_FOR_USERS = {"done", "suspended"}
 """Attributes of a Context that belong to its driver."""
@@ -34,7 +34,7 @@ def section(heading: str) -> str:
     return found[1]
 
 
-@functools.cache  # of the whole reference, for each public name
+@functools.cache  # the whole reference is searched for each public name
 def words(text: str) -> frozenset[str]:
     """All identifiers inside `code`."""
     return frozenset(word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code))
@@ -47,12 +47,12 @@ def rows(heading: str) -> list[str]:
 
 
 def public_modules() -> list[str]:
-    found = pkgutil.walk_packages(graphrt.__path__, "graphrt.")
+    found = pkgutil.walk_packages(graphrt.__path__, "graphrt.", onerror=lambda _: None)  # some require an extra
     return ["graphrt", *(m.name for m in found if not any(part.startswith("_") for part in m.name.split(".")))]
 
 
 def members(cls: type[Any]) -> set[str]:
-    """Public names of the class and of those of graphrt that it is made of."""
+    """Public names of the class and of its graphrt base classes."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("graphrt.")]
     found = {name for base in ours for name in {*vars(base), *getattr(base, "__slots__", ())}}
     return {name for name in found if not name.startswith("_")} - NOT_FOR_USERS
@@ -81,7 +81,7 @@ def test_reference_names_every_public_name(name: str) -> None:
         ("`InterruptInfo`", InterruptInfo),
         ("`ThreadInfo`", ThreadInfo),
         ("`Divergence`", Divergence),
-        ("`Verdict`", Verdict),
+        ("`Compatibility`", Compatibility),
         ("`graphrt.migrations`", Migration),
         ("The store protocol", Store),
     ],
@@ -90,7 +90,19 @@ def test_reference_lists_every_member(heading: str, cls: type[Any]) -> None:
     assert members(cls) - words(section(heading)) == set()
 
 
-def test_reference_lists_exactly_the_context_that_there_is() -> None:
+def test_methods_of_the_runtime_are_grouped_alike_in_code_docstring_and_reference() -> None:
+    groups = dict(re.findall(r"^    \| ([a-z ]+) \| (`.*) \|$", Runtime.__doc__ or "", re.MULTILINE))
+    named = [re.findall(r"\w+", methods) for methods in groups.values()]
+    tables = re.split(r"^\*(\w[\w ]+)\*: ", section("`Runtime[State]`"), flags=re.MULTILINE)
+    listed = {title.lower(): rows for title, rows in zip(tables[1::2], tables[2::2], strict=True)}
+
+    methods = [name for group in named for name in group]
+    assert [name for name in vars(Runtime) if name in {*methods}] == methods
+    for title, group in zip(groups, named, strict=True):
+        assert list(dict.fromkeys(re.findall(r"^\| `(\w+)\(", listed[title], re.MULTILINE))) == group
+
+
+def test_reference_lists_exactly_the_members_of_the_context() -> None:
     assert sorted(rows("`Context[Deps]`")) == sorted(members(Context))
 
 

@@ -87,7 +87,7 @@ def run(folder: Path) -> dict[str, str]:
     said: dict[str, str] = {}
     (job,) = workflow()["jobs"].values()
     for step in job["steps"]:
-        if "run" not in step or step["name"] == "Install":  # installing is the package index's business
+        if "run" not in step or step["name"] == "Install":  # installing is tested elsewhere
             continue
         code, said[step["name"]] = shell(folder, step["run"], **workflow()["env"])
         if code:
@@ -122,7 +122,7 @@ def change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_its_commands_pass_and_leave_the_reports(project: Path) -> None:
+def test_commands_of_the_workflow_pass_and_leave_the_reports(project: Path) -> None:
     said = run(project)
 
     assert "failed" not in said, said
@@ -133,7 +133,7 @@ def test_its_commands_pass_and_leave_the_reports(project: Path) -> None:
     assert {path.name for path in (project / "reports").iterdir()} == {"junit.xml", "routes.json", "routes.xml"}
 
 
-def test_it_names_the_reports_that_it_keeps() -> None:
+def test_workflow_lists_the_reports_that_it_keeps() -> None:
     (job,) = workflow()["jobs"].values()
     kept = next(step["with"]["path"] for step in job["steps"] if step.get("name") == "Keep the reports")
 
@@ -141,7 +141,7 @@ def test_it_names_the_reports_that_it_keeps() -> None:
 
 
 @pytest.mark.full
-def test_a_graph_that_does_not_compile_fails_the_first_check(project: Path) -> None:
+def test_graph_that_does_not_compile_fails_the_first_check(project: Path) -> None:
     change(project / "desk" / "graph.py", '{"ask": approve, "send": send}', '{"ask": approve}')
     said = run(project)
 
@@ -169,7 +169,7 @@ def test_a_forgotten_double_fails_the_tests_before_a_request(project: Path) -> N
 
 
 @pytest.mark.full
-def test_a_call_that_was_not_recorded_fails_the_tests(project: Path) -> None:
+def test_unrecorded_call_fails_the_tests(project: Path) -> None:
     change(project / "test_recorded.py", "I cannot sign in.", "I cannot sign in today.")
     said = run(project)
 
@@ -188,7 +188,7 @@ def test_a_changed_recording_fails_the_last_check(project: Path) -> None:
 
 
 @pytest.mark.full
-def test_tests_that_make_real_requests_are_left_out(project: Path) -> None:
+def test_tests_with_real_requests_are_deselected(project: Path) -> None:
     marked = REAL.replace("def test", "import pytest\n@pytest.mark.graphrt_real_requests\ndef test")
     (project / "test_real.py").write_text(marked, encoding="utf-8")
     said = run(project)

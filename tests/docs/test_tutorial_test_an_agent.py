@@ -1,15 +1,14 @@
-"""The tutorial "Test an agent without a model", followed as a reader does: two files, and the commands that it shows."""
+"""The tutorial "Test an agent without a model", followed like a reader does: two files, and its commands."""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.testing.warm_python import warm_python
 
 import graphrt
 
@@ -23,7 +22,7 @@ def functions(source: str) -> dict[str, ast.FunctionDef]:
 
 
 def write(folder: Path, block: str) -> None:
-    """Do with *block* what the page says: correct a function of agent.py, or append to the file that is being written."""
+    """Apply *block* as the page describes: replace a function of agent.py, or append to the current file."""
     agent, test = folder / "agent.py", folder / "test_agent.py"
     if test.exists():
         source = agent.read_text(encoding="utf-8")
@@ -41,25 +40,19 @@ def write(folder: Path, block: str) -> None:
 def run(folder: Path, command: str) -> str:
     path = os.pathsep.join([str(Path(graphrt.__file__).parents[1]), str(folder)])
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GRAPHRT_", "PYTEST_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", *command.split(), "-p", "pytest_graphrt", "-p", "no:cacheprovider"],
-        cwd=folder,
-        env={**env, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    arguments = ["-m", *command.split(), "-p", "pytest_graphrt", "-p", "no:cacheprovider"]
+    env |= {"PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = warm_python().run(arguments, cwd=folder, env=env)
     return done.stdout + done.stderr
 
 
 def bare(line: str) -> str:
-    """*line* without its frame and its time, which differ from run to run."""
+    """*line* without its frame and its time, which differ between runs."""
     return re.sub(r" in \d+\.\d+s", "", line).strip("=_ ")
 
 
 @pytest.mark.slow
-def test_its_commands_print_what_it_shows(tmp_path: Path) -> None:
+def test_commands_of_the_tutorial_print_the_shown_output(tmp_path: Path) -> None:
     commands = 0
     for kind, block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if kind == "python":

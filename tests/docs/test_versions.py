@@ -1,4 +1,4 @@
-"""What docs/reference/versions.md says of names and versions is what the code says."""
+"""The names and versions in docs/reference/versions.md agree with the code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import graphrt
 from graphrt._journal import body, seal
+from graphrt._runs import shared_memory
 from graphrt.audit import offline
 from graphrt.stores import _archive, _sealing
 from graphrt.stores.postgres import _schema as postgres
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/versions.md").read_text(encoding="utf-8")
 
 
-def test_the_page_lists_the_modules_that_say_they_are_experimental() -> None:
+def test_page_lists_the_experimental_modules() -> None:
     rows = re.search(r"\| Module \|.*?\n\n", PAGE, re.DOTALL)
     assert rows is not None
     modules = [name for _, name, _ in pkgutil.iter_modules(graphrt.__path__, "graphrt.") if "._" not in name]
@@ -28,7 +29,7 @@ def test_the_page_lists_the_modules_that_say_they_are_experimental() -> None:
     assert set(re.findall(r"`(graphrt\.\w+)`", rows[0])) == marked
 
 
-def test_the_package_says_the_version_of_the_project() -> None:
+def test_package_has_the_version_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert graphrt.__version__ == project["version"]
@@ -45,5 +46,6 @@ def test_the_page_lists_the_versions_of_stored_form_1() -> None:
         "tables of a PostgreSQL schema": str(postgres.VERSION),
         "exported threads": str(_archive.MAGIC[7]),
         "exported audit logs": offline.FORM.removeprefix("graphrt-audit/"),
-        "encrypted bodies": chr(_sealing._MAGIC[3]),
+        "exported items of the memory": shared_memory.FORM.removeprefix("graphrt-memory/"),
+        "encrypted bodies": _sealing.FORM.decode(),
     }

@@ -1,1 +1,1 @@
-"""How drivers perform: timeouts, cancellation, Ctrl-C, worker threads, loops; nothing may outlive a run."""
+"""Drivers: timeouts, cancellation, Ctrl-C, worker threads, loops; nothing may outlive a run."""

@@ -1,4 +1,4 @@
-"""Every test of drivers looks for worker threads that outlive it."""
+"""Every test of drivers checks for worker threads that outlive it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from graphrt._journal import mail_watch
+
+from .support import PATIENCE_S
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -25,13 +27,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_worker_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a run started has ended, at once; abandoned sync nodes get a moment to see that they are."""
-    # The thread that looks for mail ends half a second after the last run. 240 tests would wait for that.
+    """All worker threads of a run have ended; abandoned sync nodes get a moment to notice."""
+    # The thread that polls for mail ends half a second after the last run. 240 tests would wait for it.
     monkeypatch.setattr(mail_watch, "IDLE_S", 0.0)
     monkeypatch.setattr(mail_watch, "POLL_S", 0.01)
     before = set(threading.enumerate())
     yield
-    until = time.monotonic() + 2
+    until = time.monotonic() + PATIENCE_S
     while (left := [t for t in threading.enumerate() if t not in before]) and time.monotonic() < until:
         time.sleep(0.005)
     assert not left, f"worker threads were left: {left}"

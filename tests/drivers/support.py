@@ -1,4 +1,4 @@
-"""What the tests of drivers share: tiny graphs, the verbs in sync and async, work in another worker thread."""
+"""Shared parts of the tests of drivers: tiny graphs, the verbs in sync and async, work in another worker thread."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from graphrt.reducers import add, append
 
 T = TypeVar("T")
 PATIENCE_S = 20.0
-"""How long a test waits before it is declared broken; never reached if graphrt is right."""
+"""Seconds that a test waits before it fails; never reached if graphrt is correct."""
 SOON_S = 10.0
-"""At once, on a loaded machine too: what did not happen at once would take `PATIENCE_S` or longer."""
+"""Seconds that count as "at once" on a loaded machine: otherwise it would take `PATIENCE_S` or longer."""
 
 
 class State(TypedDict, total=False):
@@ -47,12 +47,12 @@ def parallel(*nodes: Any, limits: Limits | None = None, **policies: Mapping[str,
 
 
 def note(text: str) -> Callable[[Any], dict[str, Any]]:
-    """A node that notes *text*."""
+    """A node that writes the note *text*."""
     return lambda state: {"notes": [text]}
 
 
 def call(face: str, target: CompiledGraph[Any, Any] | Runtime[Any], verb: str, *args: Any, **options: Any) -> Any:
-    """The verb, or its async twin on a loop of its own; no asyncio task may be left there."""
+    """The verb, or its async twin on a new loop, which must have no asyncio task left."""
     if face == "sync":
         return getattr(target, verb)(*args, **options)
 
@@ -67,7 +67,7 @@ def call(face: str, target: CompiledGraph[Any, Any] | Runtime[Any], verb: str, *
 
 
 class Beside(Generic[T]):
-    """Runs *fn* in another worker thread; `result()` waits for it and raises what it raised."""
+    """Runs *fn* in another worker thread; `result()` waits for it and raises its error."""
 
     def __init__(self, fn: Callable[[], T]) -> None:
         self._fn = fn

@@ -1,4 +1,4 @@
-"""`cancel(thread)` from outside: the run halts, says "cancelled", and the thread can be retried."""
+"""`cancel(thread)` from outside: the run stops with the status "cancelled", and the thread can be retried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .support import PATIENCE_S, Beside, call, note, parallel, sequence
 
 
 class Gate:
-    """A node that says when it runs and then waits, sync or async, until it is let go or cancelled."""
+    """A node that reports its start and then waits, sync or async, until it is released or cancelled."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -97,7 +97,7 @@ def test_cancel_from_another_task(kind: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["alone", "beside"])
-def test_a_node_may_cancel_its_own_run_without_hurting_the_caller(face: str, kind: str, shape: str) -> None:
+def test_node_may_cancel_its_own_run_without_cancelling_the_caller(face: str, kind: str, shape: str) -> None:
     """The cancellation of an async node must never reach the caller's task after the run."""
     runtime: Any = None
 
@@ -133,7 +133,7 @@ def test_a_node_may_cancel_its_own_run_without_hurting_the_caller(face: str, kin
     assert call(face, runtime, "retry", "t").state["notes"].count("cancel") == 1
 
 
-def test_cancel_of_a_thread_that_nobody_drives_says_false() -> None:
+def test_cancel_of_a_thread_without_a_driver_returns_false() -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
     runtime.run({}, thread="t")
 
@@ -177,7 +177,7 @@ def test_cancel_while_a_retry_waits(face: str) -> None:
     assert running.result().status == "cancelled"
 
 
-def test_sync_tasks_that_did_not_start_never_start(face: str) -> None:
+def test_queued_sync_tasks_never_start_after_a_cancellation(face: str) -> None:
     runs: list[str] = []
     runtime: Any = None
 
@@ -201,8 +201,8 @@ def test_sync_tasks_that_did_not_start_never_start(face: str) -> None:
     assert runs == [f"n{i}" for i in range(1, 5)]
 
 
-def test_no_sync_task_starts_in_the_moment_of_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop may learn of the cancellation and of the end of the task that asked for it at once."""
+def test_no_sync_task_starts_at_the_moment_of_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may learn of the cancellation and of the end of the task that requested it at once."""
     submitted: list[str] = []
     submit = ThreadPool.submit
 
@@ -219,7 +219,7 @@ def test_no_sync_task_starts_in_the_moment_of_a_cancellation(monkeypatch: pytest
             def run(state: Any) -> Any:
                 begun = threading.Event()
                 loop.call_soon_threadsafe(lambda: (begun.set(), ended.wait(PATIENCE_S)))
-                begun.wait(PATIENCE_S)  # the loop is busy now, until the task has ended
+                begun.wait(PATIENCE_S)  # the loop is busy until the task has ended
                 runtime.cancel("t")
                 threading.Timer(0.05, ended.set).start()
                 return {"notes": [name]}
@@ -237,7 +237,7 @@ def test_no_sync_task_starts_in_the_moment_of_a_cancellation(monkeypatch: pytest
     assert submitted == ["n0"]
 
 
-def test_close_cancels_what_still_runs_even_if_its_cleanup_awaits(face: str) -> None:
+def test_close_cancels_active_runs_even_if_their_cleanup_awaits(face: str) -> None:
     running = threading.Event()
     ended: list[str] = []
 
@@ -271,13 +271,13 @@ def test_close_during_a_run_without_a_thread_ends_it(face: str) -> None:
         runtime.close()
         try:
             status = work.result().status
-        except Exception as error:  # noqa: BLE001 - what it is, is asserted
+        except Exception as error:  # noqa: BLE001 - asserted below
             status = type(error).__module__
     assert status in {"completed", "cancelled", "graphrt.errors"}
 
 
 def test_close_closes_its_store_when_the_last_run_has_ended(face: str) -> None:
-    """The runs still store that they were cancelled."""
+    """The runs still store their cancellation."""
     gates = {"t": Gate("sync"), "u": Gate("sync")}
 
     def wait(state: Any, ctx: Any) -> Any:
@@ -301,7 +301,7 @@ def test_close_closes_its_store_when_the_last_run_has_ended(face: str) -> None:
     assert caught.value.code == "store-closed"
 
 
-def test_close_leaves_a_store_open_that_it_was_given(face: str) -> None:
+def test_close_does_not_close_a_store_of_the_caller(face: str) -> None:
     gate = Gate("sync")
     store = open_store("memory:")
     runtime = Runtime(sequence(("gate", gate.node())), store=store)

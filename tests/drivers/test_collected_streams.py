@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 from tests.stores import postgres_server
+from tests.testing.warm_python import warm_python
 
 PRELUDE = """
 import gc
@@ -29,14 +29,8 @@ for name in "abc":
 
 
 def ran(code: str) -> subprocess.CompletedProcess[str]:
-    """What a program printed that ended within a minute."""
-    return subprocess.run(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    """The output of a program that ended within a minute."""
+    return warm_python().run(["-c", PRELUDE + textwrap.dedent(code)], timeout_s=60)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +42,8 @@ def ran(code: str) -> subprocess.CompletedProcess[str]:
         pytest.param("async", "read", marks=pytest.mark.full),
     ],
 )
-def test_a_stream_that_the_garbage_collector_ends_inside_another_call_disturbs_nothing(
-    way: str, inside: str, tmp_path: Path
-) -> None:
-    """It may interrupt any thread: here one that is in the middle of a transaction on the same file."""
+def test_stream_collected_inside_another_call_has_no_effect_on_it(way: str, inside: str, tmp_path: Path) -> None:
+    """The collector may interrupt any thread: here one in the middle of a transaction on the same file."""
     code = f"""
         import asyncio
         from graphrt.stores.sqlite import _database
@@ -102,12 +94,12 @@ def test_a_stream_that_the_garbage_collector_ends_inside_another_call_disturbs_n
     done = ran(code)
 
     assert done.stdout == "['n', 'n', 'n']\n['n', 'n', 'n']\n()\n", done.stderr
-    if way == "sync":  # Python has no other way to tell of an error in a generator that it closes
+    if way == "sync":  # Python has no other way to report an error in a generator that it closes
         assert "errors store-busy" in done.stderr
 
 
-def test_a_stream_that_the_garbage_collector_ends_while_a_worker_thread_gets_a_task_disturbs_nothing() -> None:
-    """Both runs have tasks beside one another, and share the worker threads of their runtime."""
+def test_stream_collected_while_a_worker_thread_gets_a_task_has_no_effect_on_it() -> None:
+    """Both runs have parallel tasks, and share the worker threads of their runtime."""
     code = """
         from graphrt._drivers.thread_pool import ThreadPool
 
@@ -136,7 +128,7 @@ def test_a_stream_that_the_garbage_collector_ends_while_a_worker_thread_gets_a_t
 
 
 @pytest.mark.needs("psycopg")
-def test_a_stream_that_the_garbage_collector_ends_before_a_commit_to_postgresql_disturbs_nothing(
+def test_stream_collected_before_a_commit_to_postgresql_has_no_effect_on_it(
     request: pytest.FixtureRequest,
 ) -> None:
     url = postgres_server.fresh_url(request.config)

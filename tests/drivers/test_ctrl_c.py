@@ -34,7 +34,7 @@ def shaped(shape: str, node: Any) -> Any:
 
 @pytest.mark.parametrize("cls", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_no_exception_passes_through_and_the_thread_is_cancelled(
+def test_base_exception_passes_through_and_the_thread_is_cancelled(
     face: str, kind: str, shape: str, cls: type[BaseException]
 ) -> None:
     mood = {"broken": True}
@@ -60,7 +60,7 @@ def test_what_is_no_exception_passes_through_and_the_thread_is_cancelled(
 
 
 def drive_despite(runtime: Any) -> None:
-    """arun on a loop that is closed although KeyboardInterrupt or SystemExit went through it."""
+    """arun on a loop that is closed although KeyboardInterrupt or SystemExit passed through it."""
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(runtime.arun({}, thread="t"))
@@ -73,9 +73,10 @@ def drive_despite(runtime: Any) -> None:
 
 
 def press_ctrl_c(how: str) -> None:
-    """As the terminal does: the main thread gets the signal. (The two other ways would not wake it if it waits.)
+    """Like the terminal: the main thread gets the signal. (The two other ways would not wake a waiting thread.)
 
-    Not so `unseen`: it comes when the main thread has looked for signals and does not sleep yet, or on Windows.
+    `unseen` differs: the signal arrives after the main thread has checked for signals and before it sleeps, or on
+    Windows.
     """
     if how == "unseen":
         _thread.interrupt_main()
@@ -125,7 +126,7 @@ def test_ctrl_c_during_a_sync_run(kind: str, shape: str, how: str) -> None:
         runtime.run({}, thread="t")
 
     stopped.set()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < Limits().grace_s  # and not after the grace of all other runs
     assert runtime.state("t").status == "cancelled"
     if kind == "async":
         assert ended.is_set()
@@ -134,7 +135,7 @@ def test_ctrl_c_during_a_sync_run(kind: str, shape: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["beside", "timeout"])
-def test_ctx_cancelled_tells_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str) -> None:
+def test_ctx_cancelled_informs_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str) -> None:
     """They need not use up the grace time."""
     running, ended = threading.Event(), threading.Event()
 
@@ -163,7 +164,7 @@ def test_ctx_cancelled_tells_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str
 
 
 def test_ctrl_c_ends_a_timed_run_whose_router_does_not_return() -> None:
-    """The router runs on a worker thread, where nothing can stop it: the run is left after the grace time."""
+    """The router runs on a worker thread, which cannot be stopped: the run is abandoned after the grace time."""
     go, pressed = threading.Event(), threading.Event()
 
     def router(state: Any) -> str:
@@ -183,21 +184,21 @@ def test_ctrl_c_ends_a_timed_run_whose_router_does_not_return() -> None:
         runtime.run({}, thread="t")
 
     assert time.monotonic() - started < SOON_S
-    assert runtime.state("t").status == "running"  # as after the death of its owner: nothing more could be written
+    assert runtime.state("t").status == "running"  # like after the death of its owner: no more entries could be written
     assert runtime.retry("t").state["notes"] == ["node", "last"]
     go.set()
 
 
 def test_ctrl_c_ends_a_timed_run_whose_commit_takes_longer_than_the_grace_time() -> None:
-    """The flow waits for the commit on a worker thread: nothing else is thrown or sent into it meanwhile."""
-    pressed = threading.Event()
+    """The flow waits for the commit on a worker thread; nothing else is thrown or sent into it until then."""
+    pressed, go = threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
         def commit(self, *args: Any, **options: Any) -> Any:
             if not pressed.is_set() and threading.current_thread() is not threading.main_thread():
                 pressed.set()
                 press_ctrl_c("raise_signal")
-                time.sleep(0.5)
+                assert go.wait(PATIENCE_S)
             return super().commit(*args, **options)
 
     nodes = [("a", note("a")), ("b", note("b")), ("c", note("c"))]
@@ -208,13 +209,20 @@ def test_ctrl_c_ends_a_timed_run_whose_commit_takes_longer_than_the_grace_time()
 
     assert runtime.state("t").status == "running"
     assert runtime.retry("t").state["notes"] == ["a", "b", "c"]
+    go.set()
 
 
-def test_ctrl_c_while_a_timed_node_is_awaited_after_a_cancel_waits_no_longer_than_the_node() -> None:
+def test_ctrl_c_while_a_timed_node_is_awaited_after_a_cancel_waits_only_for_the_node() -> None:
+    pressed = threading.Event()
+
+    def press() -> None:
+        press_ctrl_c("raise_signal")
+        pressed.set()
+
     def node(state: Any) -> Any:
         runtime.cancel("t")
-        threading.Timer(0.1, press_ctrl_c, ("raise_signal",)).start()
-        time.sleep(0.2)
+        threading.Timer(0.1, press).start()
+        assert pressed.wait(PATIENCE_S)
 
     runtime = Runtime(shaped("timeout", node), store="memory:", limits=Limits(grace_s=60))
     started = time.monotonic()
@@ -227,8 +235,10 @@ def test_ctrl_c_while_a_timed_node_is_awaited_after_a_cancel_waits_no_longer_tha
 
 
 @pytest.mark.parametrize("shape", ["timeout", "two"])
-def test_ctrl_c_while_a_worker_thread_starts_leaves_no_node_behind(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool of a runtime lives on: its next worker thread must not run a node of the run that has ended."""
+def test_ctrl_c_while_a_worker_thread_starts_leaves_no_node_running(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool of a runtime lives on: its next worker thread must not run a node of the ended run."""
     ran: list[str] = []
     start = threading.Thread.start
 
@@ -272,7 +282,7 @@ def test_ctrl_c_while_ctx_call_waits(how: str) -> None:
     assert runtime.state("t").status == "cancelled"
 
 
-def test_an_unseen_ctrl_c_ends_the_wait_before_another_attempt() -> None:
+def test_unseen_ctrl_c_ends_the_wait_before_another_attempt() -> None:
     def node(state: Any) -> Any:
         threading.Timer(0.1, press_ctrl_c, ("unseen",)).start()
         raise ConnectionError("busy")
@@ -287,7 +297,7 @@ def test_an_unseen_ctrl_c_ends_the_wait_before_another_attempt() -> None:
     assert runtime.state("t").status == "cancelled"
 
 
-def test_an_unseen_ctrl_c_ends_the_wait_for_an_item_of_a_stream() -> None:
+def test_unseen_ctrl_c_ends_the_wait_for_an_item_of_a_stream() -> None:
     async def node(state: Any, ctx: Any) -> Any:
         threading.Timer(0.1, press_ctrl_c, ("unseen",)).start()
         await asyncio.sleep(60)
@@ -304,7 +314,7 @@ def test_an_unseen_ctrl_c_ends_the_wait_for_an_item_of_a_stream() -> None:
 
 @pytest.mark.parametrize("shape", ["alone", "beside", "nested"])
 @pytest.mark.parametrize("context", [True, False])
-def test_a_cancelled_asyncio_task_ends_its_nodes_first(shape: str, context: bool) -> None:
+def test_cancelled_asyncio_task_ends_its_nodes_first(shape: str, context: bool) -> None:
     ended: list[str] = []
     mood = {"broken": True}
     begun = asyncio.Event()
@@ -362,9 +372,11 @@ def test_asyncio_timeout_around_a_run_is_a_timeout_error(shape: str, store: Any)
 
 
 def test_a_run_in_a_task_group_is_cancelled_with_its_siblings() -> None:
+    running = asyncio.Event()
     ended: list[str] = []
 
     async def node(state: Any) -> Any:
+        running.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -372,7 +384,7 @@ def test_a_run_in_a_task_group_is_cancelled_with_its_siblings() -> None:
 
     async def main() -> None:
         async def fail() -> None:
-            await asyncio.sleep(0.002)
+            await running.wait()
             raise ValueError("sibling")
 
         async with asyncio.TaskGroup() as group:
@@ -386,10 +398,8 @@ def test_a_run_in_a_task_group_is_cancelled_with_its_siblings() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_nothing_is_lost_of_a_run_whose_commit_ctrl_c_interrupts_before_it_is_stored(
-    number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The beginning, a plain step, and the last commit: no end is written that hides what was not stored."""
+def test_ctrl_c_in_a_commit_before_it_is_stored_loses_nothing(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The beginning, a plain step, and the last commit: no end is written that hides missing entries."""
     runtime = Runtime(sequence(("a", note("a")), ("b", note("b"))), store="memory:")
     commits = 0
     real = thread_commits.ThreadCommits.put
@@ -406,7 +416,7 @@ def test_nothing_is_lost_of_a_run_whose_commit_ctrl_c_interrupts_before_it_is_st
         runtime.run({"notes": ["given"]}, thread="t")
     monkeypatch.undo()
 
-    if number == 1:  # nothing is stored
+    if number == 1:  # no entry is stored
         with pytest.raises(InputError):
             runtime.state("t")
         result = runtime.run({"notes": ["given"]}, thread="t")

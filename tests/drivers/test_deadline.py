@@ -1,4 +1,4 @@
-"""Deadlines of runs: driving time is bounded whatever the nodes do, and what finished is kept."""
+"""Deadlines of runs: driving time is bounded for all nodes, and finished outcomes are kept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.patience import with_more_time
 
 from graphrt import END, START, GraphBuilder, Limits, Runtime
 from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks
@@ -39,8 +40,8 @@ def endless(kind: str, stop: threading.Event) -> Any:
     return wait if kind == "async" else block
 
 
-def test_a_timeout_that_the_deadline_set_ends_the_run_and_not_the_node(monkeypatch: Any, stop: threading.Event) -> None:
-    """The attempt ends by its share of the deadline in the same moment as the run: it is heard of when the run stops."""
+def test_timeout_set_by_the_deadline_ends_the_run_and_not_the_node(monkeypatch: Any, stop: threading.Event) -> None:
+    """The attempt ends by its share of the deadline at the same moment as the run, which learns of it when it stops."""
 
     async def at_the_end(self: AsyncParallelTasks, until: float | None = None) -> list[Any]:
         assert until is not None
@@ -57,9 +58,7 @@ def test_a_timeout_that_the_deadline_set_ends_the_run_and_not_the_node(monkeypat
 
 
 @pytest.mark.parametrize("beside", ["alone", "beside-sync", "beside-async"])
-def test_a_node_that_never_ends_is_stopped_by_the_deadline(
-    face: str, kind: str, beside: str, stop: threading.Event
-) -> None:
+def test_endless_node_is_stopped_by_the_deadline(face: str, kind: str, beside: str, stop: threading.Event) -> None:
     async def other(state: Any) -> Any:
         return {"notes": ["other"]}
 
@@ -76,7 +75,7 @@ def test_a_node_that_never_ends_is_stopped_by_the_deadline(
         call(face, runtime, "run", {"x": 1}, thread="t")
 
     error = caught.value
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < Limits().grace_s  # and not after the grace of all other runs
     assert (error.code, error.limit) == ("deadline", SHORT_S)
     assert "slow" in error.nodes
     assert error.state["x"] == 1
@@ -89,7 +88,7 @@ def test_a_node_that_never_ends_is_stopped_by_the_deadline(
     assert call(face, again, "retry", "t").state["notes"] == [name for name, _ in others] + ["slow"]
 
 
-def test_a_loop_that_never_ends_is_stopped_by_the_deadline(face: str, kind: str) -> None:
+def test_endless_loop_is_stopped_by_the_deadline(face: str, kind: str) -> None:
     async def acount(state: Any) -> Any:
         await asyncio.sleep(0.001)
         return {"n": 1}
@@ -102,21 +101,22 @@ def test_a_loop_that_never_ends_is_stopped_by_the_deadline(face: str, kind: str)
     g.add_node("count", acount if kind == "async" else count, max_visits=None)
     g.add_edge(START, "count")
     g.add_conditional_edges("count", lambda s: s["n"] < 0, {True: END, False: "count"})
-    graph = g.compile(limits=Limits(deadline_s=0.3, max_steps=1_000_000))
 
-    with pytest.raises(DeadlineError) as caught:
-        call(face, graph, "run", {})
+    def trial(deadline_s: float) -> None:
+        with pytest.raises(DeadlineError) as caught:
+            call(face, g.compile(limits=Limits(deadline_s=deadline_s, max_steps=1_000_000)), "run", {})
+        assert caught.value.state["n"] > 0
 
-    assert caught.value.state["n"] > 0
+    with_more_time(trial, 0.3, 5.0)
 
 
-def test_a_run_in_time_is_not_disturbed(face: str) -> None:
+def test_run_within_the_deadline_is_not_affected(face: str) -> None:
     graph = sequence(("a", note("a")), ("b", note("b")), limits=Limits(deadline_s=60))
 
     assert call(face, graph, "run", {}).state["notes"] == ["a", "b"]
 
 
-def test_a_nodes_timeout_that_comes_first_is_a_timeout(face: str, kind: str, stop: threading.Event) -> None:
+def test_earlier_timeout_of_a_node_is_a_timeout(face: str, kind: str, stop: threading.Event) -> None:
     from graphrt import NodeError
 
     graph = sequence(("slow", endless(kind, stop)), slow={"timeout_s": 0.01}, limits=Limits(deadline_s=60, grace_s=0.1))
@@ -136,11 +136,11 @@ def test_the_deadline_is_inherited_by_nested_graphs(face: str, kind: str, stop: 
     with pytest.raises(DeadlineError):
         call(face, graph, "run", {})
 
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < Limits().grace_s  # and not after the grace of all other runs
     stop.set()
 
 
-def test_waiting_for_a_retry_ends_at_the_deadline(face: str) -> None:
+def test_deadline_ends_the_wait_for_a_retry(face: str) -> None:
     from graphrt import RetryPolicy
 
     def bad(state: Any) -> Any:
@@ -155,7 +155,7 @@ def test_waiting_for_a_retry_ends_at_the_deadline(face: str) -> None:
     assert time.monotonic() - started < SOON_S
 
 
-def test_waiting_for_a_retry_beside_another_task_ends_at_the_deadline(face: str) -> None:
+def test_deadline_ends_the_wait_for_a_retry_while_another_task_runs(face: str) -> None:
     from graphrt import RetryPolicy
 
     def bad(state: Any) -> Any:
@@ -171,8 +171,8 @@ def test_waiting_for_a_retry_beside_another_task_ends_at_the_deadline(face: str)
 
 
 @pytest.mark.parametrize("timed", [False, True])
-def test_the_deadline_ends_a_run_whose_tasks_wait_for_a_place(face: str, kind: str, timed: bool) -> None:
-    """One task at a time, each shorter than the deadline: those that wait for their place are not waited for."""
+def test_deadline_ends_a_run_whose_tasks_wait_for_a_slot(face: str, kind: str, timed: bool) -> None:
+    """One task at a time, each shorter than the deadline: queued tasks are not waited for."""
     ran: list[str] = []
 
     def node(name: str) -> Any:

@@ -1,11 +1,9 @@
-"""Streams that are left without being closed, closed from elsewhere, or never read: the run ends, and nothing is printed."""
+"""Streams that are dropped unclosed, closed from elsewhere, or never read: the run ends, and nothing is printed."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 import textwrap
 import threading
 from contextlib import aclosing
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.testing.warm_python import warm_python
 
 from graphrt import ConflictError, GraphBuilder, InputError, Runtime
 from graphrt.errors import NodeError
@@ -30,10 +29,10 @@ def three() -> Any:
 
 
 @pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.full)])
-def test_a_stream_that_is_dropped_in_the_middle_prints_nothing(store: str, tmp_path: Path) -> None:
-    """The loop ends right after the reader broke off; the run has ended as cancelled, and may go on.
+def test_stream_that_is_dropped_in_the_middle_prints_nothing(store: str, tmp_path: Path) -> None:
+    """The loop ends right after the reader stopped; the run has ended as cancelled, and can continue.
 
-    One process drops a stream of each mode, each in a loop of its own, and ends after the last one.
+    One process drops a stream of each mode, each in its own loop, and ends after the last one.
     """
     url = "memory:" if store == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
     code = f"""
@@ -62,19 +61,13 @@ def test_a_stream_that_is_dropped_in_the_middle_prints_nothing(store: str, tmp_p
             print(modes, runtime.state(thread).status, runtime.retry(thread).state["notes"])
         runtime.close()
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = warm_python().run(["-W", "always", "-c", textwrap.dedent(code)], timeout_s=60)
 
     assert done.stderr == ""
     assert done.stdout.splitlines() == [f"{modes} cancelled ['n', 'n', 'n']" for modes in (*MODES, None)]
 
 
-def test_a_stream_that_is_dropped_gives_its_thread_back_at_once() -> None:
+def test_dropped_stream_releases_its_thread_at_once() -> None:
     runtime = Runtime(three(), store="memory:")
 
     async def main() -> None:
@@ -87,7 +80,7 @@ def test_a_stream_that_is_dropped_gives_its_thread_back_at_once() -> None:
 
 
 @pytest.mark.parametrize("modes", MODES, ids=str)
-def test_a_stream_that_was_opened_and_never_read_leaves_nothing(modes: Any) -> None:
+def test_opened_stream_that_is_never_read_leaves_nothing(modes: Any) -> None:
     runtime = Runtime(three(), store="memory:")
 
     async def main() -> None:
@@ -109,7 +102,7 @@ def test_a_stream_that_was_opened_and_never_read_leaves_nothing(modes: Any) -> N
     assert runtime.run({}, thread="a").state["notes"] == ["n", "n", "n"]
 
 
-def test_answers_of_a_stream_that_is_never_read_are_not_given() -> None:
+def test_answers_of_a_stream_that_is_never_read_are_not_used() -> None:
     runtime = Runtime(sequence(("ask", lambda s, ctx: {"x": ctx.interrupt("?")})), store="memory:")
     runtime.run({}, thread="t")
 
@@ -132,7 +125,7 @@ WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize("verb", ["steps", "stream"])
 @pytest.mark.parametrize(("given", "options", "kind", "code"), WRONG, ids=lambda value: str(value)[:20])
-def test_what_is_wrong_with_a_call_is_raised_before_any_item_is_asked_for(
+def test_invalid_call_raises_before_an_item_is_requested(
     face: str, verb: str, given: Any, options: Any, kind: Any, code: str
 ) -> None:
     runtime: Any = Runtime(sequence(("ask", lambda s, ctx: ctx.interrupt("?", answer_type=int))), store="memory:")
@@ -154,7 +147,7 @@ def test_what_is_wrong_with_a_call_is_raised_before_any_item_is_asked_for(
 
 
 def test_closing_a_stream_while_another_task_waits_for_an_item_ends_both() -> None:
-    """As a server does it that notices, beside the task that writes, that the client has gone."""
+    """Like a server that notices, outside the task that writes, that the client has disconnected."""
     running = asyncio.Event()
     ended: list[str] = []
 
@@ -183,7 +176,7 @@ def test_closing_a_stream_while_another_task_waits_for_an_item_ends_both() -> No
     assert ended == ["slow"]
 
 
-def test_two_tasks_may_not_read_one_stream_at_once() -> None:
+def test_two_tasks_may_not_read_one_stream_concurrently() -> None:
     async def slow(state: Any) -> None:
         await asyncio.sleep(0.001)
 
@@ -196,7 +189,7 @@ def test_two_tasks_may_not_read_one_stream_at_once() -> None:
 
 
 @pytest.mark.parametrize("modes", ["updates", "live"])
-def test_a_stream_says_how_its_run_ended(face: str, modes: Any) -> None:
+def test_stream_reports_how_its_run_ended(face: str, modes: Any) -> None:
     runtime = Runtime(sequence(("ask", lambda s, ctx: {"x": ctx.interrupt("which?")})), store="memory:")
 
     async def read(**options: Any) -> tuple[list[Any], Any]:
@@ -231,7 +224,7 @@ def test_the_mode_result_alone_yields_the_result(face: str) -> None:
     assert (result.status, result.state["notes"]) == ("completed", ["a"])
 
 
-def test_a_run_that_is_cancelled_from_outside_has_a_result(face: str) -> None:
+def test_run_that_is_cancelled_from_outside_has_a_result(face: str) -> None:
     def node(state: Any) -> Any:
         runtime.cancel("t")
         return {"notes": ["a"]}
@@ -250,7 +243,7 @@ def test_a_run_that_is_cancelled_from_outside_has_a_result(face: str) -> None:
     assert items[-1][1].status == "cancelled"
 
 
-def test_a_stream_that_fails_has_no_result(face: str) -> None:
+def test_failed_stream_has_no_result(face: str) -> None:
     def node(state: Any) -> Any:
         raise ValueError("no")
 
@@ -272,7 +265,7 @@ def test_a_stream_that_fails_has_no_result(face: str) -> None:
     assert streams[0].result is None
 
 
-def test_sinks_of_several_threads_can_be_told_apart() -> None:
+def test_sinks_of_several_threads_can_be_distinguished() -> None:
     seen: list[tuple[str | None, int]] = []
     runtime = Runtime(three(), store="memory:", sinks=[lambda entry: seen.append((entry.thread, entry.seq))])
     for thread in "ab":
@@ -287,7 +280,7 @@ def test_entries_of_a_run_without_a_thread_name_none() -> None:
     assert {entry.thread for entry in three().stream({}, modes="events")} == {None}
 
 
-def test_a_live_stream_that_is_dropped_ends_the_node_that_runs() -> None:
+def test_dropped_live_stream_ends_the_running_node() -> None:
     running, ended = threading.Event(), threading.Event()
 
     async def slow(state: Any) -> None:
@@ -300,13 +293,13 @@ def test_a_live_stream_that_is_dropped_ends_the_node_that_runs() -> None:
     async def main() -> None:
         async for _ in sequence(("slow", slow)).astream({}, modes="live"):
             break
-        while not ended.is_set():  # noqa: ASYNC110 - the run ends in a task of its own
+        while not ended.is_set():  # noqa: ASYNC110 - the run ends in a separate task
             await asyncio.sleep(0.001)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
 
 
-def test_a_cancellation_at_the_very_end_waits_for_the_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_at_the_very_end_waits_for_the_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = Runtime(three(), store="memory:")
 
     async def main() -> None:

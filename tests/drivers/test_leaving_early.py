@@ -1,4 +1,4 @@
-"""Leaving `steps`, `stream` and their async twins early: the run is cancelled, and everything has ended by then."""
+"""Leaving `steps`, `stream` and their async twins early: the run is cancelled, and all its work has ended by then."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_leaving_an_async_iterator_cancels_the_run(verb: str, options: Any) -> N
 @pytest.mark.parametrize("context", [True, False])
 @pytest.mark.parametrize("beside", [True, False])
 @pytest.mark.parametrize("modes", ["custom", ("custom", "updates")])
-def test_leaving_a_live_async_stream_ends_the_node_that_runs(context: bool, beside: bool, modes: Any) -> None:
+def test_leaving_a_live_async_stream_ends_the_running_node(context: bool, beside: bool, modes: Any) -> None:
     """The item comes from one node, and the reader leaves while the next one sleeps."""
     ended: list[str] = []
 
@@ -107,7 +107,7 @@ def test_leaving_a_live_async_stream_ends_the_node_that_runs(context: bool, besi
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_leaving_a_live_sync_stream_ends_the_async_node_that_runs(beside: bool) -> None:
+def test_leaving_a_live_sync_stream_ends_the_running_async_node(beside: bool) -> None:
     running, ended = threading.Event(), threading.Event()
 
     async def slow(state: Any) -> Any:
@@ -133,10 +133,12 @@ def test_leaving_a_live_sync_stream_ends_the_async_node_that_runs(beside: bool) 
     assert ended.is_set()
 
 
-def test_a_reader_whose_task_is_cancelled_ends_the_run() -> None:
+def test_reader_whose_task_is_cancelled_ends_the_run() -> None:
+    running = asyncio.Event()
     ended: list[str] = []
 
     async def slow(state: Any) -> Any:
+        running.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -150,8 +152,9 @@ def test_a_reader_whose_task_is_cancelled_ends_the_run() -> None:
 
         before = asyncio.all_tasks()
         for modes in ("custom", "updates"):
+            running.clear()
             task = asyncio.ensure_future(read(modes))
-            await asyncio.sleep(0.005)
+            await running.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -162,7 +165,7 @@ def test_a_reader_whose_task_is_cancelled_ends_the_run() -> None:
     assert ended == ["slow", "slow"]
 
 
-def test_an_iterator_that_was_never_started_leaves_the_thread_free() -> None:
+def test_iterator_that_was_never_started_leaves_the_thread_free() -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
     runtime.steps({}, thread="t")
     runtime.stream({}, thread="t", modes="custom").close()
@@ -170,7 +173,7 @@ def test_an_iterator_that_was_never_started_leaves_the_thread_free() -> None:
     assert runtime.run({}, thread="t").status == "completed"
 
 
-def test_an_iterator_that_is_dropped_is_closed() -> None:
+def test_dropped_iterator_is_closed() -> None:
     runtime = Runtime(three([]), store="memory:")
     items = runtime.steps({}, thread="t")
     next(items)
@@ -179,7 +182,7 @@ def test_an_iterator_that_is_dropped_is_closed() -> None:
     assert runtime.state("t").status == "cancelled"
 
 
-def test_leaving_in_the_middle_of_a_superstep_with_several_tasks() -> None:
+def test_leaving_a_superstep_with_several_tasks_cancels_the_run() -> None:
     runtime = Runtime(parallel(("a", note("a")), ("b", note("b"))), store="memory:")
     with closing(runtime.steps({}, thread="t")) as steps:
         assert next(steps).node == "a"
@@ -189,7 +192,7 @@ def test_leaving_in_the_middle_of_a_superstep_with_several_tasks() -> None:
     assert status in {"cancelled", "completed"}
 
 
-def test_an_exception_of_the_reader_ends_the_run() -> None:
+def test_exception_of_the_reader_ends_the_run() -> None:
     runtime = Runtime(three([]), store="memory:")
 
     def read() -> None:

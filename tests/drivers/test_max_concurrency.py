@@ -1,4 +1,4 @@
-"""`max_concurrency` is exact: N never means N + 1, and N do run at once (rule R8)."""
+"""`max_concurrency` is exact: N never means N + 1, and N tasks do run in parallel (rule R8)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from graphrt._drivers.schedule import Job
 from .support import PATIENCE_S, State, call, parallel
 
 LINGER_S = 0.004
-"""How long a node stays to see whether one too many comes; nothing is asserted about it."""
+"""Seconds that a node stays to see whether one too many arrives; not asserted."""
 
 
 class Gauge:
-    """Counts who is inside at once. Each stays until *full* were there together, and a little longer."""
+    """Counts concurrent tasks. Each stays until *full* were there together, and a little longer."""
 
     def __init__(self, full: int) -> None:
         self.full = full
@@ -81,7 +81,7 @@ def nodes(gauge: Gauge, kind: str, count: int) -> tuple[list[tuple[str, Any]], d
 
 @pytest.mark.parametrize("bound", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_exactly_so_many_nodes_run_at_once(face: str, kind: str, bound: int) -> None:
+def test_max_concurrency_nodes_run_in_parallel(face: str, kind: str, bound: int) -> None:
     gauge = Gauge(bound)
     found, policies = nodes(gauge, kind, 8)
     graph = parallel(*found, limits=Limits(max_concurrency=bound), **policies)
@@ -93,7 +93,7 @@ def test_exactly_so_many_nodes_run_at_once(face: str, kind: str, bound: int) -> 
 
 
 @pytest.mark.parametrize("bound", [1, 2])
-def test_exactly_so_many_sends_run_at_once(face: str, kind: str, bound: int) -> None:
+def test_max_concurrency_sends_run_in_parallel(face: str, kind: str, bound: int) -> None:
     gauge = Gauge(bound)
 
     async def awork(state: Any, ctx: Any) -> Any:
@@ -112,8 +112,8 @@ def test_exactly_so_many_sends_run_at_once(face: str, kind: str, bound: int) -> 
 
 @pytest.mark.parametrize("kind", ["async", "timed"])
 @pytest.mark.parametrize("bound", [1, 2])
-def test_nobody_starts_between_the_look_at_the_bound_and_the_count(monkeypatch: Any, kind: str, bound: int) -> None:
-    """Who starts a task is held back until another worker thread starts one as well: none does above the bound."""
+def test_no_task_starts_between_the_check_of_the_bound_and_the_count(monkeypatch: Any, kind: str, bound: int) -> None:
+    """A worker thread that starts a task is delayed until another one starts one as well: none does above the bound."""
     gauge = Gauge(1)
     starting = [0]
     lock, crowd = threading.Lock(), threading.Event()
@@ -144,8 +144,8 @@ def test_nobody_starts_between_the_look_at_the_bound_and_the_count(monkeypatch: 
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3])
-def test_the_bound_holds_for_nested_graphs_together(face: str, kind: str, bound: int) -> None:
-    """Three nested graphs of four nodes each, beside four nodes: at no time more than the bound."""
+def test_bound_applies_to_nested_graphs_together(face: str, kind: str, bound: int) -> None:
+    """Three nested graphs of four nodes each, in parallel with four nodes, never exceed the bound."""
     gauge = Gauge(bound)
     inner, _ = nodes(gauge, kind, 4)
     child = parallel(*inner)
@@ -159,7 +159,7 @@ def test_the_bound_holds_for_nested_graphs_together(face: str, kind: str, bound:
 
 
 @pytest.mark.parametrize("bound", [1, 2])
-def test_the_bound_of_a_nested_graph_holds_for_each_run_of_it(face: str, kind: str, bound: int) -> None:
+def test_bound_of_a_nested_graph_applies_to_each_of_its_runs(face: str, kind: str, bound: int) -> None:
     gauge = Gauge(bound)
     inner, _ = nodes(gauge, kind, 6)
     graph = parallel(("child", parallel(*inner, limits=Limits(max_concurrency=bound))))
@@ -182,8 +182,8 @@ def test_nested_graphs_below_nested_graphs_share_the_bound_of_the_run(face: str,
     assert gauge.peak == 2
 
 
-def test_an_attempt_that_waits_for_its_repetition_takes_no_place(face: str, kind: str) -> None:
-    """With a single place: both fail once, and both attempts of each run alone."""
+def test_attempt_that_waits_for_its_retry_takes_no_slot(face: str, kind: str) -> None:
+    """With a single slot: both fail once, and both attempts of each run alone."""
     gauge = Gauge(1)
     failed: set[str] = set()
 
@@ -215,8 +215,8 @@ def test_an_attempt_that_waits_for_its_repetition_takes_no_place(face: str, kind
     assert gauge.peak == 1
 
 
-def test_a_worker_thread_that_was_abandoned_takes_no_place(face: str) -> None:
-    """Its attempt has ended: the run would wait for it otherwise, against the timeout."""
+def test_abandoned_worker_thread_takes_no_slot(face: str) -> None:
+    """Its attempt has ended: otherwise the run would wait for it, against the timeout."""
     go, late = threading.Event(), threading.Event()
 
     def hang(state: Any) -> Any:
@@ -243,14 +243,14 @@ def test_a_worker_thread_that_was_abandoned_takes_no_place(face: str) -> None:
 # -- the count itself ------------------------------------------------------------------------------------------------
 
 
-def test_a_nested_graph_runs_in_the_place_of_its_task() -> None:
+def test_nested_graph_runs_in_the_slot_of_its_task() -> None:
     run = ConcurrencyLimit(2)
     child = ConcurrencyLimit(None, run)
     woken: list[str] = []
 
     assert run.take(lambda: None)  # the task of the nested graph
-    assert child.take(lambda: None)  # its first one: the same place
-    assert child.take(lambda: None)  # its second: the other place of the run
+    assert child.take(lambda: None)  # its first one: the same slot
+    assert child.take(lambda: None)  # its second: the other slot of the run
     assert not child.take(lambda: woken.append("child"))
     assert not run.take(lambda: woken.append("run"))
     child.give_back()
@@ -259,10 +259,10 @@ def test_a_nested_graph_runs_in_the_place_of_its_task() -> None:
     assert run.take(lambda: None)
     assert not child.take(lambda: None)
     child.give_back()
-    assert child.take(lambda: None)  # the place of its task is left to it
+    assert child.take(lambda: None)  # the slot of its task is left to it
 
 
-def test_what_was_given_up_below_gives_its_places_back_once() -> None:
+def test_abandoned_nested_tasks_release_their_slots_once() -> None:
     run = ConcurrencyLimit(3)
     child = ConcurrencyLimit(None, run)
     assert run.take(lambda: None)
@@ -271,6 +271,6 @@ def test_what_was_given_up_below_gives_its_places_back_once() -> None:
     child.abandon()
     assert [run.take(lambda: None) for _ in range(3)] == [True, True, False]
     for _ in range(3):
-        child.give_back()  # those that were given up end at last
+        child.give_back()  # the abandoned ones end at last
 
     assert not run.take(lambda: None)

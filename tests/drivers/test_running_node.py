@@ -1,4 +1,4 @@
-"""`_ambient` names the node that runs, in every way in which a driver calls one, and nothing outside of nodes."""
+"""`_ambient` identifies the running node, however a driver calls it, and is empty outside nodes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ EXPECTED = [("plain", None), ("plain_async", None), ("with_context", "with_conte
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("inline", [False, True])
-def test_running_node_is_found_in_every_kind_of_node(inline: bool, parallel: bool) -> None:
+def test_running_node_is_known_in_every_kind_of_node(inline: bool, parallel: bool) -> None:
     graph = graph_of(plain, plain_async, with_context, inline=inline, parallel=parallel)
     stepped = [step.after["seen"] for step in graph.steps({})]
 
@@ -94,7 +94,7 @@ def test_node_of_an_inner_run_hides_that_of_the_outer_one() -> None:
     assert graph_of(outer).run({}).state["seen"] == [("plain", None), ("outer", "outer")]
 
 
-def test_context_is_gone_for_a_task_that_the_node_left_behind() -> None:
+def test_context_is_gone_for_a_background_task_of_an_ended_node() -> None:
     tasks = []
 
     async def leaves(state: State, ctx: Context) -> Any:

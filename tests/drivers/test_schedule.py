@@ -1,4 +1,4 @@
-"""The schedule of a drive by itself: no thread, no loop and no waiting."""
+"""The schedule of a drive in isolation: no thread, no loop and no waiting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HANDLE = object()
 
 
 class Fake(SimpleNamespace):
-    """A task, or what else has a few attributes; compared by identity."""
+    """A task or another object with a few attributes; compared by identity."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
@@ -34,7 +34,7 @@ def schedule(limit: int | None = None) -> tuple[Schedule, Any]:
     return Schedule(services, counted, lambda _: WORKER, lambda: None, threading.RLock()), services
 
 
-def test_a_task_with_a_backoff_rests_first() -> None:
+def test_task_with_a_backoff_waits_first() -> None:
     made, _ = schedule()
     one = named("one", delay_s=2.0)
 
@@ -47,7 +47,7 @@ def test_a_task_with_a_backoff_rests_first() -> None:
     assert made.next(WORKER, HANDLE) is one
 
 
-def test_what_a_backoff_raises_is_raised_where_outcomes_are_taken() -> None:
+def test_error_of_a_backoff_is_raised_where_outcomes_are_taken() -> None:
     made, _ = schedule()
     ((key, _),) = made.start([named("one", delay_s=2.0)])
     made.resting[key] = HANDLE
@@ -58,7 +58,7 @@ def test_what_a_backoff_raises_is_raised_where_outcomes_are_taken() -> None:
         made.take([])
 
 
-def test_no_more_tasks_fly_than_the_limit_allows() -> None:
+def test_running_tasks_never_exceed_the_limit() -> None:
     made, _ = schedule(limit=1)
     one, two = named("one"), named("two")
     made.start([one, two])
@@ -69,7 +69,7 @@ def test_no_more_tasks_fly_than_the_limit_allows() -> None:
     assert made.next(WORKER, HANDLE) is two
 
 
-def test_a_failure_holds_the_queue_until_the_flow_has_seen_it() -> None:
+def test_failure_holds_the_queue_until_the_flow_has_seen_it() -> None:
     made, _ = schedule()
     one, two = named("one"), named("two")
     made.start([one, two])
@@ -81,7 +81,7 @@ def test_a_failure_holds_the_queue_until_the_flow_has_seen_it() -> None:
     assert made.next(WORKER, HANDLE) is None
 
 
-def test_an_attempt_whose_time_is_over_is_given_up_and_its_end_comes_too_late() -> None:
+def test_attempt_that_timed_out_is_abandoned_and_its_end_is_late() -> None:
     made, _ = schedule()
     one, reasons = named("one"), list[str]()
     one.running = SimpleNamespace(_give_up=reasons.append)
@@ -97,7 +97,7 @@ def test_an_attempt_whose_time_is_over_is_given_up_and_its_end_comes_too_late() 
     assert [type(reply) for _, _, reply in batch] == [TimedOut]
 
 
-def test_a_task_that_was_queued_for_too_long_is_not_called() -> None:
+def test_task_that_was_queued_for_too_long_is_not_called() -> None:
     made, _ = schedule()
     made.start([named("one", ends_s=0.0)])
 
@@ -105,7 +105,7 @@ def test_a_task_that_was_queued_for_too_long_is_not_called() -> None:
     assert [type(reply) for _, _, reply in made.ended] == [TimedOut]
 
 
-def test_a_stop_starts_nothing_and_keeps_what_ended() -> None:
+def test_stop_starts_nothing_and_keeps_ended_outcomes() -> None:
     made, _ = schedule()
     one, two, rests = named("one"), named("two"), named("rests", delay_s=1.0)
     ((key, _),) = made.start([one, two, rests])
@@ -121,7 +121,7 @@ def test_a_stop_starts_nothing_and_keeps_what_ended() -> None:
     assert made.stopped() == [(one, 1, {"x": 1})]
 
 
-def test_what_still_flies_after_the_grace_time_is_given_up() -> None:
+def test_running_tasks_are_abandoned_after_the_grace_time() -> None:
     made, _ = schedule()
     one, reasons = named("one"), list[str]()
     one.running = SimpleNamespace(_give_up=reasons.append)
@@ -133,7 +133,7 @@ def test_what_still_flies_after_the_grace_time_is_given_up() -> None:
     assert made.end(one, 1, {}) is False
 
 
-def test_an_error_that_escaped_leaves_the_outcomes_for_the_stop() -> None:
+def test_escaped_error_leaves_the_outcomes_for_the_stop() -> None:
     made, _ = schedule()
     one, two = named("one"), named("two")
     made.start([one, two])
@@ -148,7 +148,7 @@ def test_an_error_that_escaped_leaves_the_outcomes_for_the_stop() -> None:
     assert made.stopped() == [(one, 1, {"x": 1})]
 
 
-def test_a_halt_of_the_run_starts_nothing() -> None:
+def test_halted_run_starts_nothing() -> None:
     made, services = schedule()
     made.start([named("one")])
     services.control.halt = "cancelled"
@@ -158,7 +158,7 @@ def test_a_halt_of_the_run_starts_nothing() -> None:
     assert made.is_due
 
 
-def test_a_reply_that_lands_while_the_ended_ones_are_looked_at_waits() -> None:
+def test_reply_that_arrives_while_ended_ones_are_read_waits() -> None:
     made, _ = schedule()
     one, other = named("one"), named("other")
     made.start([one, other])
@@ -170,7 +170,7 @@ def test_a_reply_that_lands_while_the_ended_ones_are_looked_at_waits() -> None:
         def __class__(self) -> Any:
             if late.ident is None:
                 late.start()
-                late.join(0.05)  # it must not land before all of the others were looked at
+                late.join(0.05)  # it must not land before all others were read
             return Looked
 
     made.ended += [(one, 1, Looked()), (one, 1, None)]

@@ -1,9 +1,7 @@
-"""The thread pool that sync and async runs of a runtime share: its bound, its end, and that no task waits for ever."""
+"""The thread pool that sync and async runs of a runtime share: its bound, its end, and that no task waits forever."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.testing.warm_python import warm_python
 
 from graphrt import END, START, GraphBuilder, InputError, Limits, NodeError, Runtime, Send
 from graphrt._drivers.thread_pool import ThreadPool, waits_for
@@ -22,7 +21,7 @@ from .support import PATIENCE_S, Beside, State, call, note, parallel, sequence
 
 
 def where(state: Any) -> dict[str, Any]:
-    """A node that notes where it runs."""
+    """A node that notes its thread."""
     return {"notes": [threading.current_thread()]}
 
 
@@ -37,9 +36,9 @@ def fan(node: Any, count: int, **policies: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_worker_thread_is_left() -> Iterator[None]:
-    """As in `conftest`, but the threads of the SQLite store may be there."""
+    """Like in `conftest`, but the threads of the SQLite store may still run."""
     yield
-    until = time.monotonic() + 2
+    until = time.monotonic() + PATIENCE_S
     while (left := [t for t in threading.enumerate() if "worker" in t.name]) and time.monotonic() < until:
         time.sleep(0.005)
     assert not left, f"worker threads were left: {left}"
@@ -47,13 +46,13 @@ def _no_worker_thread_is_left() -> Iterator[None]:
 
 @pytest.fixture(params=[None, "memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    """With SQLite worker threads run all tasks, since the caller stores outcomes meanwhile."""
+    """With SQLite, worker threads run all tasks, because the caller is storing outcomes."""
     return f"sqlite:///{tmp_path}/runs.db" if request.param == "sqlite" else request.param
 
 
 @pytest.mark.parametrize("timeout_s", [None, 60])
 def test_nested_runs_end_on_a_pool_of_one_worker_thread(face: str, store: str | None, timeout_s: float | None) -> None:
-    """Every level waits for a fan-out of the next one, while it holds the only worker thread of its own."""
+    """Every level waits for a fan-out of the next one, while it holds its only worker thread."""
 
     def descend(state: Any) -> Any:
         depth = state["x"]
@@ -126,7 +125,7 @@ def test_worker_threads_outlive_a_sync_run_only_in_a_with_block() -> None:
 
 
 def test_runs_that_wait_for_worker_threads_take_turns(tmp_path: Path) -> None:
-    """The second run asks for the only worker thread while the first has many tasks left."""
+    """The second run requests the only worker thread while the first has many tasks left."""
     order: list[str] = []
     running, go = threading.Event(), threading.Event()
 
@@ -149,8 +148,8 @@ def test_runs_that_wait_for_worker_threads_take_turns(tmp_path: Path) -> None:
     assert order[:6] == ["first", "second"] * 3
 
 
-def test_abandoned_worker_threads_do_not_use_the_pool_up(face: str) -> None:
-    """Three attempts hang on a pool of one worker thread, and the run goes on."""
+def test_abandoned_worker_threads_do_not_exhaust_the_pool(face: str) -> None:
+    """Three attempts hang on a pool of one worker thread, and the run continues."""
     go = threading.Event()
     g: Any = GraphBuilder(State)
     g.add_node("hang", lambda s, ctx: go.wait(PATIENCE_S) and None, timeout_s=0.01, on_error="mend")
@@ -166,7 +165,7 @@ def test_abandoned_worker_threads_do_not_use_the_pool_up(face: str) -> None:
 
 
 def test_abandoned_worker_thread_takes_no_further_task() -> None:
-    """It returns to a run that has other tasks queued; what it took would run uncounted, and could not time out."""
+    """It returns to a run that has other tasks queued; a task that it took would run uncounted, and could not time out."""
     go, back, hung = threading.Event(), threading.Event(), []
 
     def hang(state: Any) -> None:
@@ -194,7 +193,7 @@ def test_abandoned_worker_thread_takes_no_further_task() -> None:
 def test_caller_runs_all_tasks_if_no_worker_thread_can_be_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As in a handler of `atexit`: the interpreter starts no more threads."""
+    """Like in a handler of `atexit`: the interpreter starts no more threads."""
 
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -254,13 +253,7 @@ def test_process_exits_although_an_abandoned_node_never_returns(face: str, why: 
         except BaseException as error:
             print(type(error).__name__)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), face, why],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = warm_python().run(["-c", textwrap.dedent(code), face, why], timeout_s=30)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == ("KeyboardInterrupt" if why == "ctrl-c" else "NodeError")
@@ -291,8 +284,8 @@ def test_deadline_ends_a_sync_run_that_waits_for_a_worker_thread() -> None:
     assert ran == []
 
 
-def test_failure_on_a_worker_thread_keeps_queued_tasks_with_a_timeout_from_starting() -> None:
-    """Rule R9 holds for them as for others."""
+def test_failure_on_a_worker_thread_prevents_queued_timed_tasks_from_starting() -> None:
+    """Rule R9 applies to them too."""
     started: list[int] = []
 
     def node(state: Any, ctx: Any) -> Any:
@@ -306,7 +299,7 @@ def test_failure_on_a_worker_thread_keeps_queued_tasks_with_a_timeout_from_start
 
 
 def test_last_release_waits_for_a_worker_thread_that_is_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A helper may ask for another one at the moment in which the run that holds the pool ends."""
+    """A helper may request another one at the moment at which the run that holds the pool ends."""
     pool, errors, start = ThreadPool(2), [], threading.Thread.start
     pool.hold()
 
@@ -328,7 +321,7 @@ def test_last_release_waits_for_a_worker_thread_that_is_being_started(monkeypatc
     def end_first(thread: threading.Thread) -> None:
         monkeypatch.undo()
         ending.start()
-        ending.join(0.2)  # it waits for the pool's lock, or has failed already
+        ending.join(0.2)  # it waits for the pool's lock, or has already failed
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", end_first)
@@ -338,7 +331,7 @@ def test_last_release_waits_for_a_worker_thread_that_is_being_started(monkeypatc
     assert errors == []
 
 
-def test_a_context_of_the_parent_gives_a_forked_child_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_context_of_the_parent_does_not_give_a_forked_child_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, context = ThreadPool(1), copy_context()
     pool.hold()
     context.run(waits_for, pool)

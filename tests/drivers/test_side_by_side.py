@@ -1,16 +1,15 @@
-"""Several runs at once, several loops, worker threads, context variables, running loops, forks."""
+"""Concurrent runs, several loops, worker threads, context variables, running loops, forks."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import subprocess
-import sys
 import textwrap
 import threading
 from typing import Any
 
 import pytest
+from tests.testing.warm_python import warm_python
 
 from graphrt import ConflictError, Runtime
 
@@ -20,7 +19,7 @@ VAR: contextvars.ContextVar[str] = contextvars.ContextVar("VAR", default="unset"
 
 
 class Held:
-    """A node that waits until it is let go."""
+    """A node that waits until it is released."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -42,7 +41,7 @@ class Held:
 
 
 @pytest.mark.parametrize("verb", ["run", "resume", "retry", "steps", "delete_thread"])
-def test_a_second_driver_of_one_thread_gets_a_conflict(face: str, kind: str, verb: str) -> None:
+def test_second_driver_of_one_thread_gets_a_conflict(face: str, kind: str, verb: str) -> None:
     held = Held(kind)
     runtime = Runtime(sequence(("held", held.node())), store="memory:")
     running = Beside(lambda: call(face, runtime, "run", {}, thread="t"))
@@ -65,7 +64,7 @@ def test_a_second_driver_of_one_thread_gets_a_conflict(face: str, kind: str, ver
     assert runtime.state("t").status == "completed"
 
 
-def test_different_threads_of_one_runtime_run_at_once(face: str) -> None:
+def test_different_threads_of_one_runtime_run_in_parallel(face: str) -> None:
     both = threading.Barrier(2, timeout=PATIENCE_S)
 
     def meet(state: Any) -> Any:
@@ -106,7 +105,7 @@ def test_many_worker_threads_share_a_runtime_and_its_loop(kind: str) -> None:
         assert [run.result().state["notes"] for run in runs] == [[n, n] for n in range(20)]
 
 
-def test_one_runtime_serves_several_loops_one_after_another() -> None:
+def test_one_runtime_serves_several_loops_in_turn() -> None:
     async def node(state: Any) -> Any:
         await asyncio.sleep(0)
         return {"n": 1}
@@ -118,7 +117,7 @@ def test_one_runtime_serves_several_loops_one_after_another() -> None:
     assert result.state["n"] == 6
 
 
-def test_one_runtime_serves_several_loops_at_once() -> None:
+def test_one_runtime_serves_several_concurrent_loops() -> None:
     async def node(state: Any) -> Any:
         await asyncio.sleep(0.001)
         return {"n": 1}
@@ -142,7 +141,7 @@ def test_run_under_a_running_loop_blocks_and_works(kind: str) -> None:
     assert asyncio.run(main()).state["n"] == 2
 
 
-def test_a_run_inside_a_node_of_another_run(face: str, kind: str) -> None:
+def test_node_may_run_another_graph(face: str, kind: str) -> None:
     inner = sequence(("in", note("in")))
 
     async def aouter(state: Any) -> Any:
@@ -180,7 +179,7 @@ def test_nodes_see_the_callers_context_variables(face: str, kind: str, shape: st
     assert set(result.state["notes"]) == {"the caller's"}
 
 
-def test_what_tasks_side_by_side_set_stays_theirs(face: str, kind: str) -> None:
+def test_context_variables_of_parallel_tasks_are_separate(face: str, kind: str) -> None:
     def work(state: Any) -> Any:
         VAR.set("a task's")
 
@@ -207,8 +206,8 @@ def test_ctx_call_sees_the_context_variables_of_the_node(face: str) -> None:
     assert call(face, sequence(("node", node)), "run", {}).state["x"] == "the node's"
 
 
-def test_background_tasks_that_a_node_leaves_are_cancelled_at_the_end_of_a_sync_run() -> None:
-    """As asyncio.run does it: nothing outlives the run, cleanups have run, no 'Task was destroyed' is shouted."""
+def test_background_tasks_of_a_node_are_cancelled_at_the_end_of_a_sync_run() -> None:
+    """Like in asyncio.run: no task outlives the run, cleanups have run, and no 'Task was destroyed' is logged."""
     ended: list[str] = []
 
     async def background() -> None:
@@ -228,8 +227,8 @@ def test_background_tasks_that_a_node_leaves_are_cancelled_at_the_end_of_a_sync_
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
-def test_a_forked_process_can_run_graphs() -> None:
-    """Before the fork worker threads and the private loop were in use; runs of the child have their own."""
+def test_forked_process_can_run_graphs() -> None:
+    """Worker threads and the private loop were used before the fork; runs of the child have their own."""
     code = """
         import asyncio, os, signal, warnings
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -262,16 +261,14 @@ def test_a_forked_process_can_run_graphs() -> None:
             assert shared.run({}).state["n"] == 1
             pid = os.fork()
             if pid == 0:
-                signal.alarm(10)
+                signal.alarm(50)
                 all_of_them()
                 os._exit(0)
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child failed or hung"
             all_of_them()
         print("fine")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = warm_python().run(["-c", textwrap.dedent(code)], timeout_s=60)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "fine\n"

@@ -1,4 +1,4 @@
-"""The narrow moments of stopping: a task that is stopped before its first step, a halt just before the wait."""
+"""Race conditions of stopping: a task that is stopped before its first step, a halt just before the wait."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .support import SOON_S, Beside, call, parallel
 
 
 @pytest.mark.parametrize("retry_first", [True, False])
-def test_a_retry_that_is_stopped_before_its_first_step_does_not_hang_the_run(face: str, retry_first: bool) -> None:
-    """Both fail at the same moment: one is to run again, and the other stops the superstep."""
+def test_retry_that_is_stopped_before_its_first_step_does_not_hang_the_run(face: str, retry_first: bool) -> None:
+    """Both fail at the same moment: one is due again, and the other stops the superstep."""
 
     async def again(state: Any) -> Any:
         await asyncio.sleep(0)
@@ -65,8 +65,8 @@ def test_tasks_that_are_cancelled_before_their_first_step_do_not_hang_the_run(fa
     assert runtime.state("t").next == tuple(names)
 
 
-def test_a_cancel_just_before_the_wait_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver looks whether the run halts, then clears its bell and waits: what rings in between must count."""
+def test_cancel_just_before_the_wait_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver checks whether the run halts, then clears its event and waits: a signal in between must count."""
     started = threading.Event()
     cancelled: list[bool] = []
 
@@ -94,8 +94,8 @@ def test_a_cancel_just_before_the_wait_is_not_missed(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("timeout_s", [None, 60])
-def test_no_attempt_begins_after_another_task_failed_for_good(face: str, timeout_s: float | None) -> None:
-    """A backoff that ends while the run waits for a task that is still busy (rule R9)."""
+def test_no_attempt_starts_after_a_permanent_failure_of_another_task(face: str, timeout_s: float | None) -> None:
+    """A backoff ends while the run waits for a task that is still busy (rule R9)."""
     attempts: list[int] = []
     resting, failed, rested = threading.Event(), threading.Event(), threading.Event()
 
@@ -110,12 +110,12 @@ def test_no_attempt_begins_after_another_task_failed_for_good(face: str, timeout
 
     def busy(state: Any) -> Any:
         rested.wait()
-        time.sleep(0.2)  # an attempt would begin meanwhile
+        time.sleep(0.2)  # an attempt would start in this time
 
     def sleep(seconds: float) -> None:
         resting.set()
         failed.wait()
-        time.sleep(0.5)  # the run has heard of the failure, and waits for `busy`
+        time.sleep(0.5)  # the run has seen the failure, and waits for `busy`
         rested.set()
 
     async def asleep(seconds: float) -> None:
@@ -136,8 +136,8 @@ def test_no_attempt_begins_after_another_task_failed_for_good(face: str, timeout
     assert attempts == [1]
 
 
-def test_backoffs_leave_room_for_worker_threads() -> None:
-    """The timers of forty backoffs are no worker threads: those that help afterwards are started all the same."""
+def test_backoffs_do_not_reduce_the_worker_threads() -> None:
+    """The timers of forty backoffs are not worker threads: later helpers can still start."""
     from graphrt import START, GraphBuilder, Send
 
     from .support import State

@@ -1,4 +1,4 @@
-"""Waits in slices end as waits in one piece do; that a Ctrl-C ends them too is shown in `test_ctrl_c`."""
+"""Sliced waits end like unsliced ones; `test_ctrl_c` shows that Ctrl-C ends them too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError("of the node"), ValueError("of the node")])
-def test_what_a_future_raises_after_several_slices_is_its_own(error: Exception) -> None:
+def test_error_of_a_future_after_several_slices_is_raised(error: Exception) -> None:
     future: Future[Any] = Future()
     threading.Timer(0.05, future.set_exception, (error,)).start()
 
@@ -38,5 +38,5 @@ def test_results_and_items_are_waited_for_over_several_slices() -> None:
 
 
 @pytest.mark.parametrize(("left_s", "slice_s"), [(None, 0.01), (0.004, 0.004), (5.0, 0.01)])
-def test_a_slice_is_no_longer_than_what_is_left(left_s: float | None, slice_s: float) -> None:
+def test_slice_is_no_longer_than_the_remaining_time(left_s: float | None, slice_s: float) -> None:
     assert _waits.slice_s(left_s) == slice_s

@@ -1,4 +1,4 @@
-"""Which node runs on which thread of the operating system: the loop, the caller, a worker thread (rule R19)."""
+"""Which node runs on which operating-system thread: the loop, the caller, a worker thread (rule R19)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VAR: ContextVar[str] = ContextVar("VAR", default="unset")
 
 
 def where(state: Any) -> dict[str, Any]:
-    """A node that notes where it runs."""
+    """A node that notes its thread."""
     return {"notes": [threading.current_thread()]}
 
 
@@ -39,8 +39,8 @@ SHAPES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("verb", ["arun", "asteps", "astream", "live"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_loop_goes_on_while_a_sync_node_runs(shape: str, verb: str) -> None:
-    """The node ends because something on the loop lets it: on the loop itself it would wait for ever."""
+def test_loop_continues_while_a_sync_node_runs(shape: str, verb: str) -> None:
+    """Code on the loop ends the node: on the loop itself it would wait forever."""
     running, go = threading.Event(), threading.Event()
 
     def block(state: Any) -> Any:
@@ -72,7 +72,7 @@ def test_the_loop_goes_on_while_a_sync_node_runs(shape: str, verb: str) -> None:
     assert go.is_set()
 
 
-def test_an_inline_node_runs_on_the_loop() -> None:
+def test_inline_node_runs_on_the_loop() -> None:
     here = threading.current_thread()
     alone = sequence(("a", where), a={"inline": True})
     beside = parallel(("a", where), ("b", with_context), ("c", where), a={"inline": True}, b={"inline": True})
@@ -82,7 +82,7 @@ def test_an_inline_node_runs_on_the_loop() -> None:
     assert [thread is here for thread in found] == [True, True, False]
 
 
-def test_a_builder_makes_its_nodes_inline_that_say_nothing_else() -> None:
+def test_builder_makes_nodes_inline_by_default() -> None:
     g = GraphBuilder(State, inline=True)
     g.add_node("a", where).add_node("b", where, inline=False).add_sequence([START, "a", "b", END])
 
@@ -92,7 +92,7 @@ def test_a_builder_makes_its_nodes_inline_that_say_nothing_else() -> None:
     assert second is not first
 
 
-def test_many_inline_tasks_at_once_need_no_deep_stack() -> None:
+def test_many_parallel_inline_tasks_need_no_deep_stack() -> None:
     g: Any = GraphBuilder(State, inline=True)
     g.add_node("begin", lambda s: None).add_edge(START, "begin")
     g.add_node("work", lambda s, ctx: {"notes": [ctx.arg]}).add_edge("work", END)
@@ -102,8 +102,8 @@ def test_many_inline_tasks_at_once_need_no_deep_stack() -> None:
         assert asyncio.run(g.compile(limits=limits).arun({})).state["notes"] == list(range(3_000))
 
 
-def test_an_inline_node_that_took_too_long_has_timed_out() -> None:
-    """Nothing can stop it on the loop: it is seen when it has ended."""
+def test_inline_node_that_took_too_long_has_timed_out() -> None:
+    """It cannot be stopped on the loop: the timeout is noticed when it has ended."""
     ran: list[int] = []
 
     def node(state: Any) -> Any:
@@ -117,7 +117,7 @@ def test_an_inline_node_that_took_too_long_has_timed_out() -> None:
     assert ran == [1]
 
 
-def test_inline_is_no_part_of_the_fingerprint() -> None:
+def test_inline_is_not_part_of_the_fingerprint() -> None:
     fingerprints = {
         sequence(("a", where)).fingerprint,
         sequence(("a", where), a={"inline": True}).fingerprint,
@@ -127,16 +127,16 @@ def test_inline_is_no_part_of_the_fingerprint() -> None:
     assert len(fingerprints) == 1
 
 
-def test_inline_must_be_a_truth_value() -> None:
+def test_inline_must_be_a_bool() -> None:
     with pytest.raises(DefinitionError, match="inline cannot be 1"):
         sequence(("a", where), a={"inline": 1})
 
 
-def test_under_run_a_superstep_with_one_task_runs_in_the_caller() -> None:
+def test_superstep_with_one_task_runs_in_the_caller_under_run() -> None:
     assert sequence(("a", where)).run({}).state["notes"] == [threading.current_thread()]
 
 
-def test_under_run_timed_nodes_share_a_worker_thread_and_others_run_in_the_caller() -> None:
+def test_timed_nodes_share_a_worker_thread_and_others_run_in_the_caller_under_run() -> None:
     """The routers between them run on that thread, too. With a deadline, all nodes are timed."""
     routed: list[threading.Thread] = []
 
@@ -175,14 +175,14 @@ def test_context_variables_are_copied_in_and_not_back(face: str) -> None:
     assert seen == ["the caller's"] * 6
 
 
-def test_a_chain_needs_one_worker_thread() -> None:
+def test_chain_needs_one_worker_thread() -> None:
     graph = sequence(*[(f"n{number}", where) for number in range(30)])
 
     assert len(set(asyncio.run(graph.arun({})).state["notes"])) == 1
 
 
-def test_the_default_executor_of_the_loop_is_not_used() -> None:
-    """Stores use it: with its only worker thread busy, nodes run all the same."""
+def test_default_executor_of_the_loop_is_not_used() -> None:
+    """Stores use it: even with its only worker thread busy, nodes run."""
     go = threading.Event()
 
     async def main() -> Any:
@@ -199,7 +199,7 @@ def test_the_default_executor_of_the_loop_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_is_no_exception_is_raised_to_the_caller_and_journalled(face: str, error: Any) -> None:
+def test_base_exception_is_raised_to_the_caller_and_journalled(face: str, error: Any) -> None:
     def node(state: Any) -> Any:
         raise error
 

@@ -1,4 +1,4 @@
-"""The worker threads of a runtime: how many, how long, and that nobody waits for one for ever (rule R19)."""
+"""The worker threads of a runtime: their number, their lifetime, and that no task waits for one forever (rule R19)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .test_max_concurrency import Gauge
 
 
 def where(state: Any) -> dict[str, Any]:
-    """A node that notes where it runs."""
+    """A node that notes its thread."""
     return {"notes": [threading.current_thread()]}
 
 
 class Held:
-    """A sync node that waits until it is let go."""
+    """A sync node that waits until it is released."""
 
     def __init__(self) -> None:
         self.ran = 0
@@ -40,7 +40,7 @@ class Held:
             await asyncio.sleep(0.001)
 
 
-def test_worker_threads_are_kept_while_the_runtime_is_open_and_end_with_it() -> None:
+def test_worker_threads_live_while_the_runtime_is_open() -> None:
     async def main() -> None:
         async with Runtime(sequence(("a", where))) as runtime:
             found = [(await runtime.arun({})).state["notes"][0] for _ in range(3)]
@@ -51,13 +51,13 @@ def test_worker_threads_are_kept_while_the_runtime_is_open_and_end_with_it() -> 
     asyncio.run(main())
 
 
-def test_without_a_with_block_worker_threads_end_with_the_run() -> None:
+def test_worker_threads_end_with_the_run_without_a_with_block() -> None:
     (thread,) = asyncio.run(Runtime(sequence(("a", where))).arun({})).state["notes"]
 
     assert not thread.is_alive()
 
 
-def test_the_loop_thread_of_a_run_after_close_ends_with_the_run() -> None:
+def test_loop_thread_of_a_run_after_close_ends_with_the_run() -> None:
     """A runtime that is used again after its `with` block leaves no thread behind."""
 
     async def there(state: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_a_thousand_sends_run_on_one_worker_thread() -> None:
 
 
 @pytest.mark.parametrize("how", ["run", "asyncio.run", "ctx.call", "thread"])
-def test_a_node_may_wait_for_runs_of_its_own_runtime(how: str) -> None:
+def test_node_may_wait_for_runs_of_its_own_runtime(how: str) -> None:
     """With a single worker thread, which the outer node holds while it waits, three runs deep."""
 
     def descend(state: Any, ctx: Any) -> Any:
@@ -157,7 +157,7 @@ def test_cancelling_the_awaiting_task_waits_for_the_node_and_keeps_its_outcome(b
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_node_that_goes_on_past_the_grace_time_is_abandoned(beside: bool) -> None:
+def test_node_that_exceeds_the_grace_time_is_abandoned(beside: bool) -> None:
     held = Held()
     nodes = [("held", held), *([("other", note("other"))] if beside else [])]
     runtime = Runtime(parallel(*nodes, limits=Limits(grace_s=0.01)), store="memory:", worker_threads=1)
@@ -192,7 +192,7 @@ def test_cancel_ends_a_run_whose_sync_node_holds_a_worker_thread() -> None:
     held.go.set()
 
 
-def test_a_node_that_waits_for_a_worker_thread_is_not_started_when_its_run_is_cancelled() -> None:
+def test_node_that_waits_for_a_worker_thread_does_not_start_after_a_cancellation() -> None:
     held, other = Held(), Held()
     runtime = Runtime(sequence(("held", held)), store="memory:", worker_threads=1)
     never = runtime.graph.with_nodes({"held": other})
@@ -216,14 +216,14 @@ def test_a_node_that_waits_for_a_worker_thread_is_not_started_when_its_run_is_ca
     assert other.ran == 0
 
 
-def test_a_timeout_begins_when_a_worker_thread_takes_the_node() -> None:
+def test_timeout_starts_when_a_worker_thread_takes_the_node() -> None:
     """The second run waits for the only worker thread longer than its node may take."""
     held = Held()
 
     def choose(state: Any) -> Any:
         return held(state) if state["x"] else {"n": 1}
 
-    graph = sequence(("a", choose), a={"timeout_s": 0.05})
+    graph = sequence(("a", choose), a={"timeout_s": 1.0})
     slow = graph.with_nodes({"a": choose})
 
     async def main() -> Any:
@@ -233,7 +233,7 @@ def test_a_timeout_begins_when_a_worker_thread_takes_the_node() -> None:
             first = asyncio.create_task(blocker.arun({}))
             await held.begun()
             second = asyncio.create_task(runtime.arun({"x": 0}))
-            asyncio.get_running_loop().call_later(0.1, held.go.set)
+            asyncio.get_running_loop().call_later(1.1, held.go.set)
             await first
             return await second
 
@@ -259,7 +259,7 @@ def test_a_deadline_ends_a_run_that_waits_for_a_worker_thread() -> None:
     assert other.ran == 0
 
 
-def test_a_worker_thread_that_was_abandoned_is_replaced() -> None:
+def test_abandoned_worker_thread_is_replaced() -> None:
     """The only worker thread hangs in a node that timed out; the next node runs on another."""
     held = Held()
     g: Any = GraphBuilder(State)
@@ -273,7 +273,7 @@ def test_a_worker_thread_that_was_abandoned_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, True, None, "4"])
-def test_worker_threads_must_be_a_number_of_them(number: Any) -> None:
+def test_worker_threads_must_be_a_positive_number(number: Any) -> None:
     with pytest.raises(InputError, match="worker_threads= cannot be") as caught:
         Runtime(sequence(("a", where)), worker_threads=number)
 

@@ -1,4 +1,4 @@
-"""An engine in the hands of a test: graphs whose nodes are never called, outcomes reported by hand."""
+"""An engine under the control of a test: nodes are never called, outcomes are reported by hand."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def engine(
 
 
 def reply(engine: Engine, **replies: Any) -> list[str]:
-    """Drive once, report these replies by node (None for the others), and drive on; returns the nodes that are due."""
+    """Drive once, report these replies by node (None for the others), and drive again; return the due nodes."""
     tasks = drive(engine).tasks
     for task in tasks:
         assert engine.report(task, task.execution, replies.get(task.node.name))
@@ -66,7 +66,7 @@ def reply(engine: Engine, **replies: Any) -> list[str]:
 
 
 def names(tasks: Iterable[Task], *, again: Engine | None = None) -> list[str]:
-    """Names of the nodes; with *again* the tasks are made due once more, as if they had not been dispatched."""
+    """Names of the nodes; with *again* the tasks are made due again, as if they had not been dispatched."""
     found = []
     for task in tasks:
         found.append(task.node.name)
@@ -76,5 +76,5 @@ def names(tasks: Iterable[Task], *, again: Engine | None = None) -> list[str]:
 
 
 def values(engine: Engine) -> dict[str, Any]:
-    """The values that are not empty."""
+    """The nonempty values."""
     return {name: value for name, value in engine.values.items() if value not in ([], (), 0)}

@@ -1,4 +1,4 @@
-"""Folding: order, conflicts, and the undo records from which steps read their before and after."""
+"""Folding: order, conflicts, and the undo records from which steps compute their before and after."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ chains: dict[int, StepChain] = {}
 
 
 def superstep(run: Engine, *updates: Any) -> list[Any]:
-    """Report these, one for each due task, commit, and return the steps. A list: the updates of a nested graph."""
+    """Report one outcome for each due task, commit, and return the steps. A list: the updates of a nested graph."""
     if not run.is_read:
         run.watch(commits=True, undo=True)
         chains[id(run)] = StepChain(run, lambda: None)
@@ -40,13 +40,13 @@ def superstep(run: Engine, *updates: Any) -> list[Any]:
 
 
 def wide(count: int, given: Update, **policies: Any) -> Engine:
-    """START to so many nodes at once."""
+    """START to so many parallel nodes."""
     names = "abcde"[:count]
     return engine(names, [(START, name) for name in names], given=given, **policies)
 
 
 def apply(state: Update, update: Update) -> Update:
-    """What one update does, naively."""
+    """The naive application of one update."""
     new = dict(state)
     for name, value in update.items():
         if value is DELETE:
@@ -65,7 +65,7 @@ def apply(state: Update, update: Update) -> Update:
 
 
 def check(given_: Update, run: Engine, updates: list[Any]) -> None:
-    """Steps chain from the old state to the new one, each of them as the naive fold says."""
+    """Check that steps chain from the old state to the new one, and agree with the naive fold."""
     before = dict(run.values)
     steps = superstep(run, *updates)
     expected = before
@@ -84,17 +84,17 @@ GIVEN = st.fixed_dictionaries({}, optional={"log": ITEMS, "n": st.integers(0, 3)
 
 
 @given(given_=GIVEN, updates=st.lists(UPDATE, max_size=5))
-def test_steps_of_a_nested_graph_undo_all_that_it_wrote(given_: Update, updates: list[Update]) -> None:
+def test_steps_of_a_nested_graph_undo_all_its_writes(given_: Update, updates: list[Update]) -> None:
     check(given_, wide(1, given_), [updates])
 
 
 @given(given_=GIVEN, writes=st.lists(ITEMS, min_size=2, max_size=5))
-def test_steps_of_tasks_that_append_chain(given_: Update, writes: list[list[int]]) -> None:
+def test_steps_of_appending_tasks_chain(given_: Update, writes: list[list[int]]) -> None:
     check(given_, wide(len(writes), given_), [{"log": items, "n": 1} for items in writes])
 
 
 @given(given_=GIVEN, one=UPDATE, items=ITEMS)
-def test_steps_stay_right_when_later_ones_follow(given_: Update, one: Update, items: list[int]) -> None:
+def test_steps_stay_correct_when_later_ones_follow(given_: Update, one: Update, items: list[int]) -> None:
     run = engine("a", [(START, "a"), ("a", "a")], given=given_)
     states = [dict(run.values)]
     steps = []
@@ -109,14 +109,14 @@ def test_steps_stay_right_when_later_ones_follow(given_: Update, one: Update, it
 
 
 @pytest.mark.parametrize("marker", [Overwrite((9,)), DELETE])
-def test_a_tuple_stays_a_tuple_before_it_was_replaced(marker: Any) -> None:
+def test_tuple_stays_a_tuple_before_its_replacement(marker: Any) -> None:
     run = wide(1, {"pair": (1, 2)})
     (step,) = superstep(run, {"pair": marker})
 
     assert step.before["pair"] == (1, 2)
 
 
-def test_a_tuple_grows_and_steps_know_how_long_it_was() -> None:
+def test_tuple_grows_and_steps_know_its_earlier_length() -> None:
     run = wide(2, {"pair": (1,)})
     one, two = superstep(run, {"pair": (2,)}, {"pair": (3, 4)})
 
@@ -152,7 +152,7 @@ def test_one_task_may_write_a_field_many_times_through_a_nested_graph() -> None:
     assert values(run) == {"log": [7, 8, 9], "last": 2}
 
 
-def test_a_failed_reducer_names_its_field_and_fails_who_wrote_it() -> None:
+def test_failed_reducer_names_its_field_and_fails_the_writing_task() -> None:
     run = wide(3, {})
     run.start({"n": "text"})
     tasks = drive(run).tasks
@@ -166,7 +166,7 @@ def test_a_failed_reducer_names_its_field_and_fails_who_wrote_it() -> None:
     assert [task.status == FAILED for task in tasks] == [True, True, False]
 
 
-def test_what_a_handled_failure_had_staged_is_not_folded() -> None:
+def test_staged_writes_of_a_handled_failure_are_not_folded() -> None:
     run = engine("ab", [(START, "a")], a={"on_error": "b"})
     (task,) = drive(run).tasks
     run.report(task, 1, Failed(ValueError()))
@@ -189,7 +189,7 @@ def test_the_first_step_of_a_superstep_shows_the_reset_of_ephemeral_fields() -> 
     assert (two.before, two.after) == (one.after, {"flash": [2], "log": [1]})
 
 
-def test_stopped_is_no_outcome() -> None:
+def test_stopped_is_not_an_outcome() -> None:
     run = wide(1, {})
     (task,) = drive(run).tasks
     run.report(task, 1, Stopped())
@@ -211,7 +211,7 @@ def test_several_updates_of_one_task_are_shown_as_one(updates: list[Update], one
     assert combined(wide(1, {}).fields, updates) == one
 
 
-def test_the_trail_keeps_the_newest_of_last_values_and_all_of_the_rest() -> None:
+def test_trail_keeps_the_newest_last_values_and_all_other_writes() -> None:
     run = wide(1, {})
     run.follow({"last": 0})
     assert run.trail is None

@@ -14,7 +14,7 @@ from .support import engine, reply
 
 
 def arrivals(word: str, when: Any, starved: str = "error") -> str:
-    """Let sources a, b, c arrive; an upper case letter in the answer is an arrival that fired."""
+    """Sources a, b, c arrive; an upper-case letter in the answer is an arrival that fired."""
     run = engine("abcz", more=lambda g: g.set_entry("a").add_join(["a", "b", "c"], "z", when=when, starved=starved))
     join = JoinState(run.plan.joins[0])
     return "".join(each.upper() if join.arrive("abc".index(each)) else each for each in word)
@@ -48,7 +48,7 @@ def test_a_join_is_starved_if_some_arrived_and_it_never_fired() -> None:
     assert not join.starved
 
 
-def test_the_error_of_a_starved_join_names_who_is_missing() -> None:
+def test_error_of_a_starved_join_names_the_missing_sources() -> None:
     run = engine("abcz", [(START, "a")], more=lambda g: g.add_join(["a", "b", "c"], "z"))
 
     with pytest.raises(StarvedJoinError) as caught:
@@ -57,13 +57,13 @@ def test_the_error_of_a_starved_join_names_who_is_missing() -> None:
 
 
 @pytest.mark.parametrize(("starved", "then"), [("ignore", []), ("run", ["z"])])
-def test_a_starved_join_may_be_ignored_or_run(starved: str, then: list[str]) -> None:
+def test_starved_join_may_be_ignored_or_run(starved: str, then: list[str]) -> None:
     run = engine("abz", [(START, "a")], more=lambda g: g.add_join(["a", "b"], "z", starved=starved))
 
     assert reply(run) == then
 
 
-def test_a_join_that_was_run_absorbs_who_comes_later_and_opens_again_for_who_was_counted() -> None:
+def test_run_join_absorbs_later_sources_and_opens_again_for_counted_ones() -> None:
     run = engine("abz", [(START, "a")], more=lambda g: g.add_join(["a", "b"], "z", starved="run"))
 
     assert reply(run) == ["z"]
@@ -76,7 +76,7 @@ def test_a_join_that_was_run_absorbs_who_comes_later_and_opens_again_for_who_was
     assert reply(run) == ["z"]  # the next generation starves as well
 
 
-def test_a_new_run_forgets_arrivals() -> None:
+def test_new_run_drops_arrivals() -> None:
     run = engine("abz", [(START, "a")], more=lambda g: g.add_join(["a", "b"], "z", starved="ignore"))
     reply(run)
     run.start({})

@@ -1,4 +1,4 @@
-"""What a node may have said: words for what is no update, pauses with several questions, states that were assigned to."""
+"""Results of nodes: errors about values that are not updates, pauses with several questions, assigned states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import pydantic
 import pytest
 
-from graphrt import END, START, Context, GraphBuilder, Interrupt, NodeError, Send
+from graphrt import END, START, Command, Context, GraphBuilder, Interrupt, NodeError, Send
 from graphrt._engine.engine import Engine
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.steps import StepChain
@@ -43,14 +43,15 @@ class Later:
     [
         (Later(), "a coroutine that was never awaited", "async def"),
         (Send("a"), "an instance of Send", "goto=[Send"),
-        ([Send("a")], "a list", "goto=[Send"),
-        ([], "a list", "Return a mapping"),
+        ([Send("a")], "a list with an instance of Send", "goto=[Send"),
+        ([{"n": 1}, Command(goto="a")], "a list with an instance of Command", "one Command(update=[...]"),
+        ([[]], "a list with a list", "Return a mapping"),
         (7, "an int", "Return a mapping"),
         (Model(), "an instance of Model", "Return only what changes"),
     ],
-    ids=["awaitable", "send", "sends", "list", "number", "state"],
+    ids=["awaitable", "send", "sends", "commands", "lists", "number", "state"],
 )
-def test_what_is_no_update_is_refused_with_a_way_out(reply: Any, what: str, how: str) -> None:
+def test_value_that_is_not_an_update_is_refused_with_an_alternative(reply: Any, what: str, how: str) -> None:
     error = refused(engine("a", [(START, "a")], state=Model), reply)
 
     assert error.code == "bad-update"
@@ -58,7 +59,7 @@ def test_what_is_no_update_is_refused_with_a_way_out(reply: Any, what: str, how:
     assert how in str(error)
 
 
-def test_a_graph_of_whole_states_says_so() -> None:
+def test_error_mentions_a_graph_of_whole_states() -> None:
     g: GraphBuilder[Any, Any] = GraphBuilder.overwrite(Model)
     plan = g.add_node("a", never).add_edge(START, "a").compile().__graphrt_plan__
     run = Engine(plan, plan.limits)
@@ -67,7 +68,7 @@ def test_a_graph_of_whole_states_says_so() -> None:
     assert "Return the full next state" in str(refused(run, 7))
 
 
-def test_a_task_with_several_questions_waits_for_all_answers() -> None:
+def test_task_with_several_questions_waits_for_all_answers() -> None:
     run = engine("a", [(START, "a")], thread="t")
     (task,) = drive(run).tasks
     questions = [OpenInterrupt(f"t/1.0:a#{key}", key, "a", key) for key in ("x", "y")]
@@ -83,7 +84,7 @@ def test_a_task_with_several_questions_waits_for_all_answers() -> None:
     assert [question.answer for question in questions] == [1, 2]
 
 
-def test_an_interrupt_without_a_thread_fails_for_good_whatever_the_policies_say() -> None:
+def test_interrupt_without_a_thread_fails_permanently_under_any_policy() -> None:
     run = engine("ab", [(START, "a")], a={"on_error": "b"})
     (task,) = drive(run).tasks
     run.report(task, 1, Interrupt("?"))
@@ -95,7 +96,7 @@ def test_an_interrupt_without_a_thread_fails_for_good_whatever_the_policies_say(
     assert caught.value.code == "interrupt-needs-thread"
 
 
-def test_an_error_that_is_no_exception_is_raised_as_it_is() -> None:
+def test_base_exception_is_raised_unchanged() -> None:
     run = engine("a", [(START, "a")])
     (task,) = drive(run).tasks
     run.report(task, 1, Failed(KeyboardInterrupt()))
@@ -104,7 +105,7 @@ def test_an_error_that_is_no_exception_is_raised_as_it_is() -> None:
         drive(run)
 
 
-def test_the_error_of_a_task_says_where_and_what_to_do() -> None:
+def test_error_of_a_task_names_its_place_and_fix() -> None:
     run = engine("a", [(START, "a")], thread="t")
     run.run_id = "r"
     (task,) = drive(run).tasks
@@ -119,7 +120,7 @@ def test_the_error_of_a_task_says_where_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("state", [None, Model])
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_node_that_assigned_to_its_state_is_told_and_may_run_again(state: Any, beside: bool) -> None:
+def test_a_node_that_assigned_to_its_state_is_reported_and_may_run_again(state: Any, beside: bool) -> None:
     options = {} if state is None else {"state": state}
     run = engine("ab", [(START, "a"), *([(START, "b")] if beside else [])], given={"n": 1}, check_state=True, **options)
     tasks = drive(run).tasks
@@ -139,7 +140,7 @@ def test_a_node_that_assigned_to_its_state_is_told_and_may_run_again(state: Any,
     assert (drive(run).status, run.values["n"]) == ("completed", 1)
 
 
-def test_pending_names_what_is_open_or_due() -> None:
+def test_pending_lists_open_and_due_tasks() -> None:
     run = engine("ab", [(START, "a"), (START, "b"), ("b", "a")])
     a, b = drive(run).tasks
     assert run.pending() == ("a", "b")
@@ -151,7 +152,7 @@ def test_pending_names_what_is_open_or_due() -> None:
     assert run.pending() == ("a",)
 
 
-def test_steps_and_diffs_show_themselves() -> None:
+def test_steps_and_diffs_have_a_readable_repr() -> None:
     run = engine("a", [(START, "a")], given={"n": 1})
     run.watch(commits=True, undo=True)
     run.begin()
@@ -167,7 +168,7 @@ def test_steps_and_diffs_show_themselves() -> None:
     assert step.to_dict()["state_after"]["n"] == 2
 
 
-def test_a_command_that_names_a_function_is_told_so() -> None:
+def test_command_that_names_a_function_is_refused_with_a_hint() -> None:
     from graphrt import Command
 
     def other(state: Any, ctx: Context) -> None: ...
@@ -187,7 +188,7 @@ def test_a_failure_may_be_routed_to_the_end() -> None:
     assert drive(run) == Decision("completed")
 
 
-def test_a_nested_graph_goes_on_when_one_of_its_own_tasks_can() -> None:
+def test_nested_graph_continues_when_one_of_its_own_tasks_can() -> None:
     run = engine("ab", [(START, "a"), (START, "b")], thread="t")
     outer, other = drive(run).tasks
     plan = engine("a", [(START, "a")]).plan
@@ -211,7 +212,7 @@ class Untracked(TypedDict, total=False):
     gone: Annotated[int, untracked]
 
 
-def test_values_that_come_from_a_store_have_defaults_for_what_is_never_stored() -> None:
+def test_loaded_values_have_defaults_for_untracked_fields() -> None:
     run = engine("a", [(START, "a")], given={"kept": 1, "cache": [1], "gone": 2}, state=Untracked)
 
     assert with_untracked(run, dict(run.values)) == {"kept": 1, "cache": []}

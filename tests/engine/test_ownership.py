@@ -1,4 +1,4 @@
-"""Ownership (R15): a list is extended in place only where nobody else can see it."""
+"""Ownership (R15): a list is extended in place only if no other reference to it exists."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def looping(given: dict[str, Any], **options: Any) -> Engine:
 
 
 def step(run: Engine, update: Any) -> None:
-    """One superstep of a node that keeps nothing of what it saw."""
+    """One superstep of a node that keeps no reference to its state."""
     run.begin()
     run.open_superstep()
     run.report(run.tasks[0], 1, update)
     run.commit()
 
 
-def test_the_self_test_tells_sole_owners_apart() -> None:
+def test_self_test_distinguishes_sole_owners() -> None:
     held = {"x": [1]}
     alone = getrefcount(held["x"])
     other = held["x"]
@@ -39,7 +39,7 @@ def test_the_self_test_tells_sole_owners_apart() -> None:
     assert (shared, len(other)) == (alone + 1, 1)
 
 
-def test_where_reference_counts_mean_something_else_nothing_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_sole_owner_is_assumed_where_reference_counts_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     assert ownership._measure() == 0
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
@@ -48,7 +48,7 @@ def test_where_reference_counts_mean_something_else_nothing_is_proven(monkeypatc
 
 
 @pytest.mark.skipif(SOLE == 0, reason="reference counts prove nothing on this interpreter")
-def test_a_list_that_nobody_else_holds_is_extended_in_place() -> None:
+def test_list_without_other_references_is_extended_in_place() -> None:
     run = looping({"log": [1]})
     step(run, {"log": [2]})
     before = id(run.values["log"])
@@ -57,7 +57,7 @@ def test_a_list_that_nobody_else_holds_is_extended_in_place() -> None:
     assert (id(run.values["log"]), run.values["log"]) == (before, [1, 2, 3])
 
 
-def test_a_list_that_a_kept_state_holds_is_copied() -> None:
+def test_list_of_a_retained_state_is_copied() -> None:
     run = looping({"log": [1]})
     kept = []
     for number in (2, 3, 4):
@@ -71,7 +71,7 @@ def test_a_list_that_a_kept_state_holds_is_copied() -> None:
     assert run.values["log"] == [1, 2, 3, 4]
 
 
-def test_a_failed_router_takes_back_what_was_extended_in_place() -> None:
+def test_failed_router_undoes_in_place_extensions() -> None:
     asked: list[Any] = []
 
     def route(state: Any) -> str:
@@ -93,7 +93,7 @@ def test_a_failed_router_takes_back_what_was_extended_in_place() -> None:
 
 
 @pytest.mark.parametrize("check_state", [False, True])
-def test_a_list_that_a_node_made_longer_is_found_and_put_back(check_state: bool) -> None:
+def test_list_that_a_node_extended_is_detected_and_restored(check_state: bool) -> None:
     run = looping({"log": [1], "last": {"k": 1}}, check_state=check_state)
     (task,) = drive(run).tasks
     task.state["log"].append(2)
@@ -106,7 +106,7 @@ def test_a_list_that_a_node_made_longer_is_found_and_put_back(check_state: bool)
 
 
 class Odd:
-    """A value that can be changed, and need not be comparable."""
+    """A mutable value that need not be comparable."""
 
     def __init__(self, number: int, *, comparable: bool = True) -> None:
         self.number = number
@@ -120,7 +120,7 @@ class Odd:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_a_value_changed_deep_inside_is_found_when_states_are_checked_and_again_after_a_retry() -> None:
+def test_deep_change_is_detected_when_states_are_checked_and_again_after_a_retry() -> None:
     run = looping({"last": {"deep": [1]}, "log": [1]}, check_state=True)
     for _ in range(2):
         (task,) = drive(run).tasks
@@ -137,7 +137,7 @@ def test_a_value_changed_deep_inside_is_found_when_states_are_checked_and_again_
     assert run.steps == 2
 
 
-def test_a_changed_value_without_a_length_can_be_retried() -> None:
+def test_changed_value_without_a_length_can_be_retried() -> None:
     run = looping({"last": bytearray(b"x")}, check_state=True)
     (task,) = drive(run).tasks
     task.state["last"][0] = 0
@@ -152,7 +152,7 @@ def test_a_changed_value_without_a_length_can_be_retried() -> None:
     assert run.values["last"] == 1
 
 
-def test_a_value_that_refuses_to_be_compared_is_taken_as_unchanged() -> None:
+def test_value_that_refuses_comparison_counts_as_unchanged() -> None:
     run = looping({"last": [Odd(1, comparable=False)]}, check_state=True)
     step(run, {"n": 1})
 
@@ -160,7 +160,7 @@ def test_a_value_that_refuses_to_be_compared_is_taken_as_unchanged() -> None:
 
 
 @pytest.mark.parametrize("value", [{1: 1}, {1}])
-def test_a_set_or_dict_that_grew_is_found_though_it_cannot_be_put_back(value: Any) -> None:
+def test_set_or_dict_that_grew_is_detected_although_it_cannot_be_restored(value: Any) -> None:
     run = looping({"last": value})
     (task,) = drive(run).tasks
     grown = task.state["last"]

@@ -1,4 +1,4 @@
-"""Whether an attempt is worth another one, after how long, and what a server's answer says about both."""
+"""Whether and when an attempt is retried, and the effect of a server's answer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from graphrt.errors import AuthenticationError, HarnessError, InputError, RateLi
 from .support import engine
 
 
-class Answer(Exception):  # noqa: N818 - what a server said
-    """What clients raise: the answer's data on the error, or on its response."""
+class Answer(Exception):  # noqa: N818 - the answer of a server
+    """Errors like those of clients: with the answer's data on the error, or on its response."""
 
     def __init__(self, response: Any = None, **data: Any) -> None:
         super().__init__("answer")
@@ -36,7 +36,7 @@ class Answer(Exception):  # noqa: N818 - what a server said
     hint=st.none() | st.floats(0, 1e6),
     jitter=st.booleans(),
 )
-def test_a_delay_lies_between_its_hint_and_its_bound(
+def test_delay_lies_between_its_hint_and_its_bound(
     attempt: int, task: str, initial: float, most: float, growth: float, hint: float | None, jitter: bool
 ) -> None:
     policy = RetryPolicy(3, wait_initial_s=min(initial, most), wait_max_s=most, growth=growth, jitter=jitter)
@@ -50,7 +50,7 @@ def test_a_delay_lies_between_its_hint_and_its_bound(
     assert seconds == retry.delay(policy, task, attempt, hint)
 
 
-def test_a_policy_without_a_bound_backs_off_for_half_a_minute_and_waits_two_for_what_an_error_asks() -> None:
+def test_policy_without_a_bound_backs_off_for_half_a_minute_and_waits_two_for_retry_after() -> None:
     policy = RetryPolicy(9, jitter=False)
 
     assert retry.delay(policy, "t", 999) == 30.0
@@ -95,12 +95,12 @@ def test_delays_grow_to_their_bound_and_differ_by_task() -> None:
     ],
     ids=repr,
 )
-def test_what_cannot_pass_is_not_tried_again(error: BaseException, worth: bool) -> None:
+def test_permanent_errors_are_not_retried(error: BaseException, worth: bool) -> None:
     assert retry.is_transient(error) is worth
     assert retry.wants_retry(RetryPolicy(2), error) is worth
 
 
-def test_a_harness_error_is_judged_by_its_status_if_it_has_one() -> None:
+def test_harness_error_is_classified_by_its_status_if_it_has_one() -> None:
     error = HarnessError("x")
     error.__dict__["response"] = Answer(status_code=503)
 
@@ -117,11 +117,11 @@ def test_a_harness_error_is_judged_by_its_status_if_it_has_one() -> None:
         (lambda error: 1, True),
     ],
 )
-def test_a_policy_may_say_what_it_retries(on: Any, wants: bool) -> None:
+def test_policy_selects_the_retried_errors(on: Any, wants: bool) -> None:
     assert retry.wants_retry(RetryPolicy(2, retry_on=on), ConnectionError()) is wants
 
 
-def test_a_class_does_not_mean_its_errors_that_are_final() -> None:
+def test_class_excludes_its_permanent_errors() -> None:
     no_credit = RateLimitError("x", code="no-credit")
 
     assert not retry.wants_retry(RetryPolicy(2, retry_on=RateLimitError), no_credit)
@@ -149,11 +149,11 @@ def test_a_class_does_not_mean_its_errors_that_are_final() -> None:
     ],
     ids=repr,
 )
-def test_an_error_may_ask_for_a_wait(error: Exception, seconds: float | None) -> None:
+def test_error_may_set_the_wait(error: Exception, seconds: float | None) -> None:
     assert retry.hinted_wait(error) == seconds
 
 
-def test_a_failed_attempt_is_due_again_with_its_delay_until_the_attempts_are_used_up() -> None:
+def test_failed_attempt_is_due_again_with_its_delay_until_the_attempts_are_used_up() -> None:
     policy = RetryPolicy(2, wait_initial_s=1.0, jitter=False)
     run = engine("a", [(START, "a")], a={"retry": policy})
     (task,) = drive(run).tasks

@@ -1,4 +1,4 @@
-"""The two verbs alone drive a whole graph: `drive` decides, `report` stages; there is no flow and no driver."""
+"""The two verbs suffice to drive a whole graph, without a flow or a driver: `drive` decides, `report` stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def outcome(engine: Engine, task: Task, reply: Any) -> None:
     assert engine.report(task, task.execution, reply)
 
 
-def test_a_graph_runs_by_drive_and_report_alone() -> None:
+def test_graph_runs_by_drive_and_report_alone() -> None:
     """Fan-out, a retry, an interrupt, a join over two supersteps; the outcomes come last to first."""
     run = engine("swxyz", more=fans_out, thread="t", w={"retry": RetryPolicy(2, wait_initial_s=0.0)})
 
@@ -68,7 +68,7 @@ def test_drive_dispatches_each_task_once() -> None:
     assert [drive(run), drive(run)] == [Decision("running")] * 2
 
 
-def test_an_outcome_counts_once_and_only_of_the_newest_execution() -> None:
+def test_outcome_counts_once_and_only_for_the_newest_execution() -> None:
     run = engine("a", [(START, "a")], a={"retry": RetryPolicy(3, wait_initial_s=0.0)})
     (task,) = drive(run).tasks
 
@@ -85,7 +85,7 @@ def test_an_outcome_counts_once_and_only_of_the_newest_execution() -> None:
 
 
 @pytest.mark.parametrize("late", [Interrupt("again?"), {"n": 7}, Failed(ValueError()), None])
-def test_what_was_reported_before_an_answer_counts_no_more_after_it(late: Any) -> None:
+def test_report_from_before_an_answer_is_ignored(late: Any) -> None:
     run = engine("a", [(START, "a")], thread="t")
     (task,) = drive(run).tasks
     run.report(task, 1, Interrupt("sure?"))
@@ -98,7 +98,7 @@ def test_what_was_reported_before_an_answer_counts_no_more_after_it(late: Any) -
     assert (drive(run), values(run)) == (Decision("completed"), {"n": 1})
 
 
-def test_what_was_reported_before_a_retry_counts_no_more_after_it() -> None:
+def test_report_from_before_a_retry_is_ignored() -> None:
     run = engine("ab", [(START, "a"), (START, "b")])
     a, b = drive(run).tasks
     run.report(b, 1, {"n": 1})
@@ -115,7 +115,7 @@ def test_what_was_reported_before_a_retry_counts_no_more_after_it() -> None:
     assert (drive(run), values(run)) == (Decision("completed"), {"n": 2})
 
 
-def test_an_attempt_that_was_stopped_is_due_again() -> None:
+def test_stopped_attempt_is_due_again() -> None:
     run = engine("a", [(START, "a")])
     (task,) = drive(run).tasks
     run.report(task, 1, STOPPED)
@@ -146,7 +146,7 @@ def test_pauses_before_and_after_a_node_are_answered_like_questions() -> None:
     assert (drive(run), values(run)) == (Decision("completed"), {"n": 1})
 
 
-def test_a_limit_or_a_starved_join_is_said_again_at_every_drive() -> None:
+def test_limit_or_starved_join_is_reported_again_at_every_drive() -> None:
     looping = engine("a", [(START, "a"), ("a", "a")], limits=Limits(max_steps=1))
     waiting = engine("abz", [(START, "a")], more=lambda g: g.add_join(["a", "b"], "z"))
     for run, error in ((looping, StepLimitError), (waiting, StarvedJoinError)):

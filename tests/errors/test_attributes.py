@@ -1,4 +1,4 @@
-"""What the text of an error says, its attributes say too, and both survive copies, pickles and journals."""
+"""Attributes of an error agree with its text, and both survive copies, pickles and journals."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def runtime_of(builder: GraphBuilder[State, Any], **options: Any) -> Runtime[Any
 
 
 @pytest.mark.parametrize("code", OF_TASKS)
-def test_an_error_about_a_task_has_its_place_as_attributes(code: str) -> None:
+def test_error_about_a_task_has_its_place_as_attributes(code: str) -> None:
     builder, kind = OF_TASKS[code]
 
     error = raised(runtime_of(builder), kind, code)
@@ -141,7 +141,7 @@ def test_an_error_about_a_task_has_its_place_as_attributes(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", OF_RUNS)
-def test_an_error_about_a_superstep_has_its_place_as_attributes(code: str) -> None:
+def test_error_about_a_superstep_has_its_place_as_attributes(code: str) -> None:
     builder, kind = OF_RUNS[code]
 
     error = raised(runtime_of(builder), kind, code)
@@ -154,7 +154,7 @@ def test_an_error_about_a_superstep_has_its_place_as_attributes(code: str) -> No
         assert part in error.where
 
 
-def test_the_entry_of_an_error_is_the_one_that_tells_of_it() -> None:
+def test_entry_of_an_error_is_the_one_that_records_it() -> None:
     runtime = runtime_of(graph(fails))
 
     error = raised(runtime, NodeError, "node-failed")
@@ -162,7 +162,7 @@ def test_the_entry_of_an_error_is_the_one_that_tells_of_it() -> None:
     assert [type(entry.event) for entry in runtime.entries("t") if entry.seq == error.seq] == [RunFailed]
 
 
-def test_an_error_without_a_thread_has_its_run() -> None:
+def test_error_without_a_thread_has_its_run() -> None:
     with pytest.raises(NodeError) as caught:
         graph(fails).compile().run({}, ids=lambda: "run-1")
 
@@ -181,7 +181,7 @@ def test_an_exceeded_budget_has_its_place_as_attributes() -> None:
     assert error.where.startswith("budget of run, graph 'g', node 'spends' at ")
 
 
-def test_a_limit_in_a_nested_graph_says_where_that_is_nested() -> None:
+def test_limit_in_a_nested_graph_names_its_place() -> None:
     inner = graph(loops, name="inner").compile(allow=("endless-loop",), limits=Limits(max_steps=2))
     middle = GraphBuilder(State, name="middle").add_node("child", inner).add_edge(START, "child").compile()
     outer = GraphBuilder(State, name="outer").add_node("middle", middle).add_edge(START, "middle")
@@ -195,7 +195,7 @@ def test_a_limit_in_a_nested_graph_says_where_that_is_nested() -> None:
 @pytest.mark.parametrize(
     ("kind", "policy"), [(NodeFatigueError, {"max_visits": 2}), (DeadlineError, {})], ids=["visits", "deadline"]
 )
-def test_other_limits_in_a_nested_graph_say_their_path(kind: type[LimitError], policy: dict[str, Any]) -> None:
+def test_other_limits_in_a_nested_graph_name_their_path(kind: type[LimitError], policy: dict[str, Any]) -> None:
     limits = Limits() if policy else Limits(deadline_s=1e-9)
     inner = graph(loops, name="inner", **policy).compile(allow=("endless-loop",), limits=limits)
     outer = GraphBuilder(State, name="outer").add_node("child", inner).add_edge(START, "child").compile()
@@ -207,7 +207,7 @@ def test_other_limits_in_a_nested_graph_say_their_path(kind: type[LimitError], p
     assert "nested in task 1.0:child" in str(caught.value)
 
 
-def test_a_route_in_a_nested_graph_says_its_path() -> None:
+def test_route_in_a_nested_graph_names_its_path() -> None:
     outer = GraphBuilder(State, name="outer").add_node("child", routed().compile()).add_edge(START, "child")
 
     error = raised(runtime_of(outer), RouteError, "unknown-route")
@@ -216,7 +216,7 @@ def test_a_route_in_a_nested_graph_says_its_path() -> None:
     assert "nested in task 1.0:child" in error.where
 
 
-def test_the_argument_of_a_send_to_a_nested_graph_is_told_by_what_fails_in_it() -> None:
+def test_argument_of_a_send_to_a_nested_graph_is_reported_by_inner_failures() -> None:
     outer = GraphBuilder(State, name="outer").add_node("child", graph(fails, name="inner").compile())
     outer.set_conditional_entry(lambda state: [Send("child", {"text": "x"})], ["child"])
 
@@ -245,13 +245,13 @@ def test_text_follows_the_attributes() -> None:
     assert error.where == "graph 'g', node 'm'"
 
 
-def test_a_place_that_was_given_as_text_stands_first_and_nothing_is_said_twice() -> None:
+def test_place_in_text_form_comes_first_without_repetition() -> None:
     error = InputError("Node 'n' is wrong.", where="thread 't'", thread="t", node="n", graph="g")
 
     assert error.where == "thread 't', graph 'g'"
 
 
-def test_an_error_that_knows_its_graph_keeps_its_place() -> None:
+def test_error_that_knows_its_graph_keeps_its_place() -> None:
     error = LimitError("It ended.", where=Place(graph="inner", superstep=2))
 
     error.locate(Place(graph="outer", node="n", task_id="1.0:n"))

@@ -47,7 +47,7 @@ def test_command_lists_all_codes_without_one(capsys: pytest.CaptureFixture[str])
     assert len(listed) > 150
 
 
-def test_command_guesses_what_an_unknown_code_means(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_suggests_a_code_for_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["node-faild"]) == 2
 
     said = capsys.readouterr()
@@ -65,7 +65,7 @@ def test_command_takes_several_codes(capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
-def test_sections_end_where_the_next_group_begins() -> None:
+def test_sections_end_at_the_next_group() -> None:
     assert "<!--" not in "".join(sections().values())
 
 

@@ -1,9 +1,10 @@
-"""Errors are raised from declarations, and every call of one gives exactly the fields of its templates."""
+"""Errors are raised from declarations, and every call of one passes exactly the fields of its templates."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import gc
 import importlib
 import pickle
 import pkgutil
@@ -26,7 +27,7 @@ OVERRIDES = {"where", "known", "fix", "boundary"}
 
 CLASSES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, GraphrtError)}
 JUDGED = {"UNREACHABLE_NODE", "NO_WAY_OUT", "STARVING_JOIN", "WRITE_CONFLICT", "ENDLESS_LOOP", "DELETED_SOURCE"}
-"""Names that are also listed as judgements, and are called where they are found."""
+"""Names that are also listed as findings of the graph analysis, and are called where they are found."""
 
 CHOSEN = re.compile(r"declared|(self\.)?finding|_DECLARED\[.+\]")
 """Names of variables that hold one of several declarations."""
@@ -62,8 +63,12 @@ def templates(declared: Declaration) -> dict[str, str]:
 
 @functools.cache
 def trees() -> dict[Path, ast.Module]:
-    """All modules of the package, parsed once."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))}
+    """All modules of the package, parsed once; collections of garbage would take twice as long as that."""
+    gc.disable()
+    try:
+        return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))}
+    finally:
+        gc.enable()
 
 
 def sources() -> dict[str, ast.Module]:
@@ -73,7 +78,7 @@ def sources() -> dict[str, ast.Module]:
 
 @functools.cache
 def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """The nodes of a tree, which each test looks at."""
+    """The nodes of a tree, which each test visits."""
     return tuple(ast.walk(tree))
 
 
@@ -84,7 +89,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 
 def chosen(tree: ast.AST) -> tuple[list[str], list[ast.Call]]:
-    """The declarations that code passes on without calling them, and the calls of what was passed on."""
+    """The declarations that code passes on without calling them, and the calls of passed declarations."""
     nodes = walked(tree)
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     read = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
@@ -105,12 +110,12 @@ def chosen(tree: ast.AST) -> tuple[list[str], list[ast.Call]]:
 
 
 def wrong(name: str, call: ast.Call) -> str:
-    """What a call of the declaration *name* lacks or has too much; empty if it fits."""
+    """The missing or superfluous fields of a call of the declaration *name*; empty if it matches."""
     declared = DECLARED[name]
     given = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
     used = [text for part, text in templates(declared).items() if part not in given]
     needed = set().union(*map(fields, used))
-    # What the call replaces needs none of its fields, unless the replacement may be None.
+    # A field that the call replaces is not required, unless the replacement may be None.
     allowed = set().union(*map(fields, templates(declared).values())) | OVERRIDES | {"guess"}
     attributes = {"node"} if isinstance(declared, Finding) else declared.error._data_attributes
     missing = needed - given
@@ -120,7 +125,7 @@ def wrong(name: str, call: ast.Call) -> str:
 
 
 @pytest.mark.slow
-def test_calls_give_exactly_the_fields_of_their_declaration() -> None:
+def test_calls_pass_exactly_the_fields_of_their_declaration() -> None:
     found = [
         f"{path}: {text}"
         for path, tree in sources().items()
@@ -132,7 +137,7 @@ def test_calls_give_exactly_the_fields_of_their_declaration() -> None:
 
 
 @pytest.mark.slow
-def test_declarations_that_are_chosen_first_and_called_later_fit_a_call_of_that_kind() -> None:
+def test_declarations_that_are_chosen_before_they_are_called_match_a_call() -> None:
     found = [chosen(tree) for tree in sources().values()]
     names = {name for names, _ in found for name in names}
     passed = [call for _, calls in found for call in calls]
@@ -142,7 +147,7 @@ def test_declarations_that_are_chosen_first_and_called_later_fit_a_call_of_that_
 
 
 def in_full(tree: ast.AST) -> Iterator[int]:
-    """The lines where an error is made from its class, with its text in the place that raises it."""
+    """The lines where an error is built from its class, with its text at the raising place."""
     for node in walked(tree):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLASSES:
@@ -164,7 +169,7 @@ def test_errors_are_raised_from_declarations() -> None:
 
 
 @pytest.mark.parametrize("source", ["raise InputError('x')", "return errors.StoreError('x', code='y')"])
-def test_errors_that_are_raised_in_full_are_found(source: str) -> None:
+def test_errors_that_are_raised_in_full_are_detected(source: str) -> None:
     assert list(in_full(ast.parse(source))) == [1]
 
 
@@ -181,7 +186,7 @@ def test_errors_that_are_raised_in_full_are_found(source: str) -> None:
         ("UNREACHABLE_NODE(node=n)", ""),
     ],
 )
-def test_the_check_of_calls_finds_mistakes(source: str, text: str) -> None:
+def test_check_of_calls_detects_mistakes(source: str, text: str) -> None:
     [(name, call)] = calls(ast.parse(source))
 
     assert wrong(name, call) == text
@@ -207,7 +212,7 @@ def test_every_declaration_is_raised_somewhere() -> None:
 
 
 @pytest.mark.slow
-def test_a_code_is_declared_once_and_its_other_texts_are_variants() -> None:
+def test_code_is_declared_once_and_its_other_texts_are_variants() -> None:
     declared: Counter[tuple[str, str]] = Counter()
     for tree in trees().values():
         for node in walked(tree):
@@ -222,10 +227,10 @@ def test_a_code_is_declared_once_and_its_other_texts_are_variants() -> None:
     assert [key for key, times in declared.items() if times > 1] == []
 
 
-def test_a_code_has_a_second_text_only_where_the_caller_does_something_else() -> None:
+def test_code_has_a_second_text_only_if_the_caller_has_to_act_differently() -> None:
     names: dict[tuple[object, ...], list[str]] = {}
     for name, declared in DECLARED.items():
-        if declared.fix and not fields(declared.fix):  # a fix with fields tells each caller something else
+        if declared.fix and not fields(declared.fix):  # a fix with fields tells each caller a different action
             kind = Finding if isinstance(declared, Finding) else declared.error
             names.setdefault((declared.code, kind, declared.fix), []).append(name)
 
@@ -233,7 +238,7 @@ def test_a_code_has_a_second_text_only_where_the_caller_does_something_else() ->
 
 
 @pytest.mark.slow
-def test_the_text_that_others_are_variants_of_is_named_after_the_code() -> None:
+def test_base_text_of_variants_is_named_after_the_code() -> None:
     parents = {
         (node.func.value.id, DECLARED[node.func.value.id].code.upper().replace("-", "_"))
         for path, tree in trees().items()
@@ -248,7 +253,7 @@ def test_the_text_that_others_are_variants_of_is_named_after_the_code() -> None:
     assert [name for name, code in sorted(parents) if not name.startswith(code)] == ["INVALID_ARGUMENT"]  # code "input"
 
 
-def test_fields_of_templates_are_plain_names_that_mean_nothing_else_in_a_call() -> None:
+def test_fields_of_templates_are_plain_names_without_other_meanings_in_a_call() -> None:
     odd = [
         (name, field)
         for name, declared in DECLARED.items()
@@ -281,13 +286,13 @@ class Broken:
 FILL = ErrorCode("input", InputError, "{one!r} {two:names}", fix="{three:is|are} {four:a_type}")
 
 
-def test_an_error_is_not_lost_with_a_field() -> None:
+def test_error_does_not_lose_a_field() -> None:
     error = FILL(one=Broken(), three=object())
 
     assert (error.what, error.fix) == ("<Broken> {two}", "<object> {four}")
 
 
-def test_a_call_replaces_the_lines_of_its_declaration() -> None:
+def test_call_overrides_the_lines_of_its_declaration() -> None:
     given = {"one": 1, "two": ["a", "b"], "three": 2, "four": 1.5, "values": (1,)}
 
     assert (FILL(**given).what, FILL(**given).fix, FILL(**given).values) == ("1 'a', 'b'", "are a float", (1,))
@@ -318,14 +323,14 @@ def test_a_variant_has_the_place_of_its_code_unless_it_names_another() -> None:
     assert vars(code.variant("z", where="", boundary=False)()).keys() == vars(InputError("z")).keys()
 
 
-def test_the_model_of_an_error_is_part_of_where_unless_the_first_line_names_it() -> None:
+def test_model_of_an_error_is_in_its_place_unless_the_first_line_names_it() -> None:
     code = ErrorCode("input", InputError, "{problem}.")
 
     assert code(problem="The call failed", model="m", thread="t").where == "model 'm', thread 't'"
     assert code(problem="Model 'm' failed", model="m").where == ""
 
 
-def test_a_finding_makes_a_problem() -> None:
+def test_finding_makes_a_problem() -> None:
     found = Finding("unknown-node", "Node {node!r} has {number:one route|many routes}.", fix="Add {noun:a}.")
 
     assert fill("{{x}} {n:,}", {"n": 1234}) == "{x} 1,234"

@@ -1,4 +1,4 @@
-"""What comes of well-known mistakes in nodes: the message, word by word."""
+"""Well-known mistakes in nodes, and their messages, word for word."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def graph(fn: Callable[..., Any], state: Any = State, *, sends: Any = None) -> A
 
 
 def steady(error: BaseException) -> str:
-    """The text, without what is other each time: line, run and address."""
+    """The text without its varying parts: line, run and address."""
     text = re.sub(r"\.py:\d+", ".py:1", str(error))
     return re.sub(r", run \w+", "", re.sub(r" at 0x\w+…?>?", ">", text))
 
@@ -53,7 +53,7 @@ def failed(what: str, fix: str, more: str = "") -> str:
     return f"Node 'a' failed: {what}\n  Where: {AT}{more}\n  Fix: {fix}\n  See: python -m graphrt.errors node-failed"
 
 
-def test_the_context_taken_for_a_config() -> None:
+def test_context_mistaken_for_a_config() -> None:
     assert message(lambda: graph(lambda s, config: {"q": config["configurable"]["x"]}).run({})) == failed(
         "TypeError: 'Context' object is not subscriptable",
         "The node's second parameter is the Context, not a config: the thread is ctx.thread, what the caller passed is "
@@ -61,7 +61,7 @@ def test_the_context_taken_for_a_config() -> None:
     )
 
 
-def test_the_context_taken_for_what_holds_the_state() -> None:
+def test_context_mistaken_for_the_holder_of_the_state() -> None:
     def node(state: Any, ctx: Any) -> None:
         ctx.state.n = 5
 
@@ -71,7 +71,7 @@ def test_the_context_taken_for_what_holds_the_state() -> None:
     )
 
 
-def test_the_argument_of_a_send_looked_for_in_the_state() -> None:
+def test_argument_of_a_send_expected_in_the_state() -> None:
     assert message(lambda: graph(lambda s, ctx: {"q": s["page"]}, sends={"page": "p"}).run({})) == failed(
         "TypeError: 'State' object is not subscriptable",
         "A field of the state is an attribute: state.q. The argument of the Send is ctx.arg, not the state.",
@@ -90,19 +90,19 @@ class Page(BaseModel):
 
 @pytest.mark.parametrize("state", [State, Keys])
 @pytest.mark.parametrize(("sent", "there"), [(Page(), "ctx.arg.page"), ({"page": "p"}, "ctx.arg['page']")])
-def test_the_argument_of_a_send_looked_for_among_the_attributes_of_the_state(state: Any, sent: Any, there: str) -> None:
+def test_argument_of_a_send_expected_among_the_attributes_of_the_state(state: Any, sent: Any, there: str) -> None:
     said = message(lambda: graph(lambda s, ctx: {"q": s.page}, state, sends=sent).run({}))
 
     assert f"  Fix: The attribute is in the argument of the Send, not in the state: {there}.\n" in said
 
 
-def test_an_object_that_was_sent_looked_for_among_the_keys_of_the_state() -> None:
+def test_sent_object_expected_among_the_keys_of_the_state() -> None:
     said = message(lambda: graph(lambda s, ctx: {"q": s["page"]}, Keys, sends=Page()).run({}))
 
     assert "  Fix: The key is in the argument of the Send, not in the state: ctx.arg.page.\n" in said
 
 
-def test_a_plain_value_that_was_sent_looked_for_in_the_state() -> None:
+def test_sent_plain_value_expected_in_the_state() -> None:
     assert message(lambda: graph(lambda s, ctx: {"q": s.page}, sends="p").run({})) == failed(
         "AttributeError: 'State' object has no attribute 'page'",
         "The state has no 'page'. The argument of the Send is ctx.arg, not the state.",
@@ -110,7 +110,7 @@ def test_a_plain_value_that_was_sent_looked_for_in_the_state() -> None:
     )
 
 
-def test_a_state_of_keys_asked_for_an_attribute() -> None:
+def test_attribute_access_on_a_state_with_keys() -> None:
     assert message(lambda: graph(lambda s: {"q": s.n}, Keys).run({"n": 1})) == failed(
         "AttributeError: 'dict' object has no attribute 'n'", "The state is a dictionary: state['n']."
     )
@@ -129,7 +129,7 @@ def test_deps_that_were_not_passed(wrong: str) -> None:
     )
 
 
-def test_a_call_that_was_not_awaited() -> None:
+def test_call_that_was_not_awaited() -> None:
     async def ask() -> str:
         return "x"
 
@@ -145,7 +145,7 @@ def test_a_call_that_was_not_awaited() -> None:
     where = f"  Where: {AT}\n"
     see = "  See: python -m graphrt.errors wrong-type"
     fix = "  Fix: A value is a coroutine: await the call that makes it.\n"
-    name = "<coroutine object test_a_call_that_was_not_awaited.<locals>.ask>"
+    name = "<coroutine object test_call_that_was_not_awaited.<locals>.ask>"
     wrong = "Node 'a' returned an update of a wrong type: "
     assert message(lambda: graph(lambda s: {"q": value()}).run({})) == (
         f"{wrong}q: Input should be a valid string, got {name}.\n{where}  Known: q: str\n{fix}{see}"
@@ -167,18 +167,18 @@ def paused(node: Callable[..., Any]) -> Runtime[Any]:
     return runtime
 
 
-def test_an_answer_that_breaks_the_node_names_the_way_out() -> None:
+def test_answer_that_breaks_the_node_names_the_fix() -> None:
     runtime = paused(lambda s, ctx: {"n": int(ctx.interrupt("?"))})
     assert message(lambda: runtime.resume("t", "x")) == failed(
         "ValueError: invalid literal for int() with base 10: 'x'",
-        "Correct the node. What it raised is this error's __cause__, which a traceback shows above it. Then "
+        "Correct the node. The exception that it raised is this error's __cause__; a traceback shows it above. Then "
         "retry('t'): finished tasks do not run again. If the answer was wrong, replace it: resume('t', answer).",
         ", thread 't', entry 8",
     )
     assert runtime.resume("t", 5).state.n == 5
 
 
-def test_an_answer_of_a_type_that_the_update_cannot_have_names_the_way_out() -> None:
+def test_answer_of_a_type_that_the_update_cannot_have_names_the_fix() -> None:
     runtime = paused(lambda s, ctx: {"n": ctx.interrupt("?")})
     assert message(lambda: runtime.resume("t", "x")) == (
         "Node 'a' returned an update of a wrong type: n: Input should be a valid integer, unable to parse string as an "
@@ -188,7 +188,7 @@ def test_an_answer_of_a_type_that_the_update_cannot_have_names_the_way_out() -> 
     assert runtime.resume("t", 5).state.n == 5
 
 
-def test_several_answers_are_replaced_by_id_and_none_where_an_effect_followed() -> None:
+def test_several_answers_are_replaced_by_id_and_none_if_an_effect_followed() -> None:
     two = paused(lambda s, ctx: {"n": int(ctx.interrupt("?", key="b") + ctx.interrupt("?", key="a"))})
     two.resume("t", "x")
     assert "replace it: resume('t', {id: answer})." in message(lambda: two.resume("t", "y"))
@@ -205,7 +205,7 @@ def test_several_answers_are_replaced_by_id_and_none_where_an_effect_followed() 
 
 
 @pytest.mark.parametrize("given", ["model", "builder", "runtime", "none"])
-def test_what_is_no_node(given: str) -> None:
+def test_value_that_is_not_a_node(given: str) -> None:
     nodes: dict[str, tuple[Any, str]] = {
         "model": (
             ScriptedModel(["x"]),
@@ -228,7 +228,7 @@ def test_what_is_no_node(given: str) -> None:
     assert (problem.code, problem.hint) == ("bad-signature", fix)
 
 
-def test_the_whole_state_returned() -> None:
+def test_node_that_returns_the_whole_state() -> None:
     assert message(lambda: graph(lambda s: s).run({})) == (
         "Node 'a' returned an instance of State, State(q='', n=0, notes=[]); expected an update (a mapping of fields)."
         f"\n  Where: {AT}\n  Known: fields 'q', 'n', 'notes'\n  Fix: Return only what changes, as a mapping; a graph "
@@ -236,19 +236,19 @@ def test_the_whole_state_returned() -> None:
     )
 
 
-def test_a_send_that_fails_names_its_argument() -> None:
+def test_failed_send_names_its_argument() -> None:
     def node(state: Any, ctx: Any) -> None:
         raise ValueError("no")
 
     text = message(lambda: graph(node, sends={"item": 7}).run({}))
     assert text == failed(
         "ValueError: no",
-        "Correct the node. What it raised is this error's __cause__, which a traceback shows above it.",
+        "Correct the node. The exception that it raised is this error's __cause__; a traceback shows it above.",
         ", argument {'item': 7}",
     )
 
 
-def test_no_thread_of_another_is_told() -> None:
+def test_threads_of_others_are_not_named() -> None:
     runtime = Runtime(graph(lambda s: None), store="memory:")
     runtime.run({}, thread="w-1")
     for call in (runtime.state, runtime.history, runtime.retry, runtime.cancel, lambda t: runtime.resume(t, 1)):

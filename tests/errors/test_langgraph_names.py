@@ -1,4 +1,4 @@
-"""A missing attribute is answered with the name that graphrt has for it; calls are checked by Python alone."""
+"""The error for a missing LangGraph attribute names its counterpart; Python itself checks calls."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_other_missing_attributes_get_the_message_of_python() -> None:
         lambda: Command(resume="yes"),  # type: ignore[call-arg]
     ],
 )
-def test_call_that_does_not_fit_the_signature_is_a_type_error(call: Callable[[], Any]) -> None:
+def test_call_that_does_not_match_the_signature_is_a_type_error(call: Callable[[], Any]) -> None:
     with pytest.raises(TypeError, match="argument"):
         call()
 

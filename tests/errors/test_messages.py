@@ -1,4 +1,4 @@
-"""What a person reads: one block per message, the argument of a Send, the line of the user's code, few frames."""
+"""The text for a person: one block per message, the argument of a Send, the line of the user's code, few frames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from graphrt.errors import (
     a,
     brief,
     count,
-    told,
+    describe_error,
 )
 from graphrt.harness import Agent, AgentLimits, ScriptedModel, ToolCall, tool
 from graphrt.reducers import append, untracked
@@ -70,7 +70,7 @@ def raising(error: Exception, *, asynchronous: bool = False) -> Callable[..., An
     return anode if asynchronous else node
 
 
-def test_a_graphrt_error_inside_another_has_no_block_of_its_own() -> None:
+def test_nested_graphrt_error_has_no_separate_block() -> None:
     inner = RateLimitError("The model is busy.", where="model 'm'", known="3 tries", fix="Wait a while.")
 
     error = failed(graph(raising(inner)))
@@ -82,7 +82,7 @@ def test_a_graphrt_error_inside_another_has_no_block_of_its_own() -> None:
 
 
 @VERBS
-def test_an_error_of_a_node_names_the_sections_of_the_errors_inside_it(asynchronous: bool) -> None:
+def test_error_of_a_node_names_the_sections_of_its_inner_errors(asynchronous: bool) -> None:
     inner = failed(graph(raising(RateLimitError("The model is busy."), asynchronous=asynchronous)))
 
     error = failed(graph(raising(inner)))
@@ -93,7 +93,7 @@ def test_an_error_of_a_node_names_the_sections_of_the_errors_inside_it(asynchron
     assert str(failed(graph(raising(ValueError("no"))))).endswith("\n  See: python -m graphrt.errors node-failed")
 
 
-def test_a_text_of_several_lines_stays_inside_the_first_part() -> None:
+def test_multiline_text_stays_inside_the_first_part() -> None:
     error = failed(graph(raising(ValueError("first\nsecond"))))
 
     lines = str(error).splitlines()
@@ -110,11 +110,11 @@ def test_routers_reducers_and_tools_quote_an_error_in_one_line() -> None:
     error = failed(graph(lambda state: None).add_conditional_edges("n", router, [END]), RouteError)
 
     assert error.what == "Router router() after node 'n' raised InputError: It is wrong."
-    assert told(inner) == "InputError: It is wrong."
+    assert describe_error(inner) == "InputError: It is wrong."
 
 
 @VERBS
-def test_the_exception_of_a_node_has_a_note_with_its_place_and_argument(asynchronous: bool) -> None:
+def test_exception_of_a_node_has_a_note_with_its_place_and_argument(asynchronous: bool) -> None:
     error = failed(fan(raising(ValueError("no"), asynchronous=asynchronous), {"page": 3}))
 
     (note,) = error.__cause__.__notes__
@@ -123,7 +123,7 @@ def test_the_exception_of_a_node_has_a_note_with_its_place_and_argument(asynchro
     assert error.arg == {"page": 3}
 
 
-def test_an_error_that_is_raised_again_by_the_next_attempt_has_one_note() -> None:
+def test_error_that_is_raised_again_by_the_next_attempt_has_one_note() -> None:
     same = ConnectionError("gone")
 
     error = failed(graph(raising(same), retry=3), sleep=lambda seconds: None)
@@ -132,14 +132,14 @@ def test_an_error_that_is_raised_again_by_the_next_attempt_has_one_note() -> Non
 
 
 @pytest.mark.parametrize("kind", [UpdateError, RouteError])
-def test_what_is_wrong_with_the_outcome_of_a_send_names_its_argument(kind: type[Any]) -> None:
+def test_invalid_outcome_of_a_send_names_its_argument(kind: type[Any]) -> None:
     error = failed(fan(lambda s, ctx: {"txet": 1} if kind is UpdateError else Command(goto="x"), "page-3"), kind)
 
     assert error.arg == "page-3"
     assert "argument 'page-3'" in error.where
 
 
-def test_a_long_argument_is_cut() -> None:
+def test_long_argument_is_truncated() -> None:
     error = failed(fan(raising(ValueError("no")), "x" * 10_000))
 
     assert len(error.where) < 400
@@ -165,13 +165,13 @@ class Broken:
     ],
     ids=["number", "lines", "broken", "function", "long"],
 )
-def test_a_value_is_quoted_in_one_short_line(value: Any, text: str) -> None:
+def test_value_is_quoted_in_one_short_line(value: Any, text: str) -> None:
     assert brief(value).startswith(text)
     assert "\n" not in brief(value)
     assert len(brief(value)) <= 200
 
 
-def test_an_argument_that_tells_of_an_untracked_field_is_not_told() -> None:
+def test_argument_that_reveals_an_untracked_field_is_not_reported() -> None:
     class Secret(BaseModel):
         key: Annotated[str, untracked] = ""
 
@@ -195,7 +195,7 @@ def test_a_traceback_shows_the_node_and_few_frames_of_graphrt(asynchronous: bool
     assert len(ours) <= 2
 
 
-def test_a_traceback_of_an_error_that_comes_as_it_is_keeps_the_line_of_the_node() -> None:
+def test_traceback_of_an_error_that_is_raised_unchanged_keeps_the_line_of_the_node() -> None:
     def node(state: State, ctx: Context) -> Any:
         return {"text": ctx.harness}
 
@@ -204,13 +204,13 @@ def test_a_traceback_of_an_error_that_comes_as_it_is_keeps_the_line_of_the_node(
     assert "node" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
 
 
-def test_no_message_says_that_the_cause_is_below() -> None:
+def test_no_message_refers_to_the_cause_below() -> None:
     assert "below" not in str(failed(graph(raising(ValueError("no")))))
 
 
 @VERBS
 @pytest.mark.parametrize("use", [lambda deps: deps["key"], lambda deps: deps.key], ids=["item", "attribute"])
-def test_deps_that_were_not_passed_are_named_where_the_node_uses_them(use: Any, asynchronous: bool) -> None:
+def test_missing_deps_are_named_where_the_node_uses_them(use: Any, asynchronous: bool) -> None:
     def node(state: State, ctx: Context) -> Any:
         return {"text": use(ctx.deps)}
 
@@ -224,7 +224,7 @@ def test_deps_that_were_not_passed_are_named_where_the_node_uses_them(use: Any, 
     )
 
 
-def test_another_none_is_not_taken_for_missing_deps() -> None:
+def test_other_none_values_are_not_reported_as_missing_deps() -> None:
     def node(state: State, ctx: Context) -> Any:
         return {"text": {}.get("key").upper()}
 
@@ -232,25 +232,25 @@ def test_another_none_is_not_taken_for_missing_deps() -> None:
     assert "deps" not in failed(graph(lambda s, ctx: {"text": ctx.deps.text + None}), deps=State()).fix
 
 
-def test_a_missing_route_names_the_line_of_its_conditional_edge() -> None:
+def test_missing_route_names_the_line_of_its_conditional_edge() -> None:
     g = graph(lambda state: None)
     g.add_conditional_edges("n", lambda state: "z", {"x": END})
 
     error = failed(g, RouteError)
 
-    line = test_a_missing_route_names_the_line_of_its_conditional_edge.__code__.co_firstlineno + 2
+    line = test_missing_route_names_the_line_of_its_conditional_edge.__code__.co_firstlineno + 2
     assert error.declared_at == f"test_messages.py:{line}"
     assert f"node 'n' at test_messages.py:{line}" in error.where
 
 
-def test_a_wrong_type_says_what_to_return() -> None:
+def test_wrong_type_names_the_valid_return_values() -> None:
     error = failed(graph(lambda state: {"notes": "abc"}), UpdateError)
 
     assert error.fix == "Return 'notes' as list[str], for one item as a list of one: {'notes': [...]}."
     assert failed(graph(lambda state: {"text": 5}), UpdateError).fix == "Return 'text' as str."
 
 
-def test_a_missing_answer_says_how_to_give_one() -> None:
+def test_missing_answer_names_the_way_to_answer() -> None:
     g = graph(lambda s, ctx: {"text": ctx.interrupt("a?")})
     with Runtime(g.compile(), store="memory:") as runtime:
         (asked,) = runtime.run({}, thread="t").interrupts
@@ -270,7 +270,7 @@ def looping_agent() -> Agent[Any]:
     return Agent(ScriptedModel(calls), tools=[note], limits=AgentLimits(model_calls=1))
 
 
-def test_every_limit_is_caught_as_one() -> None:
+def test_every_limit_is_caught_by_one_class() -> None:
     async def asks(state: State, ctx: Context) -> Any:
         return {"text": (await looping_agent().run("go")).text}
 
@@ -283,10 +283,10 @@ def test_every_limit_is_caught_as_one() -> None:
 @pytest.mark.parametrize(
     ("noun", "text"), [("int", "an int"), ("State", "a State"), ("UUID", "a UUID"), ("object", "an object")]
 )
-def test_article(noun: str, text: str) -> None:
+def test_article_matches_the_noun(noun: str, text: str) -> None:
     assert a(noun) == text
 
 
 @pytest.mark.parametrize(("number", "text"), [(1, "1 call"), (0, "0 calls"), (12_000, "12,000 calls")])
-def test_plural(number: int, text: str) -> None:
+def test_plural_matches_the_number(number: int, text: str) -> None:
     assert count(number, "call") == text

@@ -1,4 +1,4 @@
-"""`docs/errors.md` has one section for each code, which names the class of its errors and what their advice names."""
+"""`docs/errors.md` has one section for each code, which names the class of its errors and the names in their advice."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from graphrt.errors._page import sections
 from .test_declarations import DECLARED
 
 NAMED = re.compile(r"[A-Za-z_][\w.]*(?==)|[A-Za-z_@][\w.]*(?=\()")
-"""Functions, classes and options in a text: what comes before `(` or `=`."""
+"""Functions, classes and options in a text: the names before `(` or `=`."""
 GENERAL = {"input", "harness", "script"}
-"""Codes of errors that have no section of their own. Their sections cannot name what each of them advises."""
+"""Codes of errors without a separate section. Their sections cannot repeat the advice of each of them."""
 
 
 def defaults() -> dict[str, str]:
@@ -26,12 +26,12 @@ def defaults() -> dict[str, str]:
 
 
 def public(kind: type[GraphrtError]) -> str:
-    """The class by which callers know *kind*, which may be a private subclass."""
+    """The public class of *kind*, which may be a private subclass."""
     return next(base.__name__ for base in kind.__mro__ if base.__name__ in errors.__all__)
 
 
 def classes() -> dict[str, str]:
-    """Code to what its section says about the class of its errors."""
+    """Code to the classes that its section names."""
     found: dict[str, set[str]] = {code: set() for code in defaults()}
     for declared in DECLARED.values():
         if isinstance(declared, Finding):
@@ -66,7 +66,7 @@ def test_every_section_names_the_class_of_its_errors() -> None:
     assert written == {code: [text] for code, text in classes().items()}
 
 
-def test_sections_name_what_the_advice_of_their_declarations_names() -> None:
+def test_sections_name_the_names_in_the_advice_of_their_declarations() -> None:
     page = sections()
     silent: list[str] = []
     for name, declared in DECLARED.items():

@@ -1,17 +1,24 @@
-"""The examples can be imported, and there are environments to audit: folders with planted distributions."""
+"""Fixtures: the examples are importable, and environments to audit are folders with planted distributions."""
 
 from __future__ import annotations
 
+import io
+import os
+import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-if str(ROOT) not in sys.path:  # `python -m pytest` puts it there, bare `pytest` does not
+if str(ROOT) not in sys.path:  # `python -m pytest` adds it, bare `pytest` does not
     sys.path.insert(0, str(ROOT))
 
+BASE = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
+"""The environment without variables that describe a terminal."""
+Audit = Callable[..., subprocess.CompletedProcess[str]]
 MIT_TEXT = """MIT License
 
 Permission is hereby granted, free of charge, to any person obtaining a copy of this software, to deal in the Software
@@ -23,7 +30,7 @@ GPL_TEXT = "GNU GENERAL PUBLIC LICENSE\n   Version 3, 29 June 2007\n\nEveryone i
 
 @dataclass(frozen=True)
 class Site:
-    """A site-packages folder in the making."""
+    """A site-packages folder under construction."""
 
     path: Path
 
@@ -54,7 +61,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def odd_site(site: Site) -> Site:
-    """Everything that goes wrong in real environments, and some more."""
+    """Every known defect of real environments, and some more."""
     site.add("empty-1.0.dist-info", record=None)
     site.add("nameless-2.0.dist-info", "Summary: x\n")
     site.add("latin-1.0.dist-info", "Name: latin\nVersion: 1.0\nLicense: MIT\nAuthor: José\n".encode("latin-1"))
@@ -75,3 +82,28 @@ def odd_site(site: Site) -> Site:
     (site.path / "plain-1.0.egg-info").write_text("Name: plain\nVersion: 1.0\nLicense: BSD\n", encoding="utf-8")
     (site.path / "file-1.0.dist-info").write_text("no folder", encoding="utf-8")
     return site
+
+
+@pytest.fixture
+def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Audit:
+    """Calls the program in this process, in the folder of the test; returns its output and exit code."""
+
+    from examples.audit import __main__
+
+    def call(*arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            for name in os.environ.keys() - BASE.keys():
+                patch.delenv(name)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", [__main__.__file__, *arguments])
+            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            capsys.readouterr()
+            try:
+                code = __main__.main()
+            except SystemExit as ended:
+                code = int(str(ended.code))
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return call

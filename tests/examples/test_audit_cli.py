@@ -1,4 +1,4 @@
-"""The audit as people start it: a process of its own, on real and planted environments."""
+"""The audit as people start it, on real and planted environments, in a separate process where that matters."""
 
 from __future__ import annotations
 
@@ -9,35 +9,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.testing.warm_python import warm_python
 
 import graphrt
 
+from .conftest import BASE
+
 PATH = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(graphrt.__file__).parents[1])])
-BASE = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
 
 
-def audit(*arguments: str, cwd: Path, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "examples.audit", *arguments],
+def program(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return warm_python().run(
+        ["-W", "error", "-m", "examples.audit", *arguments],
         cwd=cwd,
-        env={**BASE, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1", **env},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
+        env={**BASE, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", **env},
     )
 
 
-def test_its_own_environment(tmp_path: Path) -> None:
-    done = audit(cwd=tmp_path)
+def test_audit_of_its_own_environment(tmp_path: Path) -> None:
+    done = program(cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "● discover" in done.stdout
     assert "packages +" in done.stdout
     assert "MIT" in done.stdout
-    assert done.stdout.rstrip().endswith("report  audit-report.md")
+    assert "report  audit-report.md" in done.stdout
+    assert done.stdout.rstrip().endswith("python -m webbrowser audit-report.html")
+    assert (tmp_path / "audit-report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "\x1b" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     text = (tmp_path / "audit-report.md").read_text(encoding="utf-8")
@@ -45,8 +43,8 @@ def test_its_own_environment(tmp_path: Path) -> None:
     assert "python -m examples.audit" in text
 
 
-def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
-    done = audit("--json", cwd=tmp_path)
+def test_only_json_is_printed(audit, tmp_path: Path) -> None:
+    done = audit("--json")
 
     data = json.loads(done.stdout)
     assert done.stderr == ""
@@ -54,58 +52,58 @@ def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_graph_prints_mermaid_and_runs_nothing(tmp_path: Path) -> None:
-    done = audit("--graph", cwd=tmp_path)
+def test_graph_prints_mermaid_and_runs_nothing(audit, tmp_path: Path) -> None:
+    done = audit("--graph")
 
     assert done.stdout.startswith("flowchart TD\n")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("env", [{}, {"COLUMNS": "40"}, {"COLUMNS": "10"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_odd_environments_in_odd_terminals(odd_site, tmp_path: Path, env: dict[str, str]) -> None:
-    done = audit("--path", str(odd_site.path), cwd=tmp_path, **env)
+def test_unusual_environments_in_unusual_terminals(audit, odd_site, env: dict[str, str]) -> None:
+    done = audit("--path", str(odd_site.path), **env)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "failed" in done.stdout
     assert "\x1b" not in done.stdout
 
 
-def test_a_terminal_without_unicode(odd_site, tmp_path: Path) -> None:
-    done = audit("--path", str(odd_site.path), cwd=tmp_path, PYTHONIOENCODING="ascii:backslashreplace")
+def test_terminal_without_unicode_gets_ascii(odd_site, tmp_path: Path) -> None:
+    done = program("--path", str(odd_site.path), cwd=tmp_path, PYTHONIOENCODING="ascii:backslashreplace")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "* discover" in done.stdout
 
 
-def test_strict_turns_the_verdict_into_the_exit_code(odd_site, tmp_path: Path) -> None:
+def test_strict_turns_the_verdict_into_the_exit_code(audit, odd_site) -> None:
     path = str(odd_site.path)
 
-    assert audit("--path", path, "--quiet", cwd=tmp_path).returncode == 0
-    assert audit("--path", path, "--quiet", "--strict", cwd=tmp_path).returncode == 1
+    assert audit("--path", path, "--quiet").returncode == 0
+    assert audit("--path", path, "--quiet", "--strict").returncode == 1
 
 
-def test_nothing_to_audit(site, tmp_path: Path) -> None:
-    done = audit("--path", str(site.path), "--strict", cwd=tmp_path)
+def test_empty_environment_has_nothing_to_audit(audit, site) -> None:
+    done = audit("--path", str(site.path), "--strict")
 
     assert done.returncode == 0
     assert "there are no distributions in" in done.stdout
 
 
-def test_policies_from_the_command_line(site, tmp_path: Path) -> None:
+def test_command_line_sets_the_policies(audit, site) -> None:
     site.plain("weak", "License-Expression: MPL-2.0", LICENSE="text")
     path = str(site.path)
 
-    assert "1 of 1 finding rejected" in audit("--path", path, "--quiet", cwd=tmp_path).stdout
-    assert "✓ passed" in audit("--path", path, "--quiet", "--allow", "MPL-2.0", cwd=tmp_path).stdout
-    assert "✓ passed" in audit("--path", path, "--quiet", "--policy", "copyleft-ok", cwd=tmp_path).stdout
-    assert "✗ failed" in audit("--path", path, "--quiet", "--allow", "*", "--deny", "MPL-*", cwd=tmp_path).stdout
+    assert "1 of 1 finding rejected" in audit("--path", path, "--quiet").stdout
+    assert "✓ passed" in audit("--path", path, "--quiet", "--allow", "MPL-2.0").stdout
+    assert "✓ passed" in audit("--path", path, "--quiet", "--policy", "copyleft-ok").stdout
+    assert "✗ failed" in audit("--path", path, "--quiet", "--allow", "*", "--deny", "MPL-*").stdout
 
 
-def test_a_review_at_the_terminal(site, tmp_path: Path) -> None:
+def test_review_asks_at_the_terminal(audit, site, tmp_path: Path) -> None:
     for name in ("a", "b", "c", "d"):
         site.plain(name, "License-Expression: GPL-3.0-only", LICENSE="text")
 
-    done = audit("--path", str(site.path), "--review", cwd=tmp_path, stdin="y ours\nwhat?\nn no way\n\nP\n")
+    done = audit("--path", str(site.path), "--review", stdin="y ours\nwhat?\nn no way\n\nP\n")
 
     text = (tmp_path / "audit-report.md").read_text(encoding="utf-8")
     assert done.returncode == 0
@@ -116,10 +114,10 @@ def test_a_review_at_the_terminal(site, tmp_path: Path) -> None:
     assert text.count("rejected by policy") == 2
 
 
-def test_a_review_whose_input_ends_leaves_the_rest_to_the_policy(site, tmp_path: Path) -> None:
+def test_review_whose_input_ends_leaves_the_rest_to_the_policy(audit, site) -> None:
     site.plain("a", "License-Expression: GPL-3.0-only", LICENSE="text")
 
-    done = audit("--path", str(site.path), "--review", "--strict", cwd=tmp_path)
+    done = audit("--path", str(site.path), "--review", "--strict")
 
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -139,8 +137,8 @@ def test_a_review_whose_input_ends_leaves_the_rest_to_the_policy(site, tmp_path:
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
 )
-def test_wrong_arguments_are_explained(tmp_path: Path, arguments: list[str], says: str) -> None:
-    done = audit(*arguments, cwd=tmp_path)
+def test_invalid_arguments_are_explained(audit, arguments: list[str], says: str) -> None:
+    done = audit(*arguments)
 
     assert done.returncode == 2
     assert says in done.stderr
@@ -148,9 +146,9 @@ def test_wrong_arguments_are_explained(tmp_path: Path, arguments: list[str], say
     assert done.stdout == ""
 
 
-def test_the_report_can_go_to_standard_output_or_a_json_file(site, tmp_path: Path) -> None:
-    printed = audit("--path", str(site.path), "--out", "-", cwd=tmp_path)
-    audit("--path", str(site.path), "--out", "r.json", cwd=tmp_path)
+def test_the_report_can_go_to_standard_output_or_a_json_file(audit, site, tmp_path: Path) -> None:
+    printed = audit("--path", str(site.path), "--out", "-")
+    audit("--path", str(site.path), "--out", "r.json")
 
     assert printed.stdout.startswith("# Audit of the installed distributions")
     assert "● discover" in printed.stderr
@@ -158,7 +156,7 @@ def test_the_report_can_go_to_standard_output_or_a_json_file(site, tmp_path: Pat
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes break otherwise there")
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+def test_reader_that_leaves_early_is_not_an_error(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "examples.audit"],
         cwd=tmp_path,
@@ -178,7 +176,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.needs("rich")
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
-def test_a_real_terminal_gets_colours_unless_it_wants_none(site, tmp_path: Path) -> None:
+def test_terminal_gets_colours_unless_it_disables_them(site, tmp_path: Path) -> None:
     site.plain("a", "License-Expression: MIT", LICENSE="text")
 
     assert "\x1b[1m" in on_terminal("--path", str(site.path), cwd=tmp_path)
@@ -187,22 +185,23 @@ def test_a_real_terminal_gets_colours_unless_it_wants_none(site, tmp_path: Path)
 
 
 def on_terminal(*arguments: str, cwd: Path, **env: str) -> str:
-    """What the audit writes when its output is a terminal."""
+    """The output of the audit on a terminal."""
     master, slave = os.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "examples.audit", *arguments],
+    process = warm_python().start(
+        ["-m", "examples.audit", *arguments],
         cwd=cwd,
         env={**BASE, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color", **env},
         stdin=slave,
         stdout=slave,
         stderr=slave,
+        terminal=True,
     )
     os.close(slave)
     written = b""
     try:
         while piece := os.read(master, 65_536):
             written += piece
-    except OSError:  # Linux's way to say that nobody holds the other end any more
+    except OSError:  # how Linux reports that the other end is closed
         pass
     finally:
         os.close(master)

@@ -1,11 +1,12 @@
-"""The audit kept in a database: one that was killed goes on, a finished one is followed by a new one."""
+"""The audit in a database: a killed audit continues, and a finished one is followed by a new one."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.testing.warm_python import warm_python
 
 import graphrt
 from graphrt.stores import open_store
@@ -31,19 +32,12 @@ main(sys.argv[1:])
 
 
 def audit(cwd: Path, *program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *program, "--limit", "5", "--db", "audits.db"],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
+    return warm_python().run(
+        [*program, "--limit", "5", "--db", "audits.db"], cwd=cwd, env={**os.environ, "PYTHONPATH": PATH}
     )
 
 
-def test_an_audit_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_killed_audit_continues_where_it_was(tmp_path: Path) -> None:
     killed = audit(tmp_path, "-c", KILLED)
     assert killed.returncode == -9
 

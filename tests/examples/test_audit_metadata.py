@@ -1,4 +1,4 @@
-"""Distributions as they are on the disk, the broken ones included: read without a complaint, never with an exception."""
+"""Distributions as found on the disk, including broken ones: read without a warning or an exception."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def read_all(path: Path) -> dict[str, Facts]:
     return {Path(key).name.partition("-")[0][:6]: metadata.read(key) for key in metadata.find([str(path)])}
 
 
-def test_a_well_formed_distribution(site) -> None:
+def test_well_formed_distribution_is_read(site) -> None:
     (site.path / "pack").mkdir()
     (site.path / "pack" / "__init__.py").write_text("12345", encoding="utf-8")
     key = site.plain(
@@ -44,7 +44,7 @@ def test_a_well_formed_distribution(site) -> None:
     assert facts.problems == ()
 
 
-def test_what_is_broken_is_noted_and_the_rest_is_read(odd_site) -> None:
+def test_broken_parts_are_noted_and_the_rest_is_read(odd_site) -> None:
     facts = read_all(odd_site.path)
 
     assert facts["empty"].problems == (
@@ -62,14 +62,14 @@ def test_what_is_broken_is_noted_and_the_rest_is_read(odd_site) -> None:
     assert facts["plain"].field == "BSD"
 
 
-def test_every_oddity_is_found_once(odd_site) -> None:
+def test_every_defect_is_found_once(odd_site) -> None:
     keys = metadata.find([str(odd_site.path)])
 
     assert len(keys) == len(set(keys)) == 14
     assert all(metadata.read(key).name for key in keys)
 
 
-def test_a_folder_that_cannot_be_listed_holds_nothing(tmp_path: Path) -> None:
+def test_unreadable_folder_counts_as_empty(tmp_path: Path) -> None:
     assert metadata.find([str(tmp_path / "nowhere")]) == []
 
 
@@ -89,7 +89,7 @@ def test_licence_texts_are_clipped_and_read_once(site) -> None:
 
 
 @pytest.mark.parametrize("inside", ["lib/python3.12/site-packages", "Lib/site-packages"])
-def test_a_virtual_environment_stands_for_its_site(tmp_path: Path, inside: str) -> None:
+def test_virtual_environment_stands_for_its_site(tmp_path: Path, inside: str) -> None:
     (tmp_path / inside).mkdir(parents=True)
 
     assert metadata.site_of(tmp_path) == tmp_path / inside
@@ -97,7 +97,7 @@ def test_a_virtual_environment_stands_for_its_site(tmp_path: Path, inside: str) 
     assert metadata.site_of(tmp_path / "nowhere") is None
 
 
-def test_this_very_environment_can_be_read() -> None:
+def test_current_environment_can_be_read() -> None:
     found = {metadata.read(key).name for key in metadata.find(metadata.own_sites())}
 
     assert "pydantic" in found

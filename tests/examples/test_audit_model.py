@@ -1,36 +1,27 @@
-"""The audit with a model behind LiteLLMHarness: a scripted server on this machine stands for the provider."""
+"""The audit with a model behind LiteLLMHarness: a scripted server on this machine replaces the provider."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import graphrt
 from graphrt.testing import ChatAnswer, FakeChatServer
 
-PATH = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(graphrt.__file__).parents[1])])
 pytestmark = pytest.mark.needs("litellm")
 
 
-def audit(site, server: FakeChatServer, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "examples.audit", "--path", str(site.path), "--out", "report.json"),
-            *("--model", "openai/x", "--api-base", server.url),
-        ],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": PATH, "PYTHONIOENCODING": "utf-8", "OPENAI_API_KEY": "sk-none"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
+@pytest.fixture
+def ask(audit, site):
+    """Audits the site with the model of a server."""
+
+    def call(server: FakeChatServer) -> subprocess.CompletedProcess[str]:
+        path = ("--path", str(site.path), "--out", "report.json")
+        return audit(*path, "--model", "openai/x", "--api-base", server.url, OPENAI_API_KEY="sk-none")
+
+    return call
 
 
 def plant(site) -> None:
@@ -38,12 +29,12 @@ def plant(site) -> None:
     site.plain("cloudy", "Classifier: License :: OSI Approved :: BSD License", LICENSE="three clauses")
 
 
-def test_a_real_model_reads_the_doubtful_licence(site, tmp_path: Path) -> None:
+def test_real_model_reads_the_doubtful_licence(ask, site, tmp_path: Path) -> None:
     plant(site)
     answer = json.dumps({"licence": "BSD-3-Clause", "confidence": 0.96, "reason": "it has three clauses"})
 
     with FakeChatServer([f"```json\n{answer}\n```"]) as server:
-        done = audit(site, server, tmp_path)
+        done = ask(server)
         (request,) = server.requests
 
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
@@ -54,11 +45,11 @@ def test_a_real_model_reads_the_doubtful_licence(site, tmp_path: Path) -> None:
     assert (report["usage"]["calls"], report["usage"]["reader"]) == (1, "openai/x")
 
 
-def test_a_refused_key_is_reported_and_the_audit_goes_on(site, tmp_path: Path) -> None:
+def test_refused_key_is_reported_and_the_audit_continues(ask, site) -> None:
     plant(site)
 
     with FakeChatServer([ChatAnswer.failure(401, "bad key")]) as server:
-        done = audit(site, server, tmp_path)
+        done = ask(server)
 
     assert done.returncode == 0
     assert "! the model did not answer: AuthenticationError" in " ".join(done.stdout.split())

@@ -1,4 +1,4 @@
-"""The nodes of the audit are plain functions: called here without a graph, a run or a harness of graphrt."""
+"""The nodes of the audit are plain functions, called here without a graph, a run or a harness of graphrt."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def finding(id: str = "F1", severity: Any = "error", name: str = "pack") -> Find
     return Finding(id=id, package=name, version="1", code="large", severity=severity, text="text")
 
 
-def test_discover_lists_distributions_by_name_and_heeds_the_limit(site) -> None:
+def test_discover_lists_distributions_by_name_and_respects_the_limit(site) -> None:
     keys = [site.plain(name) for name in ("Beta", "alpha", "gamma")]
 
     assert graph.discover(state(sites=[str(site.path)]))["found"] == [keys[1], keys[0], keys[2]]
     assert graph.discover(state(sites=[str(site.path)], limit=1))["found"] == [keys[1]]
 
 
-def test_inspect_counts_what_the_reducers_fold(site) -> None:
+def test_inspect_counts_the_updates_for_the_reducers(site) -> None:
     (site.path / "mod.py").write_text("x" * 100, encoding="utf-8")
     key = site.add("mod-1.dist-info", "Name: mod\nVersion: 1\nLicense: MIT\n", record="mod.py,,100\n")
     ticks: list[str] = []
@@ -49,7 +49,7 @@ def test_inspect_counts_what_the_reducers_fold(site) -> None:
     assert ticks == ["inspect"]
 
 
-def test_triage_picks_what_is_not_sure() -> None:
+def test_triage_selects_the_doubtful_ones() -> None:
     known = [package("a", sure=True), package("b"), package("c")]
 
     assert graph.triage(state(packages=known)) == {"doubts": ["b", "c"]}
@@ -68,7 +68,7 @@ def test_consult_shows_the_claim_and_the_text_and_keeps_the_opinion() -> None:
     assert "never an instruction" in (asked.system or "")
 
 
-def test_judge_lets_the_text_settle_a_doubt() -> None:
+def test_judge_resolves_a_doubt_by_the_text() -> None:
     opinion = Opinion(licence="MIT", confidence=0.95, reason="matches")
 
     update = graph.judge(state(packages=[package()], opinions={"k": opinion}), context())
@@ -77,7 +77,7 @@ def test_judge_lets_the_text_settle_a_doubt() -> None:
     assert [(f.code, f.severity) for f in update["findings"]] == [("licence-by-text", "note")]
 
 
-def test_judge_keeps_the_claim_and_says_why_when_the_model_failed() -> None:
+def test_judge_keeps_the_claim_with_a_reason_when_the_model_failed() -> None:
     error = ExceptionGroup("several", [ValueError("first line\nsecond"), ValueError("other")])
 
     update = graph.judge(state(packages=[package(licence="GPL-3.0-only")]), context(error=error))
@@ -98,7 +98,7 @@ def test_judge_notes_size_and_age() -> None:
     ]
 
 
-def test_settle_rejects_errors_and_accepts_the_rest_and_what_the_policy_names() -> None:
+def test_settle_rejects_errors_and_accepts_the_rest_and_the_names_of_the_policy() -> None:
     policy = Policy(accept={"Spe_cial": "bought"})
     found = [finding("F1"), finding("F2", "note"), finding("F3", name="spe-cial")]
 
@@ -108,7 +108,7 @@ def test_settle_rejects_errors_and_accepts_the_rest_and_what_the_policy_names() 
     assert decisions[2].reason == "bought"
 
 
-def test_ask_takes_the_answer_of_a_person_and_none_for_the_policy() -> None:
+def test_ask_takes_the_answer_of_a_person_or_none_for_the_policy() -> None:
     def answered(answer: dict[str, Any]) -> Decision:
         ctx = context(arg="F1", interrupt=lambda _: answer)
         return graph.ask(state(findings=[finding()]), ctx)["decisions"][0]

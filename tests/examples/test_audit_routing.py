@@ -1,4 +1,4 @@
-"""Every route of the audit, asked without running anything."""
+"""Every route of the audit, checked without running a node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TWO = [FINDING, FINDING.model_copy(update={"id": "F2"})]
     GRAPH,
     {
         START: [(state(), "discover")],
-        # Each distribution gets a task, in the order found; an empty environment goes straight to the end.
+        # Each distribution gets a task, in discovery order; an empty environment goes directly to the end.
         "discover": [
             (state(found=["b", "a"]), [Send("inspect", "b"), Send("inspect", "a")]),
             (state(), "conclude"),
@@ -37,7 +37,7 @@ TWO = [FINDING, FINDING.model_copy(update={"id": "F2"})]
             (state(doubts=["b", "a"]), [Send("consult", "b"), Send("consult", "a")]),
         ],
         "consult": [(state(), "judge")],
-        # Without findings nobody is asked, whoever reviews; with them the policy decides, or a person each of them.
+        # Without findings no person is asked; with findings the policy decides, or a person for each of them.
         "judge": [
             (state(), "conclude"),
             (state(reviewer="person"), "conclude"),
@@ -53,14 +53,14 @@ def test_routes() -> None:
     """One test for each row."""
 
 
-def test_a_failed_question_leads_to_the_judge() -> None:
+def test_failed_question_routes_to_the_judge() -> None:
     edges = GRAPH.topology()["edges"]
 
     assert {"from": "consult", "to": "judge", "kind": "on_error"} in edges
 
 
-def test_with_a_double_the_rest_of_the_graph_runs_alone() -> None:
-    """A double in place of discover: nothing is read from the disk."""
+def test_rest_of_the_graph_runs_alone_with_a_double() -> None:
+    """A double replaces discover: nothing is read from the disk."""
     run = record(GRAPH.with_nodes({"discover": scripted({"found": []})}), state(limit=1))
 
     assert_run(run).completed().visited("discover", "conclude").state("found", [])

@@ -1,4 +1,4 @@
-"""Licences: expressions, names in plain words, claims, texts, and what a policy says to them."""
+"""Licences: expressions, plain names, claims, texts, and the verdicts of a policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_expressions_are_written_canonically(text: str, written: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MIT OR", "OR MIT", "(MIT", "MIT)", "MIT ISC", "A | B", "MIT WITH", "漢字"])
-def test_what_is_no_expression_is_refused(text: str) -> None:
+def test_invalid_expression_is_refused(text: str) -> None:
     with pytest.raises(spdx.SpdxError):
         spdx.parse(text)
 
@@ -49,7 +49,7 @@ def test_what_is_no_expression_is_refused(text: str) -> None:
         ("not ( valid", "unknown"),
     ],
 )
-def test_families(text: str, family: str) -> None:
+def test_families_of_licences(text: str, family: str) -> None:
     assert spdx.family(text) == family
 
 
@@ -70,13 +70,13 @@ def test_families(text: str, family: str) -> None:
         ("see the file", ""),
     ],
 )
-def test_names_in_plain_words(text: str, ids: str) -> None:
+def test_plain_names_are_recognized(text: str, ids: str) -> None:
     expected = (ids,) if " OR " in ids else tuple(ids.split())
 
     assert rules.named(text) == expected
 
 
-def test_an_expression_settles_it() -> None:
+def test_expression_is_conclusive() -> None:
     claim = rules.claim(facts(expression="MIT", classifiers=("BSD License",)))
 
     assert (claim.licence, claim.sure, claim.source) == ("MIT", True, "expression")
@@ -103,7 +103,7 @@ def test_weak_evidence_stays_doubtful(fields: dict[str, Any], licence: str, sour
     assert claim.why
 
 
-def test_a_field_that_its_classifier_confirms_is_sure() -> None:
+def test_field_confirmed_by_its_classifier_is_certain() -> None:
     assert rules.claim(facts(field="BSD-3-Clause", classifiers=("BSD License",))).sure
 
 
@@ -124,16 +124,16 @@ BSD = Claim(licence="BSD-3-Clause AND BSD-2-Clause", candidates=("BSD-3-Clause",
         (Claim(licence="GPL-3.0-only", sure=True), "MIT", 1.0, "GPL-3.0-only"),
     ],
 )
-def test_a_text_never_loosens_a_claim(claim: Claim, read: str, confidence: float, licence: str) -> None:
+def test_text_never_loosens_a_claim(claim: Claim, read: str, confidence: float, licence: str) -> None:
     assert rules.settle(claim, Opinion(licence=read, confidence=confidence)) == licence
 
 
-def test_no_opinion_leaves_the_claim() -> None:
+def test_missing_opinion_keeps_the_claim() -> None:
     assert rules.settle(BSD, None) == BSD.licence
     assert not rules.contradicts(BSD, None)
 
 
-def test_texts_that_quote_others_are_not_taken_for_them() -> None:
+def test_texts_that_quote_other_licences_are_not_mistaken_for_them() -> None:
     mpl = "Mozilla Public License Version 2.0 ... the GNU General Public License, Version 2.0, the GNU Lesser ..."
     python = "PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2 ... CNRI LICENSE AGREEMENT ..."
 
@@ -156,12 +156,12 @@ def test_texts_that_quote_others_are_not_taken_for_them() -> None:
         (Policy(allow=("copyleft",), deny=("GPL-3.0",)), "GPL-3.0-or-later", "GPL-3.0-or-later is denied"),
     ],
 )
-def test_policies(policy: Policy, licence: str, objection: str | None) -> None:
+def test_policies_decide_about_licences(policy: Policy, licence: str, objection: str | None) -> None:
     assert policy.objection(licence) == objection
 
 
 @pytest.mark.parametrize("suffix", [".json", ".toml"])
-def test_policy_files(tmp_path: Path, suffix: str) -> None:
+def test_policy_files_are_parsed(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"ours{suffix}"
     data = {"allow": ["MIT"], "max_size_mb": 5, "accept": {"pack": "bought"}}
     toml = 'allow = ["MIT"]\nmax_size_mb = 5\n[accept]\npack = "bought"\n'
@@ -182,7 +182,7 @@ def test_policy_files(tmp_path: Path, suffix: str) -> None:
         ("{", "cannot be read"),
     ],
 )
-def test_wrong_policy_files_are_explained(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_policy_files_are_explained(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What is shown fits the terminal and says what it should: screens, tables, drawings, answers, reports."""
+"""The output fits the terminal and is complete: screens, tables, drawings, answers, reports."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def lines(screen_width: int, show: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [20, 38, 58, 78, 98])
-def test_nothing_is_wider_than_the_screen(outcome: Outcome, width: int) -> None:
+def test_no_output_is_wider_than_the_screen(outcome: Outcome, width: int) -> None:
     def show(screen: PlainScreen) -> None:
         view.show_head(screen, "here", "permissive", "offline rules")
         view.show_outcome(screen, outcome)
@@ -73,7 +73,7 @@ def test_nothing_is_wider_than_the_screen(outcome: Outcome, width: int) -> None:
     assert not any("\x1b" in line for line in shown)
 
 
-def test_texts_are_cut_by_their_width_in_the_terminal() -> None:
+def test_texts_are_truncated_by_their_width_in_the_terminal() -> None:
     assert fit("漢字漢字", 5) == "漢字…"
     assert fit("漢字漢字", 4) == "漢…" + " "
     assert fit("ab", 4, right=True) == "  ab"
@@ -119,7 +119,7 @@ def test_drawing_of_another_graph_with_a_loop() -> None:
         ("maybe", None),
     ],
 )
-def test_answers_of_a_person(line: str, answer: Any) -> None:
+def test_answers_of_a_person_are_parsed(line: str, answer: Any) -> None:
     assert review.read(line) == answer
 
 
@@ -149,7 +149,7 @@ def test_licences_are_listed_from_the_least_free() -> None:
     assert report.by_licence(state) == []
 
 
-def test_numbers_for_people() -> None:
+def test_numbers_are_human_readable() -> None:
     assert [size(n) for n in (0, 999, 1_000, 123_456, 4_500_000, 2.5e9)] == [
         "0 B",
         "999 B",

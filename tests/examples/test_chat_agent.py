@@ -1,4 +1,5 @@
-"""A chat over days: memory, approvals, new input while a question is open, a stop button, and clients that leave; on SQLite."""
+"""A chat over days on SQLite: memory, approvals, new input while a question is open, a stop button, and clients that
+leave."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def told(chat: Chat) -> list[str]:
     return [f"{message.role}: {message.text}" for message in chat["messages"]]
 
 
-def test_each_turn_remembers_the_ones_before_in_another_process(tmp_path: Path) -> None:
+def test_each_turn_remembers_earlier_ones_in_another_process(tmp_path: Path) -> None:
     for text in ("Hello!", "Do you have a kettle?", "How many of them?"):
         with runtime_on(tmp_path, Shop()) as runtime:
             chat = runtime.run(said(text), thread="ann").state
@@ -47,7 +48,7 @@ def test_each_turn_remembers_the_ones_before_in_another_process(tmp_path: Path) 
     ]
 
 
-def test_threads_are_conversations_of_their_own(tmp_path: Path) -> None:
+def test_threads_are_separate_conversations(tmp_path: Path) -> None:
     with runtime_on(tmp_path, Shop()) as runtime:
         runtime.run(said("Do you have a kettle?"), thread="ann")
         other = runtime.run(said("How many of them?"), thread="bob")
@@ -69,7 +70,7 @@ CHANGED = 'A person changed the arguments of this call of \'order\' to {"item": 
         ),
     ],
 )
-def test_an_order_is_made_as_it_was_approved(tmp_path: Path, answer: Any, orders: list[Any], last: str) -> None:
+def test_approved_order_is_made_once(tmp_path: Path, answer: Any, orders: list[Any], last: str) -> None:
     shop = Shop()
     with runtime_on(tmp_path, shop) as runtime:
         asked = runtime.run(said("Order 2 teapots"), thread="ann")
@@ -80,7 +81,7 @@ def test_an_order_is_made_as_it_was_approved(tmp_path: Path, answer: Any, orders
     assert (shop.orders, done.state["messages"][-1].text) == (orders, last)
 
 
-def test_an_order_that_is_refused_is_not_made_and_the_model_is_told_why(tmp_path: Path) -> None:
+def test_refused_order_is_not_made_and_the_model_gets_the_reason(tmp_path: Path) -> None:
     shop = Shop()
     with runtime_on(tmp_path, shop) as runtime:
         runtime.run(said("Order 2 teapots"), thread="ann")
@@ -90,8 +91,8 @@ def test_an_order_that_is_refused_is_not_made_and_the_model_is_told_why(tmp_path
     assert "too dear" in done.state["messages"][-2].text
 
 
-def test_an_approval_is_not_that_of_what_the_model_orders_after_an_edit(tmp_path: Path) -> None:
-    """The customer's words were corrected while the approval was open: the answer to it orders nothing else."""
+def test_approval_does_not_cover_an_order_after_an_edit(tmp_path: Path) -> None:
+    """The customer's words were corrected while the approval was open: its answer orders nothing else."""
     shop = Shop()
     with runtime_on(tmp_path, shop) as runtime:
         teapots = runtime.run(said("Order 2 teapots"), thread="ann").interrupts[0]
@@ -128,7 +129,7 @@ def renamed(item: str, number: int, context: ToolContext) -> str:
     ],
     ids=["removed", "without approval", "other parameters", "as it was"],
 )
-def test_a_release_changes_a_tool_while_an_approval_is_open(
+def test_release_may_change_a_tool_while_an_approval_is_open(
     tmp_path: Path, tools: list[Any], orders: list[Any], last: str
 ) -> None:
     shop = Shop()
@@ -150,7 +151,7 @@ def test_a_release_changes_a_tool_while_an_approval_is_open(
 # ----------------------------------------------------------------------------------- new input while a question is open
 
 
-def test_new_input_gives_the_open_question_up_and_the_conversation_goes_on(tmp_path: Path) -> None:
+def test_new_input_abandons_the_open_question_and_the_conversation_continues(tmp_path: Path) -> None:
     shop = Shop()
     with runtime_on(tmp_path, shop) as runtime:
         question = runtime.run(said("Order 2 teapots"), thread="ann").interrupts[0]
@@ -183,7 +184,7 @@ def test_new_input_gives_the_open_question_up_and_the_conversation_goes_on(tmp_p
 # -------------------------------------------------------------------------------------------------------- stop button
 
 
-def test_a_turn_is_stopped_from_another_thread_and_taken_up_again(tmp_path: Path) -> None:
+def test_turn_is_stopped_from_another_thread_and_continued(tmp_path: Path) -> None:
     shop, waits = Shop(), threading.Event()
 
     async def slow(request: ModelRequest) -> Any:
@@ -206,11 +207,11 @@ def test_a_turn_is_stopped_from_another_thread_and_taken_up_again(tmp_path: Path
         "completed",
         "assistant: Ordered: 2 of teapot.",
     )
-    assert shop.orders == [("teapot", 2)]  # the order had been made, and is not made again
+    assert shop.orders == [("teapot", 2)]  # the order had been made, and is not repeated
 
 
-def test_who_stops_while_an_order_is_being_made_is_asked_what_came_of_it(tmp_path: Path) -> None:
-    """Nothing stops the function itself: it ends later, and its result goes nowhere."""
+def test_stop_during_an_order_raises_a_question_about_its_outcome(tmp_path: Path) -> None:
+    """The function itself cannot be stopped: it ends later, and its result is dropped."""
     inside, go_on, made = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(list[tuple[str, int]]):
@@ -238,7 +239,7 @@ def test_who_stops_while_an_order_is_being_made_is_asked_what_came_of_it(tmp_pat
     assert (told(done.state)[-1], shop.orders) == ("assistant: Ordered: 2 of teapot.", [("teapot", 2)])
 
 
-def test_an_open_approval_is_stopped_and_asked_anew(tmp_path: Path) -> None:
+def test_open_approval_is_stopped_and_asked_again(tmp_path: Path) -> None:
     shop = Shop()
     with runtime_on(tmp_path, shop) as runtime:
         first = runtime.run(said("Order 2 teapots"), thread="ann").interrupts[0]
@@ -256,17 +257,17 @@ def test_an_open_approval_is_stopped_and_asked_anew(tmp_path: Path) -> None:
 
 
 def posted(port: int, text: str, leave_after: int | None = None) -> list[Any]:
-    """What a client of the endpoint reads after it has said *text*."""
+    """The response of the endpoint to the message *text*."""
     asked = {"messages": [{"role": "user", "text": text}]} if text else {}
     status, lines = sse.post(port, "ann", leave_after, **asked)
     assert status == 200, lines
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
 
 
-def test_a_client_that_leaves_while_the_clerk_speaks_comes_back_to_the_conversation(
+def test_client_that_leaves_during_a_reply_can_return_to_the_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over real HTTP: it leaves while the model works, its turn ends as cancelled, and another request takes it up."""
+    """Over real HTTP: it leaves while the model works, its turn ends as cancelled, and another request continues it."""
     monkeypatch.setattr(sse, "MODES", ("messages", "result"))
     patient = [False]
 
@@ -302,7 +303,7 @@ def test_a_client_that_leaves_while_the_clerk_speaks_comes_back_to_the_conversat
         ]
 
 
-def test_what_the_model_is_asked(graphrt_model) -> None:
+def test_requests_to_the_model(graphrt_model) -> None:
     model = graphrt_model([ToolCall(id="1", name="stock", arguments={"item": "kettle"}), "One is left."])
     with clerk.override(model=model):
         run = record(graph, said("Do you have kettles?"), deps=Shop())

@@ -1,4 +1,4 @@
-"""Research over several questions at once: a stop button in the middle, a question that fails, a plan without any; on SQLite."""
+"""Research over several questions at once on SQLite: a stop button in the middle, a failing question, an empty plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FINDINGS = [
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was searched for, search by search."""
+    """The recorded searches, in order."""
     made: list[str] = []
 
     class Library(dict[str, str]):
@@ -50,7 +50,7 @@ def questions_of(requests: list[ModelRequest]) -> list[str]:
     return [request.messages[1].text for request in requests]
 
 
-def test_findings_are_folded_in_the_order_of_the_plan_whoever_is_done_first(tmp_path: Path) -> None:
+def test_findings_are_folded_in_the_order_of_the_plan(tmp_path: Path) -> None:
     done: list[str] = []
     last = asyncio.Event()
 
@@ -76,7 +76,7 @@ def test_findings_are_folded_in_the_order_of_the_plan_whoever_is_done_first(tmp_
 @pytest.mark.routes(
     graph, "plan", [({"topic": "x", "questions": ["a", "b"]}, [Send("research", "a"), Send("research", "b")])]
 )
-def test_each_question_is_sent_to_a_task_of_its_own() -> None:
+def test_each_question_is_sent_to_a_separate_task() -> None:
     """The row is checked before the test runs."""
 
 
@@ -87,7 +87,7 @@ def test_a_plan_without_questions_has_a_report_too(tmp_path: Path) -> None:
     assert (result.status, result.state.findings, result.usage.calls) == ("completed", [], 2)
 
 
-def test_a_stop_button_keeps_what_is_done_and_a_retry_does_the_rest(tmp_path: Path, searches: list[str]) -> None:
+def test_stop_button_keeps_finished_work_and_a_retry_does_the_rest(tmp_path: Path, searches: list[str]) -> None:
     """Pressed while one question is done, and two have searched and wait for their model."""
     waiting, one_is_done = threading.Semaphore(0), threading.Event()
     seen: list[ModelRequest] = []
@@ -126,10 +126,10 @@ def test_a_stop_button_keeps_what_is_done_and_a_retry_does_the_rest(tmp_path: Pa
 
     assert (done.status, done.state.findings, done.usage.calls) == ("completed", FINDINGS, 8)
     assert sorted(questions_of(seen)) == ["What is cocoa?", "What is coffee?"]
-    assert len(searches) == 3  # what they had searched for is remembered
+    assert len(searches) == 3  # their searches are recorded
 
 
-def test_a_question_that_failed_twice_is_researched_by_a_retry(tmp_path: Path) -> None:
+def test_question_that_failed_twice_is_researched_by_a_retry(tmp_path: Path) -> None:
     """It fails twice (`retry=2`), which ends the run."""
     broken, seen = [True], list[ModelRequest]()
 

@@ -1,4 +1,4 @@
-"""The second week of a support desk: releases while threads wait, editors, wrong answers, large values; on SQLite."""
+"""The second week of a support desk on SQLite: releases while threads wait, editors, wrong answers, large values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIGN_IN = f"Thank you for asking. {ARTICLES['technical']}"
 
 
 class World:
-    """One database and one desk; every call of `runtime` stands for a process of its own."""
+    """One database and one desk; every call of `runtime` stands for a separate process."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.desk = Desk()
@@ -62,10 +62,10 @@ def events_of(runtime: Runtime[State], kind: type, thread: str = "t") -> list[An
     return [entry.event for entry in runtime.entries(thread) if isinstance(entry.event, kind)]
 
 
-# ---------------------------------------------------------------------------------------------------- as it is meant
+# -------------------------------------------------------------------------------------------------- normal operation
 
 
-def test_a_harmless_answer_is_sent_without_asking(world: World) -> None:
+def test_harmless_answer_is_sent_without_a_question(world: World) -> None:
     result = world.runtime().run(CALM, thread="t")
 
     assert (result.status, result.warnings) == ("completed", ())
@@ -73,7 +73,7 @@ def test_a_harmless_answer_is_sent_without_asking(world: World) -> None:
     assert world.desk.closed == [8]
 
 
-def test_a_person_lets_it_be_rewritten_and_then_sends_a_text_of_their_own(world: World) -> None:
+def test_person_requests_a_rewrite_and_then_sends_their_own_text(world: World) -> None:
     asked = world.runtime().run(ANGRY, thread="t")
     again = world.runtime().resume("t", answer=Verdict(do="rewrite", text="say sorry"))
     done = world.runtime().resume("t", answer={"do": "send", "text": "You have it back."})
@@ -96,7 +96,7 @@ WRITTEN = {"triage": Triage(topic="other"), "draft": "x"}
         ({**ANGRY, **WRITTEN}, "approve"),
     ],
 )
-def test_who_reads_an_answer() -> None:
+def test_router_chooses_the_reader_of_an_answer() -> None:
     """One test for each row."""
 
 
@@ -104,7 +104,7 @@ def test_who_reads_an_answer() -> None:
 
 
 def released(node: Any) -> CompiledGraph[State, Any]:
-    """The next release, in which the person is asked by *node*."""
+    """The next release, in which *node* asks the person."""
     return graph.with_nodes({"approve": node})
 
 
@@ -123,7 +123,7 @@ def removed(state: State, ctx: Context[Desk]) -> dict[str, Any]:
     return {"receipt": deliver(state, ctx, state.draft)}
 
 
-def test_a_release_rewords_the_question(world: World) -> None:
+def test_release_may_reword_the_question(world: World) -> None:
     world.runtime().run(ANGRY, thread="t")
     new = world.runtime(released(reworded))
 
@@ -135,7 +135,7 @@ def test_a_release_rewords_the_question(world: World) -> None:
     assert new.replay("t").values.receipt == "mail 1"
 
 
-def test_a_release_inserts_a_question_which_does_not_get_the_answer_of_the_other(world: World) -> None:
+def test_release_may_insert_a_question_which_does_not_get_the_answer_of_the_other(world: World) -> None:
     world.runtime().run(ANGRY, thread="t")
 
     asked = world.runtime(released(inserted)).resume("t", answer={"do": "send"})
@@ -145,7 +145,7 @@ def test_a_release_inserts_a_question_which_does_not_get_the_answer_of_the_other
     assert (done.status, done.state.receipt, world.texts()) == ("completed", "mail 1", [PAID_BACK])
 
 
-def test_a_release_removes_the_question(world: World) -> None:
+def test_release_may_remove_the_question(world: World) -> None:
     world.runtime().run(ANGRY, thread="t")
     new = world.runtime(released(removed))
 
@@ -154,7 +154,7 @@ def test_a_release_removes_the_question(world: World) -> None:
     assert world.texts() == [PAID_BACK]
 
 
-def test_a_release_adds_a_node_behind_the_one_that_waits(world: World) -> None:
+def test_release_may_add_a_node_after_the_waiting_one(world: World) -> None:
     world.runtime().run(ANGRY, thread="t")
 
     g = GraphBuilder(State, name="support")
@@ -176,7 +176,7 @@ def test_a_release_adds_a_node_behind_the_one_that_waits(world: World) -> None:
 
 
 def supervised() -> CompiledGraph[State, Any]:
-    """The same desk, where an editor reads each draft before the router decides whom else to ask."""
+    """The same desk, with an editor who reads each draft before the router chooses further readers."""
     g = GraphBuilder(State, name="supervised")
     g.add_node(
         "write",
@@ -192,7 +192,7 @@ def graph_risk(state: State) -> str:
     return "approve" if "paid back" in state.draft else "send"
 
 
-def test_an_editor_corrects_a_draft_before_the_router(world: World) -> None:
+def test_editor_corrects_a_draft_before_the_router(world: World) -> None:
     paused = world.runtime(supervised()).run(ANGRY, thread="t")
     assert (paused.interrupts[0].kind, paused.state.draft) == ("after", PAID_BACK)
 
@@ -201,18 +201,18 @@ def test_an_editor_corrects_a_draft_before_the_router(world: World) -> None:
     done = world.runtime(supervised()).resume("t", True)
 
     assert (done.status, world.texts()) == ("completed", ["We are looking into it."])
-    assert events_of(world.runtime(supervised()), AnswerUsed) == []  # nobody else was asked
+    assert events_of(world.runtime(supervised()), AnswerUsed) == []  # no other person was asked
 
 
-def test_an_editor_who_changes_nothing_leaves_the_router_to_the_draft(world: World) -> None:
+def test_editor_who_changes_nothing_leaves_the_draft_to_the_router(world: World) -> None:
     world.runtime(supervised()).run(ANGRY, thread="t")
 
     asked = world.runtime(supervised()).resume("t", True)
     assert [question.node for question in asked.interrupts] == ["approve"]
 
 
-def test_an_editor_corrects_a_draft_after_the_router(world: World) -> None:
-    """The router asked a person already, and is not asked again: the answer sends the corrected draft."""
+def test_editor_corrects_a_draft_after_the_router(world: World) -> None:
+    """The router has already chosen a person, and is not called again: the answer sends the corrected draft."""
     world.runtime().run(ANGRY, thread="t")
 
     edited = world.runtime().update("t", {"draft": "We are looking into it."})
@@ -221,7 +221,7 @@ def test_an_editor_corrects_a_draft_after_the_router(world: World) -> None:
     assert (done.status, world.texts()) == ("completed", ["We are looking into it."])
 
 
-def test_the_corrected_draft_is_shown_before_it_is_answered(world: World) -> None:
+def test_corrected_draft_is_shown_before_it_is_answered(world: World) -> None:
     world.runtime().run(ANGRY, thread="t")
     world.runtime().update("t", {"draft": "We are looking into it."})
 
@@ -236,7 +236,7 @@ def test_the_corrected_draft_is_shown_before_it_is_answered(world: World) -> Non
 # ------------------------------------------------------------------------------------------------------ wrong answers
 
 
-def test_a_wrong_answer_is_replaced_while_nothing_was_done_on_it(world: World) -> None:
+def test_wrong_answer_is_replaced_while_no_effect_depends_on_it(world: World) -> None:
     world.runtime().run(ANGRY, thread="t")
     with pytest.raises(NodeError, match="an empty answer is not sent"):
         world.runtime().resume("t", answer={"do": "send", "text": "  "})
@@ -262,10 +262,8 @@ def test_an_answer_of_another_form_changes_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("way", ["retry", "as_node", "abandon"])
-def test_a_wrong_answer_stands_once_the_mail_has_gone_out(
-    world: World, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    """The refusal names the ways left, and each of them goes on without a second mail to the customer."""
+def test_wrong_answer_is_final_once_the_mail_was_sent(world: World, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """The refusal names the remaining ways, and each of them continues without a second mail to the customer."""
     world.runtime().run(ANGRY, thread="t")
     with monkeypatch.context() as broken:
 
@@ -288,7 +286,7 @@ def test_a_wrong_answer_stands_once_the_mail_has_gone_out(
         assert {event.key: event.result for event in recorded} == {"send#0": "mail 1", "close#0": None}
     elif way == "as_node":
         assert runtime.update("t", {"receipt": "mail 1, closed by hand"}, as_node="approve").next == ()
-        done = runtime.retry("t")  # what stood in the way is done; this ends the run
+        done = runtime.retry("t")  # the blocking effect is done; this ends the run
         assert (done.status, done.state.receipt) == ("completed", "mail 1, closed by hand")
     else:
         again = runtime.run({"ticket": "You charged me thrice!"}, thread="t", if_exists="abandon")
@@ -297,8 +295,8 @@ def test_a_wrong_answer_stands_once_the_mail_has_gone_out(
     assert world.desk.closed == ([7] if way == "retry" else [])
 
 
-def test_another_ticket_gives_an_open_question_up(world: World) -> None:
-    """The customer wrote again before anybody had read the draft."""
+def test_another_ticket_abandons_an_open_question(world: World) -> None:
+    """The customer wrote again before anyone had read the draft."""
     world.runtime().run(ANGRY, thread="t")
     runtime = world.runtime()
     with pytest.raises(InputError) as refused:
@@ -314,7 +312,7 @@ def test_another_ticket_gives_an_open_question_up(world: World) -> None:
 # -------------------------------------------------------------------------------------------------------- stop button
 
 
-def test_a_thread_that_waits_is_stopped_and_asks_anew_when_it_is_taken_up(world: World) -> None:
+def test_waiting_thread_is_stopped_and_asks_again_when_it_continues(world: World) -> None:
     first = world.runtime().run(ANGRY, thread="t").interrupts[0]
 
     assert world.runtime().cancel("t") is True
@@ -334,8 +332,8 @@ def test_a_thread_that_waits_is_stopped_and_asks_anew_when_it_is_taken_up(world:
 
 
 @pytest.mark.needs("cryptography")
-def test_a_ticket_of_400_kilobytes_goes_every_way(world: World, tmp_path: Path) -> None:
-    """Pause, resume, history, prune, export, import, and on in a database that encrypts."""
+def test_ticket_of_400_kilobytes_survives_every_verb(world: World, tmp_path: Path) -> None:
+    """Pause, resume, history, prune, export, import, and a run in a database that encrypts."""
     log = "You charged me twice! " + Random(1).randbytes(200_000).hex()
     world.runtime().run({**ANGRY, "ticket": log}, thread="t")
     runtime = world.runtime()
@@ -370,12 +368,12 @@ def test_a_ticket_of_400_kilobytes_goes_every_way(world: World, tmp_path: Path) 
     runtime.resume("t", answer={"do": "drop"})
     before = stored(world)
     runtime.prune("t")
-    assert before - stored(world) > len(large.text)  # nobody needs the first verdict any more
+    assert before - stored(world) > len(large.text)  # the first verdict is no longer needed
     assert (runtime.state("t").values.ticket, runtime.verify(replay=True).ok) == (log, True)
 
 
 def stored(world: World) -> int:
-    """Bytes in the database, free pages left out."""
+    """Bytes in the database, without free pages."""
     with closing(sqlite3.connect(world.url.removeprefix("sqlite:///"))) as database:
         parts, records = (f"(SELECT coalesce(sum(length(body)), 0) FROM {table})" for table in ("part", "record"))
         return int(database.execute(f"SELECT {parts} + {records}").fetchone()[0])

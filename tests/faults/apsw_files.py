@@ -1,7 +1,7 @@
-"""SQLite through apsw, below whose connections one can see and disturb every operation on a file.
+"""SQLite through apsw, which makes every operation on a file visible and lets tests disturb it.
 
-A connection that looks like the standard library's to the store, and a file system whose operations are told to a
-watcher before and after they happen. What the watcher makes of them is its own.
+A connection that looks like the standard library's to the store, and a file system that reports its operations to a
+watcher before and after they happen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 class Watcher(Protocol):
-    """Is told each operation that changes files; what `before` raises, SQLite gets for an answer."""
+    """Receives each operation that changes files; SQLite gets the errors of `before` as the result."""
 
     def before(self, op: str, path: str, *details: Any) -> None: ...
     def after(self, op: str, path: str, *details: Any) -> None: ...
@@ -51,7 +51,7 @@ class _File(apsw.VFSFile):
 
 
 class WatchedFiles(apsw.VFS):
-    """The operating system's files, watched. Kept in memory by whoever watches; its name is unique."""
+    """The operating system's files, watched. The watcher keeps it in memory; its name is unique."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.name = f"watched-{next(_numbers)}"
@@ -89,7 +89,7 @@ class _Rows:
 
 
 class ApswConnection:
-    """A connection of apsw with the ways, and the errors, of the standard library's."""
+    """A connection of apsw with the methods and errors of the standard library's."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
@@ -116,10 +116,10 @@ def _translated(call: Any) -> Any:
 
 
 def use_watched_files(monkeypatch: Any, watcher: Watcher, *, checkpoint_pages: int = 20) -> WatchedFiles:
-    """Let every SQLite store that is opened from now on go through apsw, its files watched.
+    """Open every SQLite store through apsw from now on, with watched files.
 
     Args:
-        checkpoint_pages: So that a short run has many checkpoints of its write-ahead log, if it has one.
+        checkpoint_pages: A small number gives a short run many checkpoints of its write-ahead log, if it has one.
     """
     watched = WatchedFiles(watcher)
     monkeypatch.setattr(log, "PAGES", checkpoint_pages)

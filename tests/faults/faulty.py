@@ -1,6 +1,6 @@
-"""A store that fails at its n-th call, before it does what was asked or after; and a watch over what a run leaves behind.
+"""A store that fails at its n-th call, before or after its work; and a check for leftovers of a run.
 
-Nothing of graphs and runs here.
+This module does not know graphs and runs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ COUNTED = ("claim", "release", "commit", "head", "query", "load", "records", "bl
 
 
 class FaultyStore(StoreWrapper):
-    """Passes everything on to *inner*, and fails where it is told to.
+    """Delegates to *inner*, and fails at a chosen call.
 
     Args:
-        at: The number of the call that fails, from 1; None fails none.
+        at: The number of the failing call, from 1, or None.
         after: Fail after the call was carried out.
         lasting: Every call after that one fails as well, until `works` is set.
     """
@@ -43,7 +43,7 @@ class FaultyStore(StoreWrapper):
         self.calls: list[str] = []
         self.failed: str = ""
         self.stored: dict[str, int] = {}
-        """The last entry of each thread, as far as a caller can know: no error came, or the error came afterwards."""
+        """The last entry of each thread, as far as a caller can know: there was no error, or it came afterwards."""
         self._lock = threading.Lock()
 
     def _fails(self, name: str) -> bool:
@@ -67,7 +67,7 @@ class FaultyStore(StoreWrapper):
             raise self._error(name)
         found = super().call(method, *arguments, **options)
         if fails and name == "claim":
-            self.inner.release(found)  # nobody knows of it: as if its lease had run out
+            self.inner.release(found)  # no process knows of it: as if its lease had expired
         if name == "commit":
             claim, commit = arguments
             if commit.records:
@@ -78,13 +78,16 @@ class FaultyStore(StoreWrapper):
 
 
 def worker_threads() -> set[threading.Thread]:
-    """Those that a run may have started. The renewer of leases ends by itself, when nothing was claimed for a while."""
+    """Worker threads that a run may have started.
+
+    The renewer of leases ends by itself when nothing was claimed for a while.
+    """
     mine = ("graphrt-", "asyncio_")
     return {one for one in threading.enumerate() if one.name.startswith(mine) and one.name != "graphrt-leases"}
 
 
 def nothing_left(before: set[threading.Thread]) -> None:
-    """See that all worker threads that were started since end."""
+    """Check that all worker threads that were started since have ended."""
     end = time.monotonic() + PATIENCE_S
     for one in worker_threads() - before:
         one.join(max(0.0, end - time.monotonic()))
@@ -92,7 +95,7 @@ def nothing_left(before: set[threading.Thread]) -> None:
 
 
 def within_reason(call: Any) -> Any:
-    """What *call* returns or raises; if it does not end, the stacks of all worker threads."""
+    """The result or error of *call*; if it does not end, the stacks of all worker threads."""
     found: list[Any] = []
 
     def work() -> None:

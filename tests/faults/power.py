@@ -1,7 +1,7 @@
-"""What a disk may hold after the power was lost: the files of a SQLite database, rebuilt from a log of what was done to them.
+"""The possible contents of a disk after a power loss: the files of a SQLite database, rebuilt from a log of operations.
 
-What was synced is there. What was not: each sector of each write by itself, there or not, some of them torn; sizes
-without contents; files that were made or removed, there or not. Nothing of graphs and stores here.
+Synced data is there. For the rest, each sector of each write is there or not, some are torn, sizes may have no
+contents, and files that were created or removed are there or not. This module does not know graphs and stores.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ SECTOR = 512
 
 
 class Image(NamedTuple):
-    """What a disk may hold after the power was lost."""
+    """The possible contents of a disk after a power loss."""
 
     files: dict[str, bytes]
     """By name."""
     marks: Sequence[Any]
-    """What was marked before."""
+    """Earlier marks."""
 
 
 NOTHING = Image({}, ())
 
 
 class Disk:
-    """A log of all that is done to the files of one folder, with marks between; it begins with an image."""
+    """A log of all operations on the files of one folder, with marks between; it begins with an image."""
 
     def __init__(self, first: Image = NOTHING) -> None:
         self.first = first
@@ -47,7 +47,7 @@ class Disk:
     def mark(self, what: Any) -> None:
         self._log.append(("mark", "", (what,)))
 
-    # What may be left.
+    # The possible remains.
 
     def images(self, cuts: Sequence[int], random: Random) -> Iterator[Image]:
         """One image for each of *cuts*, the numbers of operations after which the power is lost, in order."""
@@ -61,14 +61,14 @@ class Disk:
 
 
 class _Inode:
-    """A file's contents: what is certain, and what was done since."""
+    """The contents of a file: the certain part, and the operations since."""
 
     def __init__(self, durable: bytes = b"") -> None:
         self.durable = bytearray(durable)
         self.pending: list[tuple[int, bytes | None]] = []
         """(offset, data), or (size, None)."""
         self.folder_too = False
-        """Whether its next sync is one of its folder too: SQLite's own files, when they are new."""
+        """Whether its next sync also syncs its folder: SQLite's own new files."""
 
     def sync(self) -> None:
         for offset, data in self.pending:
@@ -107,7 +107,7 @@ def _apply(content: bytearray, offset: int, data: bytes | None, fill: Callable[[
 
 
 class _Platter:
-    """The folder: names and contents, what of them is certain, and what was done since."""
+    """The folder: names and contents, their certain part, and the operations since."""
 
     def __init__(self, first: Image) -> None:
         self.marks = list(first.marks)

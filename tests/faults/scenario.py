@@ -1,7 +1,7 @@
-"""One run with everything in it: fan-out, a join, a retry, interrupts, effects, sends and a nested graph.
+"""One run with every feature: fan-out, a join, a retry, interrupts, effects, sends and a nested graph.
 
-The graph, the outside world that its effects change, and the patient caller who brings it to its end whatever fails.
-No faults here.
+The graph, the outside world that its effects change, and a patient caller that drives it to its end despite failures.
+It has no faults itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ THREAD = "t"
 
 
 def noted(name: str) -> str:
-    """A note that is long: one is more than 64 KiB, and so are the others together; both are stored apart."""
+    """A long note: one is more than 64 KiB, and so are the others together; both are stored apart."""
     return f"{name} ".ljust(70_000 if name == "plan" else 9_000, name[0])
 
 
@@ -39,7 +39,7 @@ class State(te.TypedDict):
 
 
 class World:
-    """What effects change, and which nodes ran. Given to nodes as `ctx.deps`."""
+    """The state that effects change, and the nodes that ran. Passed to nodes as `ctx.deps`."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -116,7 +116,7 @@ def _async(fn: Any) -> Any:
 
 @cache
 def graph(kind: str = "sync") -> Any:
-    """The graph; *kind* says which sort its nodes are: sync, async or mixed."""
+    """The graph; *kind* selects its nodes: sync, async or mixed."""
     made: Any = {"sync": lambda fn: fn, "async": _async}.get(kind, lambda fn: fn)
     other: Any = _async if kind != "sync" else made
     child: GraphBuilder[Any, Any] = GraphBuilder(State, name="child")
@@ -144,12 +144,12 @@ def graph(kind: str = "sync") -> Any:
 
 
 class Caller:
-    """Drives the thread on.
+    """Continues the thread.
 
     Args:
         face: By the sync verbs or their async twins.
-        watch: How it is started: "run"; "steps", or "custom" items of a stream, which comes from a worker thread.
-        nodes: Which sort the nodes are.
+        watch: How the run is started: "run"; "steps", or "custom" items of a stream, which comes from a worker thread.
+        nodes: The kind of the nodes.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Caller:
         return asyncio.run(_alone(getattr(self.runtime, f"a{verb}")(*arguments, **options)))
 
     def go_on(self, status: str | None) -> Any:
-        """The one verb that is right for a thread of this status; None if there is none."""
+        """Call the verb that a thread of this status requires; None if there is none."""
         if status in (None, "new"):
             return self.start()
         if status == "interrupted":
@@ -200,14 +200,14 @@ class Caller:
         return self.call("state", THREAD)
 
     def answer(self, question: Any) -> Any:
-        """What a person would answer, who can look at the world."""
+        """The answer of a person who can check the world."""
         if isinstance(question.payload, str):
             return ANSWERS[question.payload]
         key = f"{question.payload['idempotency_key']}/{question.payload['effect']}"
         return {"result": 40} if self.world.done[key] else "run"
 
     def status(self) -> str | None:
-        """How the thread stands; None if there is none."""
+        """The status of the thread, or None if it does not exist."""
         try:
             return self.call("state", THREAD).status
         except InputError as error:
@@ -216,7 +216,7 @@ class Caller:
             return None
 
     def finish(self) -> Any:
-        """Bring the thread to its end, and return its state."""
+        """Drive the thread to its end, and return its state."""
         for _ in range(12):
             status = self.status()
             if status == "completed":
@@ -237,7 +237,7 @@ async def _listed(items: Any) -> list[Any]:
 
 
 async def _alone(verb: Any) -> Any:
-    """What *verb* comes to; it leaves no asyncio task behind."""
+    """The result of *verb*, which leaves no asyncio task behind."""
     before = asyncio.all_tasks()
     try:
         return await verb
@@ -247,7 +247,7 @@ async def _alone(verb: Any) -> Any:
 
 
 def reference() -> Any:
-    """The state that every run ends in: that of one which nothing disturbed."""
+    """The end state of every run: that of an undisturbed one."""
     from graphrt.stores import MemoryStore
 
     with MemoryStore() as store:
@@ -255,7 +255,8 @@ def reference() -> Any:
 
 
 def check_end(caller: Caller, expected: Any, *, again: bool = False, others: int = 0) -> None:
-    """The thread has come to the reference end, in one line of supersteps, with each effect in the world once.
+    """Check that the thread has reached the reference end, in one line of supersteps, with each effect in the world
+    once.
 
     Args:
         again: Idempotent effects may have run again (under the same key): their result could not be stored.
@@ -278,7 +279,7 @@ def check_end(caller: Caller, expected: Any, *, again: bool = False, others: int
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Whether *error* says that the store failed: itself, or a node that asked it for an effect."""
+    """Whether *error* reports a failure of the store: directly, or through a node that used it for an effect."""
     if isinstance(error, ConflictError):
         return False
     if isinstance(error, StoreError):

@@ -1,7 +1,10 @@
-"""A copy of an encrypted thread that the store breaks off: no half of one is ever seen, and what stays is reported."""
+"""A copy of an encrypted thread that is interrupted by the store: no partial copy is visible, and leftovers are
+reported.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -29,7 +32,7 @@ class State(te.TypedDict):
 
 
 def graph() -> Any:
-    """Each run writes a page and stages a large value beside a question; its end drops the value."""
+    """Each run writes a page and stages a large value next to a question; its end drops the value."""
     g: GraphBuilder[Any, Any, Any] = GraphBuilder(State, name="pages")
     g.add_node("first", lambda state: {"page": f"{len(state['log'])}" * 30_000})
     g.add_node("second", lambda state: {"scratch": f"{len(state['log'])}" * LARGE})
@@ -49,7 +52,7 @@ def graph() -> Any:
 
 
 def prepared(inner: Any, *, pruned: bool) -> Any:
-    """A runtime whose thread has snapshots, large values, something staged and an open question; perhaps pruned."""
+    """A runtime whose thread has snapshots, large values, a staged outcome and an open question; perhaps pruned."""
     runtime: Any = Runtime(graph(), store=EncryptedStore(inner, KEYS), clock=lambda: AT, seed=7, chain=True)
     cut, given = 0, {"log": [], "page": "", "scratch": ""}
     for run in range(6):
@@ -63,7 +66,7 @@ def prepared(inner: Any, *, pruned: bool) -> Any:
 
 
 def seen(runtime: Any, thread: str) -> Any:
-    """All that a reader finds of the thread, without its id and the entry that names it; and its snapshots."""
+    """All readable data of the thread, without its id and the entry that names it; and its snapshots."""
     status = runtime.state(thread)
     entries = [(e.seq, e.event) for e in runtime.entries(thread) if e.event.__class__.__name__ != "ThreadCopied"]
     store = runtime.store
@@ -74,10 +77,21 @@ def seen(runtime: Any, thread: str) -> Any:
     return (status.values, status.status, asked, entries, dict(loaded.staged)), snapshots
 
 
-@pytest.mark.parametrize("pruned", [False, True], ids=["whole", "pruned"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_no_half_copy_is_seen_wherever_the_store_fails(pruned: bool, after: bool, lasting: bool) -> None:
+KINDS = [
+    pytest.param(
+        pruned,
+        after,
+        lasting,
+        id=f"{'lasting' if lasting else 'once'}-{'after' if after else 'before'}-{'pruned' if pruned else 'whole'}",
+        marks=pytest.mark.full if lasting ^ after ^ pruned else (),
+    )
+    for pruned, after, lasting in itertools.product([False, True], repeat=3)
+]
+"""Any two of the three with one another, and all three in full runs."""
+
+
+@pytest.mark.parametrize(("pruned", "after", "lasting"), KINDS)
+def test_partial_copy_is_never_visible_wherever_the_store_fails(pruned: bool, after: bool, lasting: bool) -> None:
     broken = []
     with MemoryStore() as inner:
         faulty = FaultyStore(inner, after=after, lasting=lasting)
@@ -141,7 +155,7 @@ def test_copy_of_a_thread_that_is_pruned_or_deleted_meanwhile_is_refused(when: s
         assert "u" not in [info.thread for info in runtime.threads()]
 
 
-def test_copy_of_a_thread_that_goes_on_has_the_state_that_was_read() -> None:
+def test_copy_of_a_thread_that_continues_has_the_state_that_was_read() -> None:
     with MemoryStore() as inner:
         moving = Moving(inner)
         runtime = prepared(moving, pruned=False)

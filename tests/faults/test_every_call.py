@@ -1,4 +1,6 @@
-"""The store fails at any call of a run, before or after it did what was asked: a typed error, nothing left, and it goes on."""
+"""The store fails at any call of a run, before or after its work: a typed error, no leftovers, and the run can
+continue.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 FACES = ("sync", "async")
-STEP = 1 if FULL else 4
-"""Every fourth call of a run fails, other ones than in the sweep beside it: together they come to every call."""
+STEP = 1 if FULL else 8
+"""Every fourth call of a run fails, other calls than in the sibling sweep; together they cover every call."""
 
 
 def attempt(store, **options):
@@ -29,7 +31,7 @@ def attempt(store, **options):
 
 
 def stands_at(store):
-    """The last entry of the thread, 0 without one."""
+    """The last entry of the thread, or 0."""
     try:
         return store.head(THREAD).seq
     except InputError:
@@ -37,7 +39,9 @@ def stands_at(store):
 
 
 def check_failed(store, caller, error):
-    """What holds at once after an error: it is typed, nobody holds the thread, and what is stored is what was said."""
+    """Check the state right after an error: it is typed, the thread is free, and the stored data is the acknowledged
+    data.
+    """
     assert is_of_the_store(error), repr(error)
     assert error.fix
     assert stands_at(store.inner) == store.stored.get(THREAD, 0)
@@ -59,7 +63,7 @@ def one_fault(make, expected, *, at, code, after, lasting, **options):
             assert error is None
             check_end(caller, expected)
             return False
-        if error is not None:  # else it came where nothing depended on it any more
+        if error is not None:  # otherwise nothing depended on it any more
             check_failed(store, caller, error)
         within_reason(caller.finish)
         assert not store.head(THREAD).owned
@@ -69,7 +73,7 @@ def one_fault(make, expected, *, at, code, after, lasting, **options):
 
 
 def every_call(make, expected, *, sweep, step=STEP, **options):
-    """A fault at each call in its turn, or at each *step*-th, by the number of the *sweep*; the kinds of fault take turns."""
+    """A fault at each call in turn, or at each *step*-th, by the number of the *sweep*; the kinds of fault alternate."""
     for at in range(1 + sweep % step, 200, step):
         if not one_fault(make, expected, at=at, code=CODES[at // step % len(CODES)], **options):
             assert at > 10
@@ -79,7 +83,7 @@ def every_call(make, expected, *, sweep, step=STEP, **options):
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("face", FACES)
-def test_a_fault_at_any_call_is_told_and_the_run_goes_on_after_it(face, after, expected):
+def test_fault_at_any_call_is_raised_and_the_run_continues_afterwards(face, after, expected):
     nodes = ("sync", "mixed") if not FULL else ("sync", "async", "mixed")
     first = FACES.index(face) + after
     for sweep, kind in enumerate(nodes, first):
@@ -88,8 +92,8 @@ def test_a_fault_at_any_call_is_told_and_the_run_goes_on_after_it(face, after, e
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, expected):
-    """From some call on everything fails, giving the thread back included."""
+def test_store_that_fails_for_long_raises_and_the_run_continues_afterwards(face, expected):
+    """From some call on everything fails, including the release of the thread."""
     sweep = FACES.index(face)
     options = {"face": face, "nodes": "mixed"}
     every_call(MemoryStore, expected, sweep=sweep, after=False, lasting=True, **options)
@@ -97,7 +101,7 @@ def test_a_store_that_fails_for_long_is_told_and_the_run_goes_on_after_it(face, 
 
 @pytest.mark.parametrize("watch", ["steps", "custom"])
 @pytest.mark.parametrize("face", FACES)
-def test_whoever_watches_a_run_is_told_too(face, watch, expected):
+def test_reader_of_a_run_gets_the_fault_too(face, watch, expected):
     first = FACES.index(face) + (watch == "custom")
     for sweep, lasting in enumerate((False, True), first):
         options = {"face": face, "nodes": "mixed", "watch": watch}
@@ -106,12 +110,12 @@ def test_whoever_watches_a_run_is_told_too(face, watch, expected):
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_the_same_over_a_file(after, lasting, expected, folder):
+def test_fault_at_any_call_on_a_file_is_raised_and_the_run_continues_afterwards(after, lasting, expected, folder):
     numbers = iter(range(1_000))
 
     def make():
         return SqliteStore(folder / f"{next(numbers)}.db")
 
-    step = 1 if FULL else 6
+    step = 1 if FULL else 10
     options = {"face": "async", "nodes": "mixed"}
     every_call(make, expected, sweep=3 * after + lasting, step=step, after=after, lasting=lasting, **options)

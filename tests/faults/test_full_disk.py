@@ -1,4 +1,5 @@
-"""On a full disk a commit fails as `store-full`: nothing acknowledged is lost, and the next one works once there is room.
+"""On a full disk a commit fails with `store-full`: no acknowledged entry is lost, and the next one works once there is
+room.
 
 The disk is a quota on the files of one folder, below SQLite, and a small file system in memory where this user may
 mount one.
@@ -43,7 +44,7 @@ graph = g.compile()
 
 
 class Quota:
-    """The files of a folder may have so many bytes together."""
+    """A limit on the total size of the files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,18 +53,19 @@ class Quota:
     def used(self) -> int:
         used = 0
         for path in self.folder.iterdir():
-            with suppress(FileNotFoundError):  # a journal, which another thread of the store has just removed
+            with suppress(FileNotFoundError):  # a journal that another thread of the store has just removed
                 used += path.stat().st_size
         return used
 
     def before(self, op: str, path: str, *details: Any) -> None:
-        if op != "write" or self.max_bytes is None:
+        most = self.max_bytes  # read once: the test may free the disk while a checkpoint writes
+        if op != "write" or most is None:
             return
         import apsw
 
         offset, data = details
         size = os.path.getsize(path) if os.path.exists(path) else 0  # noqa: PTH110, PTH202 - as SQLite names it
-        if self.used() + max(0, offset + len(data) - size) > self.max_bytes:
+        if self.used() + max(0, offset + len(data) - size) > most:
             error = apsw.FullError("planted")
             error.extendedresult = 13
             raise error
@@ -107,7 +109,7 @@ def on_small_file_system(folder: Path) -> Iterator[Disk]:
 
     try:
         with SqliteStore(folder / "runs.db") as store:
-            store.query(ThreadFilter())  # makes the file
+            store.query(ThreadFilter())  # creates the file
             yield store, fill, ballast.unlink
     finally:
         subprocess.run(["umount", folder], check=True)
@@ -132,7 +134,7 @@ def run_without_end(runtime: Runtime[State], completed: list[str]) -> None:
         completed.append(f"t-{number}")
 
 
-def test_runs_on_a_full_disk_fail_and_go_on_when_there_is_room(disk: Disk) -> None:
+def test_runs_on_a_full_disk_fail_and_continue_when_there_is_room(disk: Disk) -> None:
     store, fill, free = disk
     runtime = Runtime(graph, store=store)
     runtime.run({"log": ["start"]}, thread="first")

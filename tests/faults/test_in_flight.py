@@ -1,4 +1,4 @@
-"""The store fails while tasks are under way: they end before the run does, and no node takes the fault for its own."""
+"""The store fails while tasks are running: they end before the run does, and no node sees the fault as its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class State(te.TypedDict):
 
 
 class Failing(FaultyStore):
-    """Fails at the first commit that stages something, and says so."""
+    """Fails at the first commit that stages an outcome, and reports it."""
 
     def __init__(self, inner: Any, *, prefix: str = "", once: bool = True) -> None:
         super().__init__(inner)
@@ -53,7 +53,7 @@ def pair(quick, slow):
     return g.compile()
 
 
-def test_an_async_task_is_cancelled_and_awaited_before_the_run_ends():
+def test_async_task_is_cancelled_and_awaited_before_the_run_ends():
     ended = []
 
     async def quick(state):
@@ -78,7 +78,7 @@ def test_an_async_task_is_cancelled_and_awaited_before_the_run_ends():
     asyncio.run(drive())
 
 
-def test_a_sync_task_is_told_and_awaited_before_the_run_ends():
+def test_sync_task_is_notified_and_awaited_before_the_run_ends():
     before = worker_threads()
     began = threading.Event()
     ended = []
@@ -106,8 +106,8 @@ def test_a_sync_task_is_told_and_awaited_before_the_run_ends():
 @pytest.mark.parametrize("face", ["sync", "async"])
 @pytest.mark.parametrize("alone", [False, True], ids=["beside-another", "alone"])
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_nested_graph_that_cannot_be_stored_is_no_failure_of_its_node(face, alone, kind):
-    """Neither `retry` nor `on_error` sees it: what a node may do about it is nothing."""
+def test_nested_graph_that_cannot_be_stored_is_not_a_failure_of_its_node(face, alone, kind):
+    """Neither `retry` nor `on_error` sees it: a node cannot do anything about it."""
     runs = []
 
     def one(state):
@@ -149,8 +149,8 @@ def test_a_nested_graph_that_cannot_be_stored_is_no_failure_of_its_node(face, al
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-def test_a_node_may_fail_by_a_store_of_its_own(face):
-    """That is a failure of the node like any other."""
+def test_failure_of_a_nodes_own_store_is_a_failure_of_the_node(face):
+    """It is handled like any other failure."""
 
     def node(state):
         raise StoreError("mine", code="store-full", fix="Nothing.")
@@ -168,8 +168,8 @@ def test_a_node_may_fail_by_a_store_of_its_own(face):
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-def test_an_effect_whose_result_could_not_be_stored_is_not_repeated_if_the_failure_could(face):
-    """The node fails, and what it did is stored with that."""
+def test_effect_with_an_unstored_result_is_not_repeated_if_the_failure_was_stored(face):
+    """The node fails, and its effects are stored with the failure."""
     done = []
 
     def node(state, ctx):
@@ -186,8 +186,8 @@ def test_an_effect_whose_result_could_not_be_stored_is_not_repeated_if_the_failu
     assert done == ["paid"]
 
 
-def test_a_deadline_before_one_more_attempt_ends_the_other_tasks_first(monkeypatch):
-    """They end before the run does, as after any failure."""
+def test_deadline_before_another_attempt_ends_the_other_tasks_first(monkeypatch):
+    """They end before the run does, like after any failure."""
     now = [0.0]
     for module in (aio, async_parallel_tasks, attempt_times):
         monkeypatch.setattr(module, "monotonic", lambda: now[0])

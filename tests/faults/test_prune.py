@@ -1,4 +1,4 @@
-"""A prune that the store breaks off: what went was told before, and the same call again ends it."""
+"""A prune that the store interrupts: removed data was announced before, and a repeated call completes it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ KINDS = [
     )
     for lasting, after, before in itertools.product([False, True], [False, True], [None, 9])
 ]
-"""Any two of the three with one another, and all three in full runs."""
+"""Any two of the three combined; all three in full runs."""
 
 
 @pytest.mark.parametrize(("lasting", "after", "before"), KINDS)
-def test_what_a_broken_off_prune_forgot_was_told(before, after, lasting):
+def test_data_removed_by_an_interrupted_prune_was_announced(before, after, lasting):
     broken: set[str] = set()
     for at in range(1, 60):
         with MemoryStore() as inner:

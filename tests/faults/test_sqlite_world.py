@@ -1,4 +1,6 @@
-"""A real file that is full, too long for its user, or locked by somebody else, at any point of a run: it goes on after it."""
+"""A real file that is full, too large for its user, or locked by another process, at any point of a run, which
+continues.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ FACES = ("sync", "async")
 
 
 def told(caller):
-    """The error that a session ends with, None if there is none."""
+    """The error with which a session ends, or None."""
     found = None
     try:
         within_reason(lambda: session(caller))
@@ -38,10 +40,10 @@ def code(error):
     return error.code if error.code.startswith("store-") else error.__cause__.code
 
 
-def test_a_full_file_is_told_and_the_run_goes_on_when_there_is_room(folder, expected):
-    """Full at each number of pages that a run comes through; at every fifth without GRAPHRT_FULL=1."""
+def test_full_file_raises_and_the_run_continues_when_there_is_room(folder, expected):
+    """Full at each number of pages that a run comes through; at every ninth without GRAPHRT_FULL=1."""
     codes = []
-    for number, pages in enumerate(range(6, 200, 1 if FULL else 5)):
+    for number, pages in enumerate(range(6, 200, 1 if FULL else 9)):
         before = worker_threads()
         with SqliteStore(folder / f"{pages}.db", _pragmas=Pragmas("delete", "EXTRA", page_bytes=512)) as store:
             store._file.connection().execute(f"PRAGMA max_page_count = {pages}")
@@ -60,7 +62,7 @@ def test_a_full_file_is_told_and_the_run_goes_on_when_there_is_room(folder, expe
 
 
 class Locking(FaultyStore):
-    """Lets somebody else lock the database before its n-th call."""
+    """Makes another process lock the database before its n-th call."""
 
     def __init__(self, inner, path, how, at):
         super().__init__(inner)
@@ -84,9 +86,9 @@ class Locking(FaultyStore):
 
 
 @pytest.mark.parametrize("how", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
-def test_a_lock_that_outlasts_our_patience_is_told_and_the_run_goes_on_after_it(how, folder, expected):
+def test_lock_that_outlasts_the_timeout_raises_and_the_run_continues_afterwards(how, folder, expected):
     codes = []
-    for at in range(1, 100, 1 if FULL else 3):
+    for at in range(1, 100, 1 if FULL else 5):
         before = worker_threads()
         path = folder / f"{at}.db"
         with SqliteStore(path, busy_timeout_s=0.01) as inner:
@@ -138,12 +140,12 @@ print(json.dumps(found))
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="needs a limit on the size of files that can be raised"
 )
-def test_a_limit_on_the_size_of_files_is_told_and_the_run_goes_on_without_it(folder):
-    """In a process of its own: the limit is one of all its files."""
+def test_file_size_limit_raises_and_the_run_continues_without_it(folder):
+    """In a separate process, because the limit applies to all its files."""
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(folder), "512" if FULL else "5000"],
+        [sys.executable, "-c", LIMITED, str(folder), "512" if FULL else "11000"],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path},

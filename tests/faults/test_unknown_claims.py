@@ -1,4 +1,4 @@
-"""A claim that was stored though its first commit failed: once it is released, no caller waits for its lease."""
+"""A claim that was stored although its first commit failed: once it is released, no caller waits for its lease."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(tmp_path):
 
 
 def claimed_in_vain(path, monkeypatch):
-    """A store, and its claim of the thread `t`, whose first commit came to the disk, which then could not say so."""
+    """A store, and its claim of the thread `t`, whose first commit was stored, but not acknowledged."""
     plan = Plan(EIO, after=True)
     plan.install(monkeypatch)
     store = SqliteStore(path)
@@ -37,7 +37,7 @@ def claimed_in_vain(path, monkeypatch):
 
     def lost(db, sql, rest):
         nonlocal commits
-        commits += sql == "COMMIT"  # the first one ends the look before the claim
+        commits += sql == "COMMIT"  # the first one ends the check before the claim
         plan.at = plan.count + 1 if sql == "COMMIT" and commits == 2 else None
         return real(db, sql, rest)
 
@@ -55,7 +55,7 @@ def claimed_in_vain(path, monkeypatch):
     return store, claim
 
 
-def test_a_claim_that_nobody_was_given_is_void(tmp_path, monkeypatch):
+def test_unacknowledged_claim_is_void(tmp_path, monkeypatch):
     with SqliteStore(tmp_path / "runs.db") as before:
         before.release(started(before))
     store, claim = claimed_in_vain(tmp_path / "runs.db", monkeypatch)
@@ -76,8 +76,8 @@ def started(store):
     return claim
 
 
-def test_a_claim_is_never_given_twice_to_worker_threads_of_one_store(store):
-    """Between the moment that a claim is stored and the one that it is given, nobody takes it for void."""
+def test_claim_is_never_returned_twice_to_worker_threads_of_one_store(store):
+    """Between the commit of a claim and its return, no thread considers it void."""
     for number in range(20):
         given = []
         gate = threading.Barrier(4)
@@ -97,7 +97,7 @@ def test_a_claim_is_never_given_twice_to_worker_threads_of_one_store(store):
 
 
 @pytest.mark.needs("psycopg")
-def test_a_claim_that_nobody_was_given_is_given_to_who_asks_again(request, monkeypatch):
+def test_unacknowledged_claim_is_returned_to_the_next_caller(request, monkeypatch):
     import psycopg
 
     take = _commit.Writing._take_first

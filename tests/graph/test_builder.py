@@ -1,4 +1,4 @@
-"""The builder: calls chain, collect declarations in order, and leave judging to compile()."""
+"""The builder: calls chain, collect declarations in order, and leave validation to compile()."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def codes(builder: GraphBuilder[Any, Any]) -> list[str]:
     return [problem.code for problem in caught.value.problems]
 
 
-def test_a_sequence_may_begin_at_start_and_finish_at_end() -> None:
+def test_sequence_may_begin_at_start_and_finish_at_end() -> None:
     g = GraphBuilder(State).add_node("a", note("a")).add_node("b", note("b"))
 
     edges = g.add_sequence([START, "a", "b", END]).compile().topology()["edges"]
@@ -61,7 +61,7 @@ def test_every_adding_call_returns_the_builder() -> None:
     assert g.branch("a", lambda state: "b").to({"b": "b"}) is g
 
 
-def test_a_chain_of_calls_makes_a_graph() -> None:
+def test_chained_calls_build_a_graph() -> None:
     graph = (
         GraphBuilder(State, name="chain")
         .add_node("a", note("a"))
@@ -88,7 +88,7 @@ def test_a_builder_may_be_compiled_again_after_more_calls() -> None:
     assert first.run({}).state.notes == ["a"]
 
 
-def test_limits_are_kept_by_the_graph() -> None:
+def test_limits_are_stored_by_the_graph() -> None:
     g = GraphBuilder(State).add_node("a", note("a")).set_entry("a")
 
     assert g.compile(limits=Limits(max_steps=3)).limits == Limits(max_steps=3)
@@ -149,7 +149,7 @@ def test_overwrite_takes_whole_states() -> None:
     assert graph.run({"notes": ["old"], "calls": 3}).state == State(question="new", notes=["old", "a"], calls=0)
 
 
-def test_a_narrower_input_and_output_are_checked_and_given() -> None:
+def test_narrower_input_and_output_are_validated_and_passed() -> None:
     class Question(TypedDict):
         question: str
 
@@ -164,7 +164,7 @@ def test_a_narrower_input_and_output_are_checked_and_given() -> None:
         graph.run({"calls": 1})
 
 
-def test_a_narrower_schema_with_a_field_that_the_state_lacks_is_a_problem() -> None:
+def test_narrower_schema_with_a_field_that_the_state_lacks_is_a_problem() -> None:
     class Wrong(TypedDict):
         answer: str
 
@@ -172,11 +172,11 @@ def test_a_narrower_schema_with_a_field_that_the_state_lacks_is_a_problem() -> N
 
 
 @pytest.mark.parametrize("name", ["", "  ", None, 3])
-def test_a_graph_needs_a_name(name: Any) -> None:
+def test_graph_requires_a_name(name: Any) -> None:
     assert codes(GraphBuilder(State, name=name).add_node("a", note("a")).set_entry("a")) == ["bad-name"]
 
 
-def test_problems_say_where_the_call_was_made() -> None:
+def test_problems_name_the_place_of_the_call() -> None:
     g = GraphBuilder(State).add_node("a", note("a")).set_entry("a")
     g.add_edge("a", "b")
 
@@ -198,7 +198,7 @@ def test_the_representation_counts_the_declarations() -> None:
 # -- policies
 
 
-def test_policies_are_taken_by_both_ways_of_adding_a_node() -> None:
+def test_policies_are_accepted_by_both_ways_of_adding_a_node() -> None:
     g = GraphBuilder(State)
     options: dict[str, Any] = {
         "retry": RetryPolicy(2),
@@ -228,7 +228,7 @@ def test_policies_are_taken_by_both_ways_of_adding_a_node() -> None:
     assert nodes == [{"name": "a", **expected}, {"name": "b", **expected}]
 
 
-def test_a_number_of_attempts_is_a_retry_policy() -> None:
+def test_int_as_retry_is_a_retry_policy() -> None:
     g = GraphBuilder(State).add_node("a", note("a"), retry=4).set_entry("a")
 
     assert g.compile().topology()["nodes"][0]["retry"] == RetryPolicy(attempts=4).to_dict()
@@ -262,7 +262,7 @@ def test_one_declared_target_needs_no_list(goto: Any) -> None:
     assert g.set_entry("a").add_edge("b", END).compile(allow=["unreachable-node"]).nodes == ("a", "b")
 
 
-def test_a_misspelt_policy_is_a_problem_with_a_guess() -> None:
+def test_misspelled_policy_is_a_problem_with_a_suggestion() -> None:
     g = GraphBuilder(State).add_node("a", note("a"), retri=3).set_entry("a")
 
     with pytest.raises(DefinitionError) as caught:
@@ -273,7 +273,7 @@ def test_a_misspelt_policy_is_a_problem_with_a_guess() -> None:
     assert "'retry'" in problem.hint
 
 
-def test_a_retry_that_is_no_policy_is_a_problem() -> None:
+def test_retry_that_is_not_a_policy_is_a_problem() -> None:
     wrong: Any = "often"
 
     assert codes(GraphBuilder(State).add_node("a", note("a"), retry=wrong).set_entry("a")) == ["bad-policy"]
@@ -283,7 +283,7 @@ def test_a_retry_that_is_no_policy_is_a_problem() -> None:
     ("policy", "code"),
     [({"writes": 3}, "bad-update-type"), ({"tools": None}, "bad-policy"), ({"goto": 3}, "unknown-node")],
 )
-def test_a_policy_of_names_that_is_something_else_is_a_problem(policy: Any, code: str) -> None:
+def test_policy_with_names_of_another_type_is_a_problem(policy: Any, code: str) -> None:
     g: Any = GraphBuilder(State).add_node("a", lambda _: {}, **policy)
     with pytest.raises(DefinitionError) as caught:
         g.add_edge(START, "a").compile()
@@ -313,7 +313,7 @@ NAMES = Literal["left", "right", "__end__"]
 
 
 @pytest.mark.parametrize("kind", [NAMES, Way, list[NAMES]])
-def test_routes_may_be_left_out_where_the_router_says_them(kind: Any) -> None:
+def test_routes_are_optional_if_the_router_declares_them(kind: Any) -> None:
     def router(state: State) -> Any:
         way = Way[state.question]
         return way if kind is Way else {Way.LEFT: "left", Way.right: "right", Way.OUT: "__end__"}[way]
@@ -335,8 +335,10 @@ def test_routes_may_be_pairs_of_label_and_target() -> None:
     assert [graph.route("agent", {"question": label}) for label in ("tool", "done")] == [("tool",), (END,)]
 
 
-def test_defaults_of_a_builder_hold_for_all_nodes_that_are_not_given_them() -> None:
-    """Whenever they are added; a handler does not handle itself, and a nested graph's nodes have those of their builder."""
+def test_defaults_of_a_builder_apply_to_all_nodes_without_their_own() -> None:
+    """Whenever they are added; a handler does not handle itself, and a nested graph's nodes have those of their
+    builder.
+    """
     inner = GraphBuilder(State).add_node("x", note("x")).set_entry("x").compile()
     g = GraphBuilder(State, inline=True).add_node("before", note("a"), retry=None).add_node("handler", note("b"))
     g.set_node_defaults(retry=3, timeout_s=5, idle_timeout_s=1).set_node_defaults(on_error="handler", max_visits=None)
@@ -351,7 +353,7 @@ def test_defaults_of_a_builder_hold_for_all_nodes_that_are_not_given_them() -> N
     assert plan.by_name["inner"].child.nodes[0].policy == Policy()
 
 
-def test_wrong_defaults_are_problems() -> None:
+def test_invalid_defaults_are_problems() -> None:
     g = GraphBuilder(State).add_node("a", note("a")).set_entry("a")
     g.set_node_defaults(retry="x", writes=["notes"], timeot_s=3)  # type: ignore[call-arg, typeddict-item]
 

@@ -63,13 +63,13 @@ def outer(choose: Any, **policy: Any) -> CompiledGraph[State, Any]:
     return g.compile(allow=["unreachable-node"])
 
 
-def test_the_argument_of_a_send_chooses_the_graph() -> None:
+def test_argument_of_a_send_chooses_the_graph() -> None:
     assert outer(Chooser()).run({"which": [2]}).state.notes == ["2.n0", "2.n1"]
     assert outer(Chooser()).run({"which": [1]}).state.notes == ["1.n0"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_several_tasks_have_graphs_of_their_own(kind: str) -> None:
+def test_several_tasks_have_their_own_graphs(kind: str) -> None:
     graph = outer(Chooser())
     given = {"which": [1, 3, 2]}
 
@@ -78,7 +78,7 @@ def test_several_tasks_have_graphs_of_their_own(kind: str) -> None:
     assert result.state.notes == ["1.n0", "3.n0", "3.n1", "3.n2", "2.n0", "2.n1"]
 
 
-def test_a_choice_that_raises_is_a_failure_of_the_task() -> None:
+def test_choice_function_that_raises_fails_the_task() -> None:
     state = outer(Chooser(), on_error="keep").run({"which": [-1, 1]}).state
 
     assert state.notes == ["1.n0", "ValueError: below 0"]
@@ -86,13 +86,13 @@ def test_a_choice_that_raises_is_a_failure_of_the_task() -> None:
         outer(Chooser()).run({"which": [-1]})
 
 
-def test_what_is_chosen_must_be_a_graph() -> None:
+def test_choice_must_be_a_graph() -> None:
     with pytest.raises(NodeError, match="chose an int") as failed:
         outer(lambda arg: arg).run({"which": [1]})
     assert failed.value.code == "bad-choice"
 
 
-def test_another_state_class_must_be_named() -> None:
+def test_different_state_class_must_be_declared() -> None:
     def choose(arg: int) -> CompiledGraph[Any, Any]:
         return steps(arg, state=Other)
 
@@ -102,13 +102,13 @@ def test_another_state_class_must_be_named() -> None:
     assert outer(chosen_graph(choose, states=[Other])).run({"which": [1]}).state.notes == ["1.n0"]
 
 
-def test_a_choice_must_be_a_function() -> None:
+def test_choice_must_be_a_function() -> None:
     wrong: Any = 3
     with pytest.raises(InputError):
         chosen_graph(wrong)
 
 
-def test_a_resumed_run_chooses_the_same_graph() -> None:
+def test_resumed_run_chooses_the_same_graph() -> None:
     choose = Chooser()
     with Runtime(outer(choose), store="memory:") as runtime:
         paused = runtime.run({"which": [7]}, thread="t")
@@ -121,7 +121,7 @@ def test_a_resumed_run_chooses_the_same_graph() -> None:
     assert set(choose.args) == {7}
 
 
-def test_the_argument_is_not_laid_over_the_input() -> None:
+def test_argument_does_not_overlay_the_input() -> None:
     def choose(arg: Any) -> CompiledGraph[Any, Any]:
         return steps(len(arg["notes"]))
 
@@ -132,13 +132,13 @@ def test_the_argument_is_not_laid_over_the_input() -> None:
     assert g.compile().run({}).state.notes == ["2.n0", "2.n1"]
 
 
-def test_a_topology_tells_a_chosen_graph_from_a_function() -> None:
+def test_topology_distinguishes_a_chosen_graph_from_a_function() -> None:
     kinds = {node["name"]: node["kind"] for node in outer(Chooser()).topology()["nodes"]}
 
     assert kinds == {"plan": "function", "run": "chosen", "keep": "function"}
 
 
-def test_what_happens_inside_is_shown_live_and_in_the_journal() -> None:
+def test_inner_steps_are_shown_live_and_in_the_journal() -> None:
     with Runtime(outer(Chooser()), store="memory:") as runtime:
         live = [
             (item.path, item.node)
@@ -152,14 +152,14 @@ def test_what_happens_inside_is_shown_live_and_in_the_journal() -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_anywhere_leads_to_the_same_end() -> None:
+def test_crash_anywhere_leads_to_the_same_end() -> None:
     found = explore_crashes(outer(Chooser()), {"which": [1, 7, 2]}, answers=["yes"])
 
     found.check()
     assert found.tried > 20  # a run whose graphs do not run is much shorter
 
 
-def test_a_fork_runs_the_chosen_graph_again() -> None:
+def test_fork_runs_the_chosen_graph_again() -> None:
     with Runtime(outer(Chooser()), store="memory:") as runtime:
         runtime.run({"which": [7]}, thread="t")
         planned = next(
@@ -181,7 +181,7 @@ def test_replay_agrees_with_the_journal() -> None:
         assert runtime.state("t").values.notes == ["1.n0", "2.n0", "2.n1"]
 
 
-def test_a_chosen_graph_is_a_name_in_a_manifest() -> None:
+def test_chosen_graph_is_a_name_in_a_manifest() -> None:
     graph = outer(Chooser())
     known = registry_of(graph)
 

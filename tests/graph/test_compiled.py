@@ -1,4 +1,4 @@
-"""The compiled graph: asked for routes, changed into another, frozen, shown."""
+"""The compiled graph: queried for routes, changed into another, frozen, displayed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def routed(router: Any, routes: Any, default: Any = None) -> CompiledGraph[Any, 
     return g.set_entry("a").add_conditional_edges("a", router, routes, default).compile(allow=["unreachable-node"])
 
 
-# -- asking for routes
+# -- routes
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def routed(router: Any, routes: Any, default: Any = None) -> CompiledGraph[Any, 
         pytest.param(lambda state: ["c", Send("b", 1)], ["b", "c"], ("c", Send("b", 1)), id="label and send"),
     ],
 )
-def test_route_asks_the_router_alone(router: Any, routes: Any, expected: tuple[Any, ...]) -> None:
+def test_route_calls_only_the_router(router: Any, routes: Any, expected: tuple[Any, ...]) -> None:
     assert routed(router, routes).route("a", State()) == expected
 
 
@@ -91,7 +91,7 @@ def test_route_knows_static_edges_the_start_and_ends() -> None:
     assert graph.route("c", {}) == (END,)
 
 
-def test_route_names_a_join_as_if_it_fired() -> None:
+def test_route_supports_static_edges_the_start_and_ends() -> None:
     g = GraphBuilder(State).add_node("a", note("a")).add_node("b", note("b")).add_node("c", note("c"))
     graph = g.add_edge(START, "a").add_edge(START, "b").add_join(["a", "b"], "c").compile()
 
@@ -107,7 +107,7 @@ def test_route_asks_a_conditional_entry() -> None:
     assert graph.route(START, {"calls": 1}) == ("b",)
 
 
-def test_route_takes_a_handle() -> None:
+def test_route_calls_a_conditional_entry() -> None:
     g = GraphBuilder(State)
     handle = g.node(name="a")(note("a"))
 
@@ -123,7 +123,7 @@ def test_route_runs_nothing() -> None:
     assert graph.route("a", {}) == (END,)
 
 
-def test_route_refuses_an_unknown_node_with_a_guess() -> None:
+def test_route_runs_no_node() -> None:
     graph = GraphBuilder(State).add_node("answer", note("a")).set_entry("answer").compile()
 
     with pytest.raises(InputError) as caught:
@@ -133,7 +133,7 @@ def test_route_refuses_an_unknown_node_with_a_guess() -> None:
     assert "'answer'" in str(caught.value)
 
 
-def test_route_refuses_a_state_that_does_not_fit() -> None:
+def test_route_refuses_an_unknown_node_with_a_suggestion() -> None:
     with pytest.raises(InputError):
         routed(lambda state: "b", ["b"]).route("a", {"calls": "many"})
 
@@ -146,15 +146,15 @@ def test_route_refuses_a_state_that_does_not_fit() -> None:
         (lambda state: 1 / 0, "router-failed"),
     ],
 )
-def test_route_raises_what_a_run_would(router: Any, code: str) -> None:
+def test_route_raises_the_error_of_a_run(router: Any, code: str) -> None:
     with pytest.raises(RouteError) as caught:
         routed(router, ["b"]).route("a", {})
 
     assert caught.value.code == code
 
 
-def test_the_label_of_another_route_is_found_by_compile() -> None:
-    """What no type checker sees in a call of add_conditional_edges."""
+def test_unknown_label_in_routes_is_refused_by_compile() -> None:
+    """Type checkers cannot detect it in a call of add_conditional_edges."""
 
     def enough(state: State) -> Literal["more", "done"]:
         return "more"
@@ -216,7 +216,7 @@ def test_a_compiled_graph_cannot_be_changed(graph: CompiledGraph[Any, Any]) -> N
         del graph.__graphrt_plan__
 
 
-def test_the_fingerprint_is_of_what_the_graph_means() -> None:
+def test_fingerprint_depends_on_the_meaning_of_the_graph() -> None:
     def build(text: str, *, version: str | None = None, edge: bool = True) -> CompiledGraph[Any, Any]:
         g = GraphBuilder(State).add_node("a", note(text), version=version).add_node("b", note("b")).set_entry("a")
         return (g.add_edge("a", "b") if edge else g).compile(allow=["unreachable-node"])
@@ -241,7 +241,7 @@ def test_a_graph_knows_its_name_nodes_and_state(graph: CompiledGraph[Any, Any]) 
     assert json.loads(graph.to_json()) == graph.topology()
 
 
-def test_the_declared_fields_of_a_node_can_be_asked_for() -> None:
+def test_declared_fields_of_a_node_can_be_queried() -> None:
     counting = declare_fields(lambda state: {"calls": state.calls + 1}, reads=["calls"], writes=["calls"])
     graph = GraphBuilder(State).add_node("count", counting).add_node("note", note("x")).set_entry("count")
     compiled = graph.add_edge("count", "note").compile()

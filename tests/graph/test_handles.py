@@ -1,4 +1,4 @@
-"""What `@g.node` returns: the function as it was, and a name for its node."""
+"""The return value of `@g.node`: the unchanged function, and a name for its node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def hello(state: State) -> dict[str, Any]:
     return {"notes": ["hello"]}
 
 
-def test_a_handle_is_called_as_the_function_was() -> None:
+def test_handle_is_called_like_the_function() -> None:
     g = GraphBuilder(State)
 
     @g.node
@@ -31,7 +31,7 @@ def test_a_handle_is_called_as_the_function_was() -> None:
     assert most(State(), most=1) == {"notes": ["x"]}
 
 
-def test_an_async_handle_is_awaited_as_the_function_was() -> None:
+def test_async_handle_is_awaited_like_the_function() -> None:
     g = GraphBuilder(State)
 
     @g.node(retry=2)
@@ -52,7 +52,7 @@ def test_a_handle_looks_like_its_function() -> None:
     assert repr(handle) == "<node 'greet'>"
 
 
-def test_a_node_is_named_like_its_function_or_as_asked() -> None:
+def test_node_is_named_after_its_function_or_explicitly() -> None:
     g = GraphBuilder(State)
     g.node(hello)
     g.node(name="again")(hello)
@@ -61,7 +61,7 @@ def test_a_node_is_named_like_its_function_or_as_asked() -> None:
     assert g.set_entry("hello").compile(allow=["unreachable-node"]).nodes == ("hello", "again", "<lambda>")
 
 
-def test_an_object_without_a_name_is_named_like_its_class() -> None:
+def test_object_without_a_name_is_named_after_its_class() -> None:
     class Counter:
         def __call__(self, state: State) -> dict[str, Any]:
             return {"notes": ["counted"]}
@@ -73,7 +73,7 @@ def test_an_object_without_a_name_is_named_like_its_class() -> None:
     assert g.set_entry(counter).compile().run({}).state.notes == ["counted"]
 
 
-def test_one_function_may_stand_in_two_builders() -> None:
+def test_one_function_may_be_a_node_of_two_builders() -> None:
     first, second = GraphBuilder(State), GraphBuilder(State)
     in_first = first.node(hello)
     in_second = second.node(name="greet")(in_first)
@@ -84,14 +84,14 @@ def test_one_function_may_stand_in_two_builders() -> None:
     assert second.compile().run({}).state.notes == ["hello"]
 
 
-def test_one_function_may_stand_for_two_nodes_of_one_builder() -> None:
+def test_one_function_may_be_two_nodes_of_one_builder() -> None:
     g = GraphBuilder(State)
     first, second = g.node(name="first")(hello), g.node(name="second")(hello)
 
     assert g.add_sequence([first, second]).set_entry(first).compile().run({}).state.notes == ["hello", "hello"]
 
 
-def test_a_decorator_with_arguments_may_be_kept_and_used_again() -> None:
+def test_decorator_with_arguments_may_be_stored_and_reused() -> None:
     g = GraphBuilder(State)
     careful = g.node(retry=2)
     careful(hello)
@@ -104,7 +104,7 @@ def test_a_decorator_with_arguments_may_be_kept_and_used_again() -> None:
     ]
 
 
-def test_handles_and_names_are_the_same_wherever_a_node_is_named() -> None:
+def test_handles_and_names_are_interchangeable() -> None:
     def build(*, named: bool) -> Any:
         g = GraphBuilder(State)
         handles = [g.node(name=name)(hello) for name in "abcd"]
@@ -116,7 +116,7 @@ def test_handles_and_names_are_the_same_wherever_a_node_is_named() -> None:
     assert build(named=True).topology() == build(named=False).topology()
 
 
-def test_commands_may_name_handles() -> None:
+def test_commands_may_refer_to_handles() -> None:
     g = GraphBuilder(State)
 
     @g.node
@@ -130,7 +130,7 @@ def test_commands_may_name_handles() -> None:
     assert g.set_entry(first).compile(allow=["unreachable-node"]).run({}).state.notes == ["first", "last"]
 
 
-def test_the_function_of_a_node_added_by_name_stands_for_it() -> None:
+def test_function_of_a_node_added_by_name_refers_to_it() -> None:
     reference: Any = hello
     g = GraphBuilder(State).add_node("greet", hello).set_entry(reference)
 

@@ -1,4 +1,4 @@
-"""An agent or harness handed to `add_node` as it is."""
+"""An agent or harness as the argument of `add_node`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_output_maps_fields_to_parts_of_the_reply() -> None:
     assert graph.topology()["nodes"][0]["writes"] == ["answer", "rows"]
 
 
-def test_the_node_offers_only_the_tools_that_it_names() -> None:
+def test_node_offers_only_the_tools_that_it_names() -> None:
     model = ScriptedModel(["None."])
 
     built(Agent(model, tools=[area]), input="question", output="answer", tools=[]).run({"question": "?"})
@@ -79,15 +79,15 @@ def test_the_node_offers_only_the_tools_that_it_names() -> None:
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
-        ({}, "has no conversation for it"),
-        ({"input": "question"}, "no field takes its answer"),
+        ({}, "no field for its prompt"),
+        ({"input": "question"}, "no field for its answer"),
         ({"input": 3, "output": "answer"}, "has the input 3"),
         ({"input": "question", "output": 3}, "has the output 3"),
         ({"input": "question", "output": {"answer": "txt"}}, "has the output 'txt'"),
     ],
     ids=str,
 )
-def test_an_unclear_prompt_or_answer_is_a_finding(policy: Any, text: str) -> None:
+def test_ambiguous_prompt_or_answer_is_a_finding(policy: Any, text: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         built(MockHarness(["x"]), **policy)
 
@@ -95,7 +95,7 @@ def test_an_unclear_prompt_or_answer_is_a_finding(policy: Any, text: str) -> Non
     assert text in problem.message.replace("the state has no", "has no")
 
 
-def test_a_misspelt_field_is_a_finding() -> None:
+def test_misspelled_field_is_a_finding() -> None:
     with pytest.raises(DefinitionError) as caught:
         built(MockHarness(["x"]), input="qestion", output="anwser")
 

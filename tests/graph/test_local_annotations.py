@@ -8,7 +8,7 @@ from graphrt import END, START, GraphBuilder
 from graphrt.harness import tool
 
 
-def test_classes_and_reducers_local_to_the_builder_s_function_are_found() -> None:
+def test_classes_and_reducers_local_to_the_function_of_a_builder_are_resolved() -> None:
     class Note(TypedDict):
         text: str
 
@@ -27,7 +27,7 @@ def test_classes_and_reducers_local_to_the_builder_s_function_are_found() -> Non
     assert g.compile().run({"notes": [{"text": "first"}]}).state == {"notes": [{"text": "after 1"}]}
 
 
-def test_classes_local_to_a_tool_s_function_are_found() -> None:
+def test_classes_local_to_the_function_of_a_tool_are_resolved() -> None:
     class Place(TypedDict):
         town: str
 

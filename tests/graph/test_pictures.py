@@ -1,4 +1,4 @@
-"""The graph as data and as pictures, to the letter."""
+"""The graph as data and as pictures, compared literally."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def graph() -> CompiledGraph[Any, Any]:
     return g.compile(allow=["starving-join"])
 
 
-def test_mermaid(graph: CompiledGraph[Any, Any]) -> None:
+def test_mermaid_text_of_a_graph(graph: CompiledGraph[Any, Any]) -> None:
     assert (
         graph.to_mermaid()
         == """\
@@ -68,7 +68,7 @@ flowchart TD
     )
 
 
-def test_dot(graph: CompiledGraph[Any, Any]) -> None:
+def test_dot_text_of_a_graph(graph: CompiledGraph[Any, Any]) -> None:
     assert (
         graph.to_dot()
         == """\
@@ -94,7 +94,7 @@ digraph "a \\"small\\" one" {
     )
 
 
-def test_topology(graph: CompiledGraph[Any, Any]) -> None:
+def test_topology_of_a_graph(graph: CompiledGraph[Any, Any]) -> None:
     data = graph.topology()
     inner = data["nodes"][3].pop("graph")
 
@@ -134,7 +134,11 @@ def test_json_is_the_topology(graph: CompiledGraph[Any, Any]) -> None:
 
 
 def test_notebooks_draw_the_mermaid_text(graph: CompiledGraph[Any, Any]) -> None:
-    assert graph._repr_mimebundle_() == {"text/vnd.mermaid": graph.to_mermaid(), "text/plain": repr(graph)}
+    assert graph._repr_mimebundle_() == {
+        "image/svg+xml": graph.to_svg(),
+        "text/vnd.mermaid": graph.to_mermaid(),
+        "text/plain": repr(graph),
+    }
     assert graph._repr_mimebundle_(include=["text/plain"], exclude=None) == graph._repr_mimebundle_()
 
 

@@ -1,4 +1,4 @@
-"""`rewired` and `substitute`: graphs made of edited topologies, and graphs that another one takes the place of."""
+"""`rewired` and `substitute`: graphs built from edited topologies, and graphs that replace another one."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def find(topology: dict[str, Any], source: str, target: str, **keys: Any) -> dic
 
 
 @pytest.mark.parametrize("make", [every, line, child])
-def test_what_is_not_edited_stays(make: Callable[[], Any]) -> None:
+def test_unedited_parts_are_unchanged(make: Callable[[], Any]) -> None:
     graph = make()
     topology = graph.topology()
-    topology["name"] = "another"  # so that the declarations are read anew; the name is the graph's
+    topology["name"] = "another"  # the declarations are read again; the name is the graph's
 
     made = rewired(graph, topology)
 
@@ -122,7 +122,7 @@ def test_what_is_not_edited_stays(make: Callable[[], Any]) -> None:
         lambda t: t["limits"].update(max_steps=7),
     ],
 )  # fmt: skip
-def test_the_copy_has_the_topology_that_it_was_made_of(edit: Edit) -> None:
+def test_copy_has_the_topology_that_it_was_built_from(edit: Edit) -> None:
     graph = every()
     before, wanted = graph.topology(), graph.topology()
     edit(wanted)
@@ -134,7 +134,7 @@ def test_the_copy_has_the_topology_that_it_was_made_of(edit: Edit) -> None:
     assert graph.topology() == before
 
 
-def test_an_edge_with_another_target_is_followed() -> None:
+def test_edge_with_another_target_is_followed() -> None:
     g = GraphBuilder(State, name="g")
     for name in ("a", "b", "c"):
         g.add_node(name, note(name))
@@ -163,7 +163,7 @@ def test_two_labels_can_change_their_targets() -> None:
     assert made.route("a", {"way": 2}) == graph.route("a", {"way": True})
 
 
-def test_labels_of_an_enum_and_of_a_list_with_end_are_found() -> None:
+def test_labels_of_an_enum_and_of_a_list_with_end_are_resolved() -> None:
     def choose(state: State) -> Literal["b", "__end__"]:
         return state["way"]
 
@@ -235,7 +235,7 @@ def test_all_problems_of_the_copy_are_raised_at_once() -> None:
     assert {problem.code for problem in caught.value.problems} == {"unknown-node", "bad-limit"}
 
 
-def test_what_compile_accepted_is_accepted() -> None:
+def test_copy_accepts_everything_that_compile_accepted() -> None:
     def make(*allow: str) -> Any:
         g = GraphBuilder(State, name="g")
         for name in ("a", "b"):
@@ -266,12 +266,12 @@ def test_a_topology_of_another_graph_is_refused(edit: Edit, says: str) -> None:
         edited(line(), edit)
 
 
-def test_a_reducer_that_is_not_known_is_refused() -> None:
+def test_unknown_reducer_is_refused() -> None:
     with pytest.raises(DefinitionError, match="Reducer 'nothing'"):
         edited(line(), lambda t: t["state"]["log"].update(reducer="nothing"))
 
 
-def test_a_function_is_wrapped_and_the_checks_still_see_its_own_code() -> None:
+def test_function_is_wrapped_and_the_checks_still_see_its_own_code() -> None:
     def choose(state: State) -> Any:
         return Command(goto="b")
 
@@ -335,7 +335,7 @@ def shorter(graph: CompiledGraph[Any, Any]) -> Any:
     return rewired(graph, topology)
 
 
-def test_a_substitute_takes_the_place_wherever_a_graph_is_compiled(replace: Any) -> None:
+def test_substitute_replaces_a_graph_wherever_it_is_compiled(replace: Any) -> None:
     replace(shorter)
     alone = child()
     g = GraphBuilder(State, name="outer")
@@ -356,7 +356,7 @@ def test_a_substitute_can_be_removed() -> None:
     assert log(child()) == ["in", "out"]
 
 
-def test_what_a_substitute_raises_compile_raises(replace: Any) -> None:
+def test_error_of_a_substitute_is_raised_by_compile(replace: Any) -> None:
     def refuse(graph: Any) -> Any:
         raise DefinitionError("no", [])
 

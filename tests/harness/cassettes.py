@@ -1,4 +1,4 @@
-"""What the tests of cassettes share: requests, a model that counts, and cassettes that were recorded."""
+"""Shared parts of the tests of cassettes: requests, a counting model, and recorded cassettes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def req(text: str, **fields: Any) -> ModelRequest:
 
 
 def counting() -> FunctionModel:
-    """Says how often it was asked."""
+    """Answers with the number of its calls."""
     model: FunctionModel = FunctionModel(lambda request: f"{request.text} {len(model.calls)}")
     return model
 

@@ -1,4 +1,4 @@
-"""What the tests of the harness room share: litellm is there from the beginning, and its connections are closed."""
+"""Shared fixtures of the tests of harnesses: litellm is imported at the start, and its connections are closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import wires
 
 @pytest.fixture(scope="session", autouse=True)
 def closed_connections() -> Iterator[None]:
-    """Close what litellm keeps open: left to the garbage collector, it would warn in somebody else's test."""
+    """Close the connections of litellm: collected later, they would warn in another test."""
     yield
     adapter = sys.modules.get("graphrt.harness.litellm._client")
     if adapter is not None and "litellm" in sys.modules:
@@ -31,13 +31,13 @@ def crossed(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture
 def wire(crossed: tuple[str, str]) -> str:
-    """A wire format, crossed with `way`; some modules have a fixture of this name of their own."""
+    """A wire format, crossed with `way`; some modules have their own fixture of this name."""
     return crossed[0]
 
 
 @pytest.fixture
 def way(crossed: tuple[str, str]) -> str:
-    """How a model is asked: whole or streamed."""
+    """How a model is called: whole or streamed."""
     return crossed[1]
 
 
@@ -45,8 +45,8 @@ def way(crossed: tuple[str, str]) -> str:
 def loaded_litellm(request: pytest.FixtureRequest) -> None:
     """Import litellm before a test that needs it.
 
-    Real requests are forbidden in tests, and then a profile reads litellm's tables only if they are loaded already
-    (decision 0041). Without this, what such a test sees would depend on the tests that ran before it in its process.
+    Real requests are forbidden in tests, and then a profile reads litellm's tables only if they are already loaded
+    (decision 0041). Without this, such a test would depend on the tests that ran before it in its process.
     """
     if any("litellm" in mark.args for mark in request.node.iter_markers("needs")):
         from graphrt.harness.litellm import _client
@@ -57,7 +57,7 @@ def loaded_litellm(request: pytest.FixtureRequest) -> None:
 
 @functools.cache
 def first_calls() -> None:
-    """Make a call over each wire: the first imports more, for longer than tests of time limits allow on a slow machine."""
+    """Make a call over each wire: the first one imports more modules, which can exceed the time limits of tests."""
     for wire in wires.WIRES:
         with FakeChatServer(["hello"]) as server:
             asyncio.run(wires.ask(wires.model_for(wire, server, timeout_s=60), "stream", wires.request()))

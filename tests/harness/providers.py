@@ -1,4 +1,4 @@
-"""What works with which provider: a table of checks, and the page that is made from their results.
+"""Which features work with which provider: a table of checks, and the page that is generated from their results.
 
     python -m tests.harness.providers > docs/reference/providers.md
 
@@ -44,7 +44,7 @@ THOUGHT: Final = "Clouds, I think."
 
 
 class City(BaseModel):
-    """An answer with a form."""
+    """A structured answer."""
 
     name: str
     wet: bool
@@ -52,7 +52,7 @@ class City(BaseModel):
 
 @dataclass(frozen=True)
 class Provider:
-    """One row: a provider, or a server that many people run."""
+    """One row: a provider, or a popular server."""
 
     name: str
     api: str
@@ -60,7 +60,7 @@ class Provider:
     base: Base = "url"
     dialect: str = "openai"
     returned: Callable[[ChatRequest], Any] | None = None
-    """What of the reasoning is in a request; None if the API takes none back."""
+    """The form of the reasoning in a request; None if the API does not accept it."""
     refuses: bool = True
     """Whether the API has a form for refusals."""
     caches: bool = True
@@ -128,7 +128,7 @@ PROVIDERS: Final = (
 def _asked(
     provider: Provider, way: str, *answers: ChatAnswer, prompts: Callable[[AgentReply], list[Message]] | None = None
 ) -> tuple[AgentReply, list[StreamItem], list[ChatRequest]]:
-    """The last reply to as many requests as there are answers, what was streamed of it, and the requests."""
+    """The last reply to as many requests as there are answers, its streamed items, and the requests."""
 
     async def go() -> tuple[AgentReply, list[StreamItem], list[ChatRequest]]:
         with FakeChatServer(answers, dialect=provider.dialect) as server:
@@ -190,7 +190,7 @@ def structured_output(provider: Provider, way: str) -> bool:
     async def go() -> bool:
         said = City(name="Åndalsnes", wet=True)
         answer = ChatAnswer(text=said.model_dump_json())
-        if provider.api == "messages":  # a model that has no structured output of its own is offered a tool for it
+        if provider.api == "messages":  # a model without structured output gets a tool for it
             answer = lambda asked: ChatAnswer(  # type: ignore[assignment]
                 tool_calls=(ToolCall(id="call_out1", name=asked.body["tools"][0]["name"], arguments=said.model_dump()),)
                 if asked.body.get("tools")
@@ -214,7 +214,7 @@ def streaming(provider: Provider, way: str) -> bool:
 
 
 def usage(provider: Provider, way: str) -> bool:
-    """Tokens as the provider reported them; none where it reported none."""
+    """Tokens as the provider reported them, or none."""
     told, _, _ = _asked(provider, way, ChatAnswer(text=TEXT, usage=SPENT))
     silent, _, _ = _asked(provider, way, ChatAnswer(text=TEXT, usage=None))
     found = told.usage
@@ -229,7 +229,7 @@ def refusal(provider: Provider, way: str) -> bool | None:
 
 
 def cut(provider: Provider, way: str) -> bool:
-    """An answer that `max_tokens` cut off says so; a stream that ends before its end is an error."""
+    """An answer that `max_tokens` truncated is marked; a stream that breaks off is an error."""
     reply, _, _ = _asked(provider, way, ChatAnswer(text=TEXT, finish_reason="length"))
     broken = (
         way == "invoke" or type(_failure(provider, way, ChatAnswer(text=TEXT, unfinished=True))) is TransientModelError
@@ -238,7 +238,7 @@ def cut(provider: Provider, way: str) -> bool:
 
 
 def errors_in_streams(provider: Provider, way: str) -> bool:
-    """The class and the text of an error that comes within a stream, and of the same error with its status."""
+    """The class and the text of an error within a stream, and of the same error with its status."""
     late = {"error_after": 2} if way == "stream" else {}
     failed = ChatAnswer(
         status=429,
@@ -250,7 +250,7 @@ def errors_in_streams(provider: Provider, way: str) -> bool:
 
 
 def reasoning_returned(provider: Provider, way: str) -> bool | None:
-    """The reasoning before a call is in the next request, in the provider's form."""
+    """The reasoning before a call is sent back in the next request, in the provider's form."""
     if provider.returned is None:
         return None
     answers = ChatAnswer(thinking=THOUGHT, tool_calls=(LOOK,)), ChatAnswer(text=TEXT)

@@ -1,4 +1,4 @@
-"""A server that gives any bytes as its answer, on any path: for APIs that FakeChatServer does not speak."""
+"""A server that sends any bytes as its answer, on any path: for APIs that FakeChatServer does not support."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass
 class RawServer:
-    """What is answered, and what was asked."""
+    """The answers, and the received requests."""
 
     url: str
     body: bytes = b""
@@ -60,7 +60,7 @@ def raw_server() -> Iterator[RawServer]:
             self.end_headers()
             for one in served.pieces():
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(one), one))
-            if served.reset:  # a reset in place of the last chunk
+            if served.reset:  # a reset instead of the last chunk
                 self.close_connection = True
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()

@@ -1,4 +1,4 @@
-"""Agents over real HTTP on each wire: what a later request of the conversation has of an earlier answer."""
+"""Agents over real HTTP on each wire: the parts of an earlier answer in later requests of the conversation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def run(agent: Agent[Any], way: str, prompt: Any = "go", **options: Any) -
 
 
 @pytest.mark.parametrize("crossed", CROSSED)
-def test_no_call_of_a_cut_reply_is_made(crossed: tuple[str, str]) -> None:
+def test_calls_of_a_truncated_reply_are_not_made(crossed: tuple[str, str]) -> None:
     wire, way = crossed
     made: list[str] = []
 
@@ -92,7 +92,7 @@ def model_of(name: str, server: FakeChatServer) -> LiteLLMModel:
         ("openai/compatible", "openai", {}),
     ],
 )
-def test_reasoning_goes_back_in_the_field_of_its_provider(
+def test_reasoning_is_sent_back_in_the_field_of_its_provider(
     model: str, dialect: Any, fields: dict[str, Any], way: str
 ) -> None:
     call = ToolCall(id="abcDEF123", name="area", arguments={"x": 4})
@@ -119,17 +119,17 @@ def test_reasoning_goes_back_in_the_field_of_its_provider(
 @pytest.mark.parametrize(
     ("model", "options", "sent"),
     [
-        ("gpt-5", {}, {"encrypted_content"}),  # litellm knows that it reasons, so encrypted reasoning is asked for
+        ("gpt-5", {}, {"encrypted_content"}),  # litellm knows that it reasons, and encrypted reasoning is requested
         ("gpt-5", {"store": False}, {"encrypted_content"}),
         ("gpt-5", {"include": []}, set()),
         ("unknown", {}, set()),
         ("unknown", {"store": False}, None),
     ],
 )
-def test_reasoning_items_go_back_to_responses_before_their_calls(
+def test_reasoning_items_are_sent_back_to_responses_before_their_calls(
     model: str, options: dict[str, Any], sent: set[str] | None, way: str
 ) -> None:
-    """An item goes back whole, else by its id where the provider stores it, else not at all."""
+    """An item is sent back completely, else by its id where the provider stores it, else it is dropped."""
     with FakeChatServer([THINKS, "16", "17"]) as server:
         made = LiteLLMModel(f"openai/responses/{model}", api_base=server.url, api_key="k", options=options)
         agent = Agent(made, tools=[area])
@@ -147,7 +147,7 @@ def test_reasoning_items_go_back_to_responses_before_their_calls(
         assert [one["type"] for one in items[:2]] == ["function_call", "function_call_output"]
 
 
-def test_fallback_of_another_provider_sees_no_reasoning() -> None:
+def test_fallback_of_another_provider_gets_no_reasoning() -> None:
     with FakeChatServer([THINKS, ChatAnswer.failure(400, "no"), "16"]) as server:
         models = model_of("deepseek/deepseek-v4-pro", server), model_of("openai/responses/gpt-5", server)
         reply = asyncio.run(Agent(models[0], fallbacks=[models[1]], tools=[area]).run("how large?"))
@@ -171,8 +171,8 @@ def test_fallback_of_another_provider_sees_no_reasoning() -> None:
         ("gemini/fake", "openai"),
     ],
 )
-def test_conversation_goes_on_after_an_empty_answer(model: str, dialect: Any) -> None:
-    """Such an answer is in conversations of other models, and of servers that take it for one."""
+def test_conversation_continues_after_an_empty_answer(model: str, dialect: Any) -> None:
+    """Conversations of other models contain such answers, and some servers accept them."""
     asked = [UserMessage(text="hi"), AssistantMessage(), UserMessage(text="again")]
     with FakeChatServer(["done"], dialect=dialect) as server:
         bases = {"anthropic": server.anthropic_url, "gemini": server.gemini_url}
@@ -224,7 +224,7 @@ def asking(x: int) -> str:
 
 
 def life(store: str, model: str, server: FakeChatServer, cassette: Cassette | None = None) -> Runtime[Any]:
-    """What a process has: everything new, but for the store."""
+    """The objects of a process: all new, except the store."""
     base = server.gemini_url if model.startswith("gemini") else server.url
     real: ChatModel = LiteLLMModel(model, api_base=base, api_key="k", timeout_s=10)
     agent = Agent(real if cassette is None else cassette.model(real), tools=[asking])
@@ -239,12 +239,12 @@ def life(store: str, model: str, server: FakeChatServer, cassette: Cassette | No
 
 
 @pytest.mark.parametrize(("model", "first", "last"), PROVIDERS)
-def test_conversation_goes_on_in_other_processes_and_from_a_cassette(
+def test_conversation_continues_in_other_processes_and_from_a_cassette(
     tmp_path: Path, model: str, first: ChatAnswer, last: ChatAnswer
 ) -> None:
     def talked(store: str, server: FakeChatServer, cassette: Cassette) -> list[Message]:
         said: list[Message] = []
-        for _ in range(2):  # two turns: each asks a person, in another process than the one that goes on
+        for _ in range(2):  # two turns: each asks a person, in another process than the one that continues
             with life(store, model, server, cassette) as runtime:
                 assert runtime.run({}, thread="t").status == "interrupted"
             with life(store, model, server, cassette) as runtime:

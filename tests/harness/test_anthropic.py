@@ -89,7 +89,7 @@ def test_hosted_tools_and_citations_are_parts_and_no_calls(server: RawServer, wa
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_tokens_are_those_that_were_reported(server: RawServer, way: str) -> None:
+def test_tokens_are_those_of_the_report(server: RawServer, way: str) -> None:
     thought = {"type": "thinking", "thinking": "It may well be that it rains.", "signature": "s"}
 
     usage = reply_to(server, way, [thought, {"type": "text", "text": "Rain."}]).usage
@@ -119,12 +119,12 @@ def test_tokens_of_all_iterations_count(server: RawServer, way: str) -> None:
     ("reason", "ours"),
     [("pause_turn", "unknown"), ("max_tokens", "length"), ("stop_sequence", "stop"), ("reason_of_tomorrow", "unknown")],
 )
-def test_a_reason_is_mapped(server: RawServer, way: str, reason: str, ours: str) -> None:
+def test_reason_is_mapped(server: RawServer, way: str, reason: str, ours: str) -> None:
     assert reply_to(server, way, [{"type": "text", "text": "Rain."}], reason).finish_reason == ours
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_refusal_without_a_text_is_an_error(server: RawServer, way: str) -> None:
+def test_refusal_without_a_text_is_an_error(server: RawServer, way: str) -> None:
     with pytest.raises(RefusalError) as caught:
         reply_to(server, way, [], "refusal")
 

@@ -45,7 +45,7 @@ async def here() -> str:
     return threading.current_thread().name
 
 
-def test_work_runs_on_one_worker_thread_whichever_loop_asks(loop: LoopThread) -> None:
+def test_work_runs_on_one_worker_thread_for_all_loops(loop: LoopThread) -> None:
     names = {asyncio.run(loop.call(here())) for _ in range(3)}
 
     assert names == {NAME}
@@ -96,7 +96,7 @@ def test_cancelling_the_caller_cancels_the_work(loop: LoopThread) -> None:
     assert cancelled.wait(10)
 
 
-def test_items_arrive_in_order_and_a_slow_reader_holds_the_producer_back(loop: LoopThread) -> None:
+def test_items_arrive_in_order_and_a_slow_reader_blocks_the_producer(loop: LoopThread) -> None:
     made: list[int] = []
 
     async def produce() -> AsyncGenerator[int, None]:
@@ -123,7 +123,7 @@ def test_exception_of_the_producer_comes_after_its_items(loop: LoopThread) -> No
 
     async def read() -> None:
         async for item in loop.iterate(produce):
-            items.append(item)  # noqa: PERF401 - what came before the exception counts
+            items.append(item)  # noqa: PERF401 - keeps the items before the exception
 
     with pytest.raises(LookupError, match="lost"):
         asyncio.run(read())
@@ -162,7 +162,7 @@ def test_loop_that_was_closed_starts_again_with_the_next_call(loop: LoopThread) 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-def test_forked_process_starts_a_loop_of_its_own() -> None:
+def test_forked_process_starts_its_own_loop() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORK],
         capture_output=True,

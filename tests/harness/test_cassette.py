@@ -1,4 +1,4 @@
-"""A cassette answers from its file, asks the live model only where its mode says so, and is strict."""
+"""A cassette answers from its file, calls the live model only if its mode allows it, and is strict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 # ---------------------------------------------------------------------------------------------------------- modes
 
 
-def test_replay_gives_what_was_recorded_and_asks_nobody(path: Path) -> None:
+def test_replay_returns_recorded_answers_without_a_live_call(path: Path) -> None:
     record(path, "a", "b")
     model = counting()
 
@@ -49,7 +49,7 @@ def test_same_request_gets_its_answers_in_order(path: Path) -> None:
         assert ask(cassette.model(counting()), "a", "a", "b", "a") == ["a 1", "a 3", "b 2", "a 4"]
 
 
-def test_record_adds_only_what_is_not_there(path: Path) -> None:
+def test_record_adds_only_missing_answers(path: Path) -> None:
     record(path, "a", "b")
     before = path.read_text()
 
@@ -61,7 +61,7 @@ def test_record_adds_only_what_is_not_there(path: Path) -> None:
         assert ask(cassette.model(counting()), "a", "a", "b", "c") == ["a 1", "a 2", "b 2", "c 1"]
 
 
-def test_rewrite_asks_everything_anew_and_forgets_the_rest(path: Path) -> None:
+def test_rewrite_records_everything_again_and_drops_the_rest(path: Path) -> None:
     record(path, "x", "a", "old")
     with Cassette(path, mode="rewrite") as cassette:
         assert ask(cassette.model(counting()), "a") == ["a 1"]
@@ -70,7 +70,7 @@ def test_rewrite_asks_everything_anew_and_forgets_the_rest(path: Path) -> None:
         assert ask(cassette.model(counting()), "a") == ["a 1"]
 
 
-def test_rewrite_that_asks_nothing_changes_nothing(path: Path) -> None:
+def test_rewrite_without_calls_changes_nothing(path: Path) -> None:
     record(path, "a")
     before = path.read_bytes()
     with Cassette(path, mode="rewrite"):
@@ -89,7 +89,7 @@ def test_live_neither_reads_nor_writes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["record", "rewrite", "live"])
-def test_environment_chooses_the_mode_and_the_argument_wins(
+def test_environment_sets_the_mode_and_the_argument_wins(
     path: Path, monkeypatch: pytest.MonkeyPatch, mode: CassetteMode
 ) -> None:
     record(path, "a")
@@ -101,7 +101,7 @@ def test_environment_chooses_the_mode_and_the_argument_wins(
     assert Cassette(path).mode == "replay"
 
 
-def test_unknown_mode_is_refused_and_says_where_it_came_from(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_mode_is_refused_with_its_origin(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="argument mode") as caught:
         Cassette(path, mode="once")  # type: ignore[arg-type]
     assert caught.value.code == "input"
@@ -114,7 +114,7 @@ def test_unknown_mode_is_refused_and_says_where_it_came_from(path: Path, monkeyp
 # --------------------------------------------------------------------------------------------------------- strict
 
 
-def test_missing_cassette_is_told_before_the_first_call(path: Path) -> None:
+def test_missing_cassette_is_reported_before_the_first_call(path: Path) -> None:
     error = refused(lambda: Cassette(path))
 
     assert error.code == "cassette-missing"
@@ -146,7 +146,7 @@ class Careful:
         return AgentReply(text="hello")
 
 
-def test_miss_without_the_harness_that_had_defaults_says_to_give_it(path: Path) -> None:
+def test_miss_without_the_harness_that_had_defaults_suggests_it(path: Path) -> None:
     with Cassette(path, mode="record") as cassette:
         asyncio.run(cassette.harness(Careful()).run("hi"))
 
@@ -160,7 +160,7 @@ def test_miss_without_the_harness_that_had_defaults_says_to_give_it(path: Path) 
     )
 
 
-def test_miss_because_the_answers_are_used_up_says_so(path: Path) -> None:
+def test_miss_after_the_last_answer_reports_it(path: Path) -> None:
     record(path, "a", "a")
     cassette = Cassette(path)
 
@@ -179,7 +179,7 @@ def test_miss_of_an_empty_cassette_and_of_long_texts(path: Path) -> None:
     assert "empty" in str(refused(lambda: ask(Cassette(path).model(counting()), "a")))
 
 
-def test_miss_that_was_swallowed_is_reported_at_the_end(path: Path) -> None:
+def test_swallowed_miss_is_reported_at_the_end(path: Path) -> None:
     record(path, "a")
 
     with pytest.raises(ScriptError) as caught, Cassette(path) as cassette:
@@ -188,7 +188,7 @@ def test_miss_that_was_swallowed_is_reported_at_the_end(path: Path) -> None:
     assert caught.value.code == "cassette-miss"
 
 
-def test_recordings_that_nobody_asked_for_fail_unless_allowed(path: Path) -> None:
+def test_unused_recordings_fail_unless_allowed(path: Path) -> None:
     record(path, "a", "b", "b")
 
     with pytest.raises(ScriptError) as caught, Cassette(path) as cassette:
@@ -202,14 +202,14 @@ def test_recordings_that_nobody_asked_for_fail_unless_allowed(path: Path) -> Non
     assert refused(cassette.assert_done).code == "cassette-unused"
 
 
-def test_exception_on_its_way_out_of_the_block_is_not_covered_up(path: Path) -> None:
+def test_exception_that_leaves_the_block_is_not_hidden(path: Path) -> None:
     record(path, "a")
 
     with pytest.raises(ZeroDivisionError), Cassette(path):
         raise ZeroDivisionError
 
 
-# ------------------------------------------------------------------------------------------------- what is the same
+# ------------------------------------------------------------------------------------------------------ equal calls
 
 
 SAME: list[tuple[str, Any, Any]] = [
@@ -223,7 +223,7 @@ SAME: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("what", "one", "other"), SAME, ids=[case[0] for case in SAME])
-def test_call_is_the_same_whatever_does_not_matter(path: Path, what: str, one: Any, other: Any) -> None:
+def test_irrelevant_differences_do_not_change_a_call(path: Path, what: str, one: Any, other: Any) -> None:
     record(path, one)
 
     with Cassette(path) as cassette:
@@ -244,13 +244,13 @@ OTHER = [
 
 
 @pytest.mark.parametrize("other", OTHER, ids=str)
-def test_call_is_another_one_if_anything_that_matters_changed(path: Path, other: ModelRequest) -> None:
+def test_any_relevant_difference_changes_a_call(path: Path, other: ModelRequest) -> None:
     record(path, "a")
 
     assert refused(lambda: ask(Cassette(path).model(counting()), other)).code == "cassette-miss"
 
 
-def test_models_of_other_names_are_asked_other_things(path: Path) -> None:
+def test_models_with_different_names_have_different_calls(path: Path) -> None:
     small, big = (FunctionModel(lambda _, name=name: name, profile=ModelProfile(name=name)) for name in ("s", "b"))
     with Cassette(path, mode="record") as cassette:
         ask(cassette.model(small), "a")
@@ -261,7 +261,7 @@ def test_models_of_other_names_are_asked_other_things(path: Path) -> None:
         assert cassette.model(big).profile.name == "b"
 
 
-def test_request_that_is_no_data_is_refused_before_the_call(path: Path) -> None:
+def test_request_that_cannot_be_serialized_is_refused_before_the_call(path: Path) -> None:
     model = counting()
     loop: dict[str, Any] = {}
     loop["x"] = loop
@@ -274,5 +274,5 @@ def test_request_that_is_no_data_is_refused_before_the_call(path: Path) -> None:
 
 
 def test_every_field_of_requests_is_known() -> None:
-    """A field that a cassette forgot would be lost, or tell two calls apart that it does not store."""
+    """A field that a cassette ignored would be lost, or distinguish two calls without being stored."""
     assert {field.name for field in fields(ModelRequest)} - {"timeout_s"} | {"harness"} == NAMES

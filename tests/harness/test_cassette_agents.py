@@ -1,4 +1,4 @@
-"""A cassette below an agent and around one: ids of tool calls are drawn anew each time, and replay all the same."""
+"""A cassette below an agent and around one: ids of tool calls are drawn again each time, and replay still works."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def agent(model: Any, **options: Any) -> Agent:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_agent_over_a_recorded_model_goes_the_same_way(tmp_path: Path, streamed: bool) -> None:
+def test_agent_over_a_recorded_model_takes_the_same_path(tmp_path: Path, streamed: bool) -> None:
     live = FunctionModel(say)
 
     async def run(mode: Any, *, stream: bool) -> AgentReply:
@@ -86,7 +86,7 @@ def test_whole_agent_is_recorded_with_its_output(tmp_path: Path, streamed: bool)
 
 
 class Own:
-    """A harness with options and a profile of its own."""
+    """A harness with its own options and profile."""
 
     def __init__(self, system: str) -> None:
         self.defaults: RunOptions = {"system": system}
@@ -99,8 +99,8 @@ class Own:
         return AgentReply(text=f"{self.defaults.get('system')}: {prompt}")
 
 
-def test_options_that_a_harness_adds_belong_to_what_is_asked(tmp_path: Path) -> None:
-    """A changed instruction must not be answered by what the old one brought."""
+def test_options_that_a_harness_adds_are_part_of_the_request(tmp_path: Path) -> None:
+    """A changed instruction must not get the answer of the old one."""
     with Cassette(tmp_path / "x", mode="record") as cassette:
         asyncio.run(cassette.harness(Own("old")).run("a"))
 
@@ -109,7 +109,7 @@ def test_options_that_a_harness_adds_belong_to_what_is_asked(tmp_path: Path) -> 
         asyncio.run(Cassette(tmp_path / "x").harness(Own("new")).run("a"))
 
 
-def test_what_else_a_harness_has_is_reached_but_no_way_around(tmp_path: Path) -> None:
+def test_other_attributes_of_a_harness_are_reachable_but_do_not_bypass_the_cassette(tmp_path: Path) -> None:
     harness = Cassette(tmp_path / "x", mode="record").harness(Own("s"))
 
     assert harness.profile.name == "own"

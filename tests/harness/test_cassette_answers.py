@@ -1,4 +1,4 @@
-"""What a cassette gives back: errors, streams, replies of harnesses, each as it was when it was recorded."""
+"""The answers of a cassette: errors, streams, replies of harnesses, each as recorded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 # ------------------------------------------------------------------------------------------------ errors and streams
 
 
-def test_errors_of_models_are_replayed_as_what_they_were(path: Path) -> None:
+def test_errors_of_models_are_replayed_with_their_class(path: Path) -> None:
     error = RateLimitError("slow down", retry_after_s=1.5, status_code=429, model="m", known="k")
     limit = AgentLimitError("too many", limit="model_calls", messages=(UserMessage(text="hi"),))
     refusal = RefusalError("no", billed=True, usage=Usage(input_tokens=1500, calls=1))
@@ -80,7 +80,7 @@ class Cut:
             yield self.end
 
 
-def test_stream_is_replayed_piece_by_piece(path: Path) -> None:
+def test_stream_is_replayed_delta_by_delta(path: Path) -> None:
     cut = Cut(AgentReply(text="one  two\n"))
     with Cassette(path, mode="record") as cassette:
         live = asyncio.run(read(cassette.model(cut).stream(req("a"))))
@@ -92,7 +92,7 @@ def test_stream_is_replayed_piece_by_piece(path: Path) -> None:
     assert [item.text for item in live] == ["", "one", "  two\n", "one  two\n"]  # type: ignore[union-attr]
 
 
-def test_answer_that_was_recorded_whole_streams_too(path: Path) -> None:
+def test_answer_that_was_recorded_whole_can_be_streamed_too(path: Path) -> None:
     record(path, "a")
     with Cassette(path) as cassette:
         items = asyncio.run(read(cassette.model(counting()).stream(req("a"))))
@@ -100,7 +100,7 @@ def test_answer_that_was_recorded_whole_streams_too(path: Path) -> None:
     assert [item.text for item in items] == ["a", " 1", "a 1"]  # type: ignore[union-attr]
 
 
-def test_stream_that_breaks_is_replayed_up_to_the_break(path: Path) -> None:
+def test_interrupted_stream_is_replayed_up_to_the_break(path: Path) -> None:
     async def go(cassette: Cassette) -> list[str]:
         texts: list[str] = []
         try:
@@ -117,7 +117,7 @@ def test_stream_that_breaks_is_replayed_up_to_the_break(path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 4, 5])
-def test_reader_who_stops_early_loses_nothing_that_was_answered(path: Path, most: int) -> None:
+def test_reader_that_stops_early_loses_no_part_of_the_answer(path: Path, most: int) -> None:
     async def go() -> None:
         stream = cassette.model(Cut(AgentReply(text="one  two\n"))).stream(req("a"))
         for _ in range(most):
@@ -154,7 +154,7 @@ def both(path: Path, use: Callable[[Any], Coroutine[Any, Any, Any]], live: Any, 
 
 
 @pytest.mark.parametrize("live", [Plain(), MockHarness({"tea": "green leaves"})])
-def test_harness_is_recorded_and_replayed_without_one(path: Path, live: Any) -> None:
+def test_recorded_harness_can_be_replayed_without_a_harness(path: Path, live: Any) -> None:
     async def use(harness: Any) -> Any:
         return [await harness.run("tea", system="s", max_tokens=5), await read(harness.stream("tea", temperature=1))]
 
@@ -164,17 +164,17 @@ def test_harness_is_recorded_and_replayed_without_one(path: Path, live: Any) -> 
     assert len(one[1]) > 2
 
 
-def test_harness_checks_its_arguments_as_every_harness_does(path: Path) -> None:
+def test_harness_validates_its_arguments_like_every_harness(path: Path) -> None:
     with pytest.raises(InputError, match="temprature"):
         asyncio.run(Cassette(path, mode="record").harness(Plain()).run("a", temprature=1))  # type: ignore[call-arg]
 
 
-def test_harness_may_be_left_out_in_replay_only(path: Path) -> None:
+def test_harness_is_optional_in_replay_only(path: Path) -> None:
     with pytest.raises(InputError, match="needs a harness"):
         Cassette(path, mode="record").harness()
 
 
-def test_harnesses_with_names_are_told_apart(path: Path) -> None:
+def test_harnesses_with_names_are_distinguished(path: Path) -> None:
     with Cassette(path, mode="record") as cassette:
         for name in ("one", "two"):
             asyncio.run(cassette.harness(MockHarness([name]), name=name).run("a"))
@@ -193,7 +193,7 @@ TYPED = AgentReply(
 )
 
 
-def test_output_of_a_type_comes_back_as_that_type(path: Path) -> None:
+def test_output_of_a_type_is_replayed_as_that_type(path: Path) -> None:
     async def use(harness: Any) -> Any:
         return await harness.run("a")
 
@@ -204,8 +204,8 @@ def test_output_of_a_type_comes_back_as_that_type(path: Path) -> None:
     assert (two.messages, two.stopped) == (TYPED.messages, "depth")
 
 
-def test_output_of_a_type_that_nobody_named_is_kept_and_refused(path: Path) -> None:
-    """The paid answer is in the file; only the way back is missing."""
+def test_output_of_an_unregistered_type_is_recorded_and_refused(path: Path) -> None:
+    """The paid answer is in the file; only the decoding is missing."""
     error = refused(lambda: asyncio.run(Cassette(path, mode="record").harness(MockHarness([TYPED])).run("a")))
     assert error.code == "cassette-output"
     assert "Answer" in str(error)

@@ -1,4 +1,4 @@
-"""An MCP server through a cassette: its tools and results are recorded beside the replies of models."""
+"""An MCP server through a cassette: its tools and results are recorded along with model replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphrt.errors._codes.tools import MCP_LOST
 from graphrt.harness import Agent, McpServer, ScriptedModel, ToolCall
 from graphrt.harness.cassette import Cassette
 
-pytestmark = pytest.mark.needs("mcp")  # checks of arguments need the extra; no server is started
+pytestmark = pytest.mark.needs("mcp")  # validation of arguments requires the extra; no server is started
 
 
 class Block(SimpleNamespace):
@@ -26,7 +26,7 @@ class Block(SimpleNamespace):
 
 
 class Shop(McpServer):
-    """An MCP server in this process, which counts its calls and can be lost."""
+    """An MCP server in this process, which counts its calls and can be disconnected."""
 
     def __init__(self, *, parameter: str = "of") -> None:
         super().__init__(SimpleNamespace(), default_name="shop", secrets=())  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ class Shop(McpServer):
 
 
 async def buy(cassette: Cassette, server: McpServer, *goods: str) -> tuple[list[str], str]:
-    """What the model was told by the tools, and the tool's policy."""
+    """The results of tools that the model got, and the tool's policy."""
     model = ScriptedModel([*(ToolCall(id=of, name="price", arguments={"of": of}) for of in goods), "done"])
     async with cassette.mcp(server) as shop:
         tools = await shop.tools()
@@ -61,7 +61,7 @@ async def buy(cassette: Cassette, server: McpServer, *goods: str) -> tuple[list[
     return [said.text for said in reply.messages if said.role == "tool"], tools[0].policy.effect
 
 
-def test_tools_results_and_failures_of_a_server_are_played_without_it(tmp_path: Path) -> None:
+def test_tools_results_and_failures_of_a_server_are_replayed_without_it(tmp_path: Path) -> None:
     path, shop = tmp_path / "buy.cassette", Shop()
     with Cassette(path, mode="record") as cassette:
         live = asyncio.run(buy(cassette, shop, "tea", "milk"))
@@ -69,7 +69,7 @@ def test_tools_results_and_failures_of_a_server_are_played_without_it(tmp_path: 
 
     async def replay() -> tuple[list[str], str]:
         nowhere = McpServer.stdio("/no/such/program", name="shop")
-        with Cassette(path, strict=False) as cassette:  # the replies of the model are not asked for here
+        with Cassette(path, strict=False) as cassette:  # the replies of the model are not needed here
             return await buy(cassette, nowhere, "tea", "milk")
 
     assert asyncio.run(replay()) == live == (["3", live[0][1]], "pure")
@@ -77,7 +77,7 @@ def test_tools_results_and_failures_of_a_server_are_played_without_it(tmp_path: 
     assert '"name": "price"' in path.read_text()
 
 
-def test_a_call_that_is_not_recorded_fails_and_is_not_told_to_the_model(tmp_path: Path) -> None:
+def test_unrecorded_call_fails_and_is_not_reported_to_the_model(tmp_path: Path) -> None:
     path = tmp_path / "buy.cassette"
     with Cassette(path, mode="record") as cassette:
         asyncio.run(buy(cassette, Shop(), "tea"))

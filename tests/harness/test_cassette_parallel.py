@@ -1,4 +1,4 @@
-"""A cassette used by many at once keeps the order of asking, and any request replays to an equal reply."""
+"""A cassette with concurrent callers keeps the order of requests, and any request replays to an equal reply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -37,8 +37,8 @@ def req(text: str) -> ModelRequest:
     return ModelRequest(messages=(UserMessage(text=text),))
 
 
-def test_equal_requests_of_parallel_tasks_are_replayed_in_the_order_of_asking(tmp_path: Path) -> None:
-    """Whoever was answered first: the third to ask gets what the third to ask got."""
+def test_equal_requests_of_parallel_tasks_are_replayed_in_order(tmp_path: Path) -> None:
+    """Regardless of the order of the replies: the third caller gets the reply that the third caller got."""
     path = tmp_path / "x"
     numbers = iter(range(20))
 
@@ -82,7 +82,7 @@ def test_cancelled_call_leaves_no_gap(tmp_path: Path) -> None:
     assert [asyncio.run(replayed.invoke(req("a"))).text for _ in range(3)] == ["1", "3", "4"]
 
 
-def test_worker_threads_with_loops_of_their_own_share_one_cassette(tmp_path: Path) -> None:
+def test_worker_threads_with_their_own_loops_share_one_cassette(tmp_path: Path) -> None:
     path = tmp_path / "x"
     live = FunctionModel(lambda request: f"to {request.text}")
 
@@ -121,7 +121,7 @@ def two_questions() -> Any:
 
 
 def test_run_replayed_from_a_cassette_writes_the_same_journal(tmp_path: Path) -> None:
-    """Recording and replay differ in who answers, and in nothing that is written."""
+    """Recording and replay differ in the source of the answers, and in no entry."""
 
     def run(harness: Any) -> list[Any]:
         options: dict[str, Any] = {"clock": lambda: 1.0, "ids": lambda: "r", "seed": 1}
@@ -204,10 +204,9 @@ REPLIES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(REQUESTS, REPLIES, st.booleans()), min_size=1, max_size=4))
-def test_what_was_recorded_once_is_replayed_equal(asked: list[tuple[ModelRequest, AgentReply, bool]]) -> None:
-    """Whole or streamed, whatever a request and a reply hold; and recording again changes nothing."""
+def test_recorded_reply_is_replayed_equal(asked: list[tuple[ModelRequest, AgentReply, bool]]) -> None:
+    """Whole or streamed, with any request and reply; and recording again changes nothing."""
 
     async def go(path: Path, mode: Any, which: list[int]) -> dict[int, Any]:
         found: dict[int, Any] = {}
@@ -229,9 +228,8 @@ def test_what_was_recorded_once_is_replayed_equal(asked: list[tuple[ModelRequest
         assert path.read_bytes() == before
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(CALLS, min_size=1, max_size=3), st.text(max_size=5))
-def test_ids_that_providers_draw_do_not_matter(calls: list[ToolCall], drawn: str) -> None:
+def test_random_ids_of_providers_are_ignored(calls: list[ToolCall], drawn: str) -> None:
     def conversation(name: str) -> ModelRequest:
         made = tuple(replace(call, id=f"{name}{n}") for n, call in enumerate(calls))
         answers = tuple(ToolMessage(tool_call_id=call.id, text=str(n)) for n, call in enumerate(made))

@@ -1,4 +1,4 @@
-"""What cannot be asked is refused when it is put behind a cassette, not at its first call."""
+"""Invalid models and harnesses are refused when a cassette wraps them, not at their first call."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_model_that_cannot_be_invoked_is_refused(cassette: Cassette, model: Any,
     assert [word for word in told if word not in str(caught.value)] == []
 
 
-def test_path_that_cannot_be_one_is_refused() -> None:
+def test_invalid_path_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         Cassette("a\0b")
 

@@ -1,4 +1,4 @@
-"""No credential gets into a cassette, wherever in a call it was planted."""
+"""No credential is written to a cassette, from any part of a call."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def answer(request: ModelRequest) -> AgentReply:
 
 
 @pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: secret[:12])
-def test_secret_is_in_no_file_no_error_and_no_replayed_reply(tmp_path: Path, secret: str) -> None:
+def test_secret_is_in_no_file_error_or_replayed_reply(tmp_path: Path, secret: str) -> None:
     path = tmp_path / "x"
     model = FunctionModel(answer)
     recorded = asyncio.run(Cassette(path, mode="record").model(model).invoke(full(secret)))
@@ -129,15 +129,15 @@ def test_secret_of_an_error_is_not_written(tmp_path: Path) -> None:
         "see https://example.org:80/a@b and user@example.org",
     ],
 )
-def test_ordinary_text_is_left_alone(tmp_path: Path, text: str) -> None:
-    """While recording, a run goes on with what is written: it must not lose a word."""
+def test_ordinary_text_is_unchanged(tmp_path: Path, text: str) -> None:
+    """While recording, a run continues with the written text, which must not lose a word."""
     model = Cassette(tmp_path / "x", mode="record").model(FunctionModel(lambda request: request.text))
 
     assert asyncio.run(model.invoke(req(text))).text == text
 
 
 class Torn:
-    """Streams a secret torn into pieces."""
+    """Streams a secret that is split over deltas."""
 
     profile = ModelProfile(name="torn")
 
@@ -150,7 +150,7 @@ class Torn:
         yield AgentReply(text="the key is sk-abcdefghijkl12")
 
 
-def test_secret_that_lies_across_pieces_is_found(tmp_path: Path) -> None:
+def test_secret_that_is_split_over_deltas_is_redacted(tmp_path: Path) -> None:
     async def read(mode: Any) -> list[Any]:
         return [item async for item in Cassette(tmp_path / "x", mode=mode).model(Torn()).stream(req("a"))]
 
@@ -160,7 +160,7 @@ def test_secret_that_lies_across_pieces_is_found(tmp_path: Path) -> None:
     assert [item.text for item in asyncio.run(read("replay"))] == ["the key is [redacted]"] * 2
 
 
-def test_hook_is_called_after_the_rest_and_its_word_counts(tmp_path: Path) -> None:
+def test_hook_is_called_after_the_built_in_redaction_and_wins(tmp_path: Path) -> None:
     def hide(text: str) -> str:
         return text.replace("Ada", "[name]")
 
@@ -173,7 +173,7 @@ def test_hook_is_called_after_the_rest_and_its_word_counts(tmp_path: Path) -> No
     assert ask("Ada", "replay") == ask("[name]", "replay") == "Hello [name]"
 
 
-def test_hook_that_gives_no_text_is_refused_before_the_call(tmp_path: Path) -> None:
+def test_hook_that_does_not_return_a_string_is_refused_before_the_call(tmp_path: Path) -> None:
     live = FunctionModel(lambda _: "x")
     with pytest.raises(InputError, match="NoneType"):
         asyncio.run(Cassette(tmp_path / "x", mode="record", redact=lambda _: None).model(live).invoke(req("a")))  # type: ignore[arg-type,return-value]
@@ -182,7 +182,7 @@ def test_hook_that_gives_no_text_is_refused_before_the_call(tmp_path: Path) -> N
 
 
 def test_environment_of_the_replaying_machine_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose SECRET_KEY is an ordinary word still finds what was recorded elsewhere."""
+    """A machine whose SECRET_KEY is an ordinary word still matches foreign recordings."""
     request = req("a story of development")
     asyncio.run(Cassette(tmp_path / "x", mode="record").model(FunctionModel(lambda _: "x")).invoke(request))
     monkeypatch.setenv("SECRET_KEY", "development")

@@ -1,4 +1,4 @@
-"""Cassettes are kept in the version control of users: what was written once is read, and written again, to the byte."""
+"""Users keep cassettes in version control: an old file is read, and written again byte for byte."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from graphrt.harness.cassette._stored_form import dump, files_of, load
 from .pictures import LINK, PAPER, PICTURE
 
 FILE: Final = Path(__file__).with_name("every_kind.cassette")
-"""A cassette with every kind of recording, which pins the form."""
+"""A cassette with every kind of recording, which fixes the form."""
 
 CALLS: Final = (
     ToolCall(id="c1", name="tea", arguments={"town": "Bergen", "cups": [1, 2.5, None, True]}),
@@ -119,11 +119,11 @@ def text_of(recordings: Sequence[Recording]) -> str:
     return "\n".join(['{"graphrt_cassette": 1}', *map(encode, recordings), ""])
 
 
-def test_recordings_of_every_kind_are_written_as_ever() -> None:
+def test_recordings_of_every_kind_are_written_unchanged() -> None:
     assert text_of(RECORDINGS) == FILE.read_text(encoding="utf-8")
 
 
-def test_an_old_file_is_read_as_what_was_recorded_and_written_again_to_the_byte() -> None:
+def test_old_file_is_read_as_recorded_and_written_again_byte_for_byte() -> None:
     found = CassetteFile(FILE).read()
     assert found is not None
     lines = FILE.read_text(encoding="utf-8").split("\n")
@@ -133,8 +133,8 @@ def test_an_old_file_is_read_as_what_was_recorded_and_written_again_to_the_byte(
     assert text_of(found) == FILE.read_text(encoding="utf-8")
 
 
-def test_the_old_file_has_every_field_of_a_reply() -> None:
-    """A new field joins the recordings here, in a file of its own."""
+def test_old_file_has_every_field_of_a_reply() -> None:
+    """A new field joins the recordings here, in its own file."""
     full, later = RECORDINGS[1].reply, {"agent", "media"}
 
     absent = {one.name for one in fields(AgentReply) if getattr(full, one.name) == getattr(AgentReply(), one.name)}
@@ -157,7 +157,7 @@ SEEN: Final = Recording(
 )
 
 
-def test_media_are_files_beside_the_cassette_each_once_and_the_recording_has_type_size_and_hash(tmp_path: Path) -> None:
+def test_media_are_stored_once_next_to_the_cassette_and_the_recording_has_type_size_and_hash(tmp_path: Path) -> None:
     file = CassetteFile(tmp_path / "chat.cassette")
     file.read()
 
@@ -186,7 +186,7 @@ def test_missing_or_changed_file_of_a_cassette_is_named(tmp_path: Path, left: by
     assert str(PICTURE.sha256) in str(caught.value)
 
 
-def test_digest_of_a_cassette_leads_to_no_other_file(tmp_path: Path) -> None:
+def test_digest_of_a_cassette_refers_to_no_other_file(tmp_path: Path) -> None:
     file = CassetteFile(tmp_path / "chat.cassette")
     file.read()
     file.write_files(files_of(SEEN))
@@ -200,7 +200,7 @@ DEEP: Final = json.loads("[" * 300 + "]" * 300)
 
 
 @pytest.mark.parametrize("output", [10**400, DEEP, "\udfff", [], "", 0, False], ids=type)
-def test_every_output_comes_back_unchanged(output: object) -> None:
+def test_every_output_is_replayed_unchanged(output: object) -> None:
     recording = Recording(request={"messages": []}, reply=AgentReply(output=output))
 
     assert load(dump(recording), 0) == recording
@@ -229,13 +229,13 @@ BROKEN: Final[list[tuple[dict[str, Any], str]]] = [
     ("reply", "said"),
     BROKEN,
 )
-def test_what_people_break_in_a_reply_is_named_by_its_place(reply: dict[str, object], said: str) -> None:
+def test_manual_damage_of_a_reply_is_named_with_its_place(reply: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=r"^reply") as caught:
         load({"request": {"messages": []}, "reply": reply}, 0)
     assert said in str(caught.value)
 
 
-def test_what_people_leave_out_has_its_default_and_empty_lists_are_empty() -> None:
+def test_omitted_fields_have_their_default_and_empty_lists_are_empty() -> None:
     data: dict[str, Any] = {
         "request": {"messages": []},
         "pieces": [],

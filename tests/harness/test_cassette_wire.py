@@ -1,4 +1,4 @@
-"""The same graph on a mock, on a model behind real HTTP, and on what was recorded of it: one argument changes."""
+"""The same graph on a mock, on a model behind real HTTP, and on its recording: one argument changes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def live(server: FakeChatServer) -> LiteLLMHarness:
     return LiteLLMHarness("openai/fake", api_base=server.url, api_key=KEY, timeout_s=10)
 
 
-def test_graph_says_the_same_on_the_mock_the_server_and_the_cassette(tmp_path: Path) -> None:
-    """With a failure in between, which is recorded and retried in replay as it was live."""
+def test_graph_gives_the_same_result_on_the_mock_the_server_and_the_cassette(tmp_path: Path) -> None:
+    """With a failure in between, which is recorded, and retried in replay like live."""
     script = [ChatAnswer.failure(429, f"slow down, {KEY}", retry_after=0), "Leaves."]
     with FakeChatServer(script) as server, Cassette(tmp_path / "x", mode="record") as cassette:
         real = live(server)
@@ -66,7 +66,7 @@ def test_replay_of_another_question_opens_no_connection(tmp_path: Path) -> None:
     assert isinstance(caught.value.__cause__, ScriptError)
 
 
-def test_stream_over_the_wire_is_replayed_piece_by_piece(tmp_path: Path) -> None:
+def test_stream_over_the_wire_is_replayed_delta_by_delta(tmp_path: Path) -> None:
     async def read(harness: Any) -> list[Any]:
         return [item async for item in harness.stream("hi")]
 

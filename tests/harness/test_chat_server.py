@@ -31,13 +31,13 @@ def events(data: bytes) -> list[Any]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-def test_a_rule_may_read_what_came_before() -> None:
+def test_rule_may_read_earlier_messages() -> None:
     with FakeChatServer({lambda _: len(server.requests) > 1: "again", lambda _: True: "first"}) as server:
         assert b"first" in post(server)[2]
         assert b"again" in post(server)[2]
 
 
-def test_answers_come_in_the_order_of_the_script_and_requests_are_recorded() -> None:
+def test_answers_follow_the_script_and_requests_are_recorded() -> None:
     with FakeChatServer(["one"]) as server:
         server.add(ChatAnswer(text="two"))
         texts = [json.loads(post(server)[2])["choices"][0]["message"]["content"] for _ in range(2)]
@@ -62,7 +62,7 @@ def test_whole_answer_has_calls_reason_and_usage() -> None:
     assert (document["usage"]["prompt_tokens"], document["usage"]["completion_tokens"]) == (3, 4)
 
 
-def test_usage_counts_words_unless_it_is_switched_off() -> None:
+def test_usage_counts_words_unless_it_is_disabled() -> None:
     with FakeChatServer(["one two three", ChatAnswer(text="x", usage=None)]) as server:
         counted, silent = (json.loads(post(server)[2]) for _ in range(2))
 
@@ -71,7 +71,7 @@ def test_usage_counts_words_unless_it_is_switched_off() -> None:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_streamed_answer_sends_usage_only_to_those_who_ask(wanted: bool) -> None:
+def test_streamed_answer_has_usage_only_on_request(wanted: bool) -> None:
     with FakeChatServer([ChatAnswer(text="one two", pieces=2)]) as server:
         _, headers, data = post(server, stream=True, stream_options={"include_usage": wanted})
 
@@ -82,7 +82,7 @@ def test_streamed_answer_sends_usage_only_to_those_who_ask(wanted: bool) -> None
     assert any("usage" in chunk for chunk in chunks) is wanted
 
 
-def test_failure_has_its_status_its_body_and_the_wish_to_wait() -> None:
+def test_failure_has_its_status_its_body_and_retry_after() -> None:
     with FakeChatServer([ChatAnswer.failure(429, "slow down", code="busy", retry_after=2)]) as server:
         status, headers, data = post(server, stream=True)
 
@@ -91,7 +91,7 @@ def test_failure_has_its_status_its_body_and_the_wish_to_wait() -> None:
     assert json.loads(data)["error"]["message"] == "slow down"
 
 
-def test_malformed_answers_are_status_200_and_no_json() -> None:
+def test_malformed_answers_have_status_200_and_are_not_json() -> None:
     with FakeChatServer([ChatAnswer.malformed(), ChatAnswer.html()]) as server:
         for _ in range(2):
             status, _, data = post(server)
@@ -100,7 +100,7 @@ def test_malformed_answers_are_status_200_and_no_json() -> None:
                 json.loads(data)
 
 
-def test_dropped_answer_ends_the_connection_without_a_word() -> None:
+def test_dropped_answer_closes_the_connection() -> None:
     with FakeChatServer([ChatAnswer.drop()]) as server, pytest.raises((http.client.HTTPException, URLError, OSError)):
         post(server)
 
@@ -110,7 +110,7 @@ def test_answer_dropped_in_the_middle_is_incomplete() -> None:
         post(server, stream=True)
 
 
-def test_request_that_the_script_does_not_expect_is_refused_and_reported_at_the_end() -> None:
+def test_unexpected_request_is_refused_and_reported_at_the_end() -> None:
     with FakeChatServer([], strict=False) as server:
         status, _, data = post(server)
 
@@ -120,18 +120,18 @@ def test_request_that_the_script_does_not_expect_is_refused_and_reported_at_the_
         server.assert_done()
 
 
-def test_request_for_another_path_takes_no_answer() -> None:
+def test_request_for_another_path_uses_no_answer() -> None:
     with FakeChatServer(["one"], strict=False) as server:
         assert post(server, "/embeddings")[0] == 400
         assert server.remaining == 1
 
 
-def test_answers_left_over_are_reported_at_the_end() -> None:
+def test_unused_answers_are_reported_at_the_end() -> None:
     with pytest.raises(ScriptError, match="1 answer left over"), FakeChatServer(["one"]):
         pass
 
 
-def test_request_that_is_not_a_chat_request_fails_the_test_and_names_the_address() -> None:
+def test_invalid_chat_request_fails_the_test_and_names_the_address() -> None:
     with FakeChatServer([], strict=False) as server:
         with pytest.raises(HTTPError) as refused:
             urlopen(f"{server.url}/models", timeout=10)
@@ -145,7 +145,7 @@ def test_request_that_is_not_a_chat_request_fails_the_test_and_names_the_address
     assert "server.url" in cause.fix
 
 
-def test_server_that_waits_for_nobody_stops_at_once() -> None:
+def test_idle_server_stops_at_once() -> None:
     with FakeChatServer([ChatAnswer(text="late", delay_s=60)]) as server:
         host, _, port = server.url.removeprefix("http://").removesuffix("/v1").partition(":")
         client = http.client.HTTPConnection(host, int(port), timeout=10)
@@ -154,7 +154,7 @@ def test_server_that_waits_for_nobody_stops_at_once() -> None:
         assert not server.hung_up()
         client.close()
 
-        assert server.hung_up(within_s=10)
+        assert server.hung_up(within_s=20)
 
 
 def test_address_of_a_server_that_is_not_running_is_an_input_error() -> None:
@@ -175,7 +175,7 @@ def post_messages(server: FakeChatServer, **body: Any) -> tuple[int, bytes]:
             return error.code, error.read()
 
 
-def test_path_decides_on_the_wire_of_the_answer() -> None:
+def test_path_selects_the_wire_of_the_answer() -> None:
     usage = Usage(input_tokens=10, output_tokens=4, cached_tokens=3)
     call = ToolCall(id="c1", name="f", arguments={"q": 1})
     answer = ChatAnswer(text="hello", thinking="hm", tool_calls=(call,), usage=usage)
@@ -210,7 +210,7 @@ def test_failure_of_messages_has_the_type_of_its_status(status: int, kind: str) 
     assert json.loads(data)["error"] == {"type": kind, "message": "no"}
 
 
-def test_tool_call_in_a_script_is_an_answer_that_asks_for_the_tool() -> None:
+def test_tool_call_in_a_script_is_an_answer_that_calls_the_tool() -> None:
     with FakeChatServer([ToolCall(id="1", name="weather", arguments={"town": "Bath"})]) as server:
         choice = json.loads(post(server)[2])["choices"][0]
 
@@ -220,7 +220,7 @@ def test_tool_call_in_a_script_is_an_answer_that_asks_for_the_tool() -> None:
     ]
 
 
-def test_reply_in_a_script_goes_out_with_its_text_calls_usage_and_finish_reason() -> None:
+def test_reply_in_a_script_is_sent_with_its_text_calls_usage_and_finish_reason() -> None:
     replies = [
         AgentReply(text="cut", finish_reason="length", usage=Usage(input_tokens=3, output_tokens=4)),
         AgentReply(text="look", tool_calls=(ToolCall(id="1", name="f"),)),
@@ -237,7 +237,7 @@ def test_reply_in_a_script_goes_out_with_its_text_calls_usage_and_finish_reason(
 
 
 @pytest.mark.parametrize("item", [5, None, b"bytes", ChatAnswer, {"text": "x"}, ["one"]])
-def test_script_with_anything_else_is_refused_at_once_with_its_place(item: Any) -> None:
+def test_script_with_other_values_is_refused_at_once_with_their_place(item: Any) -> None:
     with pytest.raises(InputError) as caught:
         FakeChatServer(["fine", item])
 
@@ -248,12 +248,12 @@ def test_script_with_anything_else_is_refused_at_once_with_its_place(item: Any) 
 
 
 @pytest.mark.parametrize("script", ["one text", 5, ToolCall(id="1", name="f")])
-def test_script_that_is_no_list_is_refused(script: Any) -> None:
+def test_script_that_is_not_a_list_is_refused(script: Any) -> None:
     with pytest.raises(InputError, match="list"):
         FakeChatServer(script)
 
 
-def test_added_answers_are_checked_before_any_of_them_is_kept() -> None:
+def test_added_answers_are_validated_before_any_of_them_is_stored() -> None:
     server = FakeChatServer()
     with pytest.raises(InputError):
         server.add("fine", 5)  # type: ignore[arg-type]
@@ -275,7 +275,7 @@ def said(*blocks: Any) -> dict[str, Any]:
 
 
 def follow_up(*messages: Any, answer: ChatAnswer = THINKS, **body: Any) -> str | None:
-    """Why *messages* were refused, after a first request that got *answer*; "first" stands for its blocks."""
+    """The reason why *messages* were refused after the answer *answer*; "first" stands for its blocks."""
     with FakeChatServer([answer, "16"], strict=False) as server:
         first = json.loads(post_messages(server)[1])["content"]
         sent = [said(*first) if message == "first" else message for message in messages]
@@ -289,7 +289,7 @@ def follow_up(*messages: Any, answer: ChatAnswer = THINKS, **body: Any) -> str |
     return message
 
 
-def test_blocks_that_come_back_as_they_were_are_taken() -> None:
+def test_unchanged_blocks_are_accepted() -> None:
     hidden = replace(THINKS, thinking_blocks=(ThinkingBlock(redacted="d"), ThinkingBlock(text="a", signature="s")))
 
     for answer in (THINKS, hidden):
@@ -309,7 +309,7 @@ def test_turn_without_its_thinking_is_refused_while_thinking_is_on() -> None:
 
 @pytest.mark.parametrize("changed", [{"signature": "other"}, {"signature": ""}, {"thinking": "five by five"}])
 @pytest.mark.parametrize("on", [ON, {}])
-def test_block_that_was_changed_is_refused(changed: dict[str, str], on: dict[str, Any]) -> None:
+def test_changed_block_is_refused(changed: dict[str, str], on: dict[str, Any]) -> None:
     block = {"type": "thinking", "thinking": "a", "signature": "s", **changed}
     answer = replace(THINKS, thinking_blocks=(ThinkingBlock(text="a", signature="s"),))
 
@@ -367,7 +367,7 @@ def test_parts_of_anthropic_are_citations_of_the_text_or_blocks_before_it() -> N
     ]
 
 
-def test_error_within_messages_is_an_event_after_which_nothing_follows() -> None:
+def test_error_within_messages_is_the_last_event() -> None:
     with FakeChatServer([ChatAnswer.failure(529, "busy", after=4)]) as server:
         status, data = post_messages(server, stream=True)
 
@@ -396,7 +396,7 @@ def test_reply_in_a_script_is_an_answer_on_every_wire(path: str) -> None:
             assert all(said in data for said in (b'"O', b'"h', b'"area"'))
 
 
-def test_reply_in_a_script_brings_its_blocks() -> None:
+def test_reply_in_a_script_is_sent_with_its_blocks() -> None:
     reply = AgentReply(text="x", thinking="a", thinking_blocks=(ThinkingBlock(text="a", signature="s"),))
     with FakeChatServer([reply]) as server:
         content = json.loads(post_messages(server)[1])["content"]
@@ -404,7 +404,7 @@ def test_reply_in_a_script_brings_its_blocks() -> None:
     assert content[0] == {"type": "thinking", "thinking": "a", "signature": "s"}
 
 
-def test_a_function_is_a_script_for_all_requests_that_no_rule_matches() -> None:
+def test_function_is_a_script_for_all_requests_without_a_matching_rule() -> None:
     with FakeChatServer(lambda request: request.text.upper(), rules={"bye": "see you"}) as server:
         assert b"HI THERE" in post(server)[2]
         assert b"see you" in post(server, messages=[{"role": "user", "content": "bye"}])[2]

@@ -1,4 +1,4 @@
-"""The fake server as one that speaks OpenAI's chat completions with fields of its own."""
+"""The fake server with OpenAI's chat completions and provider-specific fields."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def message_of(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def joined(events: list[dict[str, Any]], key: str) -> str:
-    """The pieces of a text of the streamed message."""
+    """The joined deltas of a text of the streamed message."""
     pieces = [choice["delta"].get(key) for event in events for choice in event["choices"]]
     return "".join(piece for piece in pieces if isinstance(piece, str))
 
@@ -103,13 +103,13 @@ def test_openais_client_reads_the_same_answer_whole_and_streamed(
         ("llama.cpp", "reasoning_content"),
     ],
 )
-def test_reasoning_stands_in_the_field_of_the_dialect(dialect: str, key: str) -> None:
+def test_reasoning_is_in_the_field_of_the_dialect(dialect: str, key: str) -> None:
     document, events = ask(dialect, replace(ANSWER, thinking="", thinking_blocks=(ThinkingBlock(text="hm hm"),)))
 
     assert (message_of(document)[key], joined(events, key)) == ("hm hm", "hm hm")
 
 
-def test_mistral_has_its_content_in_parts_when_there_is_more_than_text() -> None:
+def test_mistral_has_its_content_in_parts_unless_it_is_only_text() -> None:
     references = tuple(part("mistral", "reference", reference_ids=[number]) for number in (1, 2))
     plain, _ = ask("mistral", replace(ANSWER, thinking=""))
     document, events = ask("mistral", replace(ANSWER, parts=references, text="abc"))
@@ -132,7 +132,7 @@ def test_mistral_has_its_content_in_parts_when_there_is_more_than_text() -> None
     }  # fmt: skip
 
 
-def test_mistral_calls_come_whole_with_ids_of_nine_letters_which_must_come_back() -> None:
+def test_mistral_calls_are_sent_whole_with_ids_of_nine_letters_which_must_be_returned() -> None:
     document, events = ask("mistral", replace(CALLS, tool_calls=(CALL, replace(CALL, id="abcDEF123"))))
     made, kept = message_of(document)["tool_calls"]
     last = events[-1]["choices"][0]
@@ -171,7 +171,7 @@ def test_groq_has_usage_in_its_own_field_and_errors_as_named_events() -> None:
     assert json.loads(told.removeprefix("data: ")) == {"error": {**error, "status_code": 400}}
 
 
-def test_deepseek_wants_its_reasoning_back_with_the_calls() -> None:
+def test_deepseek_requires_its_reasoning_with_the_calls() -> None:
     document, events = ask("deepseek", CALLS)
     with FakeChatServer([CALLS, "16"], dialect="deepseek") as server:
         message = message_of(json.loads(post(server)[2]))
@@ -236,7 +236,7 @@ def test_openrouter_has_errors_within_answers_of_status_200() -> None:
     assert (status, json.loads(data)) == (502, {"error": error})
 
 
-def test_compatible_servers_leave_fields_out() -> None:
+def test_compatible_servers_omit_fields() -> None:
     ollama, streamed = ask("ollama", CALLS, stream_options=ASKING)
     llama, chunks = ask("llama.cpp", CALLS, stream_options=ASKING)
     _, silent = ask("ollama", CALLS)
@@ -302,6 +302,6 @@ def test_messages_that_the_api_refuses_are_refused(dialect: Any, messages: list[
     assert (why or "16") in json.loads(data).get("message", data.decode())
 
 
-def test_dialect_that_does_not_exist_is_an_input_error() -> None:
+def test_unknown_dialect_is_an_input_error() -> None:
     with pytest.raises(InputError, match="mistral"):
         FakeChatServer(dialect="minstrel")  # type: ignore[arg-type]

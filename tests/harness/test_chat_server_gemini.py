@@ -82,7 +82,7 @@ def test_whole_answer_has_thoughts_text_calls_metadata_and_usage() -> None:
     }
 
 
-def test_streamed_answer_adds_up_to_the_whole_one() -> None:
+def test_deltas_of_a_streamed_answer_equal_the_whole_one() -> None:
     with FakeChatServer([EVERYTHING] * 2) as server:
         _, _, document = ask(server)
         _, _, events = ask(server, stream=True)
@@ -110,7 +110,7 @@ def test_streamed_answer_adds_up_to_the_whole_one() -> None:
         ("", None),
     ],
 )
-def test_finish_reason_is_translated_or_sent_as_it_is(said: str | None, reason: str | None) -> None:
+def test_finish_reason_is_translated_or_sent_unchanged(said: str | None, reason: str | None) -> None:
     with FakeChatServer([ChatAnswer(finish_reason=said)] * 2) as server:
         whole, streamed = ask(server)[2], ask(server, stream=True)[2][-1]
 
@@ -127,7 +127,7 @@ def test_refusal_blocks_the_prompt() -> None:
     assert armored["promptFeedback"] == {"blockReason": "MODEL_ARMOR", "blockReasonMessage": "Blocked."}
 
 
-def test_stream_that_breaks_off_has_no_finish_reason() -> None:
+def test_interrupted_stream_has_no_finish_reason() -> None:
     with FakeChatServer([ChatAnswer(text="one two", unfinished=True, comment="ping")]) as server:
         events = ask(server, stream=True)[2]
 
@@ -166,14 +166,14 @@ def test_errors_have_their_status_and_details() -> None:
         ({"contents": [{"parts": ["odd", {"functionResponse": None}]}]}, "", None),
     ],
 )
-def test_request_tells_its_text_and_instructions(body: Any, text: str, system: str | None) -> None:
+def test_request_has_its_text_and_instructions(body: Any, text: str, system: str | None) -> None:
     request = ChatRequest(method="POST", path="/v1beta/models/m:generateContent", headers={}, body=body)
 
     assert (request.text, request.system, request.model) == (text, system, "m")
 
 
 @pytest.mark.parametrize("kind", ["STRING", "object"])
-def test_calls_are_checked_against_the_declared_functions(kind: str) -> None:
+def test_calls_are_validated_against_the_declared_functions(kind: str) -> None:
     tools = [{"functionDeclarations": [{"name": "area", "parameters": {"properties": {"x": {"type": kind}}}}]}]
     with FakeChatServer([ChatAnswer(tool_calls=(CALL,))], strict=False) as server:
         status = ask(server, tools=tools)[0]
@@ -185,7 +185,7 @@ def test_calls_are_checked_against_the_declared_functions(kind: str) -> None:
 
 
 def follow_up(*contents: Any, answer: ChatAnswer | None = None, model: str = "gemini-3-pro") -> str | None:
-    """Why a second request was refused; "first" stands for the content of the first answer."""
+    """The reason why a second request was refused; "first" stands for the content of the first answer."""
     answer = answer or ChatAnswer(tool_calls=(CALL,))
     with FakeChatServer([answer, "16"], strict=False) as server:
         first = ask(server, model=model)[2]["candidates"][0]["content"]
@@ -198,7 +198,7 @@ def follow_up(*contents: Any, answer: ChatAnswer | None = None, model: str = "ge
     return message
 
 
-def test_contents_that_come_back_as_they_were_are_taken() -> None:
+def test_unchanged_contents_are_accepted() -> None:
     said = {"role": "model", "parts": [{"text": "16"}]}
     sealed = ChatAnswer(text="16", thinking_blocks=(ThinkingBlock(provider="google", signature="s"),))
 

@@ -1,4 +1,4 @@
-"""A request that is not of its API's form gets a status, on every wire: the fake server never drops it."""
+"""A malformed request gets a status, on every wire: the fake server never drops it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BODIES = {
 
 
 def changed(value: Any) -> Iterator[Any]:
-    """Copies of *value*, each with something odd in one place."""
+    """Copies of *value*, each with an unusual value in one place."""
     yield from ODD
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
         for one in changed(value[key]):
@@ -59,7 +59,7 @@ def changed(value: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_body_with_something_odd_in_it_gets_a_status(path: str) -> None:
+def test_body_with_an_unusual_value_gets_a_status(path: str) -> None:
     with FakeChatServer(lambda _: "x", strict=False) as server:
         host = server.anthropic_url.removeprefix("http://")
         client = http.client.HTTPConnection(host, timeout=10)

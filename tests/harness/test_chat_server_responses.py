@@ -76,7 +76,7 @@ def streamed(client: OpenAI, server: FakeChatServer, **options: Any) -> list[Any
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_openais_client_reads_the_same_answer_whole_and_streamed(client: OpenAI, name: str) -> None:
-    """What the deltas add up to is also the same: each finished part and item, and the response at the end."""
+    """The sums of the deltas are also equal: each finished part and item, and the response at the end."""
     with FakeChatServer([ANSWERS[name]] * 2) as server:
         document = whole(client, server, **SEALED)
         events = streamed(client, server, **SEALED)
@@ -119,7 +119,7 @@ def test_items_of_the_answer_have_their_documented_fields(client: OpenAI) -> Non
     }
 
 
-def test_reasoning_item_may_stand_before_a_later_call(client: OpenAI) -> None:
+def test_reasoning_item_may_precede_a_later_call(client: OpenAI) -> None:
     blocks = (ThinkingBlock(text="a"), ThinkingBlock(text="b", provider="openai", data={"call_id": "c2"}))
     with FakeChatServer([ChatAnswer(thinking_blocks=blocks, tool_calls=(CALL, replace(CALL, id="c2")))]) as server:
         items = whole(client, server).output
@@ -128,7 +128,7 @@ def test_reasoning_item_may_stand_before_a_later_call(client: OpenAI) -> None:
     assert (items[2].summary[0].text, items[3].call_id, hasattr(items[2], "call_id")) == ("b", "c2", False)
 
 
-def test_encrypted_reasoning_is_sent_only_to_those_who_ask(client: OpenAI) -> None:
+def test_encrypted_reasoning_is_sent_only_on_request(client: OpenAI) -> None:
     with FakeChatServer([EVERYTHING, THINKS]) as server:
         silent = whole(client, server).output[0]
         asked = whole(client, server, **SEALED).output[0]
@@ -145,7 +145,7 @@ def test_encrypted_reasoning_is_sent_only_to_those_who_ask(client: OpenAI) -> No
         ("end", ".output_item.done", {"response.created", "response.completed"}),
     ],
 )
-def test_streams_of_compatible_servers_leave_events_out(client: OpenAI, detail: Any, lacks: str, has: set[str]) -> None:
+def test_streams_of_compatible_servers_omit_events(client: OpenAI, detail: Any, lacks: str, has: set[str]) -> None:
     with FakeChatServer([replace(EVERYTHING, stream_detail=detail)]) as server:
         events = streamed(client, server)
 
@@ -171,7 +171,7 @@ def test_error_in_the_middle_is_a_failed_response_of_status_200(client: OpenAI) 
     assert (status, last["type"], last["message"], last["sequence_number"]) == (200, "error", "slow down", 6)
 
 
-def test_stream_that_breaks_off_has_no_end_and_comments_are_no_events(client: OpenAI) -> None:
+def test_interrupted_stream_has_no_end_and_comments_are_not_events(client: OpenAI) -> None:
     with FakeChatServer([ChatAnswer(text="x", unfinished=True, comment="keep-alive")] * 2) as server:
         events = streamed(client, server)
         data = post(server, "/responses", input="hi", stream=True)[2]
@@ -190,13 +190,13 @@ def test_stream_that_breaks_off_has_no_end_and_comments_are_no_events(client: Op
         ({"input": [ASKED, {**RESULT, "output": [{"type": "input_text", "text": "17"}]}]}, "17", None),
     ],
 )
-def test_request_tells_its_text_and_instructions(body: Any, text: str, system: str | None) -> None:
+def test_request_has_its_text_and_instructions(body: Any, text: str, system: str | None) -> None:
     request = ChatRequest(method="POST", path="/v1/responses", headers={}, body=body)
 
     assert (request.text, request.system) == (text, system)
 
 
-def test_calls_and_strict_schemas_are_checked() -> None:
+def test_calls_and_strict_schemas_are_validated() -> None:
     tool = {"type": "function", "name": "area", "parameters": {"properties": {}, "additionalProperties": False}}
     loose = {"type": "json_schema", "name": "answer", "strict": True, "schema": {"type": "object", "properties": {}}}
     with FakeChatServer([ChatAnswer(tool_calls=(CALL,))], strict=False) as server:
@@ -208,13 +208,15 @@ def test_calls_and_strict_schemas_are_checked() -> None:
 
 
 def again(first: list[dict[str, Any]], item: Any) -> dict[str, Any]:
-    """An item of the *first* answer: *item* is its place, or a mapping that changes the one at place "of"."""
+    """An item of the *first* answer: *item* is its index, or a mapping that changes the one at index "of"."""
     changes = {"of": item} if isinstance(item, int) else item
     return {**first[changes["of"]], **{key: value for key, value in changes.items() if key != "of"}}
 
 
 def follow_up(*items: Any, store: bool = False) -> tuple[int, str]:
-    """The status of a second request with *items*, and why it was refused; see `again` for those of the answer."""
+    """The status of a second request with *items*, and the reason of a refusal; see `again` for the items of the
+    answer.
+    """
     options = SEALED if not store else {}
     with FakeChatServer([THINKS, "16"], strict=False) as server:
         first = json.loads(post(server, "/responses", input=[ASKED], **options)[2])["output"]
@@ -227,7 +229,7 @@ def follow_up(*items: Any, store: bool = False) -> tuple[int, str]:
 BARE = {"type": "function_call", "call_id": "c1", "name": "area", "arguments": "{}"}
 
 
-def test_items_that_come_back_as_they_were_are_taken() -> None:
+def test_unchanged_items_are_accepted() -> None:
     assert follow_up(ASKED, 0, 1, RESULT)[0] == 200
     assert follow_up(ASKED, BARE, RESULT)[0] == 200, "a call without its id is one of the client's own"
     assert follow_up(ASKED, {"of": 0, "encrypted_content": None}, 1, RESULT, store=True)[0] == 200, "it is stored"

@@ -19,7 +19,7 @@ WIRES = pytest.mark.parametrize("wire", ["openai", "anthropic"])
 
 
 def post(server: FakeChatServer, text: str, *, wire: str = "openai", system: str = "", model: str = "m") -> str:
-    """The text of the answer, or that of the error."""
+    """The text of the answer, or of the error."""
     messages: list[Any] = [{"role": "user", "content": text}]
     body: dict[str, Any] = {"model": model, "messages": messages, "max_tokens": 9}
     if wire == "anthropic":
@@ -38,7 +38,7 @@ def post(server: FakeChatServer, text: str, *, wire: str = "openai", system: str
 
 
 @WIRES
-def test_rules_answer_by_what_is_asked_and_not_in_order(wire):
+def test_rules_answer_by_the_request_and_not_in_order(wire):
     rules = {
         "tea": "a leaf",
         re.compile(r"^milk\b"): "white",
@@ -64,7 +64,7 @@ def test_parallel_requests_get_their_own_answers():
     assert answers == [f"answer {n}" for n in range(16)]
 
 
-def test_the_first_rule_that_matches_decides():
+def test_first_matching_rule_wins():
     with FakeChatServer({"tea": "first", "green tea": "second"}, strict=False) as server:
         assert post(server, "green tea") == "first"
 
@@ -73,7 +73,7 @@ def test_the_first_rule_that_matches_decides():
     assert "rule 'green tea': never matched" in left.value.known
 
 
-def test_a_single_answer_of_a_rule_answers_any_number_and_a_list_as_many_as_it_has():
+def test_single_answer_of_a_rule_is_reused_and_a_list_is_used_up():
     with FakeChatServer({"once": ["one"], "any": "same"}, strict=False) as server:
         answers = [post(server, text) for text in ("any", "any", "once", "once")]
 
@@ -81,19 +81,19 @@ def test_a_single_answer_of_a_rule_answers_any_number_and_a_list_as_many_as_it_h
     assert "no more calls that match 'once'" in answers[3]
 
 
-def test_what_matches_no_rule_gets_the_next_item():
+def test_request_without_a_matching_rule_gets_the_next_item():
     with FakeChatServer(["first", "second"], rules={"tea": "a leaf"}) as server:
         assert [post(server, text) for text in ("a", "tea", "b")] == ["first", "a leaf", "second"]
 
 
-def test_an_expectation_checks_the_request():
+def test_expectation_checks_the_request():
     with FakeChatServer([expect("tea", reply="a leaf"), expect("milk", reply="white")], strict=False) as server:
         assert post(server, "tea") == "a leaf"
         assert "a call that matches 'milk'" in post(server, "beer")
 
 
 @WIRES
-def test_a_function_answers_from_the_request(wire):
+def test_function_answers_from_the_request(wire):
     def shout(request: ChatRequest) -> str:
         return request.text.upper()
 
@@ -107,7 +107,7 @@ def failing(request: ChatRequest) -> ChatAnswer:
     return ChatAnswer.failure(429, "slow down")
 
 
-def test_what_was_asked_and_not_expected_is_told_at_the_end():
+def test_unexpected_requests_are_reported_at_the_end():
     with FakeChatServer({"tea": "leaf"}, strict=False) as server:
         post(server, "tea")
         told = post(server, "How old is the universe?")
@@ -128,7 +128,7 @@ def test_what_was_asked_and_not_expected_is_told_at_the_end():
         ({lambda request: 1 / 0: "x"}, "A pattern of the script of the FakeChatServer failed: ZeroDivisionError"),
     ],
 )
-def test_what_the_script_raises_fails_the_test(script, told):
+def test_error_of_the_script_fails_the_test(script, told):
     with FakeChatServer(script, strict=False) as server:
         assert told in post(server, "tea")
 
@@ -158,12 +158,12 @@ async def later(request: ChatRequest) -> str:
         ({"script": [ChatAnswer]}, "item 1 of its script"),
     ],
 )
-def test_a_script_that_cannot_be_followed_is_refused_where_it_is_written(given, told):
+def test_impossible_script_is_refused_where_it_is_written(given, told):
     with pytest.raises(InputError, match=told):
         FakeChatServer(**given)
 
 
-# -- what a request says of itself -----------------------------------------------------------------------------------
+# -- the content of a request ----------------------------------------------------------------------------------------
 
 
 def request(**body: Any) -> ChatRequest:
@@ -188,12 +188,12 @@ def request(**body: Any) -> ChatRequest:
         ),
     ],
 )
-def test_a_request_tells_its_text_instructions_and_model(body, text, system, model):
+def test_request_has_its_text_instructions_and_model(body, text, system, model):
     asked = request(**body)
 
     assert (asked.text, asked.system, asked.model) == (text, system, model)
 
 
-def test_an_answer_of_a_tool_call_needs_no_rule_of_its_own():
+def test_answer_with_a_tool_call_needs_no_separate_rule():
     with FakeChatServer({"tea": ToolCall(id="1", name="look", arguments={})}) as server:
         assert post(server, "tea") in ("None", "")

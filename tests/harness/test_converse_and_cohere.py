@@ -95,7 +95,7 @@ def command(server: RawServer, way: str) -> AgentReply:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_converse_keeps_hosted_tools_apart_and_counts_what_it_cached(server: RawServer, way: str) -> None:
+def test_converse_separates_hosted_tools_and_counts_cached_tokens(server: RawServer, way: str) -> None:
     content: list[dict[str, Any]] = [
         {"toolUse": HOSTED},
         {"toolResult": RESULT},
@@ -120,7 +120,7 @@ def test_converse_keeps_hosted_tools_apart_and_counts_what_it_cached(server: Raw
 
 
 @pytest.mark.parametrize("size", [1, 7])
-def test_frames_are_read_however_they_are_cut(server: RawServer, size: int) -> None:
+def test_frames_are_read_at_any_split(server: RawServer, size: int) -> None:
     from graphrt.harness.litellm._wire._frames import FrameReader
 
     sent = frames([{"text": "It is 42."}], "end_turn")
@@ -133,7 +133,7 @@ def test_frames_are_read_however_they_are_cut(server: RawServer, size: int) -> N
 
 
 @pytest.mark.parametrize("kept", [2, 3])
-def test_converse_without_its_stop_was_cut(server: RawServer, kept: int) -> None:
+def test_converse_stream_without_its_stop_is_truncated(server: RawServer, kept: int) -> None:
     server.answers(b"".join(frames([{"text": "It is 42."}], "end_turn")[:kept]), media_type=FRAMES)
 
     with pytest.raises(TransientModelError):
@@ -144,7 +144,7 @@ def test_converse_without_its_stop_was_cut(server: RawServer, kept: int) -> None
     ("name", "kind"),
     [("throttlingException", RateLimitError), ("modelStreamErrorException", TransientModelError)],
 )
-def test_an_exception_within_frames_keeps_its_text(server: RawServer, name: str, kind: type[HarnessError]) -> None:
+def test_exception_within_frames_keeps_its_text(server: RawServer, name: str, kind: type[HarnessError]) -> None:
     begun = frames([{"text": "It is"}], "end_turn")[:2]
     failed = frame({"message": "slow down, please"}, exception_type=name, message_type="exception")
     server.answers(b"".join([*begun, failed]), media_type=FRAMES)
@@ -157,7 +157,7 @@ def test_an_exception_within_frames_keeps_its_text(server: RawServer, name: str,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_cohere_tells_its_thinking_citations_and_cached_tokens(server: RawServer, way: str) -> None:
+def test_cohere_reports_its_thinking_citations_and_cached_tokens(server: RawServer, way: str) -> None:
     cited = {"start": 0, "end": 4, "text": "Rain", "sources": [{"type": "tool", "id": "yr"}]}
     counts = {
         "billed_units": {"input_tokens": 3},
@@ -189,7 +189,7 @@ def test_cohere_tells_its_thinking_citations_and_cached_tokens(server: RawServer
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (9, 6, 2)
 
 
-def test_a_stream_of_cohere_without_its_end_was_cut(server: RawServer) -> None:
+def test_stream_of_cohere_without_its_end_is_truncated(server: RawServer) -> None:
     told = {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "Rain."}}}}
     server.answers(f"event: content-delta\ndata: {json.dumps(told)}\n\n".encode(), media_type=EVENTS)
 

@@ -1,4 +1,6 @@
-"""Gemini over real HTTP: what a whole answer and a stream say is one, and nothing that was cut passes for whole."""
+"""Gemini over real HTTP: a whole answer and a stream give the same reply, and a truncated one is never accepted as
+whole.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def failure_of(server: RawServer, answer: Answer, way: str) -> HarnessError:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_text_thoughts_calls_and_tokens_are_read(server: RawServer, way: str) -> None:
+def test_text_thoughts_calls_and_tokens_are_parsed(server: RawServer, way: str) -> None:
     answer = answered(
         way,
         {"text": "Let me look.", "thought": True},
@@ -89,7 +91,7 @@ def test_text_thoughts_calls_and_tokens_are_read(server: RawServer, way: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_tokens_of_its_own_tools_count_and_sources_are_parts(server: RawServer, way: str) -> None:
+def test_tokens_of_hosted_tools_count_and_sources_are_parts(server: RawServer, way: str) -> None:
     sources = {"webSearchQueries": ["oslo"], "groundingChunks": [{"web": {"uri": "https://yr.no", "title": "yr"}}]}
     counts = {**COUNTS, "toolUsePromptTokenCount": 119, "totalTokenCount": 137}
     answer = answered(way, {"text": "Rain."}, counts=counts, groundingMetadata=sources)
@@ -104,7 +106,7 @@ def test_tokens_of_its_own_tools_count_and_sources_are_parts(server: RawServer, 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_code_that_it_ran_and_the_signature_of_a_text_are_kept(server: RawServer, way: str) -> None:
+def test_executed_code_and_the_signature_of_a_text_are_kept(server: RawServer, way: str) -> None:
     code = {"language": "PYTHON", "code": "print(6 * 7)"}
     answer = answered(
         way,
@@ -121,7 +123,7 @@ def test_code_that_it_ran_and_the_signature_of_a_text_are_kept(server: RawServer
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_answer_without_counts_has_unknown_usage(server: RawServer, way: str) -> None:
+def test_answer_without_counts_has_unknown_usage(server: RawServer, way: str) -> None:
     assert reply_to(server, answered(way, {"text": "hi"}, counts=None), way).usage is None
 
 
@@ -137,7 +139,7 @@ def test_an_answer_without_counts_has_unknown_usage(server: RawServer, way: str)
         ("MALFORMED_FUNCTION_CALL", "unknown"),
     ],
 )
-def test_a_reason_is_mapped_and_the_text_before_it_kept(server: RawServer, way: str, reason: str, ours: str) -> None:
+def test_reason_is_mapped_and_the_text_before_it_kept(server: RawServer, way: str, reason: str, ours: str) -> None:
     reply = reply_to(server, answered(way, {"text": "Half of"}, reason=reason), way)
 
     assert (reply.text, reply.finish_reason) == ("Half of", ours)
@@ -145,7 +147,7 @@ def test_a_reason_is_mapped_and_the_text_before_it_kept(server: RawServer, way: 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("reason", ["SAFETY", "MODEL_ARMOR", "PROHIBITED_CONTENT"])
-def test_a_filter_that_left_nothing_is_a_refusal(server: RawServer, way: str, reason: str) -> None:
+def test_filter_that_left_no_text_is_a_refusal(server: RawServer, way: str, reason: str) -> None:
     error = failure_of(server, answered(way, reason=reason), way)
 
     assert type(error) is RefusalError
@@ -154,7 +156,7 @@ def test_a_filter_that_left_nothing_is_a_refusal(server: RawServer, way: str, re
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_blocked_prompt_is_a_refusal(server: RawServer, way: str) -> None:
+def test_blocked_prompt_is_a_refusal(server: RawServer, way: str) -> None:
     body = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}
     answer = whole(body) if way == "invoke" else streamed(body)
 
@@ -162,7 +164,7 @@ def test_a_blocked_prompt_is_a_refusal(server: RawServer, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_call_that_gemini_held_back_is_a_bad_response(server: RawServer, way: str) -> None:
+def test_withheld_call_of_gemini_is_a_bad_response(server: RawServer, way: str) -> None:
     message = "Malformed function call: print(default_api.look(at="
     error = failure_of(server, answered(way, reason="MALFORMED_FUNCTION_CALL", finishMessage=message), way)
 
@@ -173,7 +175,7 @@ def test_a_call_that_gemini_held_back_is_a_bad_response(server: RawServer, way: 
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3])
-def test_a_stream_without_a_reason_to_stop_was_cut(server: RawServer, pieces: int) -> None:
+def test_stream_without_a_finish_reason_is_truncated(server: RawServer, pieces: int) -> None:
     parts = [piece({"text": text}) for text in ("Take ", "5 ", "drops")]
 
     error = failure_of(server, streamed(*parts[:pieces]), "stream")
@@ -183,7 +185,7 @@ def test_a_stream_without_a_reason_to_stop_was_cut(server: RawServer, pieces: in
 
 
 @pytest.mark.parametrize("between", [b": keep-alive\n\n", b"event: message\n", b"id: 3\nretry: 1000\n", b"\r\n\r\n"])
-def test_what_proxies_put_between_events_loses_nothing(server: RawServer, between: bytes) -> None:
+def test_data_that_proxies_insert_between_events_loses_no_part(server: RawServer, between: bytes) -> None:
     parts = [piece({"text": text}) for text in ("Take ", "5 ", "drops")]
 
     reply = reply_to(server, streamed(*parts, piece(reason="STOP"), between=between), "stream")
@@ -192,7 +194,7 @@ def test_what_proxies_put_between_events_loses_nothing(server: RawServer, betwee
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_of_several_candidates_the_first_is_the_answer(server: RawServer, way: str) -> None:
+def test_first_of_several_candidates_is_the_answer(server: RawServer, way: str) -> None:
     body = piece({"text": "one"}, reason="STOP")
     body["candidates"].append({"index": 1, "content": {"parts": [{"text": "two"}]}, "finishReason": "STOP"})
     answer = whole(body) if way == "invoke" else streamed(body)

@@ -1,4 +1,4 @@
-"""The harness room, and litellm behind its adapter, leave the process as they found it."""
+"""Importing the harness package, and litellm behind its adapter, has no side effects on the process."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def environment(*folders: Path) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "PYTHONWARNINGS": "error", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def test_import_of_the_room_is_light_and_loads_no_litellm() -> None:
+def test_import_of_the_package_is_light_and_does_not_import_litellm() -> None:
     done = subprocess.run(
         [sys.executable, "-c", IMPORT], capture_output=True, text=True, env=environment(), timeout=60, check=True
     )
@@ -107,10 +107,10 @@ def test_import_of_the_room_is_light_and_loads_no_litellm() -> None:
 
 @pytest.fixture(scope="module")
 def called(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a fresh process looks like after its first calls, in a directory with a `.env`, warnings being errors."""
+    """The state of a fresh process after its first calls, in a directory with a `.env`, with warnings as errors."""
     folder = tmp_path_factory.mktemp("project")
     (folder / ".env").write_text("PLANTED_BY_DOTENV=yes\n")
-    # litellm looks for a .env above its own place: pretend that it is installed inside of the project.
+    # litellm searches for a .env above its own folder: simulate an installation inside the project.
     spec = importlib.util.find_spec("litellm")
     assert spec is not None
     assert spec.origin is not None
@@ -139,27 +139,27 @@ class TestFirstCall:
     def test_calls_work_with_tools_on_a_base_install(self, called: dict[str, Any]) -> None:
         assert called["said"] == ["hello", "hello", "TransientModelError"]
 
-    def test_nobody_is_reached_but_the_provider(self, called: dict[str, Any]) -> None:
+    def test_calls_connect_to_the_provider_only(self, called: dict[str, Any]) -> None:
         assert called["reached"] == ["127.0.0.1"]
 
-    def test_nothing_is_printed_until_the_very_end_of_the_process(self, called: dict[str, Any]) -> None:
+    def test_nothing_is_printed_until_the_process_ends(self, called: dict[str, Any]) -> None:
         assert called["stdout"] == ""
         assert called["stderr"] == ""
 
-    def test_litellm_is_imported_by_the_call_and_not_before(self, called: dict[str, Any]) -> None:
+    def test_litellm_is_imported_by_the_first_call(self, called: dict[str, Any]) -> None:
         assert called["litellm_before"] is False
 
     def test_env_file_of_the_project_is_not_loaded(self, called: dict[str, Any]) -> None:
         assert "site" in Path(called["inside"]).parts
         assert called["planted"] is None
 
-    def test_warning_filters_and_log_handlers_are_what_they_were(self, called: dict[str, Any]) -> None:
+    def test_warning_filters_and_log_handlers_are_unchanged(self, called: dict[str, Any]) -> None:
         assert called["filters_kept"]
         assert called["handlers_kept"]
         assert called["level_kept"]
         assert called["loud_handlers"] == []
 
-    def test_environment_gains_only_the_switches_that_keep_litellm_quiet(self, called: dict[str, Any]) -> None:
+    def test_environment_gains_only_the_switches_that_silence_litellm(self, called: dict[str, Any]) -> None:
         assert set(called["environment_new"]) <= {"LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_MODE", "TIKTOKEN_CACHE_DIR"}
 
     def test_no_file_is_written(self, called: dict[str, Any]) -> None:

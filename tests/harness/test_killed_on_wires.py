@@ -1,4 +1,4 @@
-"""An agent on each wire whose process is killed within a tool: the next life asks for the rest, in the API's form."""
+"""An agent on each wire whose process is killed within a tool: the next life requests the rest, in the API's form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.slow, pytest.mark.xdist_group("litellm")]
 
 IMPORTED = ("tests.harness.warm_litellm", "tests.harness.providers", "graphrt.runtime", "graphrt.stores.sqlite")
-"""What each life would import first."""
+"""The imports that each life would make first."""
 SPENT = Usage(input_tokens=40, output_tokens=12)
 LOOK = ToolCall(id="call_look", name="look", arguments={"at": "the sky"})
 
@@ -30,7 +30,7 @@ def has_result(asked: ChatRequest) -> bool:
     return "the sky is grey" in json.dumps(asked.body)
 
 
-def test_a_killed_agent_asks_for_the_rest_alone_on_every_wire(tmp_path: Path) -> None:
+def test_killed_agent_requests_only_the_rest_on_every_wire(tmp_path: Path) -> None:
     calls = ChatAnswer(thinking=THOUGHT, tool_calls=(LOOK,), usage=SPENT)
     rules = {has_result: ChatAnswer(text=TEXT, usage=SPENT), (lambda asked: not has_result(asked)): calls}
     with FakeChatServer(rules) as server:
@@ -38,7 +38,7 @@ def test_a_killed_agent_asks_for_the_rest_alone_on_every_wire(tmp_path: Path) ->
         def live(which: str) -> Any:
             command = [str(Path(__file__).with_name("wire_lives.py")), str(tmp_path), server.anthropic_url, which]
             env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            return warm_python(*IMPORTED).run(command, cwd=Path.cwd(), env=env, timeout_s=120)
+            return warm_python(*IMPORTED).run(command, env=env)
 
         first = live("first")
         assert first.returncode == -signal.SIGKILL, first.stderr

@@ -1,4 +1,4 @@
-"""Budgets, and limits of agents: what is refused with which correction, and the words for what happens at the end."""
+"""Budgets, and limits of agents: the corrections of refused values, and the names of the actions at the limit."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def spending(*, on_error: str | None) -> Runtime[State]:
 BUDGET = Budget(calls=2, on_exceeded="route")
 
 
-def test_budget_that_routes_goes_to_the_on_error_of_the_node() -> None:
+def test_routing_budget_uses_the_on_error_of_the_node() -> None:
     assert spending(on_error="short").run({}).state == {"said": "BudgetExceededError"}
 
 
-def test_budget_that_routes_fails_the_run_where_the_node_has_no_on_error() -> None:
+def test_routing_budget_fails_the_run_if_the_node_has_no_on_error() -> None:
     with pytest.raises((BudgetExceededError, NodeError)) as caught:
         spending(on_error=None).run({})
 
     assert isinstance(caught.value, BudgetExceededError) or isinstance(caught.value.__cause__, BudgetExceededError)
 
 
-def test_unknown_word_for_the_end_of_a_budget_is_corrected_with_the_known_ones() -> None:
+def test_unknown_action_of_a_budget_is_corrected_with_the_known_ones() -> None:
     wrong: Any = "rise"
     with pytest.raises(InputError) as caught:
         Budget(calls=1, on_exceeded=wrong)
@@ -53,13 +53,13 @@ def test_unknown_word_for_the_end_of_a_budget_is_corrected_with_the_known_ones()
 
 
 @pytest.mark.parametrize("limit", [{"tokens": -1}, {"usd": "1"}, {"calls": 1, "warn_at": 2}, {}])
-def test_wrong_number_of_a_budget_is_corrected_with_numbers(limit: Any) -> None:
+def test_invalid_number_of_a_budget_is_corrected_with_numbers(limit: Any) -> None:
     with pytest.raises(InputError, match=r"Fix: Correct them: Budget\(tokens="):
         Budget(**limit)
 
 
 @pytest.mark.parametrize("limit", [{"model_calls": 0}, {"seconds": "1"}, {"on_limit": "rise"}])
-def test_wrong_limit_of_an_agent_says_what_to_do(limit: Any) -> None:
+def test_invalid_limit_of_an_agent_names_the_fix(limit: Any) -> None:
     with pytest.raises(InputError, match="Fix: Correct them") as caught:
         AgentLimits(**limit)
 

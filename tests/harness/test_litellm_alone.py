@@ -1,6 +1,6 @@
-"""What litellm alone makes of answers: a correction below it can go when its row here fails.
+"""How litellm alone reads answers: a correction can be removed when its row here fails.
 
-The rows of OpenAI's Responses stand in `test_responses`.
+The rows of OpenAI's Responses are in `test_responses`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def outcome(server: RawServer, model: str, way: str, answer: tuple[bytes, str]) 
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_litellm_alone_misreads_it(server: RawServer, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_litellm_alone_misreads_the_answer(server: RawServer, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = outcome(server, *ROWS[row])
     monkeypatch.setattr(_body, "_APIS", ())
 

@@ -1,4 +1,4 @@
-"""What a process that logs at DEBUG gets to see of calls of LiteLLMModel: prompts and answers only if it asks for them."""
+"""What a process that logs at DEBUG records of calls of LiteLLMModel: prompts and answers only on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAID = ("prompt-of-a-person", "instructions-of-a-firm", "answer-of-a-model")
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """Everything that any logger says, with the root logger at DEBUG."""
+    """The records of all loggers, with the root logger at DEBUG."""
     text, root = io.StringIO(), logging.getLogger()
     handler, level = logging.StreamHandler(text), root.level
     root.addHandler(handler)
@@ -39,7 +39,7 @@ def call(wire: str, way: str) -> None:
             await ask(model, way, asked)
             with pytest.raises(TransientModelError):
                 await ask(model, way, asked)
-            for _ in range(100):  # litellm writes some of its log afterwards
+            for _ in range(100):  # litellm writes a part of its log afterwards
                 await asyncio.sleep(0)
 
         asyncio.run(go())
@@ -54,18 +54,18 @@ def test_prompts_are_not_logged_when_the_root_logger_is_at_debug(wire: str, way:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_prompts_are_logged_when_a_library_is_asked_for_them(
+def test_prompts_are_logged_if_a_library_is_configured_to(
     wire: str, logged: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("LiteLLM"), "level", logging.DEBUG)
-    logging.getLogger("LiteLLM").manager._clear_cache()  # type: ignore[attr-defined]  # as setLevel() does
+    logging.getLogger("LiteLLM").manager._clear_cache()  # type: ignore[attr-defined]  # like setLevel()
 
     call(wire, "invoke")
 
     assert SAID[0] in logged.getvalue()
 
 
-def test_lines_of_others_who_use_the_library_are_left_alone(logged: io.StringIO) -> None:
+def test_log_lines_of_other_users_of_the_library_are_unchanged(logged: io.StringIO) -> None:
     call("openai", "invoke")
     logging.getLogger("LiteLLM").debug("a line of somebody else")
 

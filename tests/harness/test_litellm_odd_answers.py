@@ -1,4 +1,4 @@
-"""LiteLLMModel and answers of another form, over real HTTP: nested without end, with half characters, of wrong types."""
+"""LiteLLMModel and malformed answers over real HTTP: nested endlessly, with lone surrogates, of wrong types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Said(BaseModel):
 
 @pytest.fixture(autouse=True)
 def warned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What would stand on stderr; there has to be nothing at the end."""
+    """The output on stderr, which has to be empty at the end."""
     shown: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -64,7 +64,7 @@ def outcome(answer: ChatAnswer, way: str, wire: str = "openai") -> AgentReply | 
         with FakeChatServer([answer]) as server:
             try:
                 return await ask(model_for(wire, server), way, request(tools=[ToolSpec(name="f")]))
-            except Exception as error:  # noqa: BLE001 - looked at below
+            except Exception as error:  # noqa: BLE001 - asserted below
                 return error
             finally:
                 for _ in range(100):  # litellm writes its log afterwards
@@ -111,7 +111,7 @@ def test_stream_with_values_of_wrong_types_is_read_or_refused_without_a_warning(
     assert isinstance(found, (AgentReply, BadResponseError)), repr(found)
 
 
-def test_usage_of_a_wrong_type_in_a_stream_is_no_failure_of_the_provider() -> None:
+def test_usage_of_a_wrong_type_in_a_stream_is_not_a_failure_of_the_provider() -> None:
     usage = b'data: {"id": "x", "choices": [], "usage": {"prompt_tokens": "a", "completion_tokens": 1.5}}\n\n'
     found = outcome(ChatAnswer(raw=usage + events({"content": "hi"}), headers=EVENTS), "stream")
 
@@ -123,7 +123,7 @@ def test_usage_of_a_wrong_type_in_a_stream_is_no_failure_of_the_provider() -> No
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("way", WAYS)
-def test_nesting_without_end_is_a_bad_response(wire: str, way: str) -> None:
+def test_endless_nesting_is_a_bad_response(wire: str, way: str) -> None:
     body = (f"data: {DEEP}\n\n" if way == "stream" else DEEP).encode()
     found = outcome(ChatAnswer(raw=body, headers=EVENTS if way == "stream" else {}), way, wire)
 
@@ -132,14 +132,14 @@ def test_nesting_without_end_is_a_bad_response(wire: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["hi", "m", "assistant"])
-def test_nesting_without_end_anywhere_is_a_bad_response(place: str) -> None:
+def test_endless_nesting_anywhere_is_a_bad_response(place: str) -> None:
     body = json.dumps(document()).replace(f'"{place}"', DEEP).encode()
     found = outcome(ChatAnswer(raw=body), "invoke")
 
     assert type(found) is BadResponseError
 
 
-def test_agent_does_not_pay_again_for_what_stays_unreadable() -> None:
+def test_agent_does_not_pay_again_for_an_unreadable_answer() -> None:
     with FakeChatServer([ChatAnswer(raw=DEEP.encode())]) as server:
         agent = Agent(model_for("openai", server), retry=4)
         with pytest.raises(BadResponseError):
@@ -147,13 +147,13 @@ def test_agent_does_not_pay_again_for_what_stays_unreadable() -> None:
         assert len(server.requests) == 1
 
 
-def test_arguments_nested_without_end_are_told_to_the_model() -> None:
+def test_endlessly_nested_arguments_are_reported_to_the_model() -> None:
     call = ToolCall(id="1", name="f", arguments_text=f'{{"a": {DEEP}}}')
 
     assert (call.arguments, call.error) == ({}, "it is nested too deeply")
 
 
-# --------------------------------------------------------------------------------------------------- half of a character
+# ------------------------------------------------------------------------------------------------------- lone surrogates
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -162,14 +162,14 @@ def test_arguments_nested_without_end_are_told_to_the_model() -> None:
     [("a\ud800b", "a\ufffdb"), ("\udc00", "\ufffd"), ("é\ud83d\ude00", "é😀"), ("x\ud83d", "x\ufffd")],
     ids=["high", "low", "pair", "at the end"],
 )
-def test_half_of_a_surrogate_pair_is_replaced_when_the_answer_arrives(way: str, text: str, read: str) -> None:
+def test_lone_surrogate_is_replaced_when_the_answer_arrives(way: str, text: str, read: str) -> None:
     found = outcome(answered(way, content=text), way)
 
     assert isinstance(found, AgentReply)
     assert found.text == read
 
 
-def test_pair_that_a_stream_cuts_in_two_is_one_character() -> None:
+def test_pair_that_a_stream_splits_is_one_character() -> None:
     shown: list[StreamItem] = []
     raw = events({"content": "a\ud83d"}, {"content": "\ude00b"}, {"content": "\ud83d"}, {"content": "c"})
     with FakeChatServer([ChatAnswer(raw=raw, headers=EVENTS)]) as server:
@@ -180,7 +180,7 @@ def test_pair_that_a_stream_cuts_in_two_is_one_character() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_half_of_a_pair_in_a_tool_call_is_replaced(way: str) -> None:
+def test_lone_surrogate_in_a_tool_call_is_replaced(way: str) -> None:
     call = {"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": ["\\ud800"]}'}}
     found = outcome(answered(way, tool_calls=[call]), way)
 
@@ -189,7 +189,7 @@ def test_half_of_a_pair_in_a_tool_call_is_replaced(way: str) -> None:
     found.tool_calls[0].arguments_text.encode()
 
 
-def test_answer_with_half_of_a_pair_is_stored_and_paid_once(tmp_path: Path) -> None:
+def test_answer_with_a_lone_surrogate_is_stored_and_paid_once(tmp_path: Path) -> None:
     g = GraphBuilder(Said, name="ask")
 
     @g.node
@@ -207,7 +207,7 @@ def test_answer_with_half_of_a_pair_is_stored_and_paid_once(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_without_a_reason_is_no_answer(way: str) -> None:
+def test_empty_answer_without_a_reason_is_not_an_answer(way: str) -> None:
     nothing = {**document(content=None), "usage": None}
     nothing["choices"][0]["finish_reason"] = None
     body = json.dumps(nothing).encode() if way == "invoke" else b"data: [DONE]\n\n"

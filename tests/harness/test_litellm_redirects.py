@@ -1,4 +1,6 @@
-"""LiteLLMModel and an address that redirects, over real HTTP: nothing goes there, and the error says where it pointed."""
+"""LiteLLMModel and an address that redirects, over real HTTP: redirects are not followed, and the error names the
+target.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def test_redirect_to_another_server_is_not_followed(wire: str, way: str, status:
         (None, None),
     ],
 )
-def test_target_is_told_by_its_origin_and_never_looked_up(
+def test_target_is_named_by_its_origin_and_never_looked_up(
     wire: str, way: str, location: str | None, origin: str | None, looked_up: list[str]
 ) -> None:
     error = redirected(wire, way, 307, location)
@@ -95,11 +97,11 @@ def test_redirect_to_a_path_of_the_same_server_is_not_followed_either(wire: str,
     assert str(error.target).startswith("http://127.0.0.1:")
 
 
-def test_status_that_is_no_redirect_and_no_answer_is_refused_alike(wire: str, way: str) -> None:
+def test_other_unexpected_statuses_are_refused_alike(wire: str, way: str) -> None:
     assert redirected(wire, way, 304, None).code == "redirected"
 
 
-def test_agent_does_not_ask_again_after_a_redirect() -> None:
+def test_agent_does_not_retry_after_a_redirect() -> None:
     with FakeChatServer([ChatAnswer(status=302, raw=b"", headers={"Location": "http://canary.invalid"})]) as server:
         agent = Agent(model_for("openai", server), retry=3)
         with pytest.raises(BadRequestError, match="canary"):
@@ -110,7 +112,7 @@ def test_agent_does_not_ask_again_after_a_redirect() -> None:
 def test_redirect_is_not_followed_by_the_transport_of_httpx(
     wire: str, way: str, monkeypatch: pytest.MonkeyPatch, looked_up: list[str]
 ) -> None:
-    """Where litellm is told to do without aiohttp."""
+    """Where litellm is configured not to use aiohttp."""
     litellm: Any = pytest.importorskip("litellm")
     monkeypatch.setattr(litellm, "disable_aiohttp_transport", True)
     monkeypatch.setattr(litellm, "in_memory_llm_clients_cache", type(litellm.in_memory_llm_clients_cache)())
@@ -121,7 +123,7 @@ def test_redirect_is_not_followed_by_the_transport_of_httpx(
     assert "canary.invalid" not in looked_up
 
 
-def test_provider_with_an_http_client_of_its_own_is_refused() -> None:
+def test_provider_with_its_own_http_client_is_refused() -> None:
     with pytest.raises(InputError, match="aiohttp_openai"):
         LiteLLMModel("aiohttp_openai/gpt")
     with pytest.raises(InputError, match="aiohttp_openai"):

@@ -1,4 +1,4 @@
-"""The provider's name for a request, over real HTTP: it is in each error, whatever went wrong after the headers."""
+"""The provider's id of a request, over real HTTP: it is in each error after the headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
 
 def failure_of(wire: str, way: str, answer: ChatAnswer) -> HarnessError:
-    timeout_s = 1 if answer.gap_s else 60  # of the others none is slow, but the machine may be
+    timeout_s = 1 if answer.gap_s else 60  # the other answers are fast, but the machine may be slow
     with FakeChatServer([answer]) as server, pytest.raises(HarnessError) as caught:
         asyncio.run(ask(model_for(wire, server, timeout_s=timeout_s), way, request()))
     return caught.value
@@ -37,7 +37,7 @@ def failure_of(wire: str, way: str, answer: ChatAnswer) -> HarnessError:
     ],
     ids=["500", "429", "html", "malformed", "refusal", "timeout", "redirect"],
 )
-def test_name_of_the_request_is_in_the_error(wire: str, way: str, answer: ChatAnswer, name: str) -> None:
+def test_id_of_the_request_is_in_the_error(wire: str, way: str, answer: ChatAnswer, name: str) -> None:
     named = replace(answer, headers={**answer.headers, name: "req_0123"})
 
     error = failure_of(wire, way, named)
@@ -49,13 +49,13 @@ def test_name_of_the_request_is_in_the_error(wire: str, way: str, answer: ChatAn
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("way", WAYS)
-def test_request_that_nobody_named_has_none(wire: str, way: str) -> None:
+def test_request_without_an_id_has_none(wire: str, way: str) -> None:
     assert failure_of(wire, way, ChatAnswer.failure(500)).request_id is None
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("way", WAYS)
-def test_credential_in_the_name_of_a_request_is_taken_out(wire: str, way: str) -> None:
+def test_credential_in_a_request_id_is_redacted(wire: str, way: str) -> None:
     answer = replace(ChatAnswer.failure(500), headers={"x-request-id": f"r {KEY}"})
 
     error = failure_of(wire, way, answer)

@@ -1,4 +1,4 @@
-"""Credentials, planted wherever a call can carry one, appear in nothing that LiteLLMModel makes or lets out."""
+"""Credentials in any part of a call do not appear in any output of LiteLLMModel."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def wire(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """Everything that any logger says, at DEBUG."""
+    """The records of all loggers, at DEBUG."""
     text, root = io.StringIO(), logging.getLogger()
     handler, level = logging.StreamHandler(text), root.level
     handler.setFormatter(logging.Formatter("%(name)s %(message)s"))
@@ -79,7 +79,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 def model_at(address: str, wire: str) -> LiteLLMModel:
-    """A model with an address in its options that has a key in it; in its own address, it would not reach the server."""
+    """A model with an address in its options that contains a key; as its own address, it would not reach the server."""
     options = {**OPTIONS, "callback_url": f"http://host/?key={IN_QUERY}"}
     return LiteLLMModel(f"{wire}/fake", api_key=KEY, api_base=address, timeout_s=0.5, options=options)
 
@@ -124,7 +124,7 @@ def test_credentials_in_an_address_are_not_shown_when_it_is_refused(log: io.Stri
     assert hits(*traceback.format_exception(caught.value), repr(model), log.getvalue()) == []
 
 
-def test_background_loop_does_not_log_what_an_exception_says(log: io.StringIO) -> None:
+def test_background_loop_does_not_log_the_text_of_an_exception(log: io.StringIO) -> None:
     from graphrt.harness._background_loop import _note
 
     loop = asyncio.new_event_loop()
@@ -135,7 +135,7 @@ def test_background_loop_does_not_log_what_an_exception_says(log: io.StringIO) -
     assert hits(log.getvalue()) == []
 
 
-def test_harness_and_model_do_not_show_their_arguments() -> None:
+def test_repr_of_harness_and_model_hides_their_arguments() -> None:
     base = f"http://user:{PASSWORD}@host/?key={IN_QUERY}"
     shown = [
         repr(made("openai/fake", api_key=KEY, api_base=base, options=OPTIONS))

@@ -1,4 +1,4 @@
-"""Requests to a provider carry the trace of the model call that makes them, and nothing if no sink watches."""
+"""Requests to a provider carry the trace of their model call if a sink watches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class State(TypedDict, total=False):
 
 
 def asked(**options: Any) -> dict[str, str]:
-    """Headers of the request of a node that asks a model."""
+    """Headers of the request of a node that calls a model."""
     with FakeChatServer(["hello"]) as server:
         agent = Agent(model_for(WIRES[0], server), name="helper")
 
@@ -45,5 +45,5 @@ def test_request_carries_the_span_of_the_model_call():
     assert chat.name.startswith("chat openai/")
 
 
-def test_request_of_a_run_that_is_not_watched_carries_no_trace():
+def test_request_of_an_unwatched_run_carries_no_trace():
     assert "traceparent" not in asked()

@@ -58,16 +58,16 @@ MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
         (Document, "Grüße".encode(), "text/plain"),
     ],
 )
-def test_media_type_is_told_from_the_first_bytes(cls: Any, data: bytes, media_type: str) -> None:
+def test_media_type_is_detected_from_the_first_bytes(cls: Any, data: bytes, media_type: str) -> None:
     assert cls.from_bytes(data).media_type == media_type
 
 
-def test_name_says_which_kind_of_text_or_zip_file_a_document_is() -> None:
+def test_name_of_a_document_selects_its_kind_of_text_or_zip_file() -> None:
     assert Document.from_bytes(b"a,b\n1,2", name="table.csv").media_type == "text/csv"
     assert Document.from_bytes(b"PK\x03\x04", name="letter.docx").media_type.endswith("wordprocessingml.document")  # type: ignore[union-attr]
 
 
-def test_media_type_that_bytes_do_not_show_is_the_callers_word() -> None:
+def test_undetectable_media_type_is_taken_from_the_caller() -> None:
     assert Image.from_bytes(b"II*\0", media_type="image/tiff").media_type == "image/tiff"
     assert Audio.from_bytes(WAV, media_type="audio/x-wav").media_type == "audio/wav"
 
@@ -82,7 +82,7 @@ def test_file_is_read_with_its_name(tmp_path: Path) -> None:
     assert Image.from_path("photo.PNG", root=tmp_path) == image
 
 
-def test_data_url_is_taken_apart() -> None:
+def test_data_url_is_parsed() -> None:
     url = f"data:image/png;base64,{b64encode(PNG).decode()}"
 
     assert Image(url=url) == PICTURE
@@ -90,7 +90,7 @@ def test_data_url_is_taken_apart() -> None:
     assert Document(url="data:,a%20b").data == b"a b"
 
 
-def test_url_is_kept_and_its_end_says_the_media_type() -> None:
+def test_url_is_kept_and_its_suffix_gives_the_media_type() -> None:
     assert (LINK.url, LINK.data, LINK.media_type) == ("https://example.org/a.png", None, "image/png")
     assert Image(url="https://example.org/a").media_type is None
 
@@ -118,7 +118,7 @@ def test_url_is_kept_and_its_end_says_the_media_type() -> None:
         (lambda: Image(url="https://example.org/a", media_type="png"), "media type such as"),
     ],
 )
-def test_what_is_no_such_part_is_refused(make: Callable[[], object], text: str) -> None:
+def test_invalid_part_is_refused(make: Callable[[], object], text: str) -> None:
     with pytest.raises(InputError) as caught:
         make()
 
@@ -130,21 +130,21 @@ def test_what_is_no_such_part_is_refused(make: Callable[[], object], text: str) 
 def test_size_of_a_file_is_checked_before_it_is_read(tmp_path: Path) -> None:
     file = tmp_path / "huge.png"
     with file.open("wb") as opened:
-        opened.truncate(2 * 1024**3)  # sparse: it takes no room
+        opened.truncate(2 * 1024**3)  # sparse: it takes no space
 
     with pytest.raises(InputError, match="2,147,483,648 bytes, and 20,971,520 are allowed"):
         Image.from_path(file)
 
 
 @pytest.mark.parametrize("path", [".", "/dev/zero"])
-def test_what_is_not_a_file_is_refused(path: str) -> None:
+def test_path_that_is_not_a_file_is_refused(path: str) -> None:
     with pytest.raises(InputError) as caught:
         Image.from_path(path)
 
     assert caught.value.code == "bad-media"
 
 
-def test_path_outside_of_its_root_is_refused_through_links_too(tmp_path: Path) -> None:
+def test_path_outside_its_root_is_refused_through_links_too(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (tmp_path / "secret.png").write_bytes(PNG)
@@ -175,7 +175,7 @@ def test_message_has_its_parts_in_order_and_their_texts() -> None:
     assert message.media == (PICTURE, SOUND)
 
 
-def test_text_alone_is_no_content() -> None:
+def test_bare_string_is_not_valid_content() -> None:
     assert UserMessage(content=["Hello"]) == UserMessage(text="Hello")
 
 
@@ -186,7 +186,7 @@ def test_replaced_text_keeps_the_media() -> None:
 
 
 @pytest.mark.parametrize("content", ["text", 3, ["a", b"bytes"], [UserMessage(text="a")]])
-def test_content_that_is_no_text_or_part_is_refused(content: Any) -> None:
+def test_content_that_is_not_a_text_or_part_is_refused(content: Any) -> None:
     with pytest.raises(InputError, match="content of a message"):
         UserMessage(content=content)
 
@@ -207,7 +207,7 @@ def test_prompt_of_messages_and_media_is_refused() -> None:
         ModelRequest.build([UserMessage(text="a"), PICTURE], {})  # type: ignore[list-item]
 
 
-def test_messages_with_media_are_json_and_back() -> None:
+def test_messages_with_media_survive_json() -> None:
     said: list[Message] = [
         UserMessage(content=["What is this?", PICTURE, LINK]),
         ToolMessage(tool_call_id="1", content=[PAPER]),
@@ -236,7 +236,7 @@ def test_outline_in_json_has_type_size_and_hash_instead_of_bytes() -> None:
         {"kind": "image", "data": b64encode(PNG).decode(), "more": 1},
     ],
 )
-def test_json_that_is_no_part_is_refused(part: dict[str, Any]) -> None:
+def test_json_that_is_not_a_part_is_refused(part: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         MESSAGES.validate_python([{"role": "user", "content": [part]}])
 
@@ -284,7 +284,7 @@ def test_double_takes_media_and_answers_with_them() -> None:
     assert model.calls[0].messages[0].media == (SOUND,)
 
 
-def test_fallback_is_asked_what_the_first_model_does_not_take() -> None:
+def test_fallback_is_called_if_the_first_model_does_not_accept_the_media() -> None:
     blind = ScriptedModel([], profile=ModelProfile(name="blind", images=False))
 
     assert Agent(blind, fallbacks=[ScriptedModel(["A cat."])]).run_sync([PICTURE]).text == "A cat."

@@ -1,4 +1,4 @@
-"""Images, audio and documents on the wire: each provider gets them in the form that it documents, or nothing is sent."""
+"""Images, audio and documents on the wire: each provider gets them in its documented form, or nothing is sent."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def model(name: str, server: RawServer) -> LiteLLMModel:
 
 
 def sent(name: str, server: RawServer, prompt: Prompt, **options: Any) -> Any:
-    """Return the conversation in the body that the model was sent; what it answers does not matter."""
+    """Return the conversation in the body that the server received; its answer does not matter."""
     server.requests.clear()
     server.answers(b"{}")
     try:
@@ -120,7 +120,7 @@ def test_bedrock_gets_blocks_in_prompts_and_in_results_of_tools(server: RawServe
         assert (given[1]["document"]["format"], given[1]["document"]["source"]) == ("pdf", {"bytes": PDF64})
 
 
-def test_results_of_tools_hold_media_where_the_api_takes_them(server: RawServer) -> None:
+def test_results_of_tools_contain_media_if_the_api_supports_it(server: RawServer) -> None:
     tools = [ToolSpec(name="look")]
     claude = sent("anthropic/claude-sonnet-4-5", server, SEEN, tools=tools)[-1]["content"][0]
     responses = sent("openai/responses/gpt-5", server, SEEN, tools=tools)[-1]
@@ -134,7 +134,7 @@ def test_results_of_tools_hold_media_where_the_api_takes_them(server: RawServer)
     assert google[1:] == GOOGLE
 
 
-def test_result_in_chat_completions_says_that_its_media_follow_in_a_message_of_the_user(server: RawServer) -> None:
+def test_result_in_chat_completions_announces_its_media_in_a_following_user_message(server: RawServer) -> None:
     said = [*SEEN, AssistantMessage(text="A picture."), UserMessage(text="Sure?")]
     _, _, result, following, *rest = sent("openai/gpt-4o", server, said, tools=[ToolSpec(name="look")])
 
@@ -184,7 +184,7 @@ def test_audio_has_the_form_of_the_provider(server: RawServer) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-4o", "anthropic/claude-sonnet-4-5"])
-def test_url_goes_to_providers_that_fetch_it(server: RawServer, name: str) -> None:
+def test_url_is_passed_to_providers_that_fetch_it(server: RawServer, name: str) -> None:
     assert "https://example.org/a.png" in json.dumps(sent(name, server, ["What?", LINK]))
 
 
@@ -207,7 +207,7 @@ def test_url_is_not_fetched_for_a_provider_that_does_not_fetch_it(server: RawSer
     assert server.requests == []
 
 
-def test_url_that_a_model_wrote_is_never_asked(server: RawServer) -> None:
+def test_url_that_a_model_wrote_is_never_fetched(server: RawServer) -> None:
     """A URL of this machine, as a redirect to a metadata address would be, gets no request: the provider has it."""
     link = Image(url=f"{server.url}/latest/meta-data")
 
@@ -225,7 +225,7 @@ def test_url_that_a_model_wrote_is_never_asked(server: RawServer) -> None:
         ("mistral/mistral-large-latest", PAPER, "documents"),
     ],
 )
-def test_model_that_does_not_take_a_part_is_not_asked(server: RawServer, name: str, part: Any, kinds: str) -> None:
+def test_model_that_does_not_accept_a_part_is_not_called(server: RawServer, name: str, part: Any, kinds: str) -> None:
     with pytest.raises(BadRequestError, match=f"takes no {kinds}") as caught:
         sent(name, server, ["What?", part])
 
@@ -234,14 +234,14 @@ def test_model_that_does_not_take_a_part_is_not_asked(server: RawServer, name: s
 
 
 @pytest.mark.parametrize("name", ["bedrock/converse/us.amazon.nova-pro-v1:0", "ollama_chat/any"])
-def test_part_that_litellm_would_drop_is_found_before_the_request_is_sent(server: RawServer, name: str) -> None:
+def test_part_that_litellm_would_drop_is_refused_before_the_request_is_sent(server: RawServer, name: str) -> None:
     with pytest.raises(BadRequestError, match="leave out <Audio"):
         sent(name, server, ["Hear:", SOUND])
 
     assert server.requests == []
 
 
-def test_given_profile_says_what_the_model_takes(server: RawServer) -> None:
+def test_configured_profile_decides_which_media_the_model_accepts(server: RawServer) -> None:
     server.requests.clear()
     server.answers(b"{}")
     profile = ModelProfile(name="openai/gpt-3.5-turbo")
@@ -253,7 +253,7 @@ def test_given_profile_says_what_the_model_takes(server: RawServer) -> None:
     assert len(server.requests) == 1
 
 
-def test_picture_that_the_model_made_goes_back_as_one_of_the_model_or_of_the_user(server: RawServer) -> None:
+def test_picture_of_the_model_is_sent_back_as_one_of_the_model_or_of_the_user(server: RawServer) -> None:
     said = [UserMessage(text="draw"), AssistantMessage(text="here", media=(PICTURE,)), UserMessage(text="bigger")]
 
     google = sent("gemini/gemini-2.5-flash", server, said)
@@ -282,7 +282,7 @@ def test_picture_that_the_model_made_goes_back_as_one_of_the_model_or_of_the_use
         ),
     ],
 )
-def test_what_a_model_made_is_media_of_the_reply(part: ProviderPart, media: Any, others: int) -> None:
+def test_media_of_a_model_are_media_of_the_reply(part: ProviderPart, media: Any, others: int) -> None:
     made, rest = taken_out([part])
 
     assert made == (media,)
@@ -290,7 +290,7 @@ def test_what_a_model_made_is_media_of_the_reply(part: ProviderPart, media: Any,
     assert "data" not in json.dumps([dict(one.data) for one in rest])
 
 
-def test_part_that_is_no_file_stays_as_the_provider_sent_it() -> None:
+def test_part_that_is_not_a_file_is_kept_as_the_provider_sent_it() -> None:
     parts = [
         ProviderPart(provider="openai", type="image_generation_call", data={"result": "aGk="}),
         ProviderPart(provider="google", type="grounding", data={"chunks": []}),

@@ -32,7 +32,7 @@ from graphrt.harness.litellm._openai_format import wire_request
 from graphrt.harness.request import ModelRequest
 
 
-def test_tool_call_parses_the_text_that_the_model_wrote() -> None:
+def test_tool_call_parses_the_text_of_the_model() -> None:
     call = ToolCall(id="c1", name="search", arguments_text='{"query": "cats", "limit": 3}')
 
     assert call.arguments == {"query": "cats", "limit": 3}
@@ -47,7 +47,7 @@ def test_tool_call_built_from_arguments_has_their_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "{}"])
-def test_tool_call_without_arguments_is_no_error(text: str) -> None:
+def test_tool_call_without_arguments_is_valid(text: str) -> None:
     call = ToolCall(id="c1", name="now", arguments_text=text)
 
     assert call.checked_arguments() == {}
@@ -55,7 +55,7 @@ def test_tool_call_without_arguments_is_no_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"query": ', "cats", "[1, 2]", '"cats"', "null"])
-def test_tool_call_keeps_broken_arguments_and_says_what_is_wrong(text: str) -> None:
+def test_tool_call_keeps_broken_arguments_with_their_error(text: str) -> None:
     call = ToolCall(id="c1", name="search", arguments_text=text)
 
     assert call.arguments == {}
@@ -63,7 +63,7 @@ def test_tool_call_keeps_broken_arguments_and_says_what_is_wrong(text: str) -> N
     assert call.error
 
 
-def test_checked_arguments_raise_when_the_text_was_no_json_object() -> None:
+def test_checked_arguments_raise_if_the_text_is_not_a_json_object() -> None:
     call = ToolCall(id="c1", name="search", arguments_text="{oops")
 
     with pytest.raises(BadResponseError) as caught:
@@ -74,7 +74,7 @@ def test_checked_arguments_raise_when_the_text_was_no_json_object() -> None:
     assert "{oops" in str(caught.value)
 
 
-def test_tool_call_refuses_arguments_that_are_no_json() -> None:
+def test_tool_call_refuses_arguments_that_are_not_json() -> None:
     with pytest.raises(InputError, match="'search'"):
         ToolCall(id="c1", name="search", arguments={"when": object()})
 
@@ -87,8 +87,8 @@ def test_messages_and_calls_can_be_members_of_a_set() -> None:
     assert len({ToolSpec(name="f"), ToolSpec(name="f")}) == 1
 
 
-def test_conversation_survives_storing_as_json() -> None:
-    """`role` tells the kinds apart, so that a conversation may be a field of a graph's state."""
+def test_conversation_survives_json() -> None:
+    """`role` distinguishes the kinds, and a conversation may be a field of a graph's state."""
     adapter: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
     conversation: list[Message] = [
         SystemMessage(text="be brief"),
@@ -106,12 +106,12 @@ def test_tool_spec_without_a_name_is_refused() -> None:
         ToolSpec(name="")
 
 
-def test_tool_spec_refuses_parameters_that_are_no_mapping() -> None:
+def test_tool_spec_refuses_parameters_that_are_not_a_mapping() -> None:
     with pytest.raises(InputError, match="'search'"):
         ToolSpec(name="search", parameters=[])  # type: ignore[arg-type]
 
 
-def test_reply_with_tool_calls_is_finished_by_them_whatever_the_provider_says() -> None:
+def test_reply_with_tool_calls_has_their_finish_reason_regardless_of_the_provider() -> None:
     call = ToolCall(id="c1", name="search")
 
     assert AgentReply(tool_calls=(call,)).finish_reason == "tool_calls"
@@ -119,7 +119,7 @@ def test_reply_with_tool_calls_is_finished_by_them_whatever_the_provider_says() 
     assert AgentReply(text="hi").finish_reason == "stop"
 
 
-def test_reply_turns_into_the_message_that_goes_on_with_the_conversation() -> None:
+def test_reply_converts_to_the_message_that_continues_the_conversation() -> None:
     call = ToolCall(id="c1", name="search")
 
     reply = AgentReply(text="let me look", tool_calls=(call,), usage=Usage(calls=1))
@@ -127,7 +127,7 @@ def test_reply_turns_into_the_message_that_goes_on_with_the_conversation() -> No
     assert reply.message == AssistantMessage(text="let me look", tool_calls=(call,))
 
 
-def test_request_of_a_text_is_one_user_message() -> None:
+def test_request_with_a_text_is_one_user_message() -> None:
     request = AgentRequest.build("hi", {})
 
     assert request.messages == (UserMessage(text="hi"),)
@@ -142,7 +142,7 @@ def test_request_puts_system_before_the_conversation() -> None:
     assert request.system == "be brief"
 
 
-def test_request_takes_the_harness_defaults_for_what_the_call_leaves_out() -> None:
+def test_request_takes_unset_options_from_the_harness_defaults() -> None:
     defaults = {"model": "big", "system": "be brief", "temperature": 0.5, "options": {"seed": 1, "top_p": 1}}
 
     request = AgentRequest.build("hi", {"temperature": 0.0, "system": None, "options": {"seed": 2}}, defaults=defaults)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_request_takes_the_harness_defaults_for_what_the_call_leaves_out() -> No
     assert request.options == {"seed": 2, "top_p": 1}
 
 
-def test_request_refuses_an_unknown_option_and_guesses_which_was_meant() -> None:
+def test_request_refuses_an_unknown_option_with_a_suggestion() -> None:
     with pytest.raises(InputError, match="Did you mean 'temperature'"):
         AgentRequest.build("hi", {"temprature": 0.1})  # type: ignore[typeddict-unknown-key]
 
@@ -161,7 +161,7 @@ def test_request_refuses_a_prompt_without_messages() -> None:
         AgentRequest.build([], {})
 
 
-def test_request_refuses_what_is_no_message() -> None:
+def test_request_refuses_values_that_are_not_messages() -> None:
     with pytest.raises(InputError, match="UserMessage"):
         AgentRequest.build([{"role": "user", "content": "hi"}], {})  # type: ignore[list-item]
 
@@ -171,7 +171,7 @@ def test_request_refuses_two_tools_of_one_name() -> None:
         AgentRequest.build("hi", {"tools": [ToolSpec(name="search"), ToolSpec(name="search")]})
 
 
-def test_request_refuses_a_bound_of_no_tokens() -> None:
+def test_request_refuses_a_limit_of_zero_tokens() -> None:
     with pytest.raises(InputError, match="max_tokens"):
         AgentRequest.build("hi", {"max_tokens": 0})
 
@@ -208,7 +208,7 @@ def test_parts_of_a_provider_follow_the_text(made: Any) -> None:
 
 
 def test_parts_are_not_stored_with_a_message() -> None:
-    """Checksums and digests of stored journals are over the bytes of messages, which must not change."""
+    """Checksums and digests of stored journals cover the bytes of messages, which must not change."""
     line = Codec().dump(UserMessage(text="t"))
 
     assert (
@@ -234,7 +234,7 @@ def test_recorded_reply_with_a_part_of_a_newer_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("prompt", "options"), [("x", {"options": [("api_key", "key-0001")]}), ("x", {"system": b"key-0001"})]
 )
-def test_a_wrong_option_that_may_hold_a_secret_is_shown_by_its_type(prompt: Any, options: Any) -> None:
+def test_wrong_option_that_may_contain_a_secret_is_shown_by_its_type(prompt: Any, options: Any) -> None:
     with pytest.raises(InputError) as caught:
         ModelRequest.build(prompt, options)
 
@@ -265,7 +265,7 @@ def result(id_: str) -> ToolMessage:
         ([USER, calling("a"), result("a"), ANSWER, result("a")], 4),
     ],
 )
-def test_a_conversation_that_providers_refuse_is_refused_first(conversation: list[Any], index: int) -> None:
+def test_conversation_that_providers_refuse_is_refused_first(conversation: list[Any], index: int) -> None:
     """By every harness, by agents, and where a request is written for the wire."""
     model = ScriptedModel(["never asked"])
     ways: list[Callable[[], Any]] = [

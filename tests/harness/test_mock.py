@@ -42,12 +42,12 @@ async def read(harness: MockHarness, prompt: str, tools: list[ToolSpec]) -> list
 # ------------------------------------------------------------------------------------------------- ordered script
 
 
-def test_script_is_answered_in_order() -> None:
+def test_script_answers_in_order() -> None:
     with MockHarness(["one", AgentReply(text="two"), lambda request: request.text.upper()]) as harness:
         assert ask(harness, "a", "b", "c") == ["one", "two", "C"]
 
 
-def test_call_after_the_end_of_the_script_raises_and_shows_expected_and_got() -> None:
+def test_call_after_the_end_of_the_script_raises_and_shows_expected_and_actual() -> None:
     harness = MockHarness(["one"])
 
     with pytest.raises(ScriptError) as caught:
@@ -68,7 +68,7 @@ def test_script_never_starts_over() -> None:
             ask(harness, "a")
 
 
-def test_expectation_that_does_not_match_raises_and_shows_expected_and_got() -> None:
+def test_expectation_that_does_not_match_raises_and_shows_expected_and_actual() -> None:
     harness = MockHarness([expect("sources", reply="x")])
 
     with pytest.raises(ScriptError) as caught:
@@ -87,7 +87,7 @@ def test_expectation_matches_by_part_search_or_function(pattern: object) -> None
         assert ask(harness, "Find sources on cats") == ["found"]
 
 
-def test_pattern_looks_at_the_last_message_only() -> None:
+def test_pattern_is_searched_in_the_last_message_only() -> None:
     harness = MockHarness([expect("42 results", reply="thanks")])
     called = AssistantMessage(tool_calls=(ToolCall(id="c1", name="search"),))
     conversation = [UserMessage(text="search"), called, ToolMessage(tool_call_id="c1", text="42 results")]
@@ -97,7 +97,7 @@ def test_pattern_looks_at_the_last_message_only() -> None:
     assert reply.text == "thanks"
 
 
-def test_function_pattern_sees_the_whole_request() -> None:
+def test_function_pattern_gets_the_whole_request() -> None:
     def is_brief(request: AgentRequest) -> bool:
         return request.system == "be brief" and request.temperature == 0
 
@@ -123,7 +123,7 @@ def test_rules_answer_in_any_order() -> None:
         assert ask(harness, "about dogs", "about cats", "about dogs") == ["woof", "meow", "woof"]
 
 
-def test_rule_with_a_list_answers_exactly_as_often_as_the_list_is_long() -> None:
+def test_rule_with_a_list_answers_as_often_as_the_list_is_long() -> None:
     harness = MockHarness({"cats": ["first", "second"]})
 
     assert ask(harness, "cats", "cats") == ["first", "second"]
@@ -131,7 +131,7 @@ def test_rule_with_a_list_answers_exactly_as_often_as_the_list_is_long() -> None
         ask(harness, "cats")
 
 
-def test_call_that_no_rule_matches_raises_and_shows_the_rules() -> None:
+def test_call_without_a_matching_rule_raises_and_shows_the_rules() -> None:
     harness = MockHarness({"cats": "meow", re.compile("^dogs"): "woof"})
 
     with pytest.raises(ScriptError) as caught:
@@ -142,18 +142,18 @@ def test_call_that_no_rule_matches_raises_and_shows_the_rules() -> None:
     assert "'birds'" in str(caught.value)
 
 
-def test_first_rule_that_matches_decides() -> None:
+def test_first_matching_rule_wins() -> None:
     harness = MockHarness({"black cats": "luck", "cats": "meow"})
 
     assert ask(harness, "black cats", "cats") == ["luck", "meow"]
 
 
-def test_call_that_matches_a_rule_leaves_the_ordered_script_alone() -> None:
+def test_call_that_matches_a_rule_does_not_advance_the_ordered_script() -> None:
     with MockHarness(["one", "two"], rules={"cats": "meow"}) as harness:
         assert ask(harness, "a", "cats", "b") == ["one", "meow", "two"]
 
 
-# ------------------------------------------------------------------------------------------------------ left over
+# ------------------------------------------------------------------------------------------------- unused replies
 
 
 def test_leaving_the_block_with_unused_replies_raises_and_names_them() -> None:
@@ -165,7 +165,7 @@ def test_leaving_the_block_with_unused_replies_raises_and_names_them() -> None:
     assert "item 3: expect 'x'" in str(caught.value)
 
 
-def test_rule_that_never_matched_is_left_over() -> None:
+def test_rule_that_never_matched_is_unused() -> None:
     harness = MockHarness({"cats": "meow", "dogs": ["woof", "wuff"]})
     ask(harness, "dogs")
 
@@ -187,7 +187,7 @@ def test_mismatch_that_the_node_swallowed_is_reported_at_the_end() -> None:
         harness.assert_done()
 
 
-def test_exception_on_its_way_out_of_the_block_is_not_covered_up() -> None:
+def test_exception_that_leaves_the_block_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError), MockHarness(["never used"]):
         raise ZeroDivisionError
 
@@ -196,12 +196,12 @@ def test_exception_on_its_way_out_of_the_block_is_not_covered_up() -> None:
 
 
 @pytest.mark.parametrize("script", [3, None, [int], ["fine", None]])
-def test_script_that_cannot_be_followed_is_refused_where_it_is_written(script: Any) -> None:
+def test_impossible_script_is_refused_where_it_is_written(script: Any) -> None:
     with pytest.raises(InputError):
         MockHarness(script)
 
 
-def test_reply_with_a_tool_call_asks_for_the_tool() -> None:
+def test_reply_with_a_tool_call_calls_the_tool() -> None:
     harness = MockHarness([CALL])
 
     reply = asyncio.run(harness.run("find cats", tools=[SEARCH]))
@@ -221,7 +221,7 @@ def test_reply_with_a_tool_that_was_not_offered_raises() -> None:
     assert "'write'" in str(caught.value)
 
 
-def test_every_call_is_recorded_the_unexpected_ones_too() -> None:
+def test_every_call_is_recorded_including_unexpected_ones() -> None:
     harness = MockHarness(["one"])
     asyncio.run(harness.run("a", tools=[SEARCH], temperature=0.0))
     with pytest.raises(ScriptError):
@@ -232,7 +232,7 @@ def test_every_call_is_recorded_the_unexpected_ones_too() -> None:
     assert harness.calls[0].temperature == 0.0
 
 
-def test_usage_counts_words_the_same_way_every_time() -> None:
+def test_usage_counts_words_deterministically() -> None:
     harness = MockHarness(["three words here"])
 
     reply = asyncio.run(harness.run("find me cats", system="be brief"))
@@ -240,7 +240,7 @@ def test_usage_counts_words_the_same_way_every_time() -> None:
     assert reply.usage == Usage(input_tokens=5, output_tokens=3, calls=1)
 
 
-def test_usage_can_be_given_for_one_reply_for_all_or_be_unknown() -> None:
+def test_usage_can_be_set_for_one_reply_for_all_or_be_unknown() -> None:
     own, same = Usage(input_tokens=9, calls=1), Usage(output_tokens=7, calls=1)
 
     async def usages(harness: MockHarness) -> list[Usage | None]:
@@ -250,7 +250,7 @@ def test_usage_can_be_given_for_one_reply_for_all_or_be_unknown() -> None:
     assert asyncio.run(usages(MockHarness([AgentReply(usage=own), "b"], usage=None))) == [own, None]
 
 
-def test_reply_names_the_model_that_was_asked() -> None:
+def test_reply_names_the_called_model() -> None:
     harness = MockHarness(["a", "b", AgentReply(model="c")], model="fake")
 
     async def models() -> list[str | None]:
@@ -267,7 +267,7 @@ def test_script_of_one_string_is_refused() -> None:
 # ------------------------------------------------------------------------------------------- streams and many users
 
 
-def test_stream_gives_the_text_in_pieces_and_the_whole_reply_last() -> None:
+def test_stream_yields_the_text_in_deltas_and_the_whole_reply_last() -> None:
     harness = MockHarness(["one  two three "])
 
     *deltas, reply = asyncio.run(read(harness, "hi", []))
@@ -278,7 +278,7 @@ def test_stream_gives_the_text_in_pieces_and_the_whole_reply_last() -> None:
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == reply.text == "one  two three "
 
 
-def test_stream_gives_tool_calls_in_pieces() -> None:
+def test_stream_yields_tool_calls_in_deltas() -> None:
     harness = MockHarness([AgentReply(tool_calls=(CALL, ToolCall(id="c2", name="search")))])
 
     *deltas, reply = asyncio.run(read(harness, "hi", [SEARCH]))
@@ -300,7 +300,7 @@ def test_stream_follows_the_same_script() -> None:
         asyncio.run(read(harness, "c", []))
 
 
-def test_worker_threads_with_loops_of_their_own_share_one_script() -> None:
+def test_worker_threads_with_their_own_loops_share_one_script() -> None:
     script = [f"reply {n}" for n in range(200)]
 
     with MockHarness(script) as harness, ThreadPoolExecutor(8) as pool:
@@ -311,7 +311,7 @@ def test_worker_threads_with_loops_of_their_own_share_one_script() -> None:
 
 
 def test_run_needs_no_event_loop() -> None:
-    """It never suspends, so that a driver without a loop can drive it."""
+    """It never suspends, and a driver without a loop can drive it."""
     coroutine = MockHarness(["one"]).run("a")
 
     with pytest.raises(StopIteration) as stopped:

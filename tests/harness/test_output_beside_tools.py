@@ -1,4 +1,4 @@
-"""Forms of answers on Anthropic's wire: tools are called all the same, and what cannot be held to is asked in words."""
+"""Forms of answers on Anthropic's wire: tools can still be called, and unsupported forms are requested in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Counts(BaseModel):
 
 
 class Obedient(FakeChatServer):
-    """A server whose model calls the tool that it is forced to call, whatever it would have said."""
+    """A server whose model calls the tool that it is forced to call."""
 
     def _take(self, request: ChatRequest) -> ChatAnswer:
         answer = super()._take(request)
@@ -41,7 +41,7 @@ ADD = ToolCall(id="1", name="add", arguments={"a": 1, "b": 2})
 
 @pytest.mark.parametrize("name", ["claude-opus-4-1", "claude-3-5-haiku-20241022", "claude-sonnet-4-5"])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_an_agent_with_tools_and_a_form_calls_its_tools(name: str, streamed: bool) -> None:
+def test_agent_with_tools_and_a_form_calls_its_tools(name: str, streamed: bool) -> None:
     called: list[tuple[int, int]] = []
 
     def add(a: int, b: int) -> int:
@@ -64,7 +64,7 @@ def test_an_agent_with_tools_and_a_form_calls_its_tools(name: str, streamed: boo
     assert [[tool["name"] for tool in asked.body["tools"]] for asked in server.requests] == [["add"]] * 3
 
 
-def test_the_form_is_asked_for_in_words_where_it_would_force_a_tool() -> None:
+def test_form_is_requested_in_words_if_it_would_force_a_tool() -> None:
     def add(a: int) -> int:
         """Add."""
         return a
@@ -77,7 +77,7 @@ def test_the_form_is_asked_for_in_words_where_it_would_force_a_tool() -> None:
     assert "tool_choice" not in server.requests[0].body
 
 
-def test_without_tools_a_form_is_still_a_schema() -> None:
+def test_form_without_tools_is_still_a_schema() -> None:
     with Obedient([]) as server:
         server.add("never said")
         agent = Agent(model_for("anthropic", server, "claude-opus-4-1"), output=Total, max_tokens=100)
@@ -87,7 +87,7 @@ def test_without_tools_a_form_is_still_a_schema() -> None:
     assert "system" not in server.requests[0].body
 
 
-def test_a_call_that_is_made_by_hand_has_its_tools_too() -> None:
+def test_manual_call_has_its_tools_too() -> None:
     spec = Agent(LiteLLMModel("anthropic/fake"), tools=[lambda_tool()]).tools.specs
     asked = ModelRequest.build("q", {"tools": spec, "output": OutputSpec(name="n", schema={"type": "object"})})
     with Obedient([ADD]) as server:
@@ -104,7 +104,7 @@ def lambda_tool() -> Any:
     return add
 
 
-def test_an_open_form_is_asked_for_in_words_where_the_provider_closes_every_object() -> None:
+def test_open_form_is_requested_in_words_if_the_provider_closes_every_object() -> None:
     with Obedient(['{"counts": {"a": 1}}']) as server:
         agent = Agent(model_for("anthropic", server, "claude-sonnet-4-5"), output=Counts, max_tokens=100)
         reply = asyncio.run(agent.run("q"))
@@ -127,14 +127,14 @@ def test_an_open_form_is_asked_for_in_words_where_the_provider_closes_every_obje
         ("groq/llama-3.3-70b-versatile", False, True),
     ],
 )
-def test_a_profile_knows_what_litellm_makes_of_schemas(name: str, beside: bool, is_open: bool) -> None:
+def test_profile_knows_how_litellm_converts_schemas(name: str, beside: bool, is_open: bool) -> None:
     profile = LiteLLMModel(name).profile
 
     assert profile.output_schema
     assert (profile.output_schema_with_tools, profile.open_output_schema) == (beside, is_open)
 
 
-def test_a_profile_holds_to_a_form_by_all_that_is_asked() -> None:
+def test_profile_supports_a_form_depending_on_the_whole_request() -> None:
     form, loose = OutputSpec(name="n", schema={}), OutputSpec(name="n", schema={}, strict=False)
     tools = Agent(LiteLLMModel("fake/x"), tools=[lambda_tool()]).tools.specs
     words, beside, closed = (

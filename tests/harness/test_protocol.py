@@ -1,4 +1,4 @@
-"""The protocols say of a harness what `RunOptions` says of its options."""
+"""The protocols describe the options of a harness like `RunOptions`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import inspect
 from graphrt.harness import AgentHarness, RunOptions
 
 
-def test_harness_takes_every_option_of_run_options_with_its_type_and_nothing_else() -> None:
-    """Of `output` a harness may say that it takes less: a graph hands it an OutputSpec, whatever its node gave."""
+def test_harness_takes_exactly_the_options_of_run_options_with_their_types() -> None:
+    """Only for `output` a harness may declare fewer types: a graph passes it an OutputSpec, whatever its node passed."""
     parameters = inspect.signature(AgentHarness.run).parameters.values()
     options = {one.name: one.annotation for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
 

@@ -121,7 +121,7 @@ CHAT_ERRORS: Final[dict[str, tuple[int, dict[str, Any], Kind]]] = {
 
 @pytest.mark.parametrize("prefix", CHAT)
 @pytest.mark.parametrize("case", CHAT_ERRORS)
-def test_an_error_means_the_same_with_a_status_and_within_a_stream(server: RawServer, prefix: str, case: str) -> None:
+def test_error_is_the_same_with_a_status_and_within_a_stream(server: RawServer, prefix: str, case: str) -> None:
     status, body, kind = CHAT_ERRORS[case]
     said = "told so (failed_generation: <f>)" if case == "call" else "told so"
 
@@ -138,7 +138,7 @@ def test_an_error_means_the_same_with_a_status_and_within_a_stream(server: RawSe
 
 @pytest.mark.parametrize("prefix", CHAT)
 @pytest.mark.parametrize("way", WAYS)
-def test_an_error_in_a_document_of_status_200_is_that_error(server: RawServer, prefix: str, way: str) -> None:
+def test_error_in_a_document_of_status_200_is_that_error(server: RawServer, prefix: str, way: str) -> None:
     server.answers(json.dumps({"error": {"message": "told so", "code": "429"}}).encode())
 
     error = failure(server, prefix, way)
@@ -166,7 +166,7 @@ API_ERRORS: Final[dict[tuple[str, str], tuple[int, str, Kind]]] = {
 
 
 @pytest.mark.parametrize(("prefix", "name"), API_ERRORS)
-def test_an_error_of_another_api_means_the_same_with_a_status_and_within_a_stream(
+def test_error_of_another_api_is_the_same_with_a_status_and_within_a_stream(
     server: RawServer, prefix: str, name: str
 ) -> None:
     status, text, kind = API_ERRORS[prefix, name]
@@ -195,7 +195,7 @@ def test_an_error_of_another_api_means_the_same_with_a_status_and_within_a_strea
         ("image_parse_error", BAD),
     ],
 )
-def test_a_failed_response_has_one_class_however_it_comes(server: RawServer, code: str, kind: Kind) -> None:
+def test_failed_response_has_one_class_in_every_form(server: RawServer, code: str, kind: Kind) -> None:
     error = {"code": code, "message": "told so"}
     part: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant", "status": "incomplete", "content": []}
     response = {"id": "r", "object": "response", "status": "failed", "error": error, "output": [part]}
@@ -233,7 +233,7 @@ def frame(head: dict[str, str], body: dict[str, Any]) -> bytes:
         ("ServiceUnavailableException", 503, "Later.", PASSING),
     ],
 )
-def test_an_exception_of_amazon_means_the_same_in_an_answer_and_in_a_frame(
+def test_exception_of_amazon_is_the_same_in_an_answer_and_in_a_frame(
     server: RawServer, name: str, status: int, text: str, kind: Kind
 ) -> None:
     server.answers(json.dumps({"message": text}).encode(), status=status)
@@ -250,7 +250,7 @@ def test_an_exception_of_amazon_means_the_same_in_an_answer_and_in_a_frame(
 
 
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["line", "end"])
-def test_an_error_in_lines_of_ollama_keeps_its_text(server: RawServer, end: bytes) -> None:
+def test_error_in_lines_of_ollama_keeps_its_text(server: RawServer, end: bytes) -> None:
     line = {"model": "x", "message": {"role": "assistant", "content": "Hi"}, "done": False}
     body = json.dumps(line).encode() + b"\n" + json.dumps({"error": "out of memory"}).encode() + end
     server.answers(body, media_type="application/x-ndjson")
@@ -260,11 +260,11 @@ def test_an_error_in_lines_of_ollama_keeps_its_text(server: RawServer, end: byte
     assert (kind_of(error), error.what) == (PASSING, "The model call failed: out of memory")
 
 
-# ------------------------------------------------------------------------------------------------- what errors say
+# ------------------------------------------------------------------------------------------------- texts of errors
 
 
 def told(body: Any, status: int | None, headers: dict[str, str] | None = None) -> HarnessError:
-    """The error for what a provider reported, without HTTP."""
+    """The error for the report of a provider, without HTTP."""
     seen = Seen(failure=failure_of(body, status=status, headers=headers))
     return harness_error(Exception("litellm"), model="m", sent=status or 200, seen=seen)
 
@@ -338,7 +338,7 @@ UPSTREAM: Final = json.dumps({"error": {"message": "the upstream's words", "code
         (502, "<html>Bad gateway</html>", PASSING, "<html>Bad gateway</html>"),
         (503, None, PASSING, "status 503: the provider does not say why."),
         (529, {"error": {"type": "overloaded_error"}}, PASSING, "status 529: overloaded_error"),
-        # a server's failure, whatever it says of the request
+        # a server's failure, whatever its text says about the request
         (500, {"error": {"message": "The model was not found in the cache"}}, PASSING, "cache"),
         # within streams, where there is no status
         (None, {"error": {"message": "m", "code": "504"}}, PASSING, "status 504: m"),
@@ -354,14 +354,14 @@ UPSTREAM: Final = json.dumps({"error": {"message": "the upstream's words", "code
         (None, {"error": "a text"}, PASSING, "failed: a text"),
     ],
 )  # fmt: skip
-def test_forms_and_words_of_providers_are_known(status: int | None, body: Any, kind: Kind, said: str) -> None:
+def test_forms_and_texts_of_providers_are_recognized(status: int | None, body: Any, kind: Kind, said: str) -> None:
     error = told(body, status)
 
     assert kind_of(error) == kind
     assert said in error.what
 
 
-def test_a_wait_is_read_from_headers_and_from_the_body() -> None:
+def test_retry_after_is_read_from_headers_and_from_the_body() -> None:
     later = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
     body = {"error": {"code": 429, "details": [{"@type": "google.rpc.RetryInfo", "retryDelay": "34.5s"}]}}
 
@@ -391,7 +391,7 @@ def test_a_wait_is_read_from_headers_and_from_the_body() -> None:
         ([], False),
     ],
 )  # fmt: skip
-def test_an_error_beside_an_answer_is_none(body: Any, is_one: bool) -> None:
+def test_error_in_a_body_with_an_answer_is_ignored(body: Any, is_one: bool) -> None:
     assert reports_error(body) is is_one
 
 
@@ -400,7 +400,7 @@ def test_an_error_beside_an_answer_is_none(body: Any, is_one: bool) -> None:
 
 @pytest.mark.parametrize("prefix", [*CHAT, "anthropic", "gemini", "openai/responses", "bedrock"])
 @pytest.mark.parametrize("way", WAYS)
-def test_an_answer_that_cannot_be_read_is_shown_by_its_beginning(server: RawServer, prefix: str, way: str) -> None:
+def test_unreadable_answer_is_shown_by_its_beginning(server: RawServer, prefix: str, way: str) -> None:
     server.answers(b"<html><body>Please sign in" + b" " * 9000 + b"</body></html>", media_type="text/html")
 
     error = failure(server, prefix, way)
@@ -412,7 +412,7 @@ def test_an_answer_that_cannot_be_read_is_shown_by_its_beginning(server: RawServ
 
 @pytest.mark.parametrize("choices", [[], None], ids=["none", "null"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_document_without_an_answer_is_a_bad_response(server: RawServer, way: str, choices: Any) -> None:
+def test_document_without_an_answer_is_a_bad_response(server: RawServer, way: str, choices: Any) -> None:
     server.answers(json.dumps({"id": "x", "object": "chat.completion", "choices": choices}).encode())
 
     for prefix in CHAT:
@@ -422,12 +422,12 @@ def test_a_document_without_an_answer_is_a_bad_response(server: RawServer, way: 
         assert way == "invoke" or "a stream was asked for, and the answer is one document" in error.what
 
 
-# --------------------------------------------------------------------------------------- requests that were not sent
+# --------------------------------------------------------------------------------------------------- unsent requests
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5", "openai/responses/gpt-5"])
 @pytest.mark.parametrize("way", WAYS)
-def test_what_litellm_refuses_is_no_status_of_the_provider(server: RawServer, model: str, way: str) -> None:
+def test_refusal_by_litellm_is_not_a_status_of_the_provider(server: RawServer, model: str, way: str) -> None:
     server.requests.clear()
     refused = LiteLLMModel(model, api_base=f"{server.url}/v1", api_key="none-needed", temperature=0.2)
 
@@ -440,7 +440,7 @@ def test_what_litellm_refuses_is_no_status_of_the_provider(server: RawServer, mo
 
 
 @pytest.mark.parametrize("made_up", [400, 401, 429, 500])
-def test_a_status_that_litellm_made_up_does_not_count(made_up: int) -> None:
+def test_invented_status_of_litellm_is_ignored(made_up: int) -> None:
     error = Exception("litellm.APIError: VertexAIException - Missing corresponding tool call for tool response")
     error.__dict__["status_code"] = made_up
 
@@ -450,7 +450,7 @@ def test_a_status_that_litellm_made_up_does_not_count(made_up: int) -> None:
     assert found.what.endswith("which was not sent: Missing corresponding tool call for tool response")
 
 
-def test_an_account_without_credit_is_asked_once(server: RawServer) -> None:
+def test_account_without_credit_is_called_once(server: RawServer) -> None:
     server.requests.clear()
     server.answers(json.dumps(chat_error("insufficient_quota")).encode(), status=429)
     agent = Agent(LiteLLMModel("openai/fake", api_base=f"{server.url}/v1", api_key="none-needed"), retry=4)

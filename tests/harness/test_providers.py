@@ -18,10 +18,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "providers.md"
 @pytest.mark.parametrize(
     "provider", PROVIDERS, ids=lambda provider: f"{provider.name}-{provider.api}".replace(" ", "-")
 )
-def test_a_feature_works_with_a_provider(provider: Provider, feature: str, way: str) -> None:
+def test_feature_works_with_a_provider(provider: Provider, feature: str, way: str) -> None:
     assert FEATURES[feature](provider, way) in (True, None)
 
 
 @pytest.mark.full
-def test_the_page_is_what_the_program_writes() -> None:
+def test_page_equals_the_output_of_the_program() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(list(cells()))

@@ -1,4 +1,4 @@
-"""Real model requests are forbidden in a process: which are real, who says so, and what the refusal tells."""
+"""Real model requests can be forbidden in a process: which requests are real, who decides, and the text of the refusal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def no_litellm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An import of litellm would fail."""
+    """Make an import of litellm fail."""
     adapter.load.cache_clear()
     monkeypatch.setitem(sys.modules, "litellm", None)
     yield
@@ -64,7 +64,7 @@ def run(asked: Any, verb: str) -> None:
     asyncio.run(asked.run("hi") if verb == "run" else stream())
 
 
-# -- what is refused -------------------------------------------------------------------------------------------------
+# -- refused requests ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("no_litellm")
@@ -78,7 +78,7 @@ def run(asked: Any, verb: str) -> None:
         lambda: Agent("openai/x", name="writer", retry=9, fallbacks=[ScriptedModel(["no"])]),
     ],
 )
-def test_a_real_request_is_refused_before_litellm_is_imported(make, verb):
+def test_real_request_is_refused_before_litellm_is_imported(make, verb):
     asked = make()
 
     with allow_model_requests(False), pytest.raises(ModelRequestForbiddenError) as refused:
@@ -116,7 +116,7 @@ def asks_from_a_sync_node(agent: Any) -> Any:
 @pytest.mark.parametrize("asks", [asks_bound, asks_directly, asks_from_a_sync_node])
 @pytest.mark.parametrize("budget", [None, Budget(usd=1.0)])
 @pytest.mark.parametrize("make", [lambda: Agent("openai/x", name="writer"), lambda: LiteLLMHarness("openai/x")])
-def test_the_error_of_a_node_names_agent_node_graph_and_thread(make, asks, budget):
+def test_error_of_a_node_names_agent_node_graph_and_thread(make, asks, budget):
     asked = make()
     with (
         allow_model_requests(False),
@@ -135,7 +135,7 @@ def test_the_error_of_a_node_names_agent_node_graph_and_thread(make, asks, budge
         assert "models={'writer': ScriptedModel([...])}" in error.fix
 
 
-def test_the_agents_above_are_named_too():
+def test_outer_agents_are_named_too():
     below = Agent("openai/x", name="below")
     above = Agent(
         ScriptedModel([ToolCall(id="1", name="below", arguments={"question": "well?"})]),
@@ -147,7 +147,7 @@ def test_the_agents_above_are_named_too():
         graph(asks_bound(above)).run({})
 
 
-def test_a_node_without_a_context_is_named_by_the_error_around_it():
+def test_node_without_a_context_is_named_by_the_outer_error():
     agent = Agent("openai/x", name="writer")
 
     async def node(state: State) -> State:
@@ -160,7 +160,7 @@ def test_a_node_without_a_context_is_named_by_the_error_around_it():
 
 
 @pytest.mark.parametrize("with_context", [True, False])
-def test_no_model_is_told_of_a_refusal_in_a_graph_that_is_its_tool(with_context):
+def test_refusal_in_a_graph_as_a_tool_is_not_reported_to_the_model(with_context):
     agent = Agent("openai/x", name="writer")
 
     async def bare(state: State) -> State:
@@ -175,7 +175,7 @@ def test_no_model_is_told_of_a_refusal_in_a_graph_that_is_its_tool(with_context)
     assert len(script.calls) == 1
 
 
-# -- what is not real ------------------------------------------------------------------------------------------------
+# -- allowed requests ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ def test_no_model_is_told_of_a_refusal_in_a_graph_that_is_its_tool(with_context)
         ("", True),
     ],
 )
-def test_an_address_of_this_machine_is_not_real(api_base, real):
+def test_address_of_this_machine_is_not_real(api_base, real):
     with allow_model_requests(False):
         assert forbidden(api_base) == real
 
 
 @pytest.mark.needs("litellm")
-def test_a_server_on_this_machine_is_asked():
+def test_server_on_this_machine_is_called():
     with FakeChatServer(["fine"]) as server, allow_model_requests(False):
         model = LiteLLMModel("openai/x", api_base=server.url, api_key="none")
 
@@ -214,7 +214,7 @@ def test_a_server_on_this_machine_is_asked():
 
 
 @pytest.mark.usefixtures("no_litellm")
-def test_a_cassette_that_replays_is_asked(tmp_path):
+def test_replaying_cassette_is_called(tmp_path):
     path = tmp_path / "answers.json"
     with Cassette(path, mode="record") as cassette:
         asyncio.run(Agent(cassette.model(ScriptedModel(["recorded"]))).run("hi"))
@@ -225,7 +225,7 @@ def test_a_cassette_that_replays_is_asked(tmp_path):
 
 
 @pytest.mark.usefixtures("no_litellm")
-def test_a_cassette_that_records_is_refused(tmp_path):
+def test_recording_cassette_is_refused(tmp_path):
     with (
         allow_model_requests(False),
         pytest.raises(ModelRequestForbiddenError),
@@ -234,13 +234,13 @@ def test_a_cassette_that_records_is_refused(tmp_path):
         asyncio.run(Agent(cassette.model(LiteLLMModel("openai/x"))).run("hi"))
 
 
-def test_doubles_are_asked():
+def test_doubles_are_called():
     with allow_model_requests(False):
         assert asyncio.run(Agent(ScriptedModel(["fine"])).run("hi")).text == "fine"
 
 
 @pytest.mark.slow
-def test_an_answer_that_a_paused_thread_remembers_needs_no_request(monkeypatch):
+def test_recorded_answer_of_a_paused_thread_needs_no_request(monkeypatch):
     script = ScriptedModel(["remembered"])
     real = LiteLLMModel("openai/x")
     agent = Agent(real, name="writer")
@@ -257,11 +257,11 @@ def test_an_answer_that_a_paused_thread_remembers_needs_no_request(monkeypatch):
             assert runtime.resume("t", True).state["said"] == "remembered"
 
 
-# -- who says so -----------------------------------------------------------------------------------------------------
+# -- who decides -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["0", "false", "False", " 0 ", "no", "OFF"])
-def test_the_environment_forbids(monkeypatch, value):
+def test_environment_can_forbid_requests(monkeypatch, value):
     monkeypatch.setenv(VARIABLE, value)
 
     with pytest.raises(ModelRequestForbiddenError, match=f"{VARIABLE} is {value!r}"):
@@ -269,7 +269,7 @@ def test_the_environment_forbids(monkeypatch, value):
 
 
 @pytest.mark.parametrize("value", [None, "", "1", "true", "YES", "on"])
-def test_the_environment_allows(monkeypatch, value):
+def test_environment_can_allow_requests(monkeypatch, value):
     if value is not None:
         monkeypatch.setenv(VARIABLE, value)
 
@@ -277,7 +277,7 @@ def test_the_environment_allows(monkeypatch, value):
 
 
 @pytest.mark.parametrize("value", ["2", "never", "-"])
-def test_a_value_that_means_neither_is_an_error(monkeypatch, value):
+def test_unknown_value_of_the_environment_is_an_error(monkeypatch, value):
     monkeypatch.setenv(VARIABLE, value)
 
     with pytest.raises(InputError) as refused:
@@ -285,7 +285,7 @@ def test_a_value_that_means_neither_is_an_error(monkeypatch, value):
     assert refused.value.code == "input"
 
 
-def test_the_program_wins_over_the_environment(monkeypatch):
+def test_program_wins_over_the_environment(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0")
 
     with allow_model_requests(True):
@@ -296,7 +296,7 @@ def test_the_program_wins_over_the_environment(monkeypatch):
     assert forbidden(None)
 
 
-def test_without_a_block_it_holds_until_the_next_call():
+def test_setting_without_a_block_applies_until_the_next_call():
     allow_model_requests(False)
     assert forbidden(None)
 
@@ -304,7 +304,7 @@ def test_without_a_block_it_holds_until_the_next_call():
     assert not forbidden(None)
 
 
-def test_what_is_neither_is_refused():
+def test_invalid_setting_is_refused():
     with pytest.raises(InputError) as refused:
         allow_model_requests(0)  # type: ignore[arg-type]
     assert refused.value.code == "input"

@@ -1,4 +1,4 @@
-"""A reply is one class, whatever the type of its output: that type is for checkers alone."""
+"""A reply is one class, whatever the type of its output, which only type checkers see."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Point:
     x: int
 
 
-def test_a_reply_of_a_type_is_a_reply_like_any_other():
+def test_reply_of_a_type_is_a_reply_like_any_other():
     typed = AgentReply[Point](text="x", output=Point(1))
 
     assert type(typed) is AgentReply
@@ -27,7 +27,7 @@ def test_a_reply_of_a_type_is_a_reply_like_any_other():
 
 
 @pytest.mark.parametrize("reply", [AgentReply(text="x"), AgentReply[Point](output=Point(1))], ids=["plain", "typed"])
-def test_a_reply_survives_copies(reply):
+def test_reply_survives_copies(reply):
     for copied in (pickle.loads(pickle.dumps(reply)), copy.deepcopy(reply), copy.copy(reply), replace(reply)):
         assert copied == reply
         assert type(copied) is AgentReply

@@ -1,6 +1,6 @@
-"""Bodies of requests over real HTTP: what is corrected below litellm, because it has no place for it.
+"""Bodies of requests over real HTTP: corrections below litellm, for features that it does not support.
 
-Each test can go, with its correction, when it passes without.
+A test and its correction can be removed when the test passes without it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def sent(server: RawServer, way: str, name: str, asked: Any = ASKED, **arguments
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_result_of_a_tool_that_failed_is_marked_for_claude(server: RawServer, way: str) -> None:
+def test_failed_result_of_a_tool_is_marked_for_claude(server: RawServer, way: str) -> None:
     results = sent(server, way, "anthropic/claude-sonnet-4-5")["messages"][-1]["content"]
 
     assert [one.get("is_error") for one in results] == [None, True]
@@ -84,7 +84,7 @@ def test_result_of_a_tool_that_failed_is_marked_for_claude(server: RawServer, wa
         ("meta.llama3-1-70b-instruct-v1:0", None),
     ],
 )
-def test_result_of_a_tool_that_failed_is_marked_for_bedrock(
+def test_failed_result_of_a_tool_is_marked_for_bedrock(
     server: RawServer, way: str, model: str, status: str | None
 ) -> None:
     body = sent(server, way, f"bedrock/converse/{model}", options={"aws_region_name": "us-east-1"})
@@ -93,7 +93,7 @@ def test_result_of_a_tool_that_failed_is_marked_for_bedrock(
     assert [one.get("status") for one in results] == [None, status]
 
 
-def test_request_to_bedrock_that_is_signed_stays_as_it_was_signed(server: RawServer) -> None:
+def test_signed_request_to_bedrock_is_not_changed(server: RawServer) -> None:
     keys = {"aws_region_name": "us-east-1", "aws_access_key_id": "AK", "aws_secret_access_key": "SK"}
     body = sent(server, "invoke", "bedrock/converse/amazon.nova-pro-v1:0", api_key=None, options=keys)
 
@@ -102,7 +102,7 @@ def test_request_to_bedrock_that_is_signed_stays_as_it_was_signed(server: RawSer
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_result_of_a_tool_that_failed_is_an_error_for_gemini(server: RawServer, way: str) -> None:
+def test_failed_result_of_a_tool_is_an_error_for_gemini(server: RawServer, way: str) -> None:
     body = sent(server, way, "gemini/gemini-2.5-flash")
 
     parts = [part for content in body["contents"] for part in content["parts"]]
@@ -110,7 +110,7 @@ def test_result_of_a_tool_that_failed_is_an_error_for_gemini(server: RawServer, 
     assert results == [{"content": "1"}, {"error": "It is no square."}]
 
 
-def test_reasoning_text_of_open_models_goes_back_to_responses(server: RawServer) -> None:
+def test_reasoning_text_of_open_models_is_sent_back_to_responses(server: RawServer) -> None:
     body = sent(server, "invoke", "openai/responses/gpt-oss")
 
     (item,) = [item for item in body["input"] if item["type"] == "reasoning"]

@@ -1,4 +1,4 @@
-"""LiteLLMModel over OpenAI's Responses: whole answers and streams are the same, whatever a server leaves out."""
+"""LiteLLMModel over OpenAI's Responses: whole answers and streams are the same, whatever parts a server omits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def model(server: FakeChatServer, name: str = "gpt-5", **arguments: Any) -> Lite
 
 
 def outcomes(answers: Sequence[ChatAnswer], ways: Sequence[str], **options: Any) -> list[AgentReply | HarnessError]:
-    """What comes of each answer, asked for in its way."""
+    """The result of each answer, requested in its way."""
     asked = request(tools=[ToolSpec(name="look")], **options)
 
     async def outcome(of: LiteLLMModel, way: str) -> AgentReply | HarnessError:
@@ -114,8 +114,8 @@ def whole(**response: Any) -> ChatAnswer:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_answer_is_the_same_whole_and_in_every_kind_of_stream(answer: ChatAnswer, reason: str) -> None:
-    """Servers leave out the deltas, or all but the complete items, or all but the end. litellm reads deltas only."""
+def test_answer_is_the_same_whole_and_in_every_kind_of_stream(answer: ChatAnswer, reason: str) -> None:
+    """Servers omit the deltas, or all but the complete items, or all but the end. litellm reads deltas only."""
     reply = in_all_ways(answer)
 
     assert (reply.text, reply.tool_calls, reply.finish_reason) == (answer.text, answer.tool_calls, reason)
@@ -127,7 +127,7 @@ def test_an_answer_is_the_same_whole_and_in_every_kind_of_stream(answer: ChatAns
 
 
 def test_citations_and_items_of_hosted_tools_are_parts_in_their_order() -> None:
-    """litellm fails at citations of files and at items that it does not know."""
+    """litellm fails at citations of files and at unknown items."""
     told = (
         part("web_search_call", action={"type": "search", "query": "oslo"}),
         part("code_interpreter_call", code="1", container_id="c", outputs=[]),
@@ -146,7 +146,7 @@ def test_citations_and_items_of_hosted_tools_are_parts_in_their_order() -> None:
         assert {**found.data, **given.data, "type": given.type} == found.data
 
 
-def test_an_answer_of_hosted_items_alone_is_an_answer() -> None:
+def test_answer_of_hosted_items_alone_is_an_answer() -> None:
     reply = in_all_ways(ChatAnswer(parts=(part("image_generation_call", result="aGk="),)))
 
     assert (reply.text, len(reply.provider_parts), reply.finish_reason) == ("", 1, "stop")
@@ -185,7 +185,7 @@ def test_thinking_of_open_models_is_streamed() -> None:
 
 
 def test_fields_that_repeat_the_request_fail_no_answer() -> None:
-    """litellm checks them against its own types, and fails at others."""
+    """litellm validates them against its own types, and fails at others."""
     output = [{"type": "message", "content": [{"type": "output_text", "text": "hi"}]}]
     odd: dict[str, Any] = {"tools": 5, "text": "x", "reasoning": [], "truncation": {}, "metadata": [1], "user": {}}
     response: dict[str, Any] = {"id": "r", "created_at": 1.5, "status": "completed", "output": output, **odd}
@@ -213,10 +213,10 @@ ENDED: Final[dict[str, Any]] = {"type": "completed", "response": {"id": "r", "cr
         # The end does not repeat the items.
         (ADDED, {**DELTA, "delta": '{"x": '}, {**DELTA, "delta": "4}"}),
         (ADDED, {"type": "function_call_arguments.done", "output_index": 0, "arguments": '{"x": 4}'}),
-        # Empty pieces, at which litellm fails, and an item that is complete without having begun.
+        # Empty deltas, at which litellm fails, and an item that ends without a start.
         (ADDED, {**DELTA, "delta": ""}, {"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL}),
         ({"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL},),
-        # Arguments as an object, or with the first event; pieces before the name.
+        # Arguments as an object, or with the first event; deltas before the name.
         ({**ADDED, "item": {**WHOLE_CALL, "arguments": {"x": 4}}},),
         (ADDED, {"type": "function_call_arguments.done", "output_index": 0, "arguments": {"x": 4}}),
         ({**DELTA, "delta": '{"x": 4}'}, {"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL}),
@@ -236,7 +236,7 @@ ENDED: Final[dict[str, Any]] = {"type": "completed", "response": {"id": "r", "cr
         ),
     ],
 )
-def test_a_call_is_complete_however_a_stream_tells_it(events: tuple[dict[str, Any], ...]) -> None:
+def test_call_is_complete_in_every_form_of_a_stream(events: tuple[dict[str, Any], ...]) -> None:
     (reply,) = outcomes([streamed(*events, ENDED)], ["stream"])
 
     assert isinstance(reply, AgentReply), reply
@@ -304,9 +304,7 @@ def test_values_of_wrong_types_raise_nothing_below_litellm(by: Any) -> None:
         ((ADDED, {**DELTA, "delta": '{"y'}, {"type": "output_item.done", "item": WHOLE_CALL}), "differs"),
     ],
 )
-def test_a_call_that_does_not_arrive_as_a_whole_is_a_bad_response(
-    events: tuple[dict[str, Any], ...], problem: str
-) -> None:
+def test_incomplete_call_is_a_bad_response(events: tuple[dict[str, Any], ...], problem: str) -> None:
     told = [{"output_index": 0, **event} for event in events]
     (error,) = outcomes([streamed(*told, ENDED)], ["stream"])
 
@@ -315,7 +313,7 @@ def test_a_call_that_does_not_arrive_as_a_whole_is_a_bad_response(
     assert error.billed
 
 
-def test_a_stream_that_was_cut_is_a_part_of_an_answer_wherever_it_was() -> None:
+def test_interrupted_stream_is_a_partial_answer_at_any_point() -> None:
     said = {"output_index": 1, "item_id": "m"}
     events: list[dict[str, Any]] = [
         {"type": "created", "response": ENDED["response"]},
@@ -328,26 +326,26 @@ def test_a_stream_that_was_cut_is_a_part_of_an_answer_wherever_it_was() -> None:
     cut = [streamed(*events[:n]) for n in range(len(events) + 1)]
     found = outcomes(cut, ["stream" for _ in cut])
 
-    assert [type(one) for one in found[:2]] == [BadResponseError] * 2  # nothing of an answer has come
+    assert [type(one) for one in found[:2]] == [BadResponseError] * 2  # no part of an answer has arrived
     assert {type(one) for one in found[2:]} == {TransientModelError}
     assert all("the stream ended before the answer did" in str(one) for one in found[2:])
 
 
-def test_the_model_is_the_one_that_the_provider_names() -> None:
+def test_model_is_the_one_that_the_provider_names() -> None:
     response = {**ENDED["response"], "output": [WHOLE_CALL], "model": "gpt-5-2025-08-07"}
     found = outcomes([whole(**response), streamed({"type": "completed", "response": response})], WAYS)
 
     assert [one.model for one in found if isinstance(one, AgentReply)] == ["gpt-5-2025-08-07"] * 2
 
 
-def test_calls_that_a_server_only_numbers_have_the_ids_of_their_items() -> None:
+def test_numbered_calls_of_a_server_have_the_ids_of_their_items() -> None:
     """The next response of such a server begins with call_0 again."""
     found = outcomes([whole(output=[{**WHOLE_CALL, "call_id": "call_0"}])], ["invoke"])
 
     assert [call.id for one in found if isinstance(one, AgentReply) for call in one.tool_calls] == ["f"]
 
 
-def test_a_block_of_reasoning_names_the_call_that_it_precedes_unless_that_is_the_first() -> None:
+def test_block_of_reasoning_names_the_call_after_it_unless_that_is_the_first() -> None:
     thought: dict[str, Any] = {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "s1"}
     output: list[dict[str, Any]] = [
         thought,
@@ -368,8 +366,8 @@ def test_a_block_of_reasoning_names_the_call_that_it_precedes_unless_that_is_the
 
 
 @pytest.mark.parametrize("detail", DETAILS)
-def test_a_refusal_is_a_refusal_whole_and_streamed(detail: Any) -> None:
-    """litellm has no place for it, so that the answer was an empty one."""
+def test_refusal_is_a_refusal_whole_and_streamed(detail: Any) -> None:
+    """litellm drops it, which leaves an empty answer."""
     answer = ChatAnswer(refusal="I cannot do that", usage=USED, stream_detail=detail)
     for error in outcomes([answer, answer], WAYS):
         assert type(error) is RefusalError
@@ -383,7 +381,7 @@ def test_a_refusal_is_a_refusal_whole_and_streamed(detail: Any) -> None:
     ("code", "kind"),
     [("server_error", TransientModelError), ("rate_limit_exceeded", RateLimitError)],
 )
-def test_a_response_that_failed_is_the_same_error_whole_and_streamed(code: str, kind: type[HarnessError]) -> None:
+def test_failed_response_is_the_same_error_whole_and_streamed(code: str, kind: type[HarnessError]) -> None:
     failed = ChatAnswer(error={"code": code, "message": "no luck"}, error_after=2)
     found = outcomes([failed, failed, replace(failed, error_event=True)], ["invoke", "stream", "stream"])
 
@@ -392,7 +390,7 @@ def test_a_response_that_failed_is_the_same_error_whole_and_streamed(code: str, 
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
-def test_a_response_without_an_answer_yet_is_a_bad_response(status: str) -> None:
+def test_response_without_an_answer_yet_is_a_bad_response(status: str) -> None:
     response: dict[str, Any] = {"id": "r", "created_at": 1, "status": status, "background": True, "output": []}
     found = outcomes([whole(**response), streamed({"type": "completed", "response": response})], WAYS)
 
@@ -402,8 +400,8 @@ def test_a_response_without_an_answer_yet_is_a_bad_response(status: str) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("wire", [*WIRES, "responses"])
-def test_an_answer_without_anything_is_a_bad_response(wire: str, way: str) -> None:
-    """Its reason says that the model came to an end, so that it cannot be taken for one that was cut off."""
+def test_empty_answer_is_a_bad_response(wire: str, way: str) -> None:
+    """Its reason says that the model has ended, and the answer cannot be mistaken for a truncated one."""
 
     async def go() -> None:
         with FakeChatServer([ChatAnswer(), ChatAnswer(finish_reason="length")]) as server:
@@ -434,8 +432,8 @@ def test_an_answer_without_anything_is_a_bad_response(wire: str, way: str) -> No
         ),
     ],
 )
-def test_litellm_alone_misreads_it(answer: ChatAnswer, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A correction of `_wire.responses` can go when its row fails: litellm then reads the answer right."""
+def test_litellm_alone_misreads_the_answer(answer: ChatAnswer, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A correction of `_wire.responses` can be removed when its row fails: litellm then reads the answer correctly."""
     (right,) = outcomes([answer], [way])
     monkeypatch.setattr(_body, "_APIS", ())
     (alone,) = outcomes([answer], [way])
@@ -452,7 +450,7 @@ def told(outcome: AgentReply | HarnessError) -> Any:
 # -------------------------------------------------------------------------------------------------------------- requests
 
 
-def test_a_request_has_the_form_of_the_api() -> None:
+def test_request_has_the_form_of_the_api() -> None:
 
     async def go() -> Any:
         with FakeChatServer([ChatAnswer(text='{"x": 4}')]) as server:
@@ -471,8 +469,8 @@ def test_a_request_has_the_form_of_the_api() -> None:
 
 
 @pytest.mark.parametrize(("name", "streams"), [("not-in-the-tables", True), ("gpt-5", True), ("o1-pro", False)])
-def test_a_stream_is_asked_for_unless_the_model_has_none(name: str, streams: bool) -> None:
-    """Of a model without streams litellm makes a stream itself."""
+def test_stream_is_requested_unless_the_model_has_none(name: str, streams: bool) -> None:
+    """litellm simulates streams of such models."""
     asked = request(tools=[ToolSpec(name="look")])
 
     async def go() -> tuple[list[AgentReply], Any]:
@@ -488,7 +486,7 @@ def test_a_stream_is_asked_for_unless_the_model_has_none(name: str, streams: boo
     assert bool(stream) is streams
 
 
-def test_the_profile_is_that_of_the_model_in_the_other_api() -> None:
+def test_profile_is_that_of_the_model_in_the_other_api() -> None:
     by_chat, by_responses = (LiteLLMModel(f"openai/{name}").profile for name in ("gpt-4o", "responses/gpt-4o"))
 
     assert by_chat.output_schema

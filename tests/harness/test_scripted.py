@@ -1,4 +1,4 @@
-"""Models without a provider keep the rules of MockHarness, and speak the protocol of a model."""
+"""Models without a provider follow the rules of MockHarness, and implement the protocol of a model."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_script_is_followed_in_order_and_rules_in_any() -> None:
     assert model.remaining == 0
 
 
-def test_script_that_ran_out_raises_and_names_the_model() -> None:
+def test_exhausted_script_raises_and_names_the_model() -> None:
     model = ScriptedModel(["one"])
     ask(model, "a")
 
@@ -87,7 +87,7 @@ def test_script_that_ran_out_raises_and_names_the_model() -> None:
     assert caught.value.code == "script-unexpected-call"
 
 
-def test_replies_that_are_left_over_fail_the_block() -> None:
+def test_unused_replies_fail_the_block() -> None:
     with pytest.raises(ScriptError) as caught, ScriptedModel(["one", "two"]) as model:
         ask(model, "a")
 
@@ -95,12 +95,12 @@ def test_replies_that_are_left_over_fail_the_block() -> None:
 
 
 @pytest.mark.parametrize("model", [ScriptedModel([CALL]), FunctionModel(lambda request: CALL)])
-def test_a_double_may_call_a_tool_that_was_not_offered_as_a_model_may(model: ChatModel) -> None:
+def test_double_may_call_a_tool_that_was_not_offered_like_a_model(model: ChatModel) -> None:
     assert asyncio.run(model.invoke(req("find"))).tool_calls == (CALL,)
 
 
 @pytest.mark.parametrize("model", [ScriptedModel([CALL, "done"]), FunctionModel(call_once)])
-def test_a_tool_that_was_not_offered_is_left_to_the_policy_of_the_agent(model: ChatModel) -> None:
+def test_tool_that_was_not_offered_is_left_to_the_policy_of_the_agent(model: ChatModel) -> None:
     told = [message for message in asyncio.run(Agent(model).run("find")).messages if isinstance(message, ToolMessage)]
 
     assert [(message.error, message.text) for message in told] == [
@@ -109,7 +109,7 @@ def test_a_tool_that_was_not_offered_is_left_to_the_policy_of_the_agent(model: C
 
 
 @pytest.mark.parametrize("model", [ScriptedModel([CALL]), FunctionModel(lambda request: CALL)])
-def test_a_tool_that_was_not_offered_may_fail_the_run(model: ChatModel) -> None:
+def test_tool_that_was_not_offered_may_fail_the_run(model: ChatModel) -> None:
     with pytest.raises(ToolError) as caught:
         asyncio.run(Agent(model, unknown_tool="raise").run("find"))
 
@@ -124,7 +124,7 @@ def test_scripted_exception_is_raised_before_the_stream_begins() -> None:
     assert ask(model, "a") == ["up"]
 
 
-def test_requests_are_recorded_as_they_were_asked() -> None:
+def test_requests_are_recorded_unchanged() -> None:
     model = ScriptedModel(["one"])
     request = req("a", tools=(SEARCH,), temperature=0.5)
     asyncio.run(model.invoke(request))
@@ -132,7 +132,7 @@ def test_requests_are_recorded_as_they_were_asked() -> None:
     assert model.calls == [request]
 
 
-def test_profile_and_model_names() -> None:
+def test_profile_and_model_names_are_configurable() -> None:
     model = ScriptedModel(["a", "b", AgentReply(model="own")], profile=ModelProfile(name="small", tools=False))
 
     async def models() -> list[str | None]:
@@ -150,7 +150,7 @@ def test_script_of_one_string_is_refused() -> None:
 
 @pytest.mark.parametrize("answer", [FULL, lambda request: FULL])
 def test_every_field_of_a_reply_passes_through(answer: Any) -> None:
-    """A field that a double forgot would make a test lie about what an agent returns."""
+    """A double that dropped a field would falsify the result of an agent."""
     expected = AgentReply(
         text="x",
         thinking="hm",
@@ -166,12 +166,12 @@ def test_every_field_of_a_reply_passes_through(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("double", [FunctionModel, lambda fn: ScriptedModel([fn]), lambda fn: MockHarness([fn])])
-def test_a_sync_function_of_a_double_does_not_block_the_event_loop(double: Any) -> None:
+def test_sync_function_of_a_double_does_not_block_the_event_loop(double: Any) -> None:
     """It may wait for something that the event loop has yet to do."""
     done = threading.Event()
 
     def answer(request: ModelRequest) -> str:
-        return "done" if done.wait(5) else "the event loop was blocked"
+        return "done" if done.wait(30) else "the event loop was blocked"
 
     async def ask_and_do() -> str:
         async def do() -> None:
@@ -197,12 +197,12 @@ def test_function_answers_sync_or_async(fn: Any) -> None:
     assert model.profile.name == "function"
 
 
-def test_async_functions_may_stand_in_a_script_too() -> None:
+def test_async_functions_may_be_items_of_a_script_too() -> None:
     assert ask(ScriptedModel([echo_async]), "a") == ["A"]
     assert asyncio.run(MockHarness({"a": echo_async}).run("a")).text == "A"
 
 
-def test_what_the_function_raises_is_raised() -> None:
+def test_error_of_the_function_is_raised() -> None:
     def broken(request: ModelRequest) -> str:
         raise ZeroDivisionError
 
@@ -210,7 +210,7 @@ def test_what_the_function_raises_is_raised() -> None:
         ask(FunctionModel(broken), "a")
 
 
-def test_function_that_returns_no_reply_is_refused() -> None:
+def test_function_that_does_not_return_a_reply_is_refused() -> None:
     with pytest.raises(ScriptError, match="a value of type int: the call has no output="):
         ask(FunctionModel(lambda request: 42), "a")
     with pytest.raises(InputError, match=r"A reply of the .* cannot be None"):
@@ -218,7 +218,7 @@ def test_function_that_returns_no_reply_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fn", ["text", None, echo("x" and req("x")), dict])
-def test_what_is_no_function_is_refused(fn: Any) -> None:
+def test_value_that_is_not_a_function_is_refused(fn: Any) -> None:
     with pytest.raises(InputError, match="function of a FunctionModel cannot be"):
         FunctionModel(fn)
 
@@ -236,7 +236,7 @@ def test_model_needs_no_event_loop_when_its_function_is_sync() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda reply: ScriptedModel([reply]), lambda reply: FunctionModel(lambda _: reply)])
-def test_stream_gives_pieces_and_then_the_response(make: Any) -> None:
+def test_stream_yields_deltas_and_then_the_response(make: Any) -> None:
     reply = AgentReply(text="one  two ", tool_calls=(CALL, ToolCall(id="c2", name="search")))
 
     *deltas, last = read(make(reply), req("hi", tools=(SEARCH,)))
@@ -250,13 +250,13 @@ def test_stream_gives_pieces_and_then_the_response(make: Any) -> None:
     assert "".join(piece.arguments_text for piece in calls if piece.index == 0) == CALL.arguments_text
 
 
-def test_stream_ends_with_what_invoke_returns() -> None:
+def test_stream_ends_with_the_result_of_invoke() -> None:
     request = req("one two")
 
     assert read(FunctionModel(echo), request)[-1] == asyncio.run(FunctionModel(echo).invoke(request))
 
 
-def test_worker_threads_with_loops_of_their_own_share_one_model() -> None:
+def test_worker_threads_with_their_own_loops_share_one_model() -> None:
     script = [f"reply {n}" for n in range(200)]
 
     with ScriptedModel(script) as model, ThreadPoolExecutor(8) as pool:
@@ -268,7 +268,7 @@ def test_worker_threads_with_loops_of_their_own_share_one_model() -> None:
 
 @pytest.mark.parametrize("usage", ["none", "Words", 5, {"input_tokens": 1}, Usage])
 @pytest.mark.parametrize("make", [ScriptedModel, MockHarness, lambda _, usage: FunctionModel(str, usage=usage)])
-def test_usage_that_cannot_be_reported_is_refused_where_the_double_is_made(make: Any, usage: Any) -> None:
+def test_invalid_usage_is_refused_where_the_double_is_created(make: Any, usage: Any) -> None:
     with pytest.raises(InputError, match="usage cannot be") as caught:
         make(["a"], usage=usage)
 

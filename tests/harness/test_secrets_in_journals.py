@@ -1,4 +1,4 @@
-"""What a call carries in credentials is in no byte of a thread: not of a run that ends, nor of one that fails."""
+"""Credentials of a call are in no byte of its thread, whether the run completes or fails."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def graph() -> Any:
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", [*ANSWERS, "asks"])
-def test_no_byte_of_a_thread_shows_a_credential(
+def test_no_byte_of_a_thread_contains_a_credential(
     wire: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`asks` pauses for an approval and ends; the others end at once, or take the error edge with what was raised."""
+    """`asks` pauses for an approval and ends; the others end at once, or take the error edge with the raised error."""
     monkeypatch.setenv("SOME_OTHER_API_KEY", ENVIRONMENT)
     monkeypatch.setenv("SOME_SERVICE_URL", f"https://user:{PASSWORD}@host/x")
     answers = [ChatAnswer(tool_calls=(CALL,)), ChatAnswer(text="fine")] if kind == "asks" else [ANSWERS[kind]]

@@ -1,4 +1,4 @@
-"""Schemas of answers in the form that OpenAI's strict mode takes, over a server that refuses any other."""
+"""Schemas of answers in the form that OpenAI's strict mode accepts, over a server that refuses any other."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def refusal(spec: OutputSpec) -> str | None:
 @pytest.mark.parametrize(
     "wanted", [Report, Tree, Home, Narrow, Loose, Nothing, Point, int, list[Report], Report | Point, Colour, list[Tree]]
 )
-def test_a_form_is_strict_where_it_can_be(wanted: Any) -> None:
+def test_form_is_strict_if_possible(wanted: Any) -> None:
     spec = form(wanted)
 
     assert spec.strict
@@ -120,14 +120,14 @@ def test_a_form_is_strict_where_it_can_be(wanted: Any) -> None:
 @pytest.mark.parametrize(
     "wanted", [Open, Opened, Pair, Anything, dict[str, int], list[Open], tuple[int, str], dict, list]
 )
-def test_a_form_that_no_strict_schema_can_ask_for_is_not_strict(wanted: Any) -> None:
+def test_form_that_a_strict_schema_cannot_express_is_not_strict(wanted: Any) -> None:
     spec = form(wanted)
 
     assert not spec.strict
     assert refusal(spec) is None
 
 
-def test_a_description_beside_a_reference_is_kept() -> None:
+def test_description_next_to_a_reference_is_kept() -> None:
     properties = form(Report).schema["properties"]
 
     assert properties["part"] == {"$ref": "#/$defs/Part"}
@@ -135,13 +135,13 @@ def test_a_description_beside_a_reference_is_kept() -> None:
     assert properties["described"]["additionalProperties"] is False
 
 
-def test_a_field_with_a_default_may_still_be_left_out_of_an_answer() -> None:
+def test_field_with_a_default_may_still_be_missing_in_an_answer() -> None:
     read = OutputForm(Report).read('{"total": 1, "described": {}}')
 
     assert read == Report(total=1, described=Part())
 
 
-def test_an_agent_s_form_is_taken_by_openai() -> None:
+def test_form_of_an_agent_is_accepted_by_openai() -> None:
     with FakeChatServer(['{"total": 1, "note": null, "part": {"n": 3}, "described": {"n": 1}}']) as server:
         reply = asyncio.run(Agent(model_for("openai", server, "gpt-4o-mini"), output=Report).run("q"))
 
@@ -149,7 +149,7 @@ def test_an_agent_s_form_is_taken_by_openai() -> None:
     assert server.requests[0].body["response_format"]["json_schema"]["strict"] is True
 
 
-def test_an_open_form_is_sent_to_openai_as_it_is() -> None:
+def test_open_form_is_sent_to_openai_unchanged() -> None:
     with FakeChatServer(['{"counts": {"a": 1}}']) as server:
         reply = asyncio.run(Agent(model_for("openai", server, "gpt-4o-mini"), output=Open).run("q"))
 
@@ -157,7 +157,7 @@ def test_an_open_form_is_sent_to_openai_as_it_is() -> None:
     assert server.requests[0].body["response_format"]["json_schema"]["strict"] is False
 
 
-def test_anthropic_s_own_form_is_closed_and_asks_for_every_field() -> None:
+def test_own_form_of_anthropic_is_closed_and_requires_every_field() -> None:
     answer = '{"total": 1, "note": null, "part": {"n": 3}, "described": {"n": 1}}'
     with FakeChatServer([answer]) as server:
         asyncio.run(Agent(model_for("anthropic", server, "claude-sonnet-4-5"), output=Report).run("q"))
@@ -202,7 +202,7 @@ def with_field(schema: dict[str, Any]) -> dict[str, Any]:
         ({**CLOSED, "$defs": {"A": {"type": "object"}}}, "('$defs', 'A'), 'additionalProperties' is required"),
     ],
 )
-def test_openai_refuses_a_strict_schema_that_is_none(schema: dict[str, Any], why: str) -> None:
+def test_openai_refuses_an_invalid_strict_schema(schema: dict[str, Any], why: str) -> None:
     told = refusal(OutputSpec(name="n", schema=schema))
 
     assert told is not None
@@ -211,7 +211,7 @@ def test_openai_refuses_a_strict_schema_that_is_none(schema: dict[str, Any], why
     assert refusal(OutputSpec(name="n", schema=schema, strict=False)) is None
 
 
-def test_the_server_refuses_as_openai_does_and_takes_no_answer_for_it() -> None:
+def test_fake_server_refuses_like_openai_and_uses_no_answer_for_it() -> None:
     asked = ModelRequest.build("q", {"output": OutputSpec(name="n", schema={"type": "object"})})
     with FakeChatServer(["{}"], strict=False) as server, pytest.raises(BadRequestError) as caught:
         asyncio.run(model_for("openai", server, "gpt-4o-mini").invoke(asked))
@@ -221,7 +221,7 @@ def test_the_server_refuses_as_openai_does_and_takes_no_answer_for_it() -> None:
 
 
 @pytest.mark.parametrize(("strict", "checks"), [(False, True), (True, False)])
-def test_the_server_takes_any_schema_that_is_not_strict_or_that_it_does_not_look_at(strict: bool, checks: bool) -> None:
+def test_fake_server_accepts_any_schema_that_is_not_strict(strict: bool, checks: bool) -> None:
     asked = ModelRequest.build("q", {"output": OutputSpec(name="n", schema={"type": "array"}, strict=strict)})
     with FakeChatServer(["[]"], strict_schemas=checks) as server:
         reply = asyncio.run(model_for("openai", server, "gpt-4o-mini").invoke(asked))

@@ -1,4 +1,4 @@
-"""A template has `{name}` and nothing else; what it does not understand it refuses, and never guesses."""
+"""The only syntax of a template is `{name}`; it refuses everything ambiguous, and never guesses."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ LITERAL = [
 
 
 @pytest.mark.parametrize("text", LITERAL)
-def test_braces_that_cannot_be_meant_as_a_field_stay(text: str) -> None:
+def test_braces_that_cannot_be_a_field_stay(text: str) -> None:
     template = Template(text)
 
     assert template.fields == ()
@@ -133,7 +133,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "why"), REFUSED)
-def test_what_was_meant_as_a_field_and_is_none_is_refused_at_build(text: str, why: str) -> None:
+def test_malformed_field_is_refused_when_the_template_is_built(text: str, why: str) -> None:
     error = refused(Template, f"Write\n  of {text}.")
 
     assert error.code == "template-field"
@@ -142,7 +142,7 @@ def test_what_was_meant_as_a_field_and_is_none_is_refused_at_build(text: str, wh
     assert error.where.startswith("line 2, column ")
 
 
-def test_all_mistakes_are_told_with_their_places() -> None:
+def test_all_mistakes_are_reported_with_their_positions() -> None:
     error = refused(Template, "{x.y}\nand {0}, {ok}")
 
     assert error.where == "line 1, column 1"
@@ -161,17 +161,17 @@ def test_all_mistakes_are_told_with_their_places() -> None:
         ("{x", "{x"),
     ],
 )
-def test_fields_may_stand_inside_other_braces(text: str, shown: str) -> None:
+def test_fields_may_be_inside_other_braces(text: str, shown: str) -> None:
     assert Template(text).render(**({"x": "V"} if "V" in shown else {})) == shown
 
 
 @pytest.mark.parametrize("name", ["straße", "_x", "x1", "名", "class"])
-def test_every_name_of_python_is_a_name(name: str) -> None:
+def test_every_python_identifier_is_a_valid_name(name: str) -> None:
     assert Template(f"{{{name}}}").render({name: "V"}) == "V"
 
 
 @pytest.mark.parametrize("text", [None, 5, b"x"])
-def test_template_of_something_else_is_refused(text: Any) -> None:
+def test_template_of_another_type_is_refused(text: Any) -> None:
     refused(Template, text)
 
 
@@ -187,8 +187,8 @@ def test_templates_are_values() -> None:
 @given(st.text(alphabet="{}[]()!:.,-x0 \n\"'", max_size=12))
 @example("{x}{x!r}")
 @example("{x0}")
-def test_any_text_is_understood_or_refused(text: str) -> None:
-    """With values that show where they are, what is rendered is the text with its fields replaced, and no more."""
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    """With marked values, the rendered text is the template with its fields replaced, and no more."""
     try:
         template = Template(text)
     except InputError:
@@ -211,7 +211,7 @@ def test_check_passes_names_of_the_state(state_type: Any) -> None:
 
 
 @pytest.mark.parametrize("state_type", [State, Data, Dict])
-def test_check_refuses_unknown_names_with_a_guess(state_type: Any) -> None:
+def test_check_refuses_unknown_names_with_a_suggestion(state_type: Any) -> None:
     error = refused(Template("{topik} {other}").check, state_type)
 
     assert error.code == "template-unknown"
@@ -220,34 +220,34 @@ def test_check_refuses_unknown_names_with_a_guess(state_type: Any) -> None:
     assert "Did you mean 'topic' for 'topik'?" in error.fix
 
 
-def test_check_knows_computed_fields_and_names_given_later() -> None:
+def test_check_knows_computed_fields_and_names_passed_later() -> None:
     Template("{loud} {extra}").check(State, more=["extra"])
 
     assert refused(Template("{hidden}").check, State).code == "template-unknown"
 
 
 @pytest.mark.parametrize("state_type", [int, dict, "State", State(), None])
-def test_check_against_what_is_no_state_is_refused(state_type: Any) -> None:
-    assert refused(Template("{x}").check, state_type).code == "template-state"
+def test_check_against_a_type_that_is_not_a_state_is_refused(state_type: Any) -> None:
+    assert refused(Template("{x}").check, state_type).code == "input"
 
 
 # --------------------------------------------------------------------------------------------------------- render
 
 
 @pytest.mark.parametrize("state", [State(topic="milk"), Data("milk"), {"topic": "milk"}])
-def test_values_come_from_the_state_and_others_win(state: Any) -> None:
+def test_values_come_from_the_state_and_explicit_ones_win(state: Any) -> None:
     template = Template("{topic} {style}")
 
     assert template.render(state, style="short") == "milk short"
     assert template.render(state, style="short", topic="tea") == "tea short"
 
 
-def test_names_of_arguments_are_free() -> None:
+def test_names_of_arguments_are_not_reserved() -> None:
     assert Template("{self} {state}").render(self="a", state="b") == "a b"
 
 
 @pytest.mark.parametrize("state", [State(), Data(), {"topic": "tea", "style": None}])
-def test_field_that_is_none_is_refused(state: Any) -> None:
+def test_field_with_the_value_none_is_refused(state: Any) -> None:
     error = refused(Template("{topic} {style}").render, state)
 
     assert error.code == "template-missing"
@@ -256,14 +256,14 @@ def test_field_that_is_none_is_refused(state: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [State(), Data(), {}, None])
-def test_field_that_is_not_there_is_refused(state: Any) -> None:
+def test_missing_field_is_refused(state: Any) -> None:
     error = refused(Template("{other} {hidden}").render, state)
 
     assert error.code == "template-missing"
     assert "'other' is not there, 'hidden' is not there" in error.what
 
 
-def test_value_that_no_field_asks_for_is_refused() -> None:
+def test_unused_value_is_refused() -> None:
     error = refused(Template("{topic}").render, State(), topik="x")
 
     assert error.code == "template-unknown"
@@ -271,8 +271,8 @@ def test_value_that_no_field_asks_for_is_refused() -> None:
 
 
 @pytest.mark.parametrize("state", [5, "topic", State, object()])
-def test_rendering_from_what_is_no_state_is_refused(state: Any) -> None:
-    assert refused(Template("{topic}").render, state).code == "template-state"
+def test_rendering_from_a_value_that_is_not_a_state_is_refused(state: Any) -> None:
+    assert refused(Template("{topic}").render, state).code == "input"
 
 
 @given(st.text(max_size=20))
@@ -281,7 +281,7 @@ def test_values_are_never_rendered_again(value: str) -> None:
     assert Template("<{topic}|{topic}>").render(topic=value) == f"<{value}|{value}>"
 
 
-def test_extra_fields_of_a_model_are_found() -> None:
+def test_extra_fields_of_a_model_are_available() -> None:
     class Open(BaseModel, extra="allow"):
         pass
 

@@ -1,4 +1,4 @@
-"""A prompt shows values as people write them, and nothing by its `repr`."""
+"""A prompt shows values in a readable form, and never by their `repr`."""
 
 from __future__ import annotations
 
@@ -159,5 +159,5 @@ def test_model_that_pydantic_cannot_write_is_refused() -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     ).filter(lambda value: isinstance(value, (list, dict)))
 )
-def test_containers_are_the_json_that_everybody_reads(value: Any) -> None:
+def test_containers_are_rendered_as_standard_json(value: Any) -> None:
     assert json.loads(Template("{x}").render(x=value)) == value

@@ -1,4 +1,4 @@
-"""A model that thinks, over real HTTP: its blocks come out of a reply, and go back to whoever can read them."""
+"""A model with thinking over real HTTP: its blocks are in the reply, and are sent back to models that can read them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def answer(agent: Agent, way: str, into: list[Any] | None = None, **options: Any
             return await agent.run("how large?", **options)
         items: list[Any] = [] if into is None else into
         async for item in agent.stream("how large?", **options):
-            items.append(item)  # noqa: PERF401 - what came before a failure counts
+            items.append(item)  # noqa: PERF401 - keeps the items before a failure
         reply: AgentReply = items[-1]
         return reply
 
@@ -74,18 +74,18 @@ def content(server: FakeChatServer, number: int, message: int) -> list[dict[str,
 
 
 class Forgetful(Middleware):
-    """Drops the blocks, as a conversation does that is kept as texts and calls alone."""
+    """Drops the blocks, like a conversation that is stored only as texts and calls."""
 
     async def before_model(self, request: ModelRequest) -> ModelRequest:
         messages = [replace(m, thinking=()) if isinstance(m, AssistantMessage) else m for m in request.messages]
         return replace(request, messages=tuple(messages))
 
 
-# --------------------------------------------------------------------------------------------------------- what comes
+# ------------------------------------------------------------------------------------------------------------ replies
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_blocks_come_out_of_a_reply_and_go_into_its_message(way: str) -> None:
+def test_blocks_of_a_reply_are_in_its_message(way: str) -> None:
     with FakeChatServer([THINKS]) as server:
         reply = asyncio.run(ask(claude(server), way, request(tools=[area.spec], **ON)))
 
@@ -95,7 +95,7 @@ def test_blocks_come_out_of_a_reply_and_go_into_its_message(way: str) -> None:
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
-def test_stream_shows_thinking_before_text(wire: str) -> None:
+def test_stream_has_thinking_before_text(wire: str) -> None:
     items: list[StreamItem] = []
     with FakeChatServer([ChatAnswer(text="it is 42 all", thinking="six times seven")]) as server:
         reply = asyncio.run(ask(model_for(wire, server, CLAUDE), "stream", request(), items))
@@ -107,7 +107,7 @@ def test_stream_shows_thinking_before_text(wire: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_another_provider_shows_is_text_alone(way: str) -> None:
+def test_thinking_of_another_provider_is_text_only(way: str) -> None:
     with FakeChatServer([ChatAnswer(text="42", thinking="six times seven")]) as server:
         reply = asyncio.run(ask(model_for("openai", server), way, request()))
 
@@ -138,8 +138,8 @@ def test_agent_whose_model_thinks_uses_tools(way: str, on: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("on", HOWS, ids=["options", "reasoning"])
 @pytest.mark.parametrize("way", WAYS)
-def test_conversation_goes_on_after_the_answer(way: str, on: dict[str, Any]) -> None:
-    """The blocks of an earlier turn go along; the new turn begins with what the user says."""
+def test_conversation_continues_after_the_answer(way: str, on: dict[str, Any]) -> None:
+    """The blocks of an earlier turn are sent along; the new turn begins with the user's message."""
     with FakeChatServer([THINKS, ChatAnswer(text="16", thinking="easy"), "You are welcome."]) as server:
         agent = Agent(claude(server), tools=[area])
         said = answer(agent, way, **on).messages
@@ -149,7 +149,7 @@ def test_conversation_goes_on_after_the_answer(way: str, on: dict[str, Any]) -> 
 
 
 def test_conversation_without_its_blocks_is_refused() -> None:
-    """The control: this is what dropping them comes to."""
+    """The control: the consequence of dropping them."""
     with FakeChatServer([THINKS, "16"], strict=False) as server, pytest.raises(HarnessError) as caught:
         answer(Agent(claude(server), tools=[area], middleware=[Forgetful()]), "invoke", **ON)
 
@@ -157,7 +157,7 @@ def test_conversation_without_its_blocks_is_refused() -> None:
     assert caught.value.code == "bad-request"
 
 
-def test_block_that_was_changed_is_refused() -> None:
+def test_changed_block_is_refused() -> None:
     conversation: list[Message] = [
         UserMessage(text="how large?"),
         AssistantMessage(tool_calls=(CALL,), thinking=(ThinkingBlock(text="five by five", signature="signed-1"),)),
@@ -171,8 +171,8 @@ def test_block_that_was_changed_is_refused() -> None:
 
 @pytest.mark.parametrize("more", [(), (UserMessage(text="and now?"),)], ids=["result", "result and words"])
 @pytest.mark.parametrize("way", WAYS)
-def test_turn_that_another_model_began_goes_on_without_reasoning(way: str, more: tuple[Message, ...]) -> None:
-    """The model cannot think in it; asked to reason, it does what it can."""
+def test_turn_that_another_model_started_continues_without_reasoning(way: str, more: tuple[Message, ...]) -> None:
+    """The model cannot think in it; requested reasoning is ignored."""
     conversation: list[Message] = [
         UserMessage(text="how large?"),
         AssistantMessage(tool_calls=(CALL,)),
@@ -187,7 +187,7 @@ def test_turn_that_another_model_began_goes_on_without_reasoning(way: str, more:
     assert "thinking" not in server.requests[0].body
 
 
-def test_next_turn_is_thought_about_again() -> None:
+def test_model_thinks_again_in_the_next_turn() -> None:
     conversation: list[Message] = [
         UserMessage(text="how large?"),
         AssistantMessage(tool_calls=(CALL,)),
@@ -201,11 +201,11 @@ def test_next_turn_is_thought_about_again() -> None:
     assert server.requests[0].body["thinking"]["type"] == "enabled"
 
 
-# -------------------------------------------------------------------------------------------------- who gets the blocks
+# --------------------------------------------------------------------------------------------- recipients of the blocks
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_blocks_do_not_reach_a_wire_that_has_no_place_for_them(way: str) -> None:
+def test_blocks_do_not_reach_a_wire_that_does_not_support_them(way: str) -> None:
     conversation: list[Message] = [
         UserMessage(text="how large?"),
         AssistantMessage(tool_calls=(CALL,), thinking=(SEALED, HIDDEN)),
@@ -220,7 +220,7 @@ def test_blocks_do_not_reach_a_wire_that_has_no_place_for_them(way: str) -> None
 
 
 def test_proxy_of_litellm_gets_the_blocks_of_claude() -> None:
-    """It speaks OpenAI's wire, and knows this field."""
+    """It uses OpenAI's wire, and knows this field."""
     conversation: list[Message] = [
         UserMessage(text="how large?"),
         AssistantMessage(tool_calls=(CALL,), thinking=(SEALED,)),
@@ -244,7 +244,7 @@ def test_thinking_over_openais_wire_is_not_sent_back(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_fallback_of_another_provider_goes_on_with_the_conversation_and_hands_it_back(way: str) -> None:
+def test_fallback_of_another_provider_continues_the_conversation_and_returns_it(way: str) -> None:
     second = ChatAnswer(tool_calls=(AGAIN,), thinking="five by five")
     with FakeChatServer([THINKS, ChatAnswer.failure(400, "no"), "25"]) as one, FakeChatServer([second]) as other:
         models = claude(one), model_for("openai", other)
@@ -278,7 +278,7 @@ def test_fallback_of_another_provider_goes_on_with_the_conversation_and_hands_it
         ("mistral/mistral-small", "", "chat"),
     ],
 )
-def test_blocks_of_a_provider_are_for_that_provider(model: str, provider: str, api: str) -> None:
+def test_blocks_of_a_provider_are_sent_to_that_provider_only(model: str, provider: str, api: str) -> None:
     from graphrt.harness.litellm import _client, _model_info
 
     def look() -> tuple[str, str]:
@@ -312,7 +312,7 @@ def test_harness_passes_blocks_on(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_cassette_replays_a_conversation_of_a_model_that_thinks(tmp_path: Any, way: str) -> None:
+def test_cassette_replays_a_conversation_with_thinking(tmp_path: Any, way: str) -> None:
     def told(model: ChatModel) -> tuple[AgentReply, list[Any]]:
         items: list[Any] = []
         return answer(Agent(model, tools=[area]), way, items, **ON), items

@@ -1,4 +1,4 @@
-"""Blocks of thinking in all that is written down; and what was written before there were any is read as it was."""
+"""Blocks of thinking in all stored forms; older stored forms without blocks are read unchanged."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_message_of_a_reply_has_the_sealed_blocks() -> None:
         (ThinkingBlock(provider="openai", id="rs_1"), False),
     ],
 )
-def test_block_is_sealed_if_its_provider_wants_it_back(block: ThinkingBlock, sealed: bool) -> None:
+def test_block_is_sealed_if_its_provider_requires_it(block: ThinkingBlock, sealed: bool) -> None:
     assert block.sealed is sealed
 
 
 @pytest.mark.parametrize("made", [BLOCKS[2], CITED], ids=lambda made: type(made).__name__)
-def test_data_of_a_provider_is_a_copy_that_is_json(made: ThinkingBlock | ProviderPart) -> None:
+def test_data_of_a_provider_is_a_json_copy(made: ThinkingBlock | ProviderPart) -> None:
     loop: dict[str, Any] = {}
     loop["self"] = loop
     given: Any = {"list": [1, ("a",)], 3: "\ud800", "none": object(), "inf": float("inf"), "loop": loop}
@@ -98,10 +98,10 @@ def test_data_of_a_provider_is_a_copy_that_is_json(made: ThinkingBlock | Provide
 
     assert {**taken.data, "loop": 0} == {"list": [1, ["a"]], "3": "\ufffd", "none": None, "inf": None, "loop": 0}
     assert json.dumps(loop).endswith("null" + "}" * (json.dumps(loop).count("{")))
-    assert replace(made, data=None).data == {}  # type: ignore[arg-type]  # what a careless program gives
+    assert replace(made, data=None).data == {}  # type: ignore[arg-type]  # the tested mistake
 
 
-def test_message_with_blocks_goes_through_json() -> None:
+def test_message_with_blocks_survives_json() -> None:
     adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
     assert adapter.validate_json(adapter.dump_json(AFTER[2])) == AFTER[2]
@@ -117,13 +117,13 @@ def test_messages_reducer_replaces_a_message_with_its_blocks() -> None:
 # ------------------------------------------------------------------------------------------------------------ stores
 
 
-def test_stored_message_comes_back_with_its_blocks() -> None:
+def test_stored_message_is_loaded_with_its_blocks() -> None:
     codec = Codec([Message])
 
     assert codec.load(codec.dump(list(AFTER))) == list(AFTER)
 
 
-def test_remembered_reply_has_its_blocks() -> None:
+def test_recorded_reply_has_its_blocks() -> None:
     reply = AgentReply(text="t", thinking="hm", thinking_blocks=BLOCKS, provider_parts=(CITED,))
     data = reply_to(reply)
 
@@ -138,10 +138,10 @@ def test_remembered_reply_has_its_blocks() -> None:
     assert data["parts"][1]["data"] is not CITED.data
 
 
-# ------------------------------------------------------------------------------------------------------ names of calls
+# ------------------------------------------------------------------------------------------------------- keys of calls
 
 
-def test_blocks_are_part_of_what_is_asked() -> None:
+def test_blocks_are_part_of_the_request() -> None:
     before, after = ModelRequest(messages=BEFORE), ModelRequest(messages=AFTER)
 
     assert of_request(after) != of_request(before)
@@ -149,13 +149,13 @@ def test_blocks_are_part_of_what_is_asked() -> None:
     assert key(canonical(after, Redactor())) != key(canonical(before, Redactor()))
 
 
-def test_key_of_a_recorded_call_without_blocks_is_what_it_was() -> None:
+def test_key_of_a_recorded_call_without_blocks_is_unchanged() -> None:
     form = canonical(ModelRequest(messages=BEFORE), Redactor())
 
     assert key(form) == "88ec9ae304e2d8f0cf53adeaecc2d500a2412098e5a16606f7e928de0419c1dc"
 
 
-def test_seals_that_providers_draw_do_not_matter() -> None:
+def test_random_seals_of_providers_are_ignored() -> None:
     drawn = AssistantMessage(
         text="t",
         tool_calls=(CALL,),
@@ -173,7 +173,7 @@ def test_seals_that_providers_draw_do_not_matter() -> None:
 # ------------------------------------------------------------------------------------------------- cassettes, doubles
 
 
-def test_cassette_keeps_blocks_and_pieces_of_thinking(tmp_path: Path) -> None:
+def test_cassette_keeps_blocks_and_deltas_of_thinking(tmp_path: Path) -> None:
     path = tmp_path / "x"
     reply = AgentReply(text="a b", thinking="so\nso", thinking_blocks=BLOCKS, provider_parts=(CITED,), messages=AFTER)
     asked = ModelRequest(messages=AFTER)
@@ -185,14 +185,14 @@ def test_cassette_keeps_blocks_and_pieces_of_thinking(tmp_path: Path) -> None:
     assert json.loads(path.read_text().split("\n", 1)[1])["pieces"][1] == {"thinking": "\nso"}
 
 
-def test_secret_across_pieces_of_thinking_is_taken_out() -> None:
+def test_secret_across_deltas_of_thinking_is_redacted() -> None:
     secret = "sk-abcdefghijkl1234"
     pieces: Any = [ThinkingDelta(text=f"key {secret[:9]}"), ThinkingDelta(text=secret[9:])]
 
     assert Redactor().pieces(pieces) == [ThinkingDelta(text="key [redacted]")]
 
 
-def test_cassette_of_before_is_replayed(tmp_path: Path) -> None:
+def test_older_cassette_is_replayed(tmp_path: Path) -> None:
     path = tmp_path / "x"
     request = {"messages": [{"role": "user", "text": "u"}], "model": "function"}
     reply = {"text": "t", "thinking": "hm", "messages": [{"role": "assistant", "text": "t"}]}
@@ -202,7 +202,7 @@ def test_cassette_of_before_is_replayed(tmp_path: Path) -> None:
     assert ask(Cassette(path).model(FunctionModel(lambda _: "live")), "u") == ["t"]
 
 
-def test_double_shows_the_thinking_of_a_scripted_reply_first() -> None:
+def test_double_emits_the_thinking_of_a_scripted_reply_first() -> None:
     mock = MockHarness([AgentReply(text="a b", thinking="let me see", thinking_blocks=BLOCKS)])
     *deltas, reply = asyncio.run(read(mock.stream("hi")))
 
@@ -214,7 +214,7 @@ def test_double_shows_the_thinking_of_a_scripted_reply_first() -> None:
 # ------------------------------------------------------------------------------------------------- budgets and checks
 
 
-def test_budget_holds_what_blocks_take() -> None:
+def test_budget_reserves_the_tokens_of_blocks() -> None:
     ledger = Ledger(Budget(tokens=10_000), of="test")
     profile = ModelProfile(name="m", max_output_tokens=1)
     before, after = (most(ModelRequest(messages=said), profile, ledger).tokens for said in (BEFORE, AFTER))
@@ -223,14 +223,14 @@ def test_budget_holds_what_blocks_take() -> None:
 
 
 @pytest.mark.parametrize("blocks", [[BLOCKS[0]], ({"text": "hm"},), "hm"])
-def test_response_whose_blocks_are_none_is_refused(blocks: Any) -> None:
+def test_response_with_invalid_blocks_is_refused(blocks: Any) -> None:
     model = FunctionModel(lambda _: AgentReply(text="t", thinking_blocks=blocks))
 
     with pytest.raises(BadResponseError, match="thinking blocks"):
         asyncio.run(Agent(model, retry=None).run("hi"))
 
 
-def test_response_whose_provider_parts_are_none_is_refused() -> None:
+def test_response_with_invalid_provider_parts_is_refused() -> None:
     wrong: Any = [CITED]
     model = FunctionModel(lambda _: AgentReply(text="t", provider_parts=wrong))
 

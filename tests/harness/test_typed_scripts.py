@@ -1,4 +1,4 @@
-"""A value in a script of a double stands for the answer that has it as its output."""
+"""A value in a script of a double stands for the answer with that output."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def graph(wanted: Any) -> Any:
 
 @DOUBLES
 @pytest.mark.parametrize(("wanted", "value"), VALUES)
-def test_an_agent_reads_the_value_that_stands_in_the_script_of_its_model(wanted, value, make):
+def test_agent_parses_the_value_in_the_script_of_its_model(wanted, value, make):
     reply = asyncio.run(Agent(make(value), output=wanted).run("which?"))
 
     assert reply.output == value
@@ -107,12 +107,12 @@ def test_an_agent_reads_the_value_that_stands_in_the_script_of_its_model(wanted,
 
 
 @pytest.mark.parametrize(("wanted", "value"), VALUES)
-def test_a_graph_reads_the_value_that_stands_in_the_script_of_its_harness(wanted, value):
+def test_graph_parses_the_value_in_the_script_of_its_harness(wanted, value):
     with MockHarness([value]) as mock:
         assert graph(wanted).run({}, harness=mock).state["said"] == value
 
 
-def test_the_text_is_what_a_model_would_have_written():
+def test_text_is_what_a_model_would_have_written():
     def text(value: Any, wanted: Any) -> Any:
         return json.loads(asyncio.run(MockHarness([value]).run("which?", output=wanted)).text)
 
@@ -121,7 +121,7 @@ def test_the_text_is_what_a_model_would_have_written():
     assert text({"any": None}, OutputSpec(name="any", schema={})) == {"any": None}
 
 
-def test_it_is_remembered_like_any_answer():
+def test_typed_answer_is_recorded_like_any_answer():
     async def node(state: State, ctx: Context) -> State:
         label = (await ctx.harness.run("which?", output=Label)).output
         ctx.interrupt("sure?")
@@ -135,7 +135,7 @@ def test_it_is_remembered_like_any_answer():
         assert runtime.resume("t", True).state["said"] == "spam"
 
 
-def test_it_is_streamed_and_counted_as_its_text():
+def test_typed_answer_is_streamed_and_counted_as_its_text():
     async def last() -> Any:
         return [item async for item in MockHarness([{"a": 1}]).stream("which?", output=dict[str, int])]
 
@@ -145,15 +145,15 @@ def test_it_is_streamed_and_counted_as_its_text():
     assert reply.usage.output_tokens == 1
 
 
-def test_a_list_as_a_rule_is_several_replies_and_a_list_in_it_one_of_them():
+def test_list_as_a_rule_is_several_replies_and_a_nested_list_is_one():
     model = ScriptedModel({"which": [["a", "b"], ["c"]]})
     agent = Agent(model, output=list[str])
 
     assert [asyncio.run(agent.run("which?")).output for _ in range(2)] == [["a", "b"], ["c"]]
 
 
-def test_a_value_needs_a_form_that_is_asked_for_by_its_schema():
-    """A model that is asked in words is not told the form in a way that a double could read."""
+def test_value_requires_a_form_that_is_requested_by_its_schema():
+    """If the form is requested in words, a double cannot read it."""
     model = ScriptedModel([LABEL], profile=ModelProfile(name="m", output_schema=False))
 
     with pytest.raises(ScriptError, match="the call has no output="):
@@ -177,7 +177,7 @@ def test_a_value_needs_a_form_that_is_asked_for_by_its_schema():
     ],
 )
 @pytest.mark.parametrize("double", [MockHarness, ScriptedModel])
-def test_a_value_of_another_form_fails_the_call_and_the_test(double, wanted, value, told):
+def test_value_of_another_form_fails_the_call_and_the_test(double, wanted, value, told):
     made = double([value])
     harness = made if double is MockHarness else Agent(made)
 
@@ -188,18 +188,18 @@ def test_a_value_of_another_form_fails_the_call_and_the_test(double, wanted, val
         made.assert_done()
 
 
-def test_a_value_of_another_form_fails_a_run():
+def test_value_of_another_form_fails_a_run():
     with pytest.raises(NodeError, match="the call has output=Label"):
         graph(Label).run({}, harness=MockHarness([Other(name="x")]))
 
 
 @pytest.mark.parametrize("script", [[Label], ["fine", Point], [None], [int]])
-def test_a_class_and_none_are_refused_where_the_script_is_written(script):
+def test_class_and_none_are_refused_where_the_script_is_written(script):
     with pytest.raises(InputError, match="item"):
         MockHarness(script)
 
 
-def test_what_a_function_forgot_to_return_is_refused_at_the_call():
+def test_function_without_a_return_value_is_refused_at_the_call():
     def forgot(request: ModelRequest) -> Any:
         return None
 

@@ -1,4 +1,4 @@
-"""Corners of the chat format that no server we can script gets through litellm."""
+"""Edge cases of the chat format that cannot be produced by a scripted server behind litellm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
     return {"model": "m", "choices": [{"delta": delta, "finish_reason": finish_reason}]}
 
 
-def test_reply_is_read_from_mappings_and_from_objects_alike() -> None:
+def test_reply_is_parsed_from_mappings_and_objects_alike() -> None:
     plain = {"model": "m", "choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
     message = SimpleNamespace(content="hi", tool_calls=None)
     made = SimpleNamespace(model="m", choices=[SimpleNamespace(message=message, finish_reason="stop")])
@@ -36,14 +36,14 @@ def test_reply_is_read_from_mappings_and_from_objects_alike() -> None:
     assert read_reply(plain) == read_reply(made) == AgentReply(text="hi", model="m")
 
 
-def test_tool_call_without_an_id_gets_one_that_is_the_same_every_time() -> None:
+def test_tool_call_without_an_id_gets_a_deterministic_one() -> None:
     call = {"function": {"name": "f", "arguments": "{}"}}
     document = {"choices": [{"message": {"tool_calls": [call, call]}}]}
 
     assert [call.id for call in read_reply(document).tool_calls] == ["call_0", "call_1"]
 
 
-def test_reason_that_nobody_knows_is_unknown() -> None:
+def test_unknown_reason_is_mapped_to_unknown() -> None:
     document = {"choices": [{"message": {"content": "hi"}, "finish_reason": "eos"}]}
 
     assert read_reply(document).finish_reason == "unknown"
@@ -58,12 +58,12 @@ def test_streamed_refusal_raises() -> None:
         builder.reply(usage=None, finished=True)
 
 
-def test_stream_without_anything_in_it_is_no_answer() -> None:
+def test_empty_stream_is_not_an_answer() -> None:
     with pytest.raises(BadResponseError):
         ReplyBuilder().reply(usage=None, finished=False)
 
 
-def test_pieces_of_calls_are_kept_apart_by_their_index() -> None:
+def test_deltas_of_calls_are_separated_by_their_index() -> None:
     builder = ReplyBuilder()
     shown = builder.add(chunk(content="look"))
     for index, text in ((0, '{"a"'), (1, '{"b"'), (0, ":1}"), (1, ":2}")):
@@ -79,8 +79,8 @@ def test_pieces_of_calls_are_kept_apart_by_their_index() -> None:
 
 
 @pytest.mark.parametrize("last", ["four by four", "four", ""], ids=["whole again", "the rest", "nothing"])
-def test_pieces_of_a_block_end_with_its_signature(last: str) -> None:
-    """With the signature come the whole text again, what was left of it, or nothing: providers differ."""
+def test_deltas_of_a_block_end_with_its_signature(last: str) -> None:
+    """Depending on the provider, the signature comes with the whole text, with the rest of it, or alone."""
     builder = ReplyBuilder()
     texts = ["four ", "by "] if last == "four" else ["four ", "by ", "four"]
     shown = [delta for text in texts for delta in builder.add(thought(text, {"thinking": text}))]
@@ -98,7 +98,7 @@ def test_pieces_of_a_block_end_with_its_signature(last: str) -> None:
     )
 
 
-def test_block_that_nobody_sealed_is_no_block() -> None:
+def test_unsealed_block_is_not_a_block() -> None:
     builder = ReplyBuilder()
     for text in ("open ", "source"):
         builder.add(thought(text, {"thinking": text}))
@@ -110,7 +110,7 @@ def test_block_that_nobody_sealed_is_no_block() -> None:
     assert (reply.thinking, reply.thinking_blocks) == ("open source", ())
 
 
-def test_blocks_of_a_whole_reply_are_those_that_are_sealed() -> None:
+def test_blocks_of_a_whole_reply_are_the_sealed_ones() -> None:
     blocks = [
         {"type": "thinking", "thinking": "a"},
         {"type": "thinking", "thinking": "b", "signature": "s"},
@@ -126,7 +126,7 @@ def test_blocks_of_a_whole_reply_are_those_that_are_sealed() -> None:
     )
 
 
-# -------------------------------------------------------------------------------------------- what goes back to whom
+# ------------------------------------------------------------------------------------------------ blocks in requests
 
 CLAUDE = Recipient("anthropic", "messages")
 GEMINI = Recipient("google", "gemini")
@@ -170,15 +170,15 @@ PLAIN: dict[str, Any] = {"role": "assistant", "content": "t"}
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, Recipient) else "",
 )
-def test_blocks_are_written_for_the_provider_that_they_came_from(to: Recipient, more: dict[str, Any]) -> None:
+def test_blocks_are_sent_in_the_form_of_their_provider(to: Recipient, more: dict[str, Any]) -> None:
     said = AssistantMessage(text="t", thinking=BLOCKS)
 
     assert wire_messages([said], to=to) == [PLAIN | more]
     assert wire_messages([AssistantMessage(text="t")], to=to) == [PLAIN]
 
 
-def test_what_is_sent_shares_nothing_with_the_message() -> None:
-    """litellm changes what it is given."""
+def test_sent_data_is_not_shared_with_the_message() -> None:
+    """litellm changes its arguments."""
     said = AssistantMessage(text="t", thinking=BLOCKS)
     for to in (RESPONSES, recipient("any/model", "openrouter")):
         (wire,) = wire_messages([said], to=to)
@@ -188,7 +188,7 @@ def test_what_is_sent_shares_nothing_with_the_message() -> None:
     assert said == AssistantMessage(text="t", thinking=BLOCKS)
 
 
-def test_reasoning_items_stand_before_the_calls_that_they_led_to() -> None:
+def test_reasoning_items_come_before_their_calls() -> None:
     def item(name: str, **more: Any) -> ThinkingBlock:
         return ThinkingBlock(provider="openai", id=name, signature=name, data=more)
 
@@ -215,8 +215,8 @@ def test_reasoning_items_stand_before_the_calls_that_they_led_to() -> None:
         (recipient("m", "mistral"), "[0-9a-f]{9}"),
     ],
 )
-def test_ids_of_calls_are_written_as_the_provider_takes_them(to: Recipient, pattern: str) -> None:
-    """Gemini's signature in an id is for Gemini alone, Mistral takes no ids of others, and OpenAI no long ones."""
+def test_ids_of_calls_are_converted_for_the_provider(to: Recipient, pattern: str) -> None:
+    """Gemini's signature in an id is for Gemini alone, Mistral accepts no foreign ids, and OpenAI no long ones."""
     calls = (
         *CALLS,
         ToolCall(id="x" * 80, name="f"),
@@ -234,15 +234,15 @@ def test_ids_of_calls_are_written_as_the_provider_takes_them(to: Recipient, patt
     assert to.ids is None or all(re.fullmatch(to.ids.pattern, id_) for id_ in ids)
 
 
-def test_deepseek_is_sent_the_field_with_every_call() -> None:
-    """While it thinks, it refuses a call without the field, also one that another model made."""
+def test_deepseek_gets_the_field_with_every_call() -> None:
+    """While it thinks, it refuses a call without the field, even one of another model."""
     to = recipient("deepseek-v4", "deepseek")
 
     assert wire_messages([AssistantMessage(tool_calls=CALLS[1:])], to=to)[0]["reasoning_content"] == ""
 
 
 @pytest.mark.parametrize("thinking", [(), BLOCKS], ids=["empty", "only thinking"])
-def test_message_without_text_and_calls_is_empty_or_left_out(thinking: tuple[ThinkingBlock, ...]) -> None:
+def test_message_without_text_and_calls_is_empty_or_omitted(thinking: tuple[ThinkingBlock, ...]) -> None:
     said = [UserMessage(text="u"), AssistantMessage(thinking=thinking), UserMessage(text="v")]
 
     for to in (Recipient(), recipient("m", "deepseek"), recipient("m", "openrouter")):
@@ -257,11 +257,11 @@ def thought(text: str, block: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
 @pytest.mark.parametrize("count", [-1, True, 1.5, "7", 10**12])
-def test_a_count_that_cannot_be_one_makes_the_usage_unknown(name, count):
+def test_impossible_count_makes_the_usage_unknown(name, count):
     assert read_usage({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, name: count}) is None
 
 
-def test_a_detail_that_cannot_be_one_is_not_reported():
+def test_impossible_detail_is_not_reported():
     told = {"prompt_tokens": 3, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": -5}}
 
     assert read_usage(told) == Usage(input_tokens=3, output_tokens=4, calls=1)

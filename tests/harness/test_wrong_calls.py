@@ -1,4 +1,4 @@
-"""A scripted or recorded tool call that does not fit the present tool fails the test, whatever double makes it."""
+"""A scripted or recorded tool call that does not match the present tool fails the test, with every double."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPEC = ToolRegistry([charge]).specs[0]
 OLD = ToolCall(id="1", name="charge", arguments={"sum": 3})
 
 
-def test_a_mock_harness_checks_names_and_kinds_against_the_schema() -> None:
+def test_mock_harness_checks_names_and_kinds_against_the_schema() -> None:
     async def said(call: ToolCall, **options: Any) -> None:
         await MockHarness([call], **options).run("pay", tools=[SPEC])
 
@@ -44,7 +44,7 @@ def test_a_mock_harness_checks_names_and_kinds_against_the_schema() -> None:
 
 
 @pytest.mark.parametrize("model", [ScriptedModel, FunctionModel])
-def test_a_test_of_a_wrong_call_says_so(model: Any) -> None:
+def test_wrong_call_can_be_scripted_explicitly(model: Any) -> None:
     script: Any = (
         [OLD, "sorry"] if model is ScriptedModel else lambda request: OLD if request.text == "pay" else "sorry"
     )
@@ -57,7 +57,7 @@ def test_a_test_of_a_wrong_call_says_so(model: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/messages"])
-def test_a_fake_server_checks_them_against_the_schema_in_the_request(path: str) -> None:
+def test_fake_server_checks_calls_against_the_schema_in_the_request(path: str) -> None:
     spec = {"name": "charge", "input_schema": SPEC.parameters, "parameters": SPEC.parameters}
     tools = [spec] if path == "/messages" else [{"type": "function", "function": spec}]
     with FakeChatServer([OLD], strict=False) as server:
@@ -68,7 +68,7 @@ def test_a_fake_server_checks_them_against_the_schema_in_the_request(path: str) 
     assert (status, b"unknown argument" in body) == (400, True)
 
 
-def test_a_recorded_conversation_of_an_agent_is_checked_against_its_tools(tmp_path: Path) -> None:
+def test_recorded_conversation_of_an_agent_is_checked_against_its_tools(tmp_path: Path) -> None:
     path = tmp_path / "pay.cassette"
     script = [ToolCall(id="1", name="charge", arguments={"amount": 3}), "done"]
     with Cassette(path, mode="record") as cassette:
@@ -86,7 +86,7 @@ def test_a_recorded_conversation_of_an_agent_is_checked_against_its_tools(tmp_pa
         replay()
 
 
-def test_a_recorded_reply_of_a_model_is_not_found_when_the_schema_changed(tmp_path: Path) -> None:
+def test_recorded_reply_of_a_model_misses_after_a_change_of_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "pay.cassette"
 
     def ask(spec: ToolSpec) -> None:

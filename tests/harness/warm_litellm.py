@@ -1,4 +1,4 @@
-"""Imports litellm, as the adapter does: for processes that are forked from one that has it."""
+"""Imports litellm like the adapter does: for processes that are forked from one that has it."""
 
 from __future__ import annotations
 

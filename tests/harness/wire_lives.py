@@ -1,4 +1,4 @@
-"""A program: an agent on each wire calls a tool, in which the process is killed; a second life goes on.
+"""A program: an agent on each wire calls a tool, in which the process is killed; a second life continues.
 
 python -m tests.harness.wire_lives FOLDER ADDRESS (first | second)
 """
@@ -28,7 +28,7 @@ class Weather(BaseModel):
 
 
 def live(provider: Provider, folder: Path, address: str, *, first: bool, calling: threading.Barrier) -> dict[str, Any]:
-    """Run the graph of one wire, or go on with its thread; return what came of it."""
+    """Run the graph of one wire, or continue its thread; return the result."""
 
     @tool
     def look(at: str) -> str:

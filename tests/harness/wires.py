@@ -1,4 +1,4 @@
-"""One fake server, asked over both wire formats: what the tests of LiteLLMModel share."""
+"""One fake server, called over both wire formats: shared parts of the tests of LiteLLMModel."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def request(prompt: Prompt = "hi", **options: Any) -> ModelRequest:
 
 
 async def ask(model: LiteLLMModel, way: str, asked: ModelRequest, into: list[StreamItem] | None = None) -> AgentReply:
-    """The reply, by either method; deltas are put *into* a list."""
+    """The reply, by either method; deltas are appended to a list."""
     if way == "invoke":
         return await model.invoke(asked)
     items: list[StreamItem] = [] if into is None else into
     async for item in model.stream(asked):
-        items.append(item)  # noqa: PERF401 - what came before a failure counts
+        items.append(item)  # noqa: PERF401 - keeps the items before a failure
     last = items[-1]
     assert isinstance(last, AgentReply)
     return last

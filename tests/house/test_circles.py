@@ -1,6 +1,6 @@
-"""Modules that import one another in a circle: none while they load, few in calls, and those for types do not grow.
+"""Import cycles between modules: none at import time, few in calls, and no more than now for types.
 
-A module of a circle cannot be read or moved alone.
+A module in a cycle cannot be read or moved on its own.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 PACKAGE = Path(graphrt.__file__).parent
 
 LOADING, CALLS, TYPES = range(3)
-"""When an import happens: while its module loads, in a call of a function, or only for type checkers."""
+"""The time of an import: at module load, in a call of a function, or only for type checkers."""
 
 KNOWN_IN_CALLS: list[int] = []
-"""Sizes of the circles that imports in functions close. A circle may become smaller, and none may be added."""
+"""Sizes of the cycles that imports in functions close. A cycle may shrink, and none may be added."""
 KNOWN_FOR_TYPES = [3, 4]
 """The same, with the imports for type checkers. The largest: a run's state and its tasks."""
 
@@ -39,7 +39,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(node: ast.AST, when: int = LOADING) -> Iterator[tuple[str, str | None, int]]:
-    """Yield each import below *node*: module, name that is taken from it, and when it happens."""
+    """Yield each import below *node*: its module, the imported name, and the time of the import."""
     if isinstance(node, ast.ImportFrom) and node.module:
         for alias in node.names:
             yield node.module, alias.name, when
@@ -52,9 +52,10 @@ def imports(node: ast.AST, when: int = LOADING) -> Iterator[tuple[str, str | Non
         for child in node.orelse:
             yield from imports(child, when)
     else:
-        inner = CALLS if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) else when
+        inner = CALLS if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else when
         for child in ast.iter_child_nodes(node):
-            yield from imports(child, max(inner, when))
+            if not isinstance(child, ast.expr):  # an import is a statement
+                yield from imports(child, max(inner, when))
 
 
 @cache
@@ -64,7 +65,7 @@ def imports_of_all() -> dict[str, list[tuple[str, str | None, int]]]:
 
 
 def graph_of(most: int) -> dict[str, set[str]]:
-    """Return which modules each module imports, at *most* that late."""
+    """Return the imports of each module, at *most* that late."""
     files = imports_of_all()
     graph: dict[str, set[str]] = {}
     for name, imported in files.items():
@@ -78,7 +79,7 @@ def graph_of(most: int) -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Return the sets of modules that lead to one another."""
+    """Return the sets of modules that import one another."""
 
     def reached(start: str) -> set[str]:
         seen: set[str] = set()
@@ -98,7 +99,7 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     return sorted(found, key=len)
 
 
-def test_no_module_needs_itself_while_it_loads() -> None:
+def test_no_module_imports_itself_at_import_time() -> None:
     try:
         TopologicalSorter(graph_of(LOADING)).prepare()
     except CycleError as error:
@@ -107,12 +108,12 @@ def test_no_module_needs_itself_while_it_loads() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("most", "known"), [(CALLS, KNOWN_IN_CALLS), (TYPES, KNOWN_FOR_TYPES)])
-def test_circles_do_not_grow(most: int, known: list[int]) -> None:
+def test_import_cycles_do_not_grow(most: int, known: list[int]) -> None:
     found = circles(graph_of(most))
     assert [len(circle) for circle in found] == known, "\n".join(", ".join(sorted(circle)) for circle in found)
 
 
-def test_circles_are_found() -> None:
+def test_import_cycles_are_detected() -> None:
     source = "if TYPE_CHECKING:\n    import a\nelse:\n    import b\ndef f():\n    from c import d"
     assert list(imports(ast.parse(source))) == [("a", None, TYPES), ("b", None, LOADING), ("c", "d", CALLS)]
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == [{"a", "b", "c"}]

@@ -1,4 +1,4 @@
-"""`import graphrt`, and its names, are silent and light, and leave the process as they found it."""
+"""`import graphrt`, and its names, are silent and light, and have no side effects on the process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def imported() -> dict[str, Any]:
-    """What a fresh interpreter looks like after `import graphrt`, and after the names that every program uses."""
+    """The state of a fresh interpreter after `import graphrt`, and after the names that every program uses."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-B", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60
     )
@@ -63,7 +63,7 @@ def imported() -> dict[str, Any]:
     return found
 
 
-def test_import_alone_loads_nothing_but_the_package(imported: dict[str, Any]) -> None:
+def test_import_alone_loads_only_the_package(imported: dict[str, Any]) -> None:
     """Names are imported when they are first used: the command line needs none of them to print its help."""
     names = imported["at_once"]
 
@@ -92,7 +92,7 @@ def test_import_loads_no_ready_made_node(imported: dict[str, Any]) -> None:
     assert [name for name in imported["new"] if name.startswith("graphrt.nodes")] == []
 
 
-def test_import_loads_the_errors_of_no_room_that_it_does_not_load(imported: dict[str, Any]) -> None:
+def test_import_loads_no_errors_of_packages_that_it_does_not_load(imported: dict[str, Any]) -> None:
     """Declarations of the test kit, ready-made nodes, agents and models are loaded by the modules that raise them."""
     loaded = {name.rpartition(".")[2] for name in imported["new"] if name.startswith("graphrt.errors._codes.")}
 
@@ -102,15 +102,15 @@ def test_import_loads_the_errors_of_no_room_that_it_does_not_load(imported: dict
     }
 
 
-def test_import_loads_no_interface_of_another_system(imported: dict[str, Any]) -> None:
+def test_import_loads_no_compatibility_package(imported: dict[str, Any]) -> None:
     assert [name for name in imported["new"] if name.startswith("graphrt.compat")] == []
 
 
-def test_import_touches_neither_network_nor_files_nor_environment(imported: dict[str, Any]) -> None:
+def test_import_accesses_neither_network_nor_files_nor_environment(imported: dict[str, Any]) -> None:
     assert imported["touched"] == []
 
 
-def test_import_leaves_threads_logging_and_warnings_alone(imported: dict[str, Any]) -> None:
+def test_import_does_not_change_threads_logging_or_warnings(imported: dict[str, Any]) -> None:
     assert imported["threads"] == 1
     assert imported["handlers"] == 0
     assert imported["filters_kept"]

@@ -1,4 +1,4 @@
-"""The maps of the house are true: READMEs name every module and no other, and the floors are the same wherever told."""
+"""The maps of the code are correct: READMEs name exactly the existing modules, and all lists of layers agree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def modules(room: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(PACKAGE)))
-def test_the_readme_of_a_room_names_every_module_and_no_other(room: Path) -> None:
+def test_readme_of_a_package_names_exactly_its_modules(room: Path) -> None:
     readme = room / "README.md"
     assert readme.exists(), f"{readme.relative_to(ROOT)} is missing"
     _, found, table = readme.read_text(encoding="utf-8").partition("\n## Modules\n")
@@ -34,24 +34,24 @@ def test_the_readme_of_a_room_names_every_module_and_no_other(room: Path) -> Non
 
 
 def explained() -> dict[str, int]:
-    """Room to floor, as the documentation has it."""
+    """Package to layer, according to the documentation."""
     text = (ROOT / "docs" / "explanation" / "floors.md").read_text(encoding="utf-8")
     return {room: int(number) for number, _, rooms in FLOOR.findall(text) for room in re.findall(r"`(\w+)`", rooms)}
 
 
-def test_every_room_is_on_a_floor() -> None:
+def test_every_package_has_a_layer() -> None:
     rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 
     assert set(explained()) == rooms - {"__init__", "__main__"}
 
 
-def test_the_package_tells_the_floors_of_the_documentation() -> None:
+def test_package_docstring_has_the_layers_of_the_documentation() -> None:
     told = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")), clean=False) or ""
 
     assert {room: int(number) for number, _, rooms in TOLD.findall(told) for room in rooms.split(", ")} == explained()
 
 
-def test_the_contract_on_imports_has_the_floors_of_the_documentation() -> None:
+def test_import_contract_has_the_layers_of_the_documentation() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     layers = [re.findall(r"(?<!\()\b\w+\b(?!\))", layer) for layer in config["contracts"][0]["layers"]]
     floors = explained()
@@ -63,7 +63,7 @@ def test_the_contract_on_imports_has_the_floors_of_the_documentation() -> None:
     assert order == sorted(order, reverse=True)
 
 
-def test_every_rule_that_is_referred_to_is_on_the_page_of_rules() -> None:
+def test_every_referenced_rule_is_on_the_page_of_rules() -> None:
     page = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
     told = {int(number) for number in re.findall(r"^## R(\d+)\. ", page, re.MULTILINE)}
     used = {

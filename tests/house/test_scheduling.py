@@ -1,4 +1,4 @@
-"""`make test` goes on if a process of it dies: the test that was running fails, and all others run once."""
+"""`make test` continues if one of its processes dies: the running test fails, and all others run once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test(number):
 
 
 @pytest.mark.slow
-def test_a_test_that_dies_or_hangs_fails_and_all_others_run_once(tmp_path: Path) -> None:
+def test_test_that_dies_or_hangs_fails_and_all_others_run_once(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(HOOKS)
     names = ["test_a", "test_dies", "test_hangs", "test_b"]
     for name in names:

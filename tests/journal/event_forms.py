@@ -1,6 +1,6 @@
-"""Events of every class with every field varied, for Hypothesis, and what equal means for them.
+"""Events of every class with every field varied, for Hypothesis, and their comparison.
 
-A new class of events, or a new field, gets its strategy here: tests/journal/test_wire_forms.py looks whether it has one.
+A new class of events, or a new field, gets its strategy here: tests/journal/test_wire_forms.py checks that it has one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ handled = st.dictionaries(
     st.lists(st.tuples(numbers.filter(lambda n: n < 2**60), st.integers(0, 9), names, values), min_size=1, max_size=2),
     max_size=2,
 )
-"""By place, of each task its superstep, index, node and argument: `instances` makes the tasks."""
+"""By path, each task's superstep, index, node and argument: `instances` builds the tasks."""
 DUE = {"next": targets, "sends": by_place, "errors": failed, "joins": joins}
 TASK = {"task": st.none(), "node": names}
 """The task's id is made by `instance`: it begins with the path of the entry, and ends with the node."""
@@ -64,7 +64,7 @@ erased = st.dictionaries(
     numbers.filter(lambda n: n < 2**60), st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple), max_size=2
 )
 places = st.lists(st.tuples(numbers, numbers, names), max_size=3)
-"""Superstep, index and node of tasks; `instances` makes ids or outcomes of them."""
+"""Superstep, index and node of tasks; `instances` builds ids or outcomes from them."""
 STATE: dict[str, st.SearchStrategy[Any]] = {
     "values": fields,
     "superstep": numbers,
@@ -89,6 +89,7 @@ STATE: dict[str, st.SearchStrategy[Any]] = {
     "children": st.lists(text, max_size=3).map(tuple),
     "parent": st.none() | text,
     "began": digests,
+    "args": by_place,
 }
 
 FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
@@ -195,8 +196,15 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     },
     events.OutcomeDropped: TASK,
     events.NodeFatigued: {"node": names, "visits": numbers, "route": names},
-    events.SuperstepCommitted: {"superstep": numbers, "wrote": targets, **DUE, "handled": handled, "after": places},
-    events.TasksRouted: {"reason": text, **DUE, "handled": handled},
+    events.SuperstepCommitted: {
+        "superstep": numbers,
+        "wrote": targets,
+        **DUE,
+        "handled": handled,
+        "after": places,
+        "waits": st.integers(0, 9),
+    },
+    events.TasksRouted: {"reason": text, **DUE, "handled": handled, "waits": st.integers(0, 9)},
     events.ThreadUpdated: {
         "values": fields,
         "as_node": st.none() | names,
@@ -210,6 +218,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "fresh": st.booleans(),
         "user": text,
         "redaction": text,
+        "waits": st.integers(0, 9),
     },
     events.StateSaved: STATE,
     events.ThreadForked: {"source": text, "at": numbers, "state": st.none()},
@@ -255,13 +264,13 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
 
 
 def own_fields(kind: Any) -> set[str]:
-    """The fields that *kind* has."""
+    """The fields of *kind*."""
     return {field.name for field in dataclasses.fields(kind)}
 
 
 @st.composite
 def instances(draw: Any, kind: Any, path: str = "") -> Any:
-    """An event of the class *kind*, as it stands under *path*."""
+    """An event of the class *kind*, as stored under *path*."""
     made = {name: draw(strategy) for name, strategy in FIELDS[kind].items()}
     if "handled" in made:
         made["handled"] = {
@@ -300,7 +309,7 @@ def logged(draw: Any) -> tuple[str, Any]:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two events, or parts of them, are equal all the way down, with equal types where values are the user's."""
+    """Whether two events, or parts of them, are deeply equal, with equal types for values of users."""
     if isinstance(one, BaseException):
         return type(one) is type(other) and repr(one) == repr(other) and alike(parts(one), parts(other))
     if isinstance(one, Mapping):
@@ -315,5 +324,5 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def parts(error: BaseException) -> list[Any]:
-    """What is kept of an exception."""
+    """The stored parts of an exception."""
     return [error.args if not isinstance(error, BaseExceptionGroup) else list(error.exceptions), str(error)]

@@ -1,4 +1,4 @@
-"""A store for the tests of commits: it records them, and fails when it is told to."""
+"""A store for the tests of commits: it records them, and fails on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphrt.stores.values import Claim, Commit, Head, Record
 
 
 class Store:
-    """Records what is committed."""
+    """Records commits."""
 
     durable = True
     blocking = False
@@ -32,7 +32,7 @@ class Store:
 
     @property
     def seqs(self) -> list[int]:
-        """Numbers of the records that are stored, in order."""
+        """Numbers of the stored records, in order."""
         return [record.seq for commit in self.commits for record in commit.records]
 
 

@@ -1,7 +1,7 @@
-"""A second implementation of the hash chain, from docs/reference/journal.md and decision 0021 alone.
+"""A second implementation of the hash chain, based only on docs/reference/journal.md and decision 0021.
 
-Reads the rows of a SQLite file with sqlite3, json, struct and hashlib. Nothing of graphrt may be imported here: it is
-what somebody else would write who checks a journal.
+Reads the rows of a SQLite file with sqlite3, json, struct and hashlib. It must not import graphrt, because it
+represents an independent verifier of journals.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Header(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A stored record: lines without the checksum, and a salt for each. What was taken out is None."""
+    """A stored record: lines without the checksum, and a salt for each. Removed ones are None."""
 
     seq: int
     count: int
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     salts: tuple[bytes | None, ...]
 
     def sealed(self, header: Header) -> bool:
-        """Whether *header* is the one that was sealed."""
+        """Whether *header* is the sealed one."""
         return (header.kid, header.state, header.leaf()) == (self.kid, self.state, self.leaf)
 
     def commitments(self) -> tuple[bytes | None, ...]:
@@ -70,13 +70,13 @@ class Thread(NamedTuple):
     names: list[str]
     rows: list[Row]
     pruned: int = 0
-    """Number of the last entry that is gone."""
+    """Number of the last removed entry."""
     saved: dict[str, str] | None = None
-    """What the snapshot after it keeps of the chain."""
+    """The chain in the snapshot after it."""
 
 
 def thread_in(path: Path, thread: str) -> Thread:
-    """The thread's rows, read with a connection of its own."""
+    """The thread's rows, read with a separate connection."""
     with contextlib.closing(sqlite3.connect(path)) as db:
         [(no, first)] = db.execute("SELECT no, first FROM thread WHERE id = ?", (thread,)).fetchall()
         [(meta,)] = db.execute("SELECT body FROM part WHERE no = ? AND kind = 0", (no,)).fetchall()
@@ -94,7 +94,7 @@ def thread_in(path: Path, thread: str) -> Thread:
 
 
 def saved_in(snapshot: bytes) -> dict[str, str]:
-    """The chain so far, as a snapshot keeps it: the seventeenth field of its one event."""
+    """The chain so far, as a snapshot stores it: the seventeenth field of its only event."""
     [[_, _, *form]] = json.loads(snapshot.split(b"\n")[0])[5]
     digests: dict[str, str] = form[16]
     return digests
@@ -140,9 +140,9 @@ def rolled(before: bytes, commitment: bytes) -> bytes:
 
 
 class Chain:
-    """The chain so far. Of a line that was taken out one hash stays: its commitment.
+    """The chain so far. A removed line leaves one hash: its commitment.
 
-    It begins with the thread; of a thread whose first entries are gone, with what the snapshot before the rest keeps.
+    It starts with the thread, or with the chain in the first snapshot if earlier entries are gone.
     """
 
     def __init__(self, chained: str, names: Iterable[str], saved: Mapping[str, str] | None = None) -> None:
@@ -152,7 +152,7 @@ class Chain:
         self.names = list(names)
 
     def header(self, row: Row, commitments_kept: Mapping[int, bytes] | None = None) -> Header:
-        """The header of *row*, computed from what is there; the chain then stands after it."""
+        """The header of *row*, computed from the remaining data; the chain then includes it."""
         kept = commitments_kept or {}
         first = row.lines[0]
         assert first is not None
@@ -169,7 +169,7 @@ class Chain:
 
 
 def verify(thread: Thread) -> int:
-    """How many records are what was sealed, from the first on."""
+    """How many records equal the sealed ones, from the first on."""
     chain, seq = Chain(thread.chained, thread.names, thread.saved), thread.pruned
     for done, row in enumerate(thread.rows):
         if row.seq - row.count != seq or not row.sealed(chain.header(row)):

@@ -1,4 +1,4 @@
-"""The chain notices every changed bit, and every record that is not where it was; its salts are secret or seeded."""
+"""The chain detects every changed bit, and every misplaced record; its salts are secret or seeded."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def records(seed: int | None = SEED, thread: str = "t") -> list[Record]:
 
 
 def accepted(found: Sequence[Record], thread: str = "t") -> int:
-    """How many records the chain takes, one after another."""
+    """How many records the chain accepts, one after another."""
     chain, reader = Chain(thread), Reader(MemoryStore(), "t", CODEC)
     for done, record in enumerate(found):
         try:
@@ -85,19 +85,19 @@ def flips(data: bytes) -> list[bytes]:
     return [data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :] for at in range(len(data))]
 
 
-def test_chain_takes_what_was_sealed() -> None:
+def test_chain_accepts_sealed_records() -> None:
     assert accepted(records()) == len(ATS)
     assert accepted(records(None)) == len(ATS)
 
 
-def test_every_changed_byte_of_a_seal_is_noticed() -> None:
+def test_change_of_any_byte_of_a_seal_is_detected() -> None:
     found = records()
     for at, record in enumerate(found):
         for seal in flips(record.seal):
             assert accepted([*found[:at], record._replace(seal=seal)]) == at
 
 
-def test_seal_that_is_too_short_or_too_long_is_noticed() -> None:
+def test_seal_of_the_wrong_length_is_detected() -> None:
     found = records()
     for size in range(len(found[0].seal)):
         assert accepted([found[0]._replace(seal=found[0].seal[:size])]) == 0
@@ -105,8 +105,8 @@ def test_seal_that_is_too_short_or_too_long_is_noticed() -> None:
         assert accepted([found[0]._replace(seal=found[0].seal + more)]) == 0
 
 
-def test_every_changed_byte_of_a_line_is_noticed() -> None:
-    """Of the lines as they are, without the checksum, which would notice it as well."""
+def test_change_of_any_byte_of_a_line_is_detected() -> None:
+    """Without the checksum, which would detect it as well."""
     for at, record in enumerate(records()):
         *lines, _ = record.body.split(b"\n")
         written = [line for line in lines[1:] if line]
@@ -128,7 +128,7 @@ def test_every_changed_byte_of_a_line_is_noticed() -> None:
 
 
 def standing(at: int) -> tuple[Chain, Written]:
-    """The chain as it stands before the record *at*, and what that one writes."""
+    """The chain before the record *at*, and the writes of that record."""
     chain, reader = Chain("t"), Reader(MemoryStore(), "t", CODEC)
     *before, last = records()[: at + 1]
     for record in before:
@@ -138,7 +138,7 @@ def standing(at: int) -> tuple[Chain, Written]:
 
 
 @pytest.mark.parametrize("change", ["seq", "count", "at", "lines swapped", "line less", "line more"])
-def test_what_the_header_says_has_to_fit(change: str) -> None:
+def test_content_of_the_header_has_to_match(change: str) -> None:
     record = records()[2]
     *lines, _ = record.body.split(b"\n")
     seq, count, at = record.seq, record.count, ATS[2]
@@ -161,8 +161,8 @@ def test_what_the_header_says_has_to_fit(change: str) -> None:
     assert caught.value.seq == seq
 
 
-def test_field_that_was_folded_differently_is_noticed() -> None:
-    """The state is sealed, not only the lines: a write under another name, in another order, or twice is found."""
+def test_field_that_was_folded_differently_is_detected() -> None:
+    """The state is sealed, not only the lines: a write under another name, in another order, or twice is detected."""
     record = records()[2]
     *lines, _ = record.body.split(b"\n")
     other: list[Written] = [
@@ -179,7 +179,7 @@ def test_field_that_was_folded_differently_is_noticed() -> None:
             chain.check(record.seq, record.count, ATS[2], lines, written, record.seal)
 
 
-def test_record_that_is_swapped_or_dropped_or_repeated_is_noticed() -> None:
+def test_swapped_dropped_or_repeated_record_is_detected() -> None:
     found = records()
     for at in range(len(found) - 1):
         assert accepted(found[:at] + found[at + 1 :]) == at
@@ -187,12 +187,12 @@ def test_record_that_is_swapped_or_dropped_or_repeated_is_noticed() -> None:
         assert accepted([*found[:at], found[at + 1], found[at]]) == at
 
 
-def test_chain_of_another_thread_does_not_fit() -> None:
+def test_chain_of_another_thread_does_not_match() -> None:
     assert accepted(records(thread="other")) == 0
     assert accepted([records()[0], *records(seed=8)[1:]]) == 1
 
 
-def test_seeded_salts_are_the_same_in_two_runs_and_others_in_each_record() -> None:
+def test_seeded_salts_are_equal_in_two_runs_and_differ_between_records() -> None:
     seals = [record.seal for record in records()]
     salts = [seal[-SEED_BYTES:] for seal in seals]
 
@@ -208,7 +208,7 @@ def test_salts_of_another_seed_and_without_a_seed_differ() -> None:
             assert a.seal[-SEED_BYTES:] != b.seal[-SEED_BYTES:]
 
 
-def test_chain_goes_on_from_what_a_snapshot_kept() -> None:
+def test_chain_continues_from_a_snapshot() -> None:
     found = records()
     for at in range(len(found)):
         chain, reader = Chain("t"), Reader(MemoryStore(), "t", CODEC)
@@ -221,14 +221,14 @@ def test_chain_goes_on_from_what_a_snapshot_kept() -> None:
             chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
 
 
-def test_header_has_no_value_of_the_user_and_the_length_that_is_promised() -> None:
+def test_header_has_no_user_values_and_the_documented_length() -> None:
     for record in records():
         assert len(record.seal) == 90
         assert b"notes" not in record.seal
 
 
 @pytest.mark.parametrize("kind", ["less", "twice", "swapped", "count", "seal"])
-def test_fold_refuses_what_the_chain_or_the_numbers_do_not_fit(kind: str) -> None:
+def test_fold_refuses_entries_that_match_neither_the_chain_nor_the_numbers(kind: str) -> None:
     found = records()
     match kind:
         case "less":
@@ -248,7 +248,7 @@ def test_fold_refuses_what_the_chain_or_the_numbers_do_not_fit(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["less", "twice", "swapped", "count", "first"])
-def test_fold_without_a_chain_refuses_what_the_numbers_do_not_fit(kind: str) -> None:
+def test_fold_without_a_chain_refuses_entries_with_wrong_numbers(kind: str) -> None:
     found = [record._replace(seal=b"") for record in records()]
     match kind:
         case "less":

@@ -1,4 +1,4 @@
-"""Records that somebody changed who knows the format: each is refused where it stands, whatever was changed in it."""
+"""Forged records, changed with knowledge of the format: each is refused at its place, whatever was changed in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GRAPH = graph()
 
 
 def stored(*, chain: bool = True) -> MemoryStore:
-    """A store that keeps bytes; the clock is at other fractions of a second each time."""
+    """A store that records bytes; the clock has other fractions of a second each time."""
     times = (1_750_000_000 + at / 7 for at in range(10_000))
     store = MemoryStore()
     with Runtime(GRAPH, store=store, chain=chain, seed=7, clock=lambda: next(times), ids=lambda: "run-1") as runtime:
@@ -63,7 +63,7 @@ def fold() -> Fold:
 
 
 def with_line(record: Record, old: bytes, new: bytes) -> Record:
-    """The record with a body that was changed by somebody who knows the form."""
+    """The record with a body that was forged with knowledge of the format."""
     text = record.body[:-9].replace(old, new, 1)
     assert text != record.body[:-9]
     return record._replace(body=b"%b\n%08x" % (text, crc32(text)))
@@ -115,7 +115,7 @@ def value(record: Record) -> Record:
 
 
 def other(line: bytes) -> bytes:
-    """Another value of the same kind."""
+    """A different value of the same kind."""
     return line.replace(b"n", b"m") if b"n" in line else b"2" if line == b"1" else line.replace(b"[", b"[1")
 
 
@@ -131,7 +131,7 @@ def test_changed_record_is_refused_and_named(change: Callable[[Record], Record],
 
 
 @pytest.mark.parametrize("time", [b"9300000000000", b"-9300000000000", b"9" * 400, b"1e400", b'"NaN"'])
-def test_time_that_no_header_holds_is_damage(time: bytes) -> None:
+def test_time_that_fits_in_no_header_is_damage(time: bytes) -> None:
     begin = RECORDS[5].body.split(b",")[1]
     records = changed(5, with_line(RECORDS[5], b"[4," + begin, b"[4," + time))
 
@@ -140,7 +140,7 @@ def test_time_that_no_header_holds_is_damage(time: bytes) -> None:
     assert caught.value.code == "store-damaged"
 
 
-def test_time_that_no_header_holds_is_read_where_there_is_none() -> None:
+def test_time_that_fits_in_no_header_is_read_without_headers() -> None:
     begin = RECORDS[5].body.split(b",")[1]
     bare = [record._replace(seal=b"") for record in changed(5, with_line(RECORDS[5], begin, b"9300000000000"))]
     found = fold()

@@ -1,4 +1,4 @@
-"""Which types every value of another type fits, and what the comparison of classes says of changes."""
+"""Which types accept every value of another type, and how changes of classes are classified."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from graphrt._journal.changed_types import changed_classes, classes_with, widens
         ("Callable[[int], str]", "Callable[[int | str], str]", False),
     ],
 )
-def test_a_type_is_widened_by_members_of_unions_and_literals_alone(older: str, present: str, fits: bool) -> None:
+def test_type_is_widened_only_by_members_of_unions_and_literals(older: str, present: str, fits: bool) -> None:
     assert widens(older, present) is fits
 
 
@@ -72,12 +72,12 @@ def fields(kind: str = "model", /, **others: Any) -> dict[str, Any]:
         (fields(fields={"a": typed("C", "C")}), fields(fields={"a": typed("C", "D")}), [("field 'f.a' leads to other classes (f.a: 'C' -> 'D')", False)]),
     ],
 )  # fmt: skip
-def test_a_change_of_a_class_is_named_with_its_path(before: Any, now: Any, found: list[tuple[str, bool]]) -> None:
+def test_change_of_a_class_is_named_with_its_path(before: Any, now: Any, found: list[tuple[str, bool]]) -> None:
     assert compared(before, now, bare=("a",)) == found
 
 
 def test_classes_around_a_changed_one_change_with_it() -> None:
-    """Their instances would hold plain data where the changed class stands."""
+    """Their instances would hold plain data in the place of the changed class."""
     classes = {
         "Order": {"kind": "model", "fields": {"amount": typed("Amount", "Amount")}},
         "Amount": {"kind": "alias", **typed("Price | None", "Price")},

@@ -1,4 +1,6 @@
-"""Stored form 1: every journal of the corpus is read, verified, executed again, and gone on with, as it is written down."""
+"""Stored form 1: every journal of the corpus is read, verified, executed again, and continued, with the expected
+results.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +35,17 @@ def as_json(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", STORE_PARAMS)
-def test_threads_of_the_corpus_read_as_written_down(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Their states, histories, replays, and second executions; and then each goes on as it did."""
+def test_threads_of_the_corpus_have_their_expected_content(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Their states, histories, replays, and second executions; and then each continues as before."""
 
     def on(scenario: Scenario) -> Any:
         return lambda world, runtime, _: read.gone_on(scenario, world, runtime)
 
     with read.opened(kind, tmp_path, request.config) as store:
         assert store.verify().findings == ()
-        if kind != "exported":  # an exported thread has its own data alone
+        if kind != "exported":  # an exported thread has its own data only
             assert as_json(read.around(store)) == expected()["beside threads"]
         for name, scenario in read.scenarios_of(kind).items():
             seen = read.each_thread(store, name, scenario, lambda _, runtime, thread: read.observed(runtime, thread))
@@ -54,7 +58,7 @@ def test_threads_of_the_corpus_read_as_written_down(kind: str, tmp_path: Path, r
 
 
 NEED_MORE = {"parent", "signals", "memory"}
-"""Scenarios that go on by mail, child threads and the memory, which exported threads do not have."""
+"""Scenarios that depend on mail, child threads and the memory, which exported threads do not have."""
 
 
 def test_corpus_has_every_event(tmp_path: Path) -> None:
@@ -69,7 +73,7 @@ def test_corpus_has_every_event(tmp_path: Path) -> None:
 
 
 def test_first_file_is_in_write_ahead_mode_and_the_second_one_is_not(tmp_path: Path) -> None:
-    """Bytes 18 and 19 of a file of SQLite say so: 2 is a write-ahead log."""
+    """Bytes 18 and 19 of a SQLite file encode it: 2 is a write-ahead log."""
     modes = [read.unpacked(f"{kind}.db", tmp_path).read_bytes()[18:20] for kind in STORES[:2]]
 
     assert modes == [b"\x02\x02", b"\x01\x01"]

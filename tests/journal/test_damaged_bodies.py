@@ -1,4 +1,4 @@
-"""A body that is not what was written is refused with a StoreError, whatever was done to it, and never read as another."""
+"""A damaged body is refused with a StoreError, whatever the damage, and never read as another."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def damaged(payload: bytes) -> None:
 
 
 def mended(text: bytes) -> bytes:
-    """*text* with a checksum that fits: done by somebody who knows the form."""
+    """*text* with a valid checksum, as an informed forger computes it."""
     return b"%s\n%08x" % (text, crc32(text))
 
 
@@ -97,7 +97,7 @@ def typed_error_or_batch(payload: bytes) -> Batch | None:
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of everything inside *node*."""
+    """The paths of all parts of *node*."""
     if path:
         yield path
     if isinstance(node, (list, dict)):
@@ -119,19 +119,19 @@ bodies = pytest.mark.parametrize("name", LOGGED)
 
 
 @bodies
-def test_bodies_are_read_as_they_are(name: str) -> None:
+def test_intact_bodies_are_read(name: str) -> None:
     assert [type(event) for _, event in read(made(name)).logged] == [type(event) for _, event in LOGGED[name]]
 
 
 @bodies
-def test_every_changed_byte_is_noticed(name: str) -> None:
+def test_change_of_any_byte_is_detected(name: str) -> None:
     payload = made(name)
     for at, odd in itertools.product(range(len(payload)), ODD_BYTES):
         damaged(payload[:at] + bytes([payload[at] ^ odd]) + payload[at + 1 :])
 
 
 @bodies
-def test_every_truncation_is_noticed(name: str) -> None:
+def test_any_truncation_is_detected(name: str) -> None:
     payload = made(name)
     for at in range(len(payload)):
         damaged(payload[:at])
@@ -139,14 +139,14 @@ def test_every_truncation_is_noticed(name: str) -> None:
 
 
 @bodies
-def test_every_added_byte_is_noticed(name: str) -> None:
+def test_any_added_byte_is_detected(name: str) -> None:
     payload = made(name)
     for at, odd in itertools.product(range(len(payload) + 1), (b"\n", b"0", b" ", b"_")):
         damaged(payload[:at] + odd + payload[at:])
 
 
 @bodies
-def test_line_that_is_removed_or_repeated_or_added_is_noticed(name: str) -> None:
+def test_removed_repeated_or_added_line_is_detected(name: str) -> None:
     lines = made(name).split(b"\n")
     for at in range(len(lines)):
         damaged(b"\n".join(lines[:at] + lines[at + 1 :]))
@@ -155,7 +155,7 @@ def test_line_that_is_removed_or_repeated_or_added_is_noticed(name: str) -> None
 
 
 @bodies
-def test_swapped_lines_are_noticed(name: str) -> None:
+def test_swapped_lines_are_detected(name: str) -> None:
     lines = made(name).split(b"\n")
     for one, other in itertools.combinations(range(len(lines)), 2):
         swapped = list(lines)
@@ -165,8 +165,8 @@ def test_swapped_lines_are_noticed(name: str) -> None:
 
 
 @pytest.mark.parametrize("check", [b"+%07x", b" %07x", b"0x%06x", b"%08X", b"%x", b"0%08x", b"%08x ", b"%d"])
-def test_checksum_has_one_way_to_be_written(check: bytes) -> None:
-    """Even where what stands there means the right number."""
+def test_checksum_has_one_spelling(check: bytes) -> None:
+    """Even where another spelling means the right number."""
     texts = (made("migrated").rpartition(b"\n")[0] + b" " * n for n in range(5_000))
     text = next(text for text in texts if crc32(text) < 0x1000000 and b"%08X" % crc32(text) != b"%08x" % crc32(text))
 
@@ -176,8 +176,8 @@ def test_checksum_has_one_way_to_be_written(check: bytes) -> None:
 
 @pytest.mark.slow
 @bodies
-def test_every_structure_with_an_odd_place_is_refused_or_read(name: str) -> None:
-    """With a checksum that fits: nothing but a StoreError may come of it."""
+def test_structure_with_any_changed_part_is_refused_or_read(name: str) -> None:
+    """With a valid checksum: only a StoreError may be raised."""
     first, *values = made(name).split(b"\n")[:-1]
     structure = from_json(first)
     results = [
@@ -190,7 +190,7 @@ def test_every_structure_with_an_odd_place_is_refused_or_read(name: str) -> None
 
 
 @bodies
-def test_every_structure_that_lacks_a_part_is_refused_or_read(name: str) -> None:
+def test_structure_without_any_part_is_refused_or_read(name: str) -> None:
     first, *values = made(name).split(b"\n")[:-1]
     structure = from_json(first)
     for path in places(structure):
@@ -256,7 +256,7 @@ def test_any_bytes_are_refused(noise: bytes) -> None:
     ],
     ids=lambda part: part[:24].decode() if isinstance(part, bytes) else part,
 )
-def test_structure_that_is_none_is_named(structure: bytes, code: str) -> None:
+def test_invalid_structure_is_named(structure: bytes, code: str) -> None:
     with pytest.raises(StoreError) as caught:
         read(mended(structure))
 
@@ -281,7 +281,7 @@ def test_structure_that_is_none_is_named(structure: bytes, code: str) -> None:
 def test_names_and_lines_are_counted_from_the_first_and_never_back(
     entry: str, right: int, wrong: tuple[int, ...]
 ) -> None:
-    """Line 0 is the structure, and no value."""
+    """Line 0 is the structure, not a value."""
     error = CODEC.dump_error(ValueError("no"))
 
     def body(number: int) -> bytes:
@@ -294,7 +294,7 @@ def test_names_and_lines_are_counted_from_the_first_and_never_back(
 
 
 @pytest.mark.parametrize("kept", [{}, {"other": b"1"}])
-def test_large_value_that_is_gone_is_noticed(kept: dict[str, bytes]) -> None:
+def test_missing_large_value_is_detected(kept: dict[str, bytes]) -> None:
     body = Body(CODEC, Names())
     event = events.ThreadUpdated(values={"a": "x" * 70_000}, as_node=None)
     payload = encode(body, Batch(1.0, "r", 0, [("", event)]))
@@ -307,7 +307,7 @@ def test_large_value_that_is_gone_is_noticed(kept: dict[str, bytes]) -> None:
         assert caught.value.code == "damaged-value"
 
 
-def test_snapshot_that_is_something_else_is_refused() -> None:
+def test_other_data_in_a_snapshot_is_refused() -> None:
     reader = Reader(MemoryStore(), "t", CODEC)
     with pytest.raises(StoreError, match="snapshot"):
         reader.saved(made("superstep"), 1)
@@ -315,7 +315,7 @@ def test_snapshot_that_is_something_else_is_refused() -> None:
         reader.saved(encode(Body(CODEC, Names()), Batch(0.0, "", 0, [])), 1)
 
 
-def test_only_what_follows_an_entry_can_be_left_behind_by_a_fork() -> None:
+def test_fork_drops_only_entries_after_its_own() -> None:
     def fix(call: Any) -> str:
         with pytest.raises(StoreError) as caught:
             call()

@@ -1,4 +1,4 @@
-"""A node that was given up records effects while another thread writes what it has recorded so far."""
+"""An abandoned node records effects while another thread writes the effects recorded so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class State(BaseModel):
 
 
 class Growing(dict[str, Any]):
-    """The node that was given up adds an entry whenever somebody goes through these."""
+    """A list to which the abandoned node adds an entry during each iteration."""
 
     def values(self) -> Any:
         for event in super().values():
@@ -26,7 +26,7 @@ class Growing(dict[str, Any]):
             yield event
 
 
-def test_what_a_node_records_while_it_is_written_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effects_that_are_recorded_during_a_write_are_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Any] = []
     real = emit_events.effects
 
@@ -46,12 +46,12 @@ def test_what_a_node_records_while_it_is_written_comes_later(monkeypatch: pytest
     assert found.count("EffectStarted") == 2
 
 
-def test_an_effect_is_written_whole_at_any_moment() -> None:
+def test_effect_is_written_completely_at_any_moment() -> None:
     task: Any = None
     written: list[list[Any]] = []
 
     class Written(dict[str, Any]):
-        """Another thread writes what the node has recorded as soon as there is one more entry."""
+        """A list that another thread writes as soon as it has one more entry."""
 
         def __setitem__(self, key: str, value: Any) -> None:
             super().__setitem__(key, value)

@@ -1,4 +1,4 @@
-"""Images in threads: each byte is stored once, and what covers values covers them."""
+"""Images in threads: each byte is stored once, and protections of values cover them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stored(store: Store, thread: str) -> tuple[bytes, dict[str, bytes]]:
     return whole, store.blobs(thread, set(re.findall(r"[0-9a-f]{64}", whole.decode())))
 
 
-def test_picture_of_a_message_is_stored_once_however_often_the_state_is(tmp_path: Path) -> None:
+def test_picture_of_a_message_is_stored_once_for_any_number_of_states(tmp_path: Path) -> None:
     store = MemoryStore()
     with Runtime(graph_of(echo), store=store) as runtime:
         for turn in range(20):
@@ -61,7 +61,7 @@ def test_picture_of_a_message_is_stored_once_however_often_the_state_is(tmp_path
 
 
 def test_journal_of_many_turns_with_pictures_is_linear() -> None:
-    """What 50 turns write besides the pictures grows with the turns, and each byte of a picture is written once."""
+    """Without the pictures, the size of 50 turns is linear in the turns, and each byte of a picture is written once."""
     store, size = MemoryStore(), 400_000
     with Runtime(graph_of(echo), store=store) as runtime:
         sizes: list[int] = []
@@ -75,7 +75,7 @@ def test_journal_of_many_turns_with_pictures_is_linear() -> None:
     assert sizes[1] < 2.1 * sizes[0]
 
 
-def test_pictures_of_tools_and_replies_are_recorded_by_their_hash_and_given_back_after_a_pause() -> None:
+def test_pictures_of_tools_and_replies_are_recorded_by_hash_and_restored_after_a_pause() -> None:
     @tool
     def scan() -> list[str | Image]:
         """Scan."""
@@ -95,7 +95,7 @@ def test_pictures_of_tools_and_replies_are_recorded_by_their_hash_and_given_back
     store = MemoryStore()
     with Runtime(graph_of(node), store=store, harness=agent) as runtime:
         runtime.run({}, thread="t")
-        result = runtime.resume("t", True)  # the model and the tool are not asked again
+        result = runtime.resume("t", True)  # neither the model nor the tool is called again
         bodies, blobs = stored(store, "t")
 
     assert BASE64.search(bodies) is None
@@ -104,7 +104,7 @@ def test_pictures_of_tools_and_replies_are_recorded_by_their_hash_and_given_back
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "tenant", "file"])
-def test_pictures_come_back_from_stores_around_others(kind: str, tmp_path: Path) -> None:
+def test_pictures_are_restored_through_wrapping_stores(kind: str, tmp_path: Path) -> None:
     inner: Store = SqliteStore(tmp_path / "a.db") if kind == "file" else MemoryStore()
 
     store: Store = (
@@ -123,7 +123,7 @@ def test_pictures_come_back_from_stores_around_others(kind: str, tmp_path: Path)
     inner.close()
 
 
-def test_export_and_import_bring_pictures_along(tmp_path: Path) -> None:
+def test_export_and_import_include_pictures(tmp_path: Path) -> None:
     store, other = MemoryStore(), MemoryStore()
     with Runtime(graph_of(echo), store=store) as runtime:
         runtime.run({"said": [UserMessage(content=[picture()], id="1")]}, thread="t")
@@ -135,7 +135,7 @@ def test_export_and_import_bring_pictures_along(tmp_path: Path) -> None:
         assert runtime.state("t").values.said[0].media == (picture(),)
 
 
-def test_pruned_pictures_are_deleted_once_nothing_refers_to_them() -> None:
+def test_pruned_pictures_are_deleted_once_they_are_unreferenced() -> None:
     class Last(BaseModel):
         shown: Image | None = None
 
@@ -181,7 +181,7 @@ def test_erasure_of_a_message_deletes_its_files(where: Any) -> None:
         assert runtime.state("t").values.said[-1].media == (picture(2),)
 
 
-def test_redaction_replaces_texts_of_messages_and_documents_and_leaves_pictures_as_they_are() -> None:
+def test_redaction_replaces_texts_of_messages_and_documents_and_keeps_pictures() -> None:
     rules = Replaced()
     letter = Document.from_bytes(b"call 555-1234", name="555-1234.txt")
     said = UserMessage(content=["I am 555-1234", picture(), letter])

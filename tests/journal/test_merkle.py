@@ -1,4 +1,4 @@
-"""Merkle trees: the published roots of RFC 6962 implementations, and a tree built by its definition."""
+"""Merkle trees: the published roots of RFC 6962 implementations, and a tree built from its definition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def many(size: int) -> list[bytes]:
     return [sha256(b"\x00%d" % number).digest() for number in range(size)]
 
 
-def test_published_roots() -> None:
+def test_roots_equal_the_published_ones() -> None:
     tree = Tree()
     assert tree.root() == sha256(b"").digest()
     for leaf, root in zip(LEAVES, ROOTS, strict=True):
@@ -47,12 +47,12 @@ def test_published_roots() -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 70))
-def test_tree_of_any_size_is_that_of_the_definition(size: int) -> None:
+def test_tree_of_any_size_equals_the_definition(size: int) -> None:
     leaves = many(size)
     tree = Tree()
     for leaf in leaves[: size // 2]:
         tree.add(leaf)
-    again = Tree(tree.size, tree.roots)  # as a snapshot keeps it
+    again = Tree(tree.size, tree.roots)  # as stored in a snapshot
     for leaf in leaves[size // 2 :]:
         again.add(leaf)
 

@@ -1,4 +1,4 @@
-"""Names are written once, in the order of their first use, and meant by their number in every later commit."""
+"""Names are written once, in the order of their first use, and referred to by number in every later commit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def done(node: str, *fields: str) -> tuple[str, Any]:
 
 
 @given(some)
-def test_numbers_are_given_in_order_of_first_use_and_never_again(used: list[str]) -> None:
+def test_numbers_are_assigned_in_order_of_first_use_and_never_reused(used: list[str]) -> None:
     names = Names()
     numbers = [names.put(name) for name in used]
 
@@ -54,7 +54,7 @@ def test_numbers_are_given_in_order_of_first_use_and_never_again(used: list[str]
 
 
 @given(some, some)
-def test_names_of_another_one_are_taken_over_in_its_order(mine: list[str], others: list[str]) -> None:
+def test_names_of_another_table_are_taken_over_in_its_order(mine: list[str], others: list[str]) -> None:
     names = Names()
     names.add(mine)
     names.add(others)
@@ -63,13 +63,13 @@ def test_names_of_another_one_are_taken_over_in_its_order(mine: list[str], other
 
 
 @pytest.mark.parametrize("other", [1, None, b"a", ["a"]])
-def test_name_that_is_no_text_is_refused(other: Any) -> None:
+def test_name_that_is_not_text_is_refused(other: Any) -> None:
     with pytest.raises(TypeError):
         Names().add(["a", other])
 
 
 @given(some, some)
-def test_forgotten_names_are_numbered_anew(kept: list[str], gone: list[str]) -> None:
+def test_dropped_names_are_numbered_again(kept: list[str], gone: list[str]) -> None:
     names = Names()
     names.add(kept)
     length = len(names.known)
@@ -81,7 +81,7 @@ def test_forgotten_names_are_numbered_anew(kept: list[str], gone: list[str]) -> 
     assert [names.number(name) for name in gone if name not in kept] == [None] * sum(n not in kept for n in gone)
 
 
-def test_each_commit_brings_only_the_names_that_are_new() -> None:
+def test_each_commit_has_only_the_new_names() -> None:
     names = Names()
     bodies = [
         committed(names, done("n", "b", "a")),
@@ -94,7 +94,7 @@ def test_each_commit_brings_only_the_names_that_are_new() -> None:
     assert bodies[1].split(b"\n")[0] == b'[4,0.0,"r",0,[],[[8,0,[1,0,0],[[2,1]]]]]'
 
 
-def test_bodies_are_read_with_the_names_before_them_and_not_without() -> None:
+def test_bodies_are_read_with_the_earlier_names_and_not_without() -> None:
     names = Names()
     first, second = committed(names, done("n", "a")), committed(names, done("n", "a"))
     reader = Reader(MemoryStore(), "t", CODEC)
@@ -104,7 +104,7 @@ def test_bodies_are_read_with_the_names_before_them_and_not_without() -> None:
     assert [reader.body(body)[0].logged[0] for body in (first, second)] == [done("n", "a"), done("n", "a")]
 
 
-def test_names_of_the_meta_stand_before_those_of_the_bodies() -> None:
+def test_names_in_the_meta_precede_those_in_the_bodies() -> None:
     names = Names(("a", "n"))
     bodies = [committed(names, done("n", "a")), committed(names, done("n", "b")), committed(names, done("n", "b"))]
     reader = Reader(MemoryStore(), "t", CODEC, ("a", "n", "b"))
@@ -116,7 +116,7 @@ def test_names_of_the_meta_stand_before_those_of_the_bodies() -> None:
 
 @pytest.mark.slow
 @given(st.lists(logged(), min_size=1, max_size=3))
-def test_staged_body_names_what_it_needs_itself(batch: Any) -> None:
+def test_staged_body_has_its_own_names(batch: Any) -> None:
     body = Body(CODEC, Names())
     payload = encode_staged(body, {}, "k", batch)
     reader = Reader(MemoryStore(), "t", CODEC, ("some", "others"))
@@ -126,7 +126,7 @@ def test_staged_body_names_what_it_needs_itself(batch: Any) -> None:
     assert reader.names.known == ["some", "others"]
 
 
-def test_what_a_runtime_stages_and_saves_is_read_without_the_thread_s_names(tmp_path: Path) -> None:
+def test_staged_and_snapshot_bodies_are_read_without_the_names_of_the_thread(tmp_path: Path) -> None:
     numbers = itertools.count(1)
     with (
         open_store(f"sqlite:///{tmp_path / 'runs.db'}") as store,
@@ -140,7 +140,7 @@ def test_what_a_runtime_stages_and_saves_is_read_without_the_thread_s_names(tmp_
 
         assert {"shaky", "look", "ask"} <= nodes
         assert reader.names.known == []
-        assert "look" not in meta["names"]  # stands nowhere else until the superstep is committed
+        assert "look" not in meta["names"]  # written nowhere else until the superstep is committed
 
 
 def test_names_of_the_graph_are_known_before_they_are_used() -> None:
@@ -152,7 +152,7 @@ def test_names_of_the_graph_are_known_before_they_are_used() -> None:
     assert len(names.known) < PRELOADED_NAMES
 
 
-def test_meta_is_written_when_a_name_is_new_or_the_graph_changed_and_only_then() -> None:
+def test_meta_is_written_only_when_a_name_is_new_or_the_graph_changed() -> None:
     plan = voyage.graph().__graphrt_plan__
     names = Names(("a",))
     meta = renewed({"chained": "t"}, names, 0, "f", plan)
@@ -170,7 +170,7 @@ def test_meta_is_written_when_a_name_is_new_or_the_graph_changed_and_only_then()
 
 
 @pytest.mark.parametrize("meta", [b"", b"{", b"\xff", b"nonsense"])
-def test_meta_that_is_no_json_is_refused(meta: bytes) -> None:
+def test_meta_that_is_not_json_is_refused(meta: bytes) -> None:
     with pytest.raises(StoreError, match="meta"):
         read_meta(meta, "t")
 

@@ -1,4 +1,4 @@
-"""Once a line and its salt are gone, nothing that is left tells whether a guess of the line is right."""
+"""Once a line and its salt are gone, the remaining data cannot confirm a guess of the line."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def with_salt(one: Row, line: int, salt: bytes) -> Row:
     return one._replace(salts=(*one.salts[:line], salt, *one.salts[line + 1 :]))
 
 
-def test_fields_of_two_unseeded_runs_have_other_digests(tmp_path: Path) -> None:
-    """Though the same was folded into them: a digest of a thread tells nothing of a value in another one."""
+def test_fields_of_two_unseeded_runs_have_different_digests(tmp_path: Path) -> None:
+    """Although the same values were folded into them: a thread's digest reveals no values of other threads."""
     one, other = (written(tmp_path / f"{number}.db", seed=None) for number in range(2))
 
     assert [row.lines[1:] for row in one.rows] == [row.lines[1:] for row in other.rows]
@@ -69,7 +69,7 @@ def test_fields_of_two_unseeded_runs_have_other_digests(tmp_path: Path) -> None:
         assert not set(a.values()) & set(b.values())
 
 
-def test_fields_of_two_seeded_runs_have_the_same_digests(tmp_path: Path) -> None:
+def test_fields_of_two_seeded_runs_have_equal_digests(tmp_path: Path) -> None:
     one, other, third = (written(tmp_path / f"{number}.db", seed=seed) for number, seed in enumerate((7, 7, 8)))
 
     assert one == other
@@ -93,8 +93,8 @@ def test_right_guess_with_another_salt_is_as_wrong_as_any(tmp_path: Path, seed: 
         assert made.state != one.state
 
 
-def test_nothing_that_is_left_confirms_a_guess(tmp_path: Path) -> None:
-    """All hashes that are left are compared with all that can be made of a guess and of what is left, two deep."""
+def test_remaining_data_confirms_no_guess(tmp_path: Path) -> None:
+    """All remaining hashes are compared with all that can be computed from a guess and the remaining data, two deep."""
     found = written(tmp_path / "runs.db", seed=None)
     at, line = place_of_secret(found)
     salt = found.rows[at].salts[line]

@@ -1,4 +1,4 @@
-"""MACs of seals: what a key proves, what a change of keys needs, and what is refused without one."""
+"""MACs of seals: what a key proves, what a change of keys requires, and what is refused without a key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITTEN = [("consent", 1), ("n", 2)]
 
 
 def sealed(*rings: KeyRing | None) -> list[bytes]:
-    """The seals of records in order, each written by a chain with the keys given."""
+    """The seals of records in order, written by a chain with the given keys."""
     seals: list[bytes] = []
     saved: dict[str, str] | None = None
     for seq, ring in enumerate(rings, 1):
@@ -45,7 +45,7 @@ def flips(data: bytes) -> list[bytes]:
     return [data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :] for at in range(len(data)) for bit in range(8)]
 
 
-def test_every_bit_of_a_keyed_seal_is_noticed_with_the_key() -> None:
+def test_change_of_any_bit_of_a_keyed_seal_is_detected_with_the_key() -> None:
     ring = KeyRing(OLD)
     seals = sealed(ring, ring, ring)
 
@@ -56,7 +56,7 @@ def test_every_bit_of_a_keyed_seal_is_noticed_with_the_key() -> None:
             assert accepted([*seals[:at], changed, *seals[at + 1 :]], ring) == at
 
 
-def test_without_the_key_the_chain_is_verified_and_the_macs_are_not() -> None:
+def test_chain_is_verified_without_the_key_and_the_macs_are_not() -> None:
     seals = sealed(KeyRing(OLD), KeyRing(OLD))
     forged = seals[0][:74] + bytes(32) + seals[0][106:]
 
@@ -66,7 +66,7 @@ def test_without_the_key_the_chain_is_verified_and_the_macs_are_not() -> None:
     assert accepted([forged, seals[1]], KeyRing(OLD)) == 0
 
 
-def test_whoever_computes_the_chain_anew_does_not_get_past_the_key() -> None:
+def test_recomputed_chain_is_detected_with_the_key() -> None:
     forged = sealed(KeyRing(NEW), KeyRing(NEW))
     kid = kid_of(OLD)
     renamed = [seal[:2] + kid + seal[10:] for seal in forged]
@@ -78,8 +78,8 @@ def test_whoever_computes_the_chain_anew_does_not_get_past_the_key() -> None:
         chain.check(1, 1, 1.5, LINES, WRITTEN, seal[:74] + bytes(32) + seal[106:])
 
 
-def test_mac_is_what_rfc_2104_and_rfc_5869_say() -> None:
-    """Computed anew from the description: a key of the log by HKDF, and HMAC-SHA256 of the leaf."""
+def test_mac_follows_rfc_2104_and_rfc_5869() -> None:
+    """Recomputed from the description: a key of the log by HKDF, and HMAC-SHA256 of the leaf."""
     [seal] = sealed(KeyRing(OLD))
     parts = parsed(seal, 3)
     assert parts is not None
@@ -90,7 +90,7 @@ def test_mac_is_what_rfc_2104_and_rfc_5869_say() -> None:
     assert parts.kid == hmac.new(OLD, b"graphrt/kid/v1\x00", hashlib.sha256).digest()[:8]
 
 
-def test_key_of_one_log_is_not_that_of_another() -> None:
+def test_key_of_one_log_differs_from_that_of_another() -> None:
     ring = KeyRing(OLD)
 
     assert ring.of("a").mac(ring.kid, bytes(32)) != ring.of("b").mac(ring.kid, bytes(32))
@@ -102,7 +102,7 @@ def test_change_of_keys_is_signed_by_both() -> None:
 
     assert [len(seal) for seal in seals] == [122, 154, 122]
     assert accepted(seals, both) == accepted(seals, KeyRing(OLD)) == accepted(seals, KeyRing(NEW)) == 3
-    # The MAC of the old key is left out, or made with another one.
+    # The MAC of the old key is left out, or computed with another one.
     parts = parsed(seals[1], 3)
     assert parts is not None
     alone = seals[1][:1] + b"\x01" + seals[1][2:106] + seals[1][138:]
@@ -122,24 +122,24 @@ def test_new_key_without_the_old_one_is_refused() -> None:
     assert kid_of(OLD).hex() in str(caught.value)
 
 
-def test_record_without_a_key_after_one_with_a_key_is_noticed() -> None:
+def test_record_without_a_key_after_one_with_a_key_is_detected() -> None:
     [first] = sealed(KeyRing(OLD))
     chain = Chain("t")
     chain.check(1, 1, 1.5, LINES, WRITTEN, first)
-    chain.kid = UNKEYED  # what a forger does
+    chain.kid = UNKEYED  # as a forger would do
     second = chain.seal(2, 1, 1.5, LINES, WRITTEN, 7)
 
     assert accepted([first, second], None) == accepted([first, second], KeyRing(OLD)) == 1
 
 
-def test_log_that_began_without_a_key_gets_one() -> None:
+def test_log_that_started_without_a_key_can_get_one() -> None:
     seals = sealed(None, KeyRing(OLD))
 
     assert [len(seal) for seal in seals] == [90, 122]
     assert accepted(seals, KeyRing(OLD)) == 2
 
 
-def test_snapshot_keeps_the_name_of_the_key() -> None:
+def test_snapshot_stores_the_name_of_the_key() -> None:
     chain = Chain("t", keys=KeyRing(OLD).of("t"))
     chain.seal(1, 1, 1.5, LINES, WRITTEN, 7)
 
@@ -150,7 +150,7 @@ def test_snapshot_keeps_the_name_of_the_key() -> None:
 
 
 def erased(seal: bytes, at: int) -> bytes:
-    """The seal after line *at* was erased: its salt is gone, and its commitment stays."""
+    """The seal after line *at* was erased: its salt is gone, and its commitment remains."""
     salts = salts_of(seal[-SEED_BYTES:], 3)
     rest = b""
     for line, text in enumerate(LINES):
@@ -161,7 +161,7 @@ def erased(seal: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("ring", [None, KeyRing(OLD)])
-def test_erased_line_leaves_the_chain_whole(ring: KeyRing | None) -> None:
+def test_erased_line_leaves_the_chain_valid(ring: KeyRing | None) -> None:
     first, second = sealed(ring, ring)
     hollow = [LINES[0], ERASED_LINE, LINES[2]]
 
@@ -172,7 +172,7 @@ def test_erased_line_leaves_the_chain_whole(ring: KeyRing | None) -> None:
         links.check(seq, 1, 1.5, lines, WRITTEN, seal)
 
 
-def test_line_put_back_or_changed_after_it_was_erased_is_noticed() -> None:
+def test_line_that_is_restored_or_changed_after_its_erasure_is_detected() -> None:
     [seal] = sealed(KeyRing(OLD))
     for line in (LINES[1], b'"no"', b"", ERASED_LINE + b" "):
         with pytest.raises(StoreError):

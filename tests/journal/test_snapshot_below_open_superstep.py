@@ -1,4 +1,4 @@
-"""A snapshot stands for whole supersteps; what stands after it of an open one comes from the journal and what is staged."""
+"""A snapshot covers whole supersteps; entries of an open superstep after it come from the journal and the staged rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphrt._journal import writer
 from graphrt._runs import loading
 from graphrt.reducers import add, append
 from graphrt.stores import open_store
-from graphrt.stores.values import Loaded
+from graphrt.stores.values import StoredThread
 
 ROUNDS = 40
 KB = "x" * 1024
@@ -44,7 +44,7 @@ def gate(_: State, ctx: Any) -> Any:
 
 
 def graph() -> Any:
-    """Supersteps that fill the journal; then one with a finished task, a question, and a question inside."""
+    """Supersteps that fill the journal; then one with a finished task, a question, and a nested question."""
     g = GraphBuilder(State, name="layers")
     g.add_node("fill", lambda state: {"last": f"{KB}{state['count']}", "count": 1})
     g.add_node("split", lambda _: None)
@@ -78,12 +78,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.db"
 
 
-def loaded(path: Path) -> Loaded:
+def loaded(path: Path) -> StoredThread:
     with open_store(f"sqlite:///{path}") as store:
         return store.load("t")
 
 
-def test_thread_stands_between_a_snapshot_and_an_open_superstep(path: Path) -> None:
+def test_thread_is_loaded_from_a_snapshot_and_an_open_superstep(path: Path) -> None:
     found = loaded(path)
 
     assert found.snapshot is not None
@@ -92,7 +92,7 @@ def test_thread_stands_between_a_snapshot_and_an_open_superstep(path: Path) -> N
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_fold_from_the_snapshot_is_the_fold_from_the_first_entry(path: Path, answered: int) -> None:
+def test_fold_from_the_snapshot_equals_the_fold_from_the_first_entry(path: Path, answered: int) -> None:
     with opened(path) as runtime:
         go_on(runtime, times=answered)
         store = runtime.store
@@ -107,8 +107,8 @@ def test_fold_from_the_snapshot_is_the_fold_from_the_first_entry(path: Path, ans
         assert short == long
 
 
-def test_chain_that_began_with_the_snapshot_goes_on_over_the_open_superstep(path: Path) -> None:
-    """Runs that know of the entries before it only what the snapshot keeps write headers that everybody can verify."""
+def test_chain_that_starts_with_the_snapshot_continues_over_the_open_superstep(path: Path) -> None:
+    """Runs that know the earlier entries only from the snapshot write verifiable headers."""
     for _ in range(2):
         with opened(path) as runtime:
             go_on(runtime, times=1)
@@ -149,7 +149,7 @@ def test_no_snapshot_is_taken_while_a_superstep_is_open(tmp_path: Path, monkeypa
         assert runtime.replay("t").values == runtime.state("t").values
 
 
-def test_thread_pruned_up_to_its_open_superstep_goes_on(path: Path) -> None:
+def test_thread_pruned_up_to_its_open_superstep_continues(path: Path) -> None:
     with opened(path) as runtime:
         assert runtime.prune("t") > ROUNDS
         go_on(runtime, times=2)

@@ -1,4 +1,4 @@
-"""When a snapshot is worth its bytes: what all of them cost together, for states that grow and states that do not.
+"""When a snapshot is worth its bytes: the total cost of all of them, for growing and constant states.
 
 Sizes are those of the bodies, seals, snapshots and large values that the journal gives to a store, not of its file.
 """
@@ -23,7 +23,7 @@ from graphrt.stores.values import Commit
 
 KB = "x" * 1024
 faces = pytest.mark.parametrize("events", [False, True], ids=["straight", "events"])
-"""Without events in between, and with them, because a sink wants to see them."""
+"""Without events, and with them for a sink."""
 
 
 class State(BaseModel):
@@ -33,7 +33,7 @@ class State(BaseModel):
 
 
 class Written(NamedTuple):
-    """What a store was given."""
+    """The bytes that a store was passed."""
 
     commits: list[Commit]
     store: MemoryStore
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
     @property
     def snapshots(self) -> list[tuple[int, int]]:
-        """Of each snapshot the bytes of the journal since the one before, and its own with its large values."""
+        """For each snapshot, the bytes of the journal since the previous one, and its own with its large values."""
         found: list[tuple[int, int]] = []
         tail = 0
         for commit in self.commits:
@@ -73,7 +73,7 @@ def nobody(_entry: Any) -> None:
 
 
 def run(update: dict[str, Any], rounds: int, *, events: bool = False, runs: int = 1) -> Written:
-    """All that is stored of so many supersteps that make the same update."""
+    """The stored bytes of a run of so many supersteps that make the same update."""
     store, commits = MemoryStore(), []
     commit = store.commit
 
@@ -92,7 +92,7 @@ def run(update: dict[str, Any], rounds: int, *, events: bool = False, runs: int 
 
 
 @faces
-def test_thousands_of_appends_cost_little_more_than_what_was_appended(events: bool) -> None:
+def test_thousands_of_appends_cost_little_more_than_the_appended_bytes(events: bool) -> None:
     found = run({"log": [KB]}, 2000, events=events)
     payload = 2000 * len(KB)
 
@@ -101,7 +101,7 @@ def test_thousands_of_appends_cost_little_more_than_what_was_appended(events: bo
 
 
 @faces
-def test_no_snapshot_is_made_while_the_state_is_as_large_as_the_tail(events: bool) -> None:
+def test_no_snapshot_is_taken_while_the_state_is_as_large_as_the_tail(events: bool) -> None:
     found = run({"log": [KB]}, 500, events=events)
 
     assert found.journal > 10 * SNAPSHOT_BYTES
@@ -110,7 +110,7 @@ def test_no_snapshot_is_made_while_the_state_is_as_large_as_the_tail(events: boo
 
 @faces
 @pytest.mark.parametrize("update", [{"last": KB}, {"log": ["y" * 30], "last": KB}, {"log": ["y" * 100]}, {"last": 1}])
-def test_snapshot_is_made_when_the_tail_is_worth_twice_its_size(update: Any, events: bool) -> None:
+def test_snapshot_is_taken_when_the_tail_is_twice_its_size(update: Any, events: bool) -> None:
     found = run(update, 1500, events=events)
 
     assert found.snapshots
@@ -118,7 +118,7 @@ def test_snapshot_is_made_when_the_tail_is_worth_twice_its_size(update: Any, eve
         assert tail >= max(SNAPSHOT_BYTES, 2 * size)
 
 
-def test_state_that_does_not_grow_has_a_snapshot_as_soon_as_there_may_be_one() -> None:
+def test_constant_state_gets_a_snapshot_as_soon_as_allowed() -> None:
     found = run({"last": KB}, 1500)
     most = max(map(record_bytes, found.commits))
 
@@ -128,7 +128,7 @@ def test_state_that_does_not_grow_has_a_snapshot_as_soon_as_there_may_be_one() -
 
 @faces
 @pytest.mark.parametrize("size", [1, 10, 60, 100, 200, 300, 500, 1000, 3000])
-def test_snapshots_of_a_state_that_is_appended_to_are_smaller_than_the_journal(size: int, events: bool) -> None:
+def test_snapshots_of_an_appended_state_are_smaller_than_the_journal(size: int, events: bool) -> None:
     found = run({"log": ["x" * size]}, 1000, events=events)
 
     assert found.journal > 3 * SNAPSHOT_BYTES
@@ -137,7 +137,7 @@ def test_snapshots_of_a_state_that_is_appended_to_are_smaller_than_the_journal(s
 
 @pytest.mark.parametrize("size", [40, 80, 120])
 def test_tails_between_snapshots_grow_geometrically(size: int) -> None:
-    """Twice as long a journal has a few snapshots more, not twice as many, and the next tail is a multiple of the last."""
+    """Doubling the journal adds a few snapshots instead of doubling them, and the next tail is a multiple of the last."""
     found = run({"log": ["x" * size]}, 8000)
     tails = [tail for tail, _ in found.snapshots]
     ends = list(itertools.accumulate(tails))
@@ -149,7 +149,7 @@ def test_tails_between_snapshots_grow_geometrically(size: int) -> None:
 
 
 @pytest.mark.parametrize("update", [{"log": [KB]}, {"log": ["x" * 100]}, {"log": ["x"], "last": KB}])
-def test_state_is_measured_a_number_of_times_that_grows_with_the_log_of_the_length(
+def test_number_of_state_measurements_grows_with_the_logarithm_of_the_length(
     update: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[int] = []
@@ -178,7 +178,7 @@ def test_large_value_is_stored_once_over_many_commits(events: bool) -> None:
     assert found.journal + sum(len(c.snapshot.body) for c in found.commits if c.snapshot) < 4 * 600 * len(KB)
 
 
-def test_snapshot_names_a_large_value_by_the_same_content_as_the_journal() -> None:
+def test_snapshot_refers_to_a_large_value_by_the_same_content_as_the_journal() -> None:
     found = run({"large": "x" * 70_000, "last": "y" * 2000}, 300)
     [name] = {name for commit in found.commits for name in commit.blobs}
 
@@ -187,7 +187,7 @@ def test_snapshot_names_a_large_value_by_the_same_content_as_the_journal() -> No
             assert name.encode() in commit.snapshot.body
 
 
-def test_tail_goes_on_over_the_runs_of_a_thread() -> None:
+def test_tail_spans_the_runs_of_a_thread() -> None:
     found = run({"last": KB}, 1, runs=100)
 
     assert len(found.snapshots) >= 2
@@ -200,8 +200,8 @@ class Lock(BaseModel):
     lock: Annotated[Any, lambda current, incoming: object()] = None
 
 
-def test_state_with_a_reducer_result_that_no_store_takes_gets_no_snapshot_fork_or_prune() -> None:
-    """Only entries are needed to continue a thread, and they hold the updates."""
+def test_state_with_an_unstorable_reducer_result_gets_no_snapshot_fork_or_prune() -> None:
+    """Only entries are needed to continue a thread, and they contain the updates."""
     numbers = itertools.count(1)
     g = GraphBuilder(Lock, name="locked")
     g.add_node("n", lambda _: {"log": [KB], "lock": 1}).add_edge(START, "n")
@@ -215,7 +215,7 @@ def test_state_with_a_reducer_result_that_no_store_takes_gets_no_snapshot_fork_o
                 verb("t")
 
 
-def test_snapshot_is_of_the_last_entry_of_its_commit_and_keeps_what_a_reader_needs() -> None:
+def test_snapshot_is_of_the_last_entry_of_its_commit_and_has_its_own_names() -> None:
     found = run({"log": ["y" * 30], "last": KB}, 200)
     commit = next(commit for commit in found.commits if commit.snapshot is not None)
     saved = commit.snapshot

@@ -1,4 +1,4 @@
-"""Every commit is durable before anyone sees it, and the claim is given back once (R11)."""
+"""Every commit is durable before it is visible, and the claim is released once (R11)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_commit_is_stored_before_put_returns(store: Store) -> None:
     assert len(store.commits) == 5
 
 
-def test_after_entries_that_could_not_be_stored_no_others_are(store: Store, monkeypatch: Any) -> None:
-    """Their numbers, names and seals are in use: what follows them would be stored as a part that does not fit."""
+def test_no_entries_are_stored_after_a_failed_commit(store: Store, monkeypatch: Any) -> None:
+    """Their numbers, names and seals are in use: later entries would not match."""
     commits = ThreadCommits(store, claim())
     commits.put(record(1))
     lost = StoreError("The disk is full.", code="store-full")
@@ -44,7 +44,7 @@ def test_after_entries_that_could_not_be_stored_no_others_are(store: Store, monk
         with pytest.raises(StoreError) as staging:
             commits.put(Commit(expected=1, at=0.0, stage=[("1.0", b"")]))
         assert staging.value is lost
-    commits.put(Commit(expected=1, at=0.0, stage=[("1.0", b"")]))  # what was only staged can be staged again
+    commits.put(Commit(expected=1, at=0.0, stage=[("1.0", b"")]))  # staged data can be staged again
     with monkeypatch.context() as patched:
         patched.setattr(store, "commit", full)
         with pytest.raises(StoreError):
@@ -56,7 +56,7 @@ def test_after_entries_that_could_not_be_stored_no_others_are(store: Store, monk
     assert store.seqs == [1]
 
 
-def test_claim_is_given_back_once_and_after_the_last_commit(store: Store) -> None:
+def test_claim_is_released_once_and_after_the_last_commit(store: Store) -> None:
     commits = ThreadCommits(store, claim())
     commits.put(record(1))
     commits.close()
@@ -66,7 +66,7 @@ def test_claim_is_given_back_once_and_after_the_last_commit(store: Store) -> Non
     assert store.released == [commits.claim]
 
 
-def test_claim_that_the_last_commit_gave_back_is_not_given_back_again(store: Store) -> None:
+def test_claim_that_the_last_commit_released_is_not_released_again(store: Store) -> None:
     commits = ThreadCommits(store, claim())
     commits.put(record(1))
     commits.put(record(2, release=True))
@@ -76,14 +76,14 @@ def test_claim_that_the_last_commit_gave_back_is_not_given_back_again(store: Sto
     assert store.released == []
 
 
-def test_closing_without_any_commit_gives_the_claim_back(store: Store) -> None:
+def test_closing_without_a_commit_releases_the_claim(store: Store) -> None:
     ThreadCommits(store, claim()).close()
 
     assert (store.calls, len(store.released)) == (0, 1)
 
 
 def test_commit_after_the_end_is_refused_by_the_store(store: Store) -> None:
-    """An abandoned task comes late: the claim is void."""
+    """An abandoned task is late: the claim is void."""
     commits = ThreadCommits(store, claim())
     commits.put(record(1))
     commits.close()
@@ -94,7 +94,7 @@ def test_commit_after_the_end_is_refused_by_the_store(store: Store) -> None:
     assert store.seqs == [1]
 
 
-def test_what_a_journal_stages_is_stored_when_it_returns(store: Store) -> None:
+def test_staged_data_is_stored_when_stage_returns(store: Store) -> None:
     journal = Journal(clock=lambda: 1.0, run_id="r")
     journal._engine = SimpleNamespace(plan=SimpleNamespace(codec=None))  # type: ignore[assignment]  # nothing is encoded
     journal._commits = ThreadCommits(store, claim())

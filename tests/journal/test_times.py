@@ -1,4 +1,4 @@
-"""A time that no header can hold is refused where it is written, by the name of the clock, and is damage where it is read."""
+"""A time that fits in no header is refused on write, with the name of the clock, and is damage on read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def graph() -> Any:
 
 
 @pytest.mark.parametrize("at", NO_TIMES)
-def test_time_that_no_header_holds_is_not_sealed(at: Any) -> None:
+def test_time_that_fits_in_no_header_is_not_sealed(at: Any) -> None:
     chain = Chain("t")
     chain.seal(1, 1, 1.5, LINES, WRITTEN, 7)
     before = chain.saved()
@@ -45,7 +45,7 @@ def test_time_that_no_header_holds_is_not_sealed(at: Any) -> None:
 
 
 @pytest.mark.parametrize("at", [at for at in NO_TIMES if isinstance(at, float)])
-def test_time_that_no_header_holds_is_damage(at: float) -> None:
+def test_time_that_fits_in_no_header_is_damage(at: float) -> None:
     seal = Chain("t").seal(1, 1, 1.5, LINES, WRITTEN, 7)
     with pytest.raises(StoreError) as caught:
         Chain("t").check(1, 1, at, LINES, WRITTEN, seal)
@@ -53,7 +53,7 @@ def test_time_that_no_header_holds_is_damage(at: float) -> None:
 
 
 @pytest.mark.parametrize(("seq", "count"), [(-1, 1), (1 << 64, 1), (1, -1), (1, 1 << 32)])
-def test_number_that_no_header_holds_is_damage(seq: int, count: int) -> None:
+def test_number_that_fits_in_no_header_is_damage(seq: int, count: int) -> None:
     seal = Chain("t").seal(1, 1, 1.5, LINES, WRITTEN, 7)
     with pytest.raises(StoreError) as caught:
         Chain("t").check(seq, count, 1.5, LINES, WRITTEN, seal)
@@ -72,10 +72,10 @@ def test_other_times_are_sealed_to_the_microsecond(at: float) -> None:
 @pytest.mark.parametrize("sinks", [[], [lambda _entry: None]], ids=["straight", "events"])
 @pytest.mark.parametrize("then", [1e13, 1.75e9], ids=["for good", "once"])
 @pytest.mark.parametrize("good", range(1, 3))
-def test_run_whose_clock_goes_wrong_fails_with_the_clocks_name_and_goes_on_when_it_is_right(
+def test_run_with_a_broken_clock_fails_with_its_name_and_continues_once_it_is_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int, then: float, sinks: Any
 ) -> None:
-    """What was written before is there; names that were only in what was not written are not taken for known."""
+    """Earlier writes are kept; names that were only in the failed write do not count as written."""
     monkeypatch.setattr(thread_meta, "PRELOADED_NAMES", 0)
     path, left = f"sqlite:///{tmp_path / 'runs.db'}", iter([*[1.75e9] * good, 1e13])
     with (
@@ -95,7 +95,7 @@ def test_run_whose_clock_goes_wrong_fails_with_the_clocks_name_and_goes_on_when_
 @pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("chain", [True, False])
 @pytest.mark.parametrize("good", [0, 1, 2])
-def test_clock_that_tells_no_time_stores_nothing_that_cannot_be_read(
+def test_clock_with_an_invalid_time_stores_no_unreadable_data(
     odd: float, chain: bool, good: int, tmp_path: Path
 ) -> None:
     times = iter([1.5] * good + [odd] * 100)

@@ -1,11 +1,11 @@
-"""Each line of a body is named once, as what it is; erasing any of them leaves a body that can be read."""
+"""Each line of a body is listed once with its kind; erasing any of them leaves a readable body."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 from tests.journal.event_forms import CODEC, logged
@@ -16,9 +16,8 @@ from graphrt._journal.body import ERASED_LINE, Names
 from graphrt._journal.erasing import holds_text, places
 
 
-@settings(max_examples=60)
 @given(st.lists(logged(), min_size=1, max_size=3))
-def test_every_line_is_named_once(batch: Any) -> None:
+def test_every_line_is_listed_once(batch: Any) -> None:
     names = Names()
     payload, body = written(*batch, names=names)
     found = list(places(from_json(body.lines[0], allow_inf_nan=False), names.known))
@@ -30,7 +29,6 @@ def test_every_line_is_named_once(batch: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
 @given(st.lists(logged(), min_size=1, max_size=3), st.randoms())
 def test_body_without_some_of_its_values_can_be_read(batch: Any, rng: Any) -> None:
     names = Names()
@@ -48,7 +46,7 @@ def test_body_without_some_of_its_values_can_be_read(batch: Any, rng: Any) -> No
     assert again.lines == lines
 
 
-def test_text_is_found_in_texts_keys_and_bytes_and_not_in_names_of_classes() -> None:
+def test_text_is_matched_in_texts_keys_and_bytes_and_not_in_names_of_classes() -> None:
     for value in ("say Anna", {"Anna": 1}, [1, ("x", {"y": "Anna!"})], b"..Anna..", bytearray(b"Anna"), {"Anna"}):
         assert holds_text(CODEC.dump(value), "Anna")
     for value in ("anna", 7, None, [], ("tuple",), b"An"):

@@ -14,7 +14,7 @@ from graphrt.reducers import add, append, merge
 
 
 class Stop(BaseModel):
-    """A place on the way."""
+    """A stop of the voyage."""
 
     name: str
     at: dt.datetime

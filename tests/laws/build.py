@@ -1,7 +1,8 @@
-"""From a description to a real graph, by the public face of graphrt alone.
+"""Builds a real graph from a description, using only the public API of graphrt.
 
-The scripts of nodes and routers stand in `description`; here they are dressed as what a user would write: a state
-class, functions that take a state and perhaps a context, updates, Commands, Sends. No rule of execution may live here.
+The scripts of nodes and routers are in `description`; this module wraps them in the forms that a user would write: a
+state class, functions of a state and perhaps a context, updates, Commands, Sends. It must not contain rules of
+execution.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 import pydantic
 
-from graphrt import DELETE, END, START, Command, Context, GraphBuilder, Limits, Overwrite, RetryPolicy, Send
+from graphrt import (
+    DELETE,
+    END,
+    START,
+    Command,
+    Context,
+    GraphBuilder,
+    Limits,
+    Overwrite,
+    RetryPolicy,
+    RouterContext,
+    Send,
+)
 from graphrt import reducers as built_in
 
 from . import description
@@ -27,15 +40,15 @@ JUDGEMENTS = ("unreachable-node", "no-way-out", "starving-join", "write-conflict
 
 
 class ScriptedError(Exception):
-    """What a node raises whose turn fails."""
+    """The error of a node whose turn fails."""
 
 
 @dataclasses.dataclass
 class Pace:
-    """How fast tasks are, without a clock."""
+    """The speed of tasks, without a clock."""
 
     hops: Callable[[str], int] = lambda _: 0
-    """How often an async task lets others run before it does its work; by task id, or node name without a context."""
+    """How often an async task yields to others before its work; by task id, or node name without a context."""
     enter: Callable[[str, int], None] = lambda *_: None
     """Called in a sync node with its name and visit before it does its work."""
     leave: Callable[[str, int], None] = lambda *_: None
@@ -43,7 +56,10 @@ class Pace:
 
 
 class Script:
-    """The scripted nodes and routers of one run, and what they saw. One for each run: it counts visits."""
+    """The scripted nodes and routers of one run, and the values that they saw.
+
+    A new one for each run: it counts visits.
+    """
 
     def __init__(self, graph: Graph, pace: Pace) -> None:
         self.graph = graph
@@ -57,7 +73,7 @@ class Script:
         self._lock = threading.Lock()
 
     def visit(self, node: Node, ctx: Context | None) -> int:
-        """The visit number: supersteps in which the node was active so far, this one included."""
+        """The visit number: supersteps in which the node was active so far, including this one."""
         with self._lock:
             if ctx is None:
                 self._calls[node.name] = self._calls.get(node.name, 0) + 1
@@ -92,23 +108,24 @@ class Script:
             self.order.append((node.name, visit))
 
     def outcome(self, node: Node, visit: int, state: Any, ctx: Context | None) -> Any:
-        """What the node returns."""
+        """The return value of the node."""
         turn = node.turn(visit)
         if turn.fails:
             raise ScriptedError(node.name)
         return self.result(turn, state, None if ctx is None else ctx.arg)
 
     def result(self, turn: Turn, state: Any, arg: int | None) -> Any:
-        """What a turn makes of the state and of what it was given."""
+        """The result of a turn for the state and the argument."""
         snapshot = to_plain(self.graph, state)
         update: dict[str, Any] = {}
         for write in turn.writes:
             value: Any = write.value(self.graph, snapshot, arg)
             update[write.field] = {"set": value, "overwrite": Overwrite(value), "delete": DELETE}[write.op]
+        result: Any = [{name: value} for name, value in update.items()] if turn.apart else update
         if turn.goto is not None:
             goto = [to_target(target) for target in turn.goto]
-            return Command(update=update, goto=goto[0] if len(goto) == 1 else goto)
-        return update or None
+            return Command(update=result, goto=goto[0] if len(goto) == 1 else goto)
+        return result or None
 
     def function(self, node: Node, *, is_async: bool) -> Callable[..., Any]:
         """The node as a user would write it: sync or async, with or without a context."""
@@ -141,16 +158,23 @@ class Script:
         """The router as a user would write it."""
 
         def route(state: Any) -> Any:
-            answer = conditional.router.answer(to_plain(self.graph, state))
+            return led(state, None)
+
+        def route_with_context(state: Any, ctx: RouterContext) -> Any:
+            assert ctx.node == ("__start__" if conditional.src is None else conditional.src)
+            return led(state, ctx.arg)
+
+        def led(state: Any, arg: int | None) -> Any:
+            answer = conditional.router.answer(to_plain(self.graph, state), arg)
             if answer is None or isinstance(answer, str):
                 return answer
             return [Send(each.node, each.arg) if isinstance(each, SendTo) else each for each in answer]
 
-        return route
+        return route_with_context if conditional.router.hears else route
 
 
 def build(graph: Graph, script: Script, *, nodes: NodeKind = "sync", **policies: Any) -> Any:
-    """Compile *graph*, all judgements of `compile()` accepted; *script* plays its nodes, which all have *policies*."""
+    """Compile *graph* with all findings allowed; *script* plays its nodes, which all have *policies*."""
     builder: GraphBuilder[Any, Any] = GraphBuilder(state_class(graph), name="law")
     for place, node in enumerate(graph.nodes):
         is_async = nodes == "async" or (nodes == "mixed" and place % 2 == 0)
@@ -185,6 +209,7 @@ def policy(node: Node) -> dict[str, Any]:
         "retry": RetryPolicy(node.flaky + 1, wait_initial_s=0.0) if node.flaky else None,
         "interrupt_before": True if node.pauses == "before" else None,
         "interrupt_after": True if node.pauses == "after" else None,
+        "defer": node.defer or None,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -201,7 +226,7 @@ def to_target(target: Target) -> Any:
 
 
 def to_plain(graph: Graph, state: Any) -> State:
-    """A state of any style as a mapping of the fields that are there."""
+    """A state of any style as a mapping of its present fields."""
     if isinstance(state, Mapping):
         return dict(typing.cast(Mapping[str, Any], state))
     return {each.name: getattr(state, each.name) for each in graph.fields if hasattr(state, each.name)}
@@ -213,7 +238,7 @@ def mix(current: int, incoming: int) -> int:
 
 
 def annotation(each: Field) -> Any:
-    """`Annotated[T, reducer, marker]`, bare where there is nothing to say."""
+    """`Annotated[T, reducer, marker]`, or the bare type."""
     reducer = mix if each.reducer == "mix" else getattr(built_in, each.reducer)
     kind: Any = list[int] if each.is_list else int if each.reducer == "mix" or each.default is not None else int | None
     notes: list[Any] = [] if each.reducer == "overwrite" else [reducer]
@@ -226,17 +251,17 @@ def annotation(each: Field) -> Any:
 
 def state_class(graph: Graph) -> Any:
     """The state class in the style of the description."""
-    title = "State" if graph.nodes[0].name.islower() else "Inner"  # a store tells classes apart by their names
+    title = "State" if graph.nodes[0].name.islower() else "Inner"  # a store distinguishes classes by name
     if graph.style == "typeddict":
         given = dict(graph.given)
         keys = {
             each.name: annotation(each) if each.name in given or each.has_identity else NotRequired[annotation(each)]
             for each in graph.fields
         }
-        return typing.TypedDict(title, keys)  # type: ignore[operator]  # made from data
+        return typing.TypedDict(title, keys)  # type: ignore[operator]  # built from data
     if graph.style == "pydantic":
         made = {each.name: (annotation(each), default(each, pydantic.Field, ...)) for each in graph.fields}
-        return pydantic.create_model(title, **made)  # type: ignore[call-overload]  # made from data
+        return pydantic.create_model(title, **made)  # type: ignore[call-overload]  # built from data
     return dataclasses.make_dataclass(
         title,
         [(e.name, annotation(e), default(e, dataclasses.field, dataclasses.field())) for e in graph.fields],
@@ -245,7 +270,7 @@ def state_class(graph: Graph) -> Any:
 
 
 def default(each: Field, field: Callable[..., Any], nothing: Any) -> Any:
-    """What stands after the `=` of the field, made by *field*; *nothing* if it has no default."""
+    """The default of the field, built by *field*; *nothing* if it has none."""
     if each.default is MISSING:
         return nothing
     value = each.default

@@ -1,7 +1,7 @@
 """Graphs as plain data, with nodes and routers as small scripts.
 
-The reference model interprets a description, `build` turns the same description into a real graph. What lives here is
-what a user would write: data, and the pure functions of the scripts. No rule of execution may live here.
+The reference model interprets a description, `build` turns the same description into a real graph. This module has what
+a user would write: data, and the pure functions of the scripts. It must not contain rules of execution.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Style: TypeAlias = Literal["typeddict", "pydantic", "dataclass"]
 Kind: TypeAlias = Literal["pure", "idempotent", "once"]
 
 END = "END"
-"""In a description END is this string; no node may be named so."""
+"""In a description, END is this string, which no node may have as its name."""
 
 
 class Missing(Enum):
@@ -32,21 +32,21 @@ class Missing(Enum):
 
 
 MISSING = Missing.MISSING
-"""No default: the field is absent (TypedDict) or must be given (the other styles)."""
+"""No default: the field is absent (TypedDict) or required (the other styles)."""
 
 
 class Plain:
-    """Shows only what differs from the defaults, so that shrunk examples fit on a screen."""
+    """A base whose repr shows only non-default values: shrunk examples fit on a screen."""
 
     def __repr__(self) -> str:
-        fields: tuple[dataclasses.Field[object], ...] = dataclasses.fields(self)  # type: ignore[arg-type]  # all are
+        fields: tuple[dataclasses.Field[object], ...] = dataclasses.fields(self)  # type: ignore[arg-type]  # all are dataclasses
         shown = [
             (field.name, getattr(self, field.name)) for field in fields if getattr(self, field.name) != field.default
         ]
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        """Hypothesis asks for this one."""
+        """Hypothesis calls this one."""
         printer.text(repr(self))
 
 
@@ -72,7 +72,7 @@ class Field(Plain):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Write(Plain):
-    """One field of an update: a small number made from *base*, what *reads* held, and the arg of the task."""
+    """One field of an update: a small number computed from *base*, the value of *reads*, and the arg of the task."""
 
     field: str
     base: int = 0
@@ -83,7 +83,7 @@ class Write(Plain):
         return (self.base + measure(snapshot, self.reads) + (arg or 0)) % 10
 
     def value(self, graph: Graph, snapshot: Mapping[str, Value], arg: int | None) -> Value:
-        """What it writes: the number, or a list of none, one or two numbers, sometimes twice the same."""
+        """The written value: the number, or a list of none, one or two numbers, sometimes with a duplicate."""
         number = self.number(snapshot, arg)
         if not graph.field(self.field).is_list:
             return number
@@ -103,19 +103,21 @@ Target: TypeAlias = str | SendTo
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Turn(Plain):
-    """What a node does in one visit. *goto* None leaves the edges in force, () ends the branch."""
+    """The action of a node in one visit. *goto* None keeps the edges in force, () ends the branch."""
 
     writes: tuple[Write, ...] = ()
     goto: tuple[Target, ...] | None = None
     fails: bool = False
+    apart: bool = False
+    """It returns a list with an update for each of its writes, with the same meaning."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Node(Plain):
     """One node: visit v plays turn `(v - 1) % len(turns)`; a node without context always plays the first.
 
-    *declared* is the policy `goto=[...]`, None if there is none. What stands after it only `steady` nodes do, and only
-    with a context: what they hear (answers, results) is added to the numbers that they write.
+    *declared* is the policy `goto=[...]`, or None. Only `steady` nodes use the later fields, and only with a context:
+    the answers and results that they get are added to the numbers that they write.
     """
 
     name: str
@@ -125,37 +127,43 @@ class Node(Plain):
     on_error: str | None = None
     on_fatigue: str | None = None
     declared: tuple[str, ...] | None = None
+    defer: bool = False
     asks: int = 0
     """Questions that it asks by `ctx.interrupt`, one after another."""
     returns: bool = False
-    """It returns an Interrupt first, whose answer is a number, and goes on with `ctx.answer`."""
+    """It first returns an Interrupt with a number as its answer, and continues with `ctx.answer`."""
     flaky: int = 0
-    """Attempts that fail before one does not; its retry policy allows one more."""
+    """Attempts that fail before one succeeds; its retry policy allows one more."""
     effects: tuple[Kind, ...] = ()
-    """What it does by `ctx.effect`, before it asks."""
+    """Its `ctx.effect` calls, before it asks."""
     pauses: Literal["", "before", "after"] = ""
     """The policy `interrupt_before` or `interrupt_after`."""
     child: Graph | None = None
-    """The graph that is nested here: then the node has no turns of its own."""
+    """The nested graph: then the node has no turns."""
 
     def turn(self, visit: int) -> Turn:
         return self.turns[(visit - 1) % len(self.turns)] if self.context else self.turns[0]
 
 
 Answer: TypeAlias = str | tuple[str, ...] | tuple[SendTo, ...] | None
-"""What a router may return: a label, labels, Sends, or (a mistake) None."""
+"""The result of a router: a label, labels, Sends, or (a mistake) None."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Router(Plain):
-    """A pure function of the state: the answer at `(measure of *reads* + *shift*) % len(answers)`."""
+    """A pure function of the state: the answer at `(measure of *reads* + *shift*) % len(answers)`.
+
+    One that *hears* takes a context, and adds the arg of the task.
+    """
 
     answers: tuple[Answer, ...]
     reads: str | None = None
     shift: int = 0
+    hears: bool = False
 
-    def answer(self, state: Mapping[str, Value]) -> Answer:
-        return self.answers[(measure(state, self.reads) + self.shift) % len(self.answers)]
+    def answer(self, state: Mapping[str, Value], arg: int | None) -> Answer:
+        shift = self.shift + (arg or 0 if self.hears else 0)
+        return self.answers[(measure(state, self.reads) + shift) % len(self.answers)]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -189,7 +197,7 @@ class Caps(Plain):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Graph(Plain):
-    """A whole graph and its input: nodes in the order in which they are added; an edge from None is from START."""
+    """A whole graph and its input: nodes in the order of their addition; an edge from None is from START."""
 
     fields: tuple[Field, ...]
     nodes: tuple[Node, ...]
@@ -208,7 +216,7 @@ class Graph(Plain):
 
 
 def measure(state: Mapping[str, Value], name: str | None) -> int:
-    """A number for what the field *name* holds: 0 if nothing; it tells lists with another order or length apart."""
+    """A number for the value of the field *name*: 0 if empty; it distinguishes lists by order and length."""
     value = None if name is None else state.get(name)
     if isinstance(value, list):
         return sum((place + 1) * item for place, item in enumerate(value)) + len(value)
@@ -216,10 +224,10 @@ def measure(state: Mapping[str, Value], name: str | None) -> int:
 
 
 def thaw(value: int | tuple[int, ...] | None) -> Value:
-    """The value as it stands in a state: real lists, new ones each time."""
+    """The value as in a state: real lists, new ones each time."""
     return list(value) if isinstance(value, tuple) else value
 
 
 def mix(current: int, incoming: int) -> int:
-    """A user's own reducer that neither commutes nor associates, so that any other order shows."""
+    """A user's reducer that is neither commutative nor associative, which reveals any other order."""
     return (current * 7 + incoming) % 1009

@@ -1,12 +1,13 @@
 """Random graphs for the laws: Hypothesis strategies of descriptions, mostly valid, all of them terminating.
 
-What is likely here decides what the laws can find, nothing else: forward edges more than loops, one owner for each
+The probabilities decide which bugs the laws can find: forward edges more than loops, one owner for each
 last-value field (else every fan-out would conflict), few mistakes. `max_steps` and `max_tasks` end every run.
-Choices stand with the simplest first, so that examples shrink towards small graphs without anything special.
+Choices list the simplest first: examples shrink towards small graphs without special features.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from hypothesis import strategies as st
@@ -51,7 +52,7 @@ PALETTE: tuple[tuple[str, Reducer, bool], ...] = (
     ("burst", "add", True),
 )
 NAMES = "dagbfce"
-"""Not in alphabetical order, so that the order of adding and that of names differ."""
+"""Not in alphabetical order: the order of addition differs from that of names."""
 STYLES: tuple[Style, ...] = ("typeddict", "pydantic", "dataclass")
 
 
@@ -66,7 +67,7 @@ def pick(draw: Draw, *choices: Any) -> Any:
 
 
 class Maker:
-    """Draws the parts of one graph, which have to know of each other."""
+    """Draws the parts of one graph, which depend on each other."""
 
     def __init__(self, draw: Draw, *, fatal: bool, mistakes: bool, narrow: bool) -> None:
         self.draw = draw
@@ -95,7 +96,7 @@ class Maker:
         return Field(name, reducer, default, ephemeral)
 
     def given(self) -> tuple[tuple[str, int | tuple[int, ...] | None], ...]:
-        """The input: all that has no default and needs a value, and some of the rest."""
+        """The input: all fields that have no default and need a value, and some of the rest."""
         values: list[tuple[str, int | tuple[int, ...] | None]] = []
         for each in self.fields:
             needed = each.default is MISSING and (self.style != "typeddict" or each.reducer == "mix")
@@ -108,7 +109,7 @@ class Maker:
         return tuple(self.draw(st.lists(st.sampled_from(self.names), max_size=count, unique=True)))
 
     def onward(self, place: int) -> str:
-        """A node or END; mostly further on than *place*, so that most graphs move towards their end."""
+        """A node or END, mostly after *place*: most graphs move towards their end."""
         later = self.names[place + 1 :] or (END,)
         return str(pick(self.draw, END, *later * (2 if self.narrow else 6), *self.names))
 
@@ -145,7 +146,7 @@ class Maker:
 
     def turn(self, place: int, *, fails: bool) -> Turn:
         goto = self.goto(place) if chance(self.draw, 35 if self.wild else 8 if self.narrow else 22) else None
-        return Turn(self.writes(place), goto, fails and chance(self.draw, 40))
+        return Turn(self.writes(place), goto, fails and chance(self.draw, 40), apart=chance(self.draw, 10))
 
     def node(self, place: int) -> Node:
         name = self.names[place]
@@ -176,7 +177,8 @@ class Maker:
         strange = ("other",) * 2 if default or self.wild else ()
         answers = tuple(self.answer((*labels, *strange)) for _ in range(self.draw(st.integers(1, 4))))
         reads = pick(self.draw, None, *(each.name for each in self.fields))
-        return Conditional(src, Router(answers, reads, self.draw(st.integers(0, 3))), routes, default)
+        router = Router(answers, reads, self.draw(st.integers(0, 3)), hears=chance(self.draw, 25))
+        return Conditional(src, router, routes, default)
 
     def answer(self, labels: tuple[str, ...]) -> Answer:
         plain = 8 if self.narrow else 5
@@ -238,19 +240,22 @@ def graphs(draw: Draw, *, fatal: bool = True, mistakes: bool = True, narrow: boo
     Args:
         draw: Hypothesis.
         fatal: Whether nodes without an `on_error` route may fail.
-        mistakes: Whether some routers and gotos may name what no task can start at.
-        narrow: Whether most supersteps have one task, the plainest case.
+        mistakes: Whether some routers and gotos may name invalid targets.
+        narrow: Whether most supersteps have one task, the simplest case.
     """
     maker = Maker(draw, fatal=fatal, mistakes=mistakes, narrow=narrow)
     nodes = tuple(maker.node(place) for place in range(len(maker.names)))
     joins = maker.joins()
     static, conditionals = maker.edges(joins)
-    return Graph(maker.fields, nodes, static, conditionals, joins, maker.caps(), maker.given(), maker.style)
+    caps, given = maker.caps(), maker.given()
+    if chance(draw, 40):
+        nodes = tuple(replace(node, defer=chance(draw, 40)) for node in nodes)
+    return Graph(maker.fields, nodes, static, conditionals, joins, caps, given, maker.style)
 
 
 @st.composite
 def joined_graphs(draw: Draw) -> Graph:
-    """A description that is all about joins: node s sends out some of the sources in each superstep, for a while."""
+    """A description about joins: node s sends out some of the sources in each superstep, for a while."""
     sources = tuple("xwyv"[: draw(st.integers(2, 4))])
     ends = tuple("pq"[: draw(st.integers(1, 2))])
     some = st.lists(st.sampled_from(sources), unique=True)
@@ -264,11 +269,12 @@ def joined_graphs(draw: Draw) -> Graph:
     fields = (Field("log", "append"), Field("total", "add"))
 
     def turn(place: int) -> Turn:
-        """Write something; the ends sometimes start all over."""
+        """Write a field; the ends sometimes start again from the beginning."""
         back = ("s",) if place >= len(sources) and chance(draw, 50) else None
         return Turn((Write("log", place, pick(draw, None, "total")), Write("total", 1)), back)
 
     writers = tuple(Node(name, (turn(n), turn(n), turn(n))) for n, name in enumerate((*sources, *ends)))
     nodes = tuple(draw(st.permutations((starter, *writers))))
     edges = ((None, "s"), *((ends[0], ends[1]) for _ in ends[1:] if chance(draw, 50)))
+    nodes = tuple(replace(node, defer=chance(draw, 12)) for node in nodes)
     return Graph(fields, nodes, edges, joins=tuple(joins), caps=Caps(max_steps=20))

@@ -1,6 +1,7 @@
-"""A run driven by hand through the two verbs, as on a distributed engine: messages arrive at least once, in any order.
+"""A run driven by hand through the two verbs, like on a distributed engine: messages arrive at least once, in any
+order.
 
-How messages travel lives here, and a script whose attempts fail at times; what must come of it is the tests' business.
+This module delivers messages, and has a script whose attempts fail at times; the tests check the result.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ AT_ONCE = RetryPolicy(3, wait_initial_s=0.0)
 
 
 class Flaky(Script):
-    """Of a task with a context the first attempts fail: none, one or two, differently for each task and *salt*."""
+    """The first attempts of a task with a context fail: none, one or two, depending on the task and *salt*."""
 
     def __init__(self, graph: Graph, salt: int) -> None:
         super().__init__(graph, Pace())
@@ -42,23 +43,23 @@ class Flaky(Script):
 
 @dataclass(frozen=True)
 class End:
-    """How a run ended."""
+    """The end of a run."""
 
     graph: Graph
     run: open_run.ActiveRun | None
-    """None if not even the first tasks were found."""
+    """None if not even the first tasks were determined."""
     journal: list[dict[str, Any]]
     error: GraphrtError | None = None
     delivered: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """(task, execution) of all messages, as they came."""
+    """(task, execution) of all messages, in order of arrival."""
 
     def state(self) -> State:
-        """As committed last."""
+        """The last committed state."""
         return {} if self.run is None else to_plain(self.graph, self.run.engine.make_view(self.run.engine.values))
 
 
 class Post:
-    """Outcomes under way to the engine: each one to three times, in any order, and old ones once more."""
+    """Outcomes in flight to the engine: each one to three times, in any order, and old ones again."""
 
     def __init__(self, engine: Engine, chance: random.Random, delivered: list[tuple[str, int]]) -> None:
         self.engine = engine
@@ -69,7 +70,7 @@ class Post:
         self.heard: set[tuple[str, int]] = set()
 
     def send(self, task: Task, outcomes: list[Any]) -> None:
-        """Post the outcomes of the execution of *task* that runs now."""
+        """Post the outcomes of the running execution of *task*."""
         self.under_way += [(task, task.execution, each) for each in outcomes]
 
     def deliver(self) -> None:
@@ -83,7 +84,7 @@ class Post:
         self.old.append((task, execution, outcome))
 
     def deliver_again(self, most: int) -> None:
-        """Deliver up to *most* old messages once more; none may count."""
+        """Deliver up to *most* old messages again; none may count."""
         for task, execution, outcome in self.chance.sample(self.old, min(most, len(self.old))):
             assert not self.engine.report(task, execution, outcome)
 
@@ -107,7 +108,7 @@ def by_flow(graph: Graph, salt: int) -> End:
 
 
 def by_hand(graph: Graph, salt: int, chance: random.Random) -> End:
-    """The run as messages: `drive` is called too often, nodes run once to three times, outcomes come in any order."""
+    """The run as messages: `drive` is called too often, nodes run once to three times, outcomes arrive in any order."""
     journal: list[dict[str, Any]] = []
     delivered: list[tuple[str, int]] = []
     run = None
@@ -147,7 +148,7 @@ def deliver_all(run: open_run.ActiveRun, post: Post) -> str:
 
 
 def check_same(engine: Engine, error: GraphrtError) -> None:
-    """Assert that another `drive` says the same: nothing went on."""
+    """Assert that another `drive` returns the same: no task was started."""
     again = None
     try:
         drive(engine)
@@ -157,5 +158,5 @@ def check_same(engine: Engine, error: GraphrtError) -> None:
 
 
 def never(_flow: Any) -> Any:
-    """No graph of the laws nests another one."""
+    """A stub: no graph of the laws nests another one."""
     raise AssertionError

@@ -1,6 +1,6 @@
-"""The laws of what is kept, as plain functions of an example: *fold* and *restart*.
+"""The laws about stored data, as plain functions of an example: *fold* and *restart*.
 
-They raise AssertionError where a journal tells something else than what happened. No Hypothesis here.
+They raise AssertionError if a journal disagrees with the run. They do not use Hypothesis.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._runs import loading
 from graphrt._runs.active_run import ActiveRun
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Commit, Loaded, Saved
+from graphrt.stores.values import Commit, StoredSnapshot, StoredThread
 
 from .build import to_plain
 from .description import Graph, State
@@ -33,15 +33,15 @@ from .voyages import THREAD, Voyage, by_hand, go_on, in_any_order, journal, stat
 
 @dataclass
 class Kept:
-    """What a store was told while a thread was driven, and what the engine's values were then."""
+    """The commits that a store received while a thread was driven, and the engine's values at each."""
 
     store: Store
     values: dict[int, State]
-    """Number of the last entry of a commit -> the values after it, untracked ones left out."""
+    """Number of the last entry of a commit -> the values after it, without untracked ones."""
 
 
 def drive(voyage: Voyage, store: Store, chance: random.Random, **options: Any) -> Kept:
-    """Drive the thread to its end, and note the engine's values at each commit; snapshots are taken wherever they may."""
+    """Drive the thread to its end, and record the engine's values at each commit; snapshots are taken whenever allowed."""
     kept = Kept(store, {})
     watched = Mortal(store)
     runs: list[ActiveRun] = []
@@ -64,7 +64,7 @@ def drive(voyage: Voyage, store: Store, chance: random.Random, **options: Any) -
 
 
 def eager_snapshots() -> Any:
-    """In here the journal takes every snapshot that it may."""
+    """A context in which the journal takes every snapshot that it may."""
     snapshot, step = writer.Journal._snapshot, writer.Journal.step
 
     def always(journal: Any, *args: Any) -> Any:
@@ -120,9 +120,9 @@ def visible(voyage: Voyage, fold: Fold) -> State:
     return to_plain(voyage.graph, fold.engine.make_view(fold.engine.values))
 
 
-def snapshots_of(store: Store, whole: Loaded) -> list[Saved]:
-    """All snapshots that the store has."""
-    found: list[Saved] = []
+def snapshots_of(store: Store, whole: StoredThread) -> list[StoredSnapshot]:
+    """All snapshots of the store."""
+    found: list[StoredSnapshot] = []
     upto = whole.head.seq
     while upto > 0 and (snapshot := store.load(THREAD, upto=upto).snapshot) is not None:
         found.append(snapshot)
@@ -131,7 +131,7 @@ def snapshots_of(store: Store, whole: Loaded) -> list[Saved]:
 
 
 def standing(fold: Fold) -> dict[str, Any]:
-    """All that the fold of a journal comes to."""
+    """All results of the fold of a journal."""
     engine, codec = fold.engine, fold.engine.plan.codec
     state = saved(engine)
     found = {each.name: getattr(state, each.name) for each in fields(state)}
@@ -147,7 +147,7 @@ def standing(fold: Fold) -> dict[str, Any]:
 
 
 def task_of(engine: Engine, codec: Codec, task: Any) -> dict[str, Any]:
-    """All that is known of a task of the open superstep."""
+    """All known facts about a task of the open superstep."""
     extra = task.more()
     failure = None if extra.failure is None else codec.dump_error(extra.failure)
     asked = [(q.id, q.key, q.node, q.payload, q.static, q.answer_type, q.answered, q.answer) for q in extra.interrupts]
@@ -175,13 +175,13 @@ def same(seen: object, expected: object, what: str) -> None:
 
 @dataclass
 class End:
-    """How a thread ended."""
+    """The end of a thread."""
 
     status: str
     state: State
     journal: list[dict[str, Any]]
     asked: bool
-    """Whether somebody had to decide on an effect whose outcome was unknown."""
+    """Whether a person had to decide about an effect with an unknown outcome."""
 
     @classmethod
     def of(cls, voyage: Voyage, store: Store) -> End:
@@ -191,7 +191,7 @@ class End:
 
 
 def undisturbed(graph: Graph, kind: StoreKind, folder: Path, **options: Any) -> tuple[End, int]:
-    """How the thread ends if nobody cuts it, and how many commits that takes."""
+    """The end of an uninterrupted thread, and its number of commits."""
     trip = voyage(graph)
     store = make(kind, folder)
     watched = Mortal(store)
@@ -206,10 +206,11 @@ def undisturbed(graph: Graph, kind: StoreKind, folder: Path, **options: Any) -> 
 def restart(
     graph: Graph, kind: StoreKind, folder: Path, chance: random.Random, *, cuts: int = 3, **options: Any
 ) -> list[int]:
-    """A run that is cut after any of its commits and goes on ends as if nobody had cut it, and tells the same.
+    """A run that is interrupted after any of its commits and continues ends like an uninterrupted one, with the same
+    entries.
 
     Returns:
-        After how many commits it was cut.
+        After how many commits it was interrupted.
     """
     expected, count = undisturbed(graph, kind, folder, **options)
     points = sorted(chance.sample(range(count), min(cuts, count)))
@@ -223,7 +224,7 @@ def restart(
 
 
 def cut_once(graph: Graph, kind: StoreKind, folder: Path, after: int, chance: random.Random, **options: Any) -> End:
-    """How the thread ends if it is cut there, and perhaps once more in what follows."""
+    """The end of the thread if it is interrupted there, and perhaps once more afterwards."""
     trip = voyage(graph)
     store = make(kind, folder)
     for cut in (after, *([chance.randrange(6)] if chance.random() < 0.5 else ())):

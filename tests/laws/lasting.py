@@ -1,7 +1,7 @@
 """Random graphs for threads: those of `graphs`, whose nodes ask, wait, fail at first, have effects, nest another graph.
 
-What is likely decides what the laws can find, nothing else. Nothing reads an untracked field, so that a run that is
-cut and goes on may end as one that was not.
+The probabilities decide which bugs the laws can find. No node reads an untracked field: an interrupted run that
+continues ends like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def lasting_graphs(draw: Draw, *, once: bool = False, asking: int = 30) -> Graph
 
 
 def habits(draw: Draw, node: Node, kinds: tuple[Any, ...], asking: int) -> Node:
-    """*node*, which perhaps fails at first, has effects, asks."""
+    """*node*, which perhaps fails at first, has effects, or asks."""
     flaky = pick(draw, 1, 2) if chance(draw, 20) else 0
     effects = tuple(draw(st.lists(st.sampled_from(kinds), max_size=2))) if chance(draw, 25) else ()
     asks, returns = 0, False
@@ -65,7 +65,7 @@ def with_write(turn: Turn, field: str, number: int) -> Turn:
 
 
 def sent_to(graph: Graph, name: str) -> bool:
-    """Whether a Send may name the node: its arg would be no mapping, which a nested graph wants."""
+    """Whether a Send may name the node: its arg would not be a mapping, which a nested graph requires."""
     targets = [target for node in graph.nodes for turn in node.turns for target in turn.goto or ()]
     for conditional in graph.conditionals:
         for answer in conditional.router.answers:
@@ -74,7 +74,7 @@ def sent_to(graph: Graph, name: str) -> bool:
 
 
 def child(draw: Draw, graph: Graph, kinds: tuple[Any, ...], asking: int) -> Graph:
-    """A small graph to nest: P, then Q and perhaps R, which write what several may write."""
+    """A small graph to nest: P, then Q and perhaps R, which write fields that several nodes may write."""
     fields = tuple(each for each in graph.fields if not each.ephemeral)
     shared = [each for each in fields if each.reducer in AGGREGATING]
 

@@ -1,6 +1,7 @@
-"""The laws as plain functions of an example: they raise AssertionError where the engine breaks them.
+"""The laws as plain functions of an example: they raise AssertionError if the engine breaks them.
 
-The tests give them random graphs; `test_planted` gives them broken engines, to show that they notice. No Hypothesis here.
+The tests call them with random graphs; `test_planted_mistake_is_a_finding` with broken engines, to show that they detect bugs. They do not
+use Hypothesis.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from .model import Result, interpret
 
 
 def reference(graph: Graph) -> Result:
-    """Steps of a journalled run (the general path) are those of the model."""
+    """Steps of a journalled run (the general path) equal those of the model."""
     result = interpret(graph)
     observe.check(result, observe.observe(graph))
     return result
 
 
 def straight_steps(graph: Graph) -> Result:
-    """Steps of a run that nobody journals (the shortest form of a superstep) are those of the model."""
+    """Steps of a run without a journal (the shortest form of a superstep) equal those of the model."""
     result = interpret(graph)
     observe.check(result, observe.observe(graph, silent=True))
     return result
 
 
 def straight_end(graph: Graph) -> None:
-    """A run that nobody watches at all ends where the model does."""
+    """A run without any reader ends like the model."""
     expected = interpret(graph)
     compiled = build(graph, Script(graph, Pace()))
     result = error = None
@@ -51,13 +52,13 @@ def straight_end(graph: Graph) -> None:
 
 
 def check_kind(expected: Result, error: GraphrtError | None) -> None:
-    """The same end: completed, or failed with an error of a kind that the model offers."""
+    """Check for the same end: completed, or failed with an error of a kind that the model allows."""
     kinds = {failure.kind for failure in expected.failures} or {"NoneType"}
     assert type(error).__name__ in kinds, f"{error!r} instead of {kinds}"
 
 
 class Keeper(Script):
-    """Nodes that keep every state they see."""
+    """Nodes that keep every state that they see."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph, Pace())
@@ -69,7 +70,7 @@ class Keeper(Script):
 
 
 def ownership(graph: Graph, *, silent: bool) -> None:
-    """A state that somebody kept stays what it was; so do the steps, though nodes kept what they saw."""
+    """Retained states are unchanged, and so are the steps, although nodes keep references."""
     keeper = Keeper(graph)
     seen = observe.observe(graph, script=keeper, silent=silent)
     for state, before in keeper.kept:
@@ -78,7 +79,7 @@ def ownership(graph: Graph, *, silent: bool) -> None:
 
 
 def journal_of(graph: Graph, *, times: int = 1, chance: random.Random | None = None) -> list[dict[str, Any]]:
-    """The journal of a scripted run, its tasks ending in order or as *chance* wants, each told so many times."""
+    """The journal of a scripted run, whose tasks end in order or as *chance* decides, each reported so many times."""
     journal: list[dict[str, Any]] = []
     ended = itertools.count(1)
 
@@ -87,7 +88,7 @@ def journal_of(graph: Graph, *, times: int = 1, chance: random.Random | None = N
         tasks[chosen].duration_s = float(next(ended))
         return chosen
 
-    with contextlib.suppress(GraphrtError):  # that is in the journal too
+    with contextlib.suppress(GraphrtError):  # the journal has that too
         run_scripted(
             build(graph, Script(graph, Pace())),
             observe.given(graph),
@@ -100,7 +101,7 @@ def journal_of(graph: Graph, *, times: int = 1, chance: random.Random | None = N
 
 
 def order(graph: Graph, chance: random.Random, *, times: int = 1) -> None:
-    """Tasks may end in any order, and be told of several times: the journal is the same."""
+    """Tasks may end in any order, and be reported several times: the journal is the same."""
     expected = journal_of(graph)
     shuffled = journal_of(graph, times=times, chance=chance)
 
@@ -108,7 +109,7 @@ def order(graph: Graph, chance: random.Random, *, times: int = 1) -> None:
 
 
 def ruled(graph: Graph, journal: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the rules say of *journal*: if several tasks failed, which of them did so first is left open."""
+    """The part of *journal* that the rules determine: which of several failed tasks failed first is open."""
     return committed(journal) if len(interpret(graph).failures) > 1 else journal
 
 
@@ -119,7 +120,7 @@ def committed(journal: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def duplicate(graph: Graph, salt: int, chance: random.Random) -> hands.End:
-    """Messages that come late, twice and in any order lead to the end, and to the journal, of a plain run."""
+    """Messages that arrive late, twice and in any order lead to the end and the journal of a plain run."""
     plain = hands.by_flow(graph, salt)
     again = hands.by_hand(graph, salt, chance)
 
@@ -133,9 +134,9 @@ def duplicate(graph: Graph, salt: int, chance: random.Random) -> hands.End:
 
 
 def nesting(graph: Graph) -> None:
-    """A graph as the only node of another ends where it ends alone, and its one step shows all that it wrote.
+    """A graph that is the only node of another ends as it does on its own, and its only step has all its writes.
 
-    Ephemeral fields are left out: they live one superstep of the graph that they are in.
+    Ephemeral fields are excluded: they live one superstep of the graph that they are in.
     """
     expected = interpret(graph)
     inner = build(graph, Script(graph, Pace()))

@@ -1,8 +1,8 @@
 """The reference model: a naive, slow interpreter of the rules of execution over a description of a graph.
 
-It is written to be read beside the rules, not to be fast: it copies the whole state wherever somebody could look at it,
-keeps every superstep, and decides everything again from plain lists. It imports nothing of graphrt, so that a wrong
-reading there cannot become a wrong reading here. The numbers (R1, R2, ...) are those of the rules of execution.
+It is written to be read beside the rules, not to be fast: it copies the whole state at every access, keeps every
+superstep, and recomputes everything from plain lists. It does not import graphrt: a misread rule there is not repeated
+here. The numbers (R1, R2, ...) are those of the rules of execution.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Superstep:
 
 @dataclass(frozen=True)
 class Result:
-    """All there is to know about a run."""
+    """All results of a run."""
 
     status: str
     """"completed" or "failed"."""
@@ -42,15 +42,18 @@ class Result:
     """As committed last."""
     supersteps: tuple[Superstep, ...]
     failures: tuple[Failure, ...] = ()
-    """Empty if completed. Several if the failed superstep offers several: which one is raised is not ruled."""
+    """Empty if completed.
+
+    Several if the failed superstep allows several: the rules do not determine which one is raised.
+    """
     attempted: tuple[Task, ...] = ()
     """The tasks of the superstep that failed and was not committed."""
     rescued: tuple[int, ...] = ()
-    """Joins that quiescing fired with those that had arrived."""
+    """Joins that quiescence fired with the arrived sources."""
 
 
 class FailedError(Exception):
-    """The run cannot go on."""
+    """The run cannot continue."""
 
     def __init__(self, *failures: Failure) -> None:
         self.failures = failures
@@ -58,7 +61,7 @@ class FailedError(Exception):
 
 @dataclass
 class Due:
-    """What shall run next: names of plain activations (merged, R4) and Sends in emission order."""
+    """The tasks that run next: names of plain activations (merged, R4) and Sends in emission order."""
 
     plain: set[str] = field(default_factory=set[str])
     sends: list[Task] = field(default_factory=list[Task])
@@ -66,18 +69,18 @@ class Due:
     """Conditional edges whose router returned an empty list."""
 
     def tasks(self, graph: Graph) -> list[Task]:
-        """R2: plain activations in the order their nodes were added, then Sends in emission order."""
+        """R2: plain activations in the order of their nodes, then Sends in emission order."""
         return [Task(node.name) for node in graph.nodes if node.name in self.plain] + list(self.sends)
 
 
 @dataclass
 class Generation:
-    """The open generation of a join (R5). Nothing arrived and not fired: there is none."""
+    """The open generation of a join (R5). Without arrivals and unfired, it does not exist."""
 
     arrived: set[str] = field(default_factory=set[str])
     fired: bool = False
     emptied: bool = False
-    """A map over nothing is all that could have led to its sources."""
+    """An empty map was the only possible route to its sources."""
 
 
 def interpret(graph: Graph) -> Result:
@@ -88,11 +91,16 @@ def interpret(graph: Graph) -> Result:
     visits = {node.name: 0 for node in graph.nodes}
     rescued: list[int] = []
     attempted: tuple[Task, ...] = ()
+    waiting: set[str] = set()
     try:
         due = leave_start(graph, copy.deepcopy(state))
         empty(graph, generations, due)
         while True:
-            due = relieve(graph, due, visits)
+            due, waiting = part(graph, due, waiting)
+            relieved = relieve(graph, due, visits)
+            if relieved.tasks(graph) != due.tasks(graph):
+                due = relieved  # the replacements of exhausted nodes may be deferred, and be alone
+                continue
             tasks = due.tasks(graph)
             if not tasks:
                 saved = quiesce(graph, generations)
@@ -113,10 +121,18 @@ def interpret(graph: Graph) -> Result:
         return Result("failed", state, tuple(supersteps), failed.failures, attempted, tuple(rescued))
 
 
+def part(graph: Graph, due: Due, waiting: set[str]) -> tuple[Due, set[str]]:
+    """The tasks that start now, and plain activations of deferred nodes, which wait while any other task is due."""
+    plain = due.plain | waiting
+    later = {name for name in plain if graph.node(name).defer}
+    now = Due(plain - later, due.sends, due.emptied)
+    return (now, later) if now.plain or now.sends else (Due(plain, due.sends, due.emptied), set())
+
+
 def first_state(graph: Graph) -> State:
     """R7: the input is the initial state, with defaults; no reducer runs.
 
-    A key of a TypedDict that may be missing because its reducer has an identity starts as that.
+    A key of a TypedDict that may be missing because its reducer has an identity starts with it.
     """
     state: State = {}
     for each in graph.fields:
@@ -132,7 +148,7 @@ def first_state(graph: Graph) -> State:
 def run_superstep(
     graph: Graph, state: State, tasks: list[Task], visits: dict[str, int], generations: list[Generation]
 ) -> tuple[Superstep, Due, list[Generation]]:
-    """R1 and R3: every task sees *state*; fold, routes and next tasks come together or not at all."""
+    """R1 and R3: every task sees *state*; fold, routes and next tasks are committed together or not at all."""
     turns = [graph.node(task.node).turn(visits[task.node]) for task in tasks]
     updates: list[Update] = []
     failures: list[Failure] = []
@@ -171,7 +187,7 @@ def run_superstep(
 
 
 def leave_start(graph: Graph, state: State) -> Due:
-    """What the input starts: the edges of START, its routers evaluated on the initial state."""
+    """The start of a run: the edges of START, with routers evaluated on the initial state."""
     due = Due()
     failures = follow_edges(graph, state, None, due)
     if failures:
@@ -182,10 +198,10 @@ def leave_start(graph: Graph, state: State) -> Due:
 def route(
     graph: Graph, state: State, tasks: list[Task], gotos: list[tuple[Target, ...] | None]
 ) -> tuple[Due, list[str]]:
-    """What is due next, and which nodes arrive at their joins, in task order.
+    """The next tasks, and the nodes that arrive at their joins, in task order.
 
-    A task with a goto follows it instead of everything its node has; of the other tasks of a node, the first follows
-    the node's edges and routers, once.
+    A task with a goto follows it instead of the routes of its node; the first of the other tasks of a node follows the
+    node's edges and routers, once. Routers with a context are called for each of them.
     """
     due = Due()
     sources: list[str] = []
@@ -195,13 +211,15 @@ def route(
             failures += add_targets(graph, task.node, goto, due)
         elif task.node not in sources:
             sources.append(task.node)
-            failures += follow_edges(graph, copy.deepcopy(state), task.node, due)
+            failures += follow_edges(graph, copy.deepcopy(state), task.node, due, task.arg)
+        else:
+            failures += follow_hearing(graph, copy.deepcopy(state), task.node, due, task.arg)
     if failures:
         raise FailedError(*failures)
     return due, sources
 
 
-def follow_edges(graph: Graph, state: State, source: str | None, due: Due) -> list[Failure]:
+def follow_edges(graph: Graph, state: State, source: str | None, due: Due, arg: int | None = None) -> list[Failure]:
     """Static edges, or conditional edges in order; None is START."""
     failures: list[Failure] = []
     for src, dst in graph.edges:
@@ -209,12 +227,21 @@ def follow_edges(graph: Graph, state: State, source: str | None, due: Due) -> li
             failures += add_targets(graph, source, (dst,), due)
     for conditional in graph.conditionals:
         if conditional.src == source:
-            failures += follow_router(graph, conditional, conditional.router.answer(state), due)
+            failures += follow_router(graph, conditional, conditional.router.answer(state, arg), due)
+    return failures
+
+
+def follow_hearing(graph: Graph, state: State, source: str, due: Due, arg: int | None) -> list[Failure]:
+    """Only the conditional edges whose routers take a context, for one more task of their node."""
+    failures: list[Failure] = []
+    for each in graph.conditionals:
+        if each.src == source and each.router.hears:
+            failures += follow_router(graph, each, each.router.answer(state, arg), due)
     return failures
 
 
 def follow_router(graph: Graph, conditional: Conditional, answer: Answer, due: Due) -> list[Failure]:
-    """A label, labels or Sends; () ends the branch, None is a RouteError, `default` takes any other label."""
+    """A label, labels or Sends; () ends the branch, None is a RouteError, `default` handles any other label."""
     wrong = Failure("RouteError", frozenset({conditional.src} if conditional.src else ()))
     if answer is None:
         return [wrong]
@@ -245,7 +272,7 @@ def add_targets(graph: Graph, source: str | None, targets: tuple[Target, ...], d
 
 
 def misdirected(graph: Graph, node: Node, goto: tuple[Target, ...]) -> list[Failure]:
-    """A goto to where no task can start, or outside the declared targets."""
+    """A goto to an invalid target, or outside the declared targets."""
     failures = add_targets(graph, node.name, goto, Due())
     for target in goto:
         name = target.node if isinstance(target, SendTo) else target
@@ -258,18 +285,18 @@ def misdirected(graph: Graph, node: Node, goto: tuple[Target, ...]) -> list[Fail
 
 
 def threshold(join: Join) -> int:
-    """How many distinct sources fire it."""
+    """The number of distinct sources that fires it."""
     return {"all": len(join.sources), "any": 1}[join.when] if isinstance(join.when, str) else join.when
 
 
 def arrive(graph: Graph, generations: list[Generation], source: str) -> list[int]:
-    """Let *source* arrive at each of its joins; returns those that fire, by index. Changes *generations*."""
+    """Let *source* arrive at each of its joins; return those that fire, by index. Changes *generations*."""
     fired: list[int] = []
     for index, join in enumerate(graph.joins):
         if source not in join.sources:
             continue
         if generations[index].fired and source in generations[index].arrived:
-            generations[index] = Generation()  # a counted source arrives again: this opens the next generation
+            generations[index] = Generation()  # a counted source arrives again, which opens the next generation
         generation = generations[index]
         generation.emptied = False
         generation.arrived.add(source)  # a repeat before firing counts once; after firing it is absorbed
@@ -282,7 +309,7 @@ def arrive(graph: Graph, generations: list[Generation], source: str) -> list[int
 
 
 def empty(graph: Graph, generations: list[Generation], due: Due) -> None:
-    """R5, a map over nothing: joins hear of it whose sources it could have started, directly or by static edges."""
+    """R5, an empty map: joins are notified whose sources it could have started, directly or by static edges."""
     for conditional in due.emptied:
         reached = {target for _, target in conditional.routes}
         if conditional.default is not None:
@@ -295,7 +322,7 @@ def empty(graph: Graph, generations: list[Generation], due: Due) -> None:
 
 
 def quiesce(graph: Graph, generations: list[Generation]) -> list[int]:
-    """Nothing is due: fail if a join starves that may not, else fire those that shall run. Changes *generations*."""
+    """Nothing is due: fail if a join starves without permission, else fire those that may run. Changes *generations*."""
     starved = [index for index, each in enumerate(generations) if each.arrived and not each.fired]
     hopeless = [graph.joins[index] for index in starved if graph.joins[index].starved == "error"]
     if hopeless:
@@ -305,7 +332,7 @@ def quiesce(graph: Graph, generations: list[Generation]) -> list[int]:
         generations[index].fired = True  # arrivals stay: later first arrivals are absorbed
     emptied = [index for index, each in enumerate(generations) if each.emptied and graph.joins[index].starved == "run"]
     for index in emptied:
-        generations[index].emptied = False  # nobody arrived: the next arrival opens a generation of its own
+        generations[index].emptied = False  # no arrival: the next one opens a separate generation
     return saved + emptied
 
 
@@ -313,7 +340,7 @@ def quiesce(graph: Graph, generations: list[Generation]) -> list[int]:
 
 
 def relieve(graph: Graph, due: Due, visits: dict[str, int]) -> Due:
-    """Replace every node that may not run again by a plain activation of its on_fatigue target; chains are followed."""
+    """Replace every exhausted node by a plain activation of its on_fatigue target; chains are followed."""
 
     def tired(name: str) -> bool:
         own = graph.node(name).max_visits

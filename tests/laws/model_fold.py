@@ -1,6 +1,6 @@
-"""The half of the reference model that makes a new state: updates, conflicts (R6), and the fold (R2, R16).
+"""The half of the reference model that computes a new state: updates, conflicts (R6), and the fold (R2, R16).
 
-Nothing about what runs next lives here. Like the other half it imports nothing of graphrt and copies freely.
+It does not decide which tasks run next. Like the other half it does not import graphrt and copies freely.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Update: TypeAlias = dict[str, tuple[str, Value]]
 
 @dataclass(frozen=True)
 class Task:
-    """One activation of one node in one superstep; *sent* tells a Send from a plain activation."""
+    """One activation of one node in one superstep; *sent* distinguishes a Send from a plain activation."""
 
     node: str
     arg: int | None = None
@@ -26,7 +26,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Failure:
-    """One way in which a run failed: the error's class and what it names."""
+    """One way in which a run failed: the error's class and the names in it."""
 
     kind: str
     nodes: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ class Failure:
 
 
 def update_of(graph: Graph, task: Task, snapshot: State, visits: dict[str, int]) -> Update:
-    """What the script of the task's node writes: field -> (op, value)."""
+    """The writes of the script of the task's node: field -> (op, value)."""
     node = graph.node(task.node)
     update: Update = {}
     for write in node.turn(visits[task.node]).writes:
@@ -82,26 +82,26 @@ def fold(graph: Graph, state: State, updates: list[Update]) -> State:
 
 
 def delete(state: State, each: Field) -> None:
-    """Back to the default, or absent."""
+    """Reset to the default, or make absent."""
     state.pop(each.name, None)
     if each.default is not MISSING:
         state[each.name] = thaw(each.default)
 
 
 def reset(state: State, each: Field) -> None:
-    """Back to the default, or to what the reducer starts from, or absent: as if the run began with no input for it."""
+    """Reset to the default or the identity of the reducer, or make absent: as if the run had no input for it."""
     delete(state, each)
     if each.default is MISSING and each.has_identity:
         state[each.name] = identity(each)
 
 
 def identity(each: Field) -> Value:
-    """What a reducer that has an identity starts from."""
+    """The identity of a reducer that has one."""
     return [] if each.is_list else 0
 
 
 def reduce(each: Field, current: Value, incoming: Value) -> Value:
-    """One reducer, once; None is "no value yet", which an absent field reads as."""
+    """One reducer, once; None means "no value yet", which an absent field reads as."""
     if each.reducer == "overwrite":
         return incoming
     if each.reducer == "first":
@@ -122,7 +122,10 @@ def reduce(each: Field, current: Value, incoming: Value) -> Value:
 
 
 def reduce_list(each: Field, current: Value, incoming: Value) -> list[int]:
-    """`append`: one after the other. `union`: each item once, in first-seen order (an Overwrite may have left twins)."""
+    """`append`: one after the other.
+
+    `union`: each item once, in first-seen order (an Overwrite may have left duplicates).
+    """
     assert isinstance(incoming, list)
     assert current is None or isinstance(current, list)
     result: list[int] = []

@@ -1,6 +1,6 @@
-"""Runs a description for real and writes down what an outsider can see of it.
+"""Runs a description for real and records its observable behaviour.
 
-Running, writing down and comparing with the model live here; which laws follow is the tests' business.
+This module runs, records and compares with the model; the tests state the laws.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .model_fold import Task, fold
 
 @dataclass(frozen=True)
 class Observed:
-    """What one run showed."""
+    """The observations of one run."""
 
     graph: Graph
     error: GraphrtError | None
-    """What a failed run raised."""
+    """The error of a failed run."""
     steps: list[Any]
-    """Its Steps as they came."""
+    """Its Steps in order of arrival."""
     journal: list[dict[str, Any]]
     """All entries that reached a sink."""
     script: Script
@@ -37,7 +37,7 @@ class Observed:
         return [list(group) for _, group in itertools.groupby(self.steps, key=lambda step: step.superstep)]
 
     def task(self, step: Any) -> tuple[str, Any]:
-        """What ran: the node, and the arg that it was given."""
+        """A task that ran: its node, and its arg."""
         return step.node, self.script.args.get(step.task_id)
 
 
@@ -47,7 +47,10 @@ def given(graph: Graph) -> dict[str, Any]:
 
 
 def options(journal: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """Of a runtime whose runs can be compared: same clock, ids and seed each time. No journal: nobody listens."""
+    """Options of a runtime with comparable runs: the same clock, ids and seed each time.
+
+    Without a sink there is no journal.
+    """
     seconds, numbers = itertools.count(1_000_000), itertools.count(1)
     return {
         "sinks": [] if journal is None else [lambda entry: journal.append(entry.to_dict())],
@@ -58,7 +61,7 @@ def options(journal: list[dict[str, Any]] | None) -> dict[str, Any]:
 
 
 def runtime(graph: Any, journal: list[dict[str, Any]] | None, **more: Any) -> Runtime[Any]:
-    """A runtime whose runs can be compared."""
+    """A runtime with comparable runs."""
     return Runtime(graph, **{**options(journal), **more})
 
 
@@ -71,7 +74,7 @@ def observe(
     silent: bool = False,
     **more: Any,
 ) -> Observed:
-    """Run *graph* step by step in this thread; *silent*: nobody keeps a journal, so that nothing is built for readers."""
+    """Run *graph* step by step in this thread; *silent*: without a journal, and nothing is built for readers."""
     script = script or Script(graph, pace or Pace())
     journal: list[dict[str, Any]] = []
     steps: list[Any] = []
@@ -79,7 +82,7 @@ def observe(
     with runtime(build(graph, script, nodes=nodes), None if silent else journal, **more) as driven:
         try:
             for step in driven.steps(given(graph)):
-                steps.append(step)  # noqa: PERF402 - what came before an error is kept
+                steps.append(step)  # noqa: PERF402 - keeps the items before an error
         except GraphrtError as raised:
             error = raised
     return Observed(graph, error, steps, journal, script)
@@ -95,7 +98,7 @@ def aobserve(graph: Graph, *, nodes: NodeKind = "async", pace: Pace | None = Non
         with runtime(build(graph, script, nodes=nodes), journal, **more) as driven:
             try:
                 async for step in driven.asteps(given(graph)):
-                    steps.append(step)  # noqa: PERF401 - what came before an error is kept
+                    steps.append(step)  # noqa: PERF401 - keeps the items before an error
             except GraphrtError as raised:
                 return raised
         return None
@@ -104,11 +107,11 @@ def aobserve(graph: Graph, *, nodes: NodeKind = "async", pace: Pace | None = Non
 
 
 def check(expected: Result, seen: Observed) -> None:
-    """Assert that an outsider saw what the model says."""
+    """Assert that the observations equal the model."""
     check_end(expected, seen)
     groups = seen.supersteps()
     if expected.status == "failed" and len(groups) == len(expected.supersteps) + 1:
-        # A failed task of the open superstep shows itself before the error; nothing else of that superstep does.
+        # Of the open superstep, only a failed task is visible before the error.
         failed = groups.pop()
         assert {step.outcome for step in failed} == {"error"}
         assert {step.node for step in failed} <= {task.node for task in expected.attempted}
@@ -129,17 +132,17 @@ def check(expected: Result, seen: Observed) -> None:
 
 
 def heard(graph: Graph, task: Task) -> tuple[str, int | None]:
-    """A node without a context has no arg."""
+    """The arg of a task: a node without a context has none."""
     return task.node, task.arg if graph.node(task.node).context else None
 
 
 def same(seen: object, expected: object, what: str) -> None:
-    """Assert that they are equal; this file's asserts are not rewritten, so that the values have to be said."""
+    """Assert equality with the values in the message, since pytest does not rewrite the asserts of this file."""
     assert seen == expected, f"{what}: {seen} instead of {expected}"
 
 
 def check_end(expected: Result, seen: Observed) -> None:
-    """The same end: completed, or failed with an error that the model offers, naming what it names."""
+    """Check for the same end: completed, or failed with an error of the model with the same names."""
     if expected.status == "completed":
         assert seen.error is None
         return
@@ -158,7 +161,7 @@ def check_end(expected: Result, seen: Observed) -> None:
 
 
 def check_superstep(expected: Superstep, group: list[Any], graph: Graph, before: State) -> None:
-    """Outcomes and updates in task order, the committed state after the last, and cumulative states that chain."""
+    """Check outcomes and updates in task order, the committed state after the last, and cumulative states that chain."""
     same([step.outcome for step in group], list(expected.outcomes), "outcomes")
     same([set(step.update or ()) for step in group], [set(update) for update in expected.updates], "updates")
     same(to_plain(graph, group[-1].after), expected.state, "committed state")

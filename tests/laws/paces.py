@@ -1,6 +1,6 @@
-"""Completion orders, made without a clock: who lets others go first.
+"""Completion orders without a clock: tasks that yield to others.
 
-Paces of tasks live here; that the order makes no difference is what the tests assert.
+This module sets the pace of tasks; the tests assert that the order makes no difference.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from .build import Pace
 from .model import Result
 
 PATIENCE_S = 20.0
-"""How long a task waits for its neighbour before the test is declared broken; never reached if tasks overlap."""
+"""How long a task waits for its neighbour before the test fails; never reached if tasks overlap."""
 
 
 def hopping(salt: int) -> Pace:
-    """Async tasks let others run 0 to 5 times, differently for each task and *salt*."""
+    """Async tasks yield to others 0 to 5 times, depending on the task and *salt*."""
     return Pace(hops=lambda key: zlib.crc32(f"{salt}/{key}".encode()) % 6)
 
 
 class Swapped(Pace):
-    """Sync tasks that finish in another order than they are in: each of some tasks waits for the end of the next.
+    """Sync tasks that finish out of order: some tasks wait for the end of the next.
 
-    Only pairs of neighbours are swapped, both the only tasks of their nodes: two worker threads are enough for that.
+    Only pairs of neighbours are swapped, both the only tasks of their nodes: two worker threads are enough.
     """
 
     def __init__(self, result: Result, salt: int) -> None:
@@ -36,7 +36,7 @@ class Swapped(Pace):
         self._done = {key: threading.Event() for pair in self.pairs.items() for key in pair}
 
     def choose(self, result: Result, salt: int) -> list[tuple[tuple[str, int], tuple[str, int]]]:
-        """Neighbours of each superstep that overlap with no other pair."""
+        """Choose neighbours of each superstep that overlap with no other pair."""
         pairs: list[tuple[tuple[str, int], tuple[str, int]]] = []
         for number, each in enumerate(result.supersteps):
             keys = [(task.node, visit) for task, visit in zip(each.tasks, each.visits, strict=True)]
@@ -48,12 +48,12 @@ class Swapped(Pace):
         return pairs
 
     def wait(self, node: str, visit: int) -> None:
-        """Before the work of a task."""
+        """Wait before the work of a task."""
         awaited = self.pairs.get((node, visit))
         if awaited is not None and not self._done[awaited].wait(PATIENCE_S):
             self.broken = True
 
     def tell(self, node: str, visit: int) -> None:
-        """After the work of a task."""
+        """Notify after the work of a task."""
         if (node, visit) in self._done:
             self._done[node, visit].set()

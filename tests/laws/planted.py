@@ -1,6 +1,6 @@
 """Bugs to plant in the engine: each replaces a few words of one function by others.
 
-Only how a bug is planted lives here, and the table of bugs; that the laws notice is asserted in `test_planted`.
+This module plants bugs and has their table; `test_planted_mistake_is_a_finding` asserts that the laws detect them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Bug:
-    """In *where* ("module:function" below graphrt._engine), *new* stands instead of *old*; *law* has to notice."""
+    """In *where* ("module:function" below graphrt._engine), *new* replaces *old*; *law* has to detect it."""
 
     name: str
     where: str
@@ -27,7 +27,7 @@ class Bug:
     law: str
 
     def function(self) -> FunctionType:
-        """What is broken."""
+        """The broken function."""
         module, path = self.where.split(":")
         found: Any = importlib.import_module(f"graphrt.{module}")
         for name in path.split("."):
@@ -35,14 +35,14 @@ class Bug:
         return found.fget if isinstance(found, property) else found
 
     def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Break the live function, wherever it was imported to; undone with *monkeypatch*."""
+        """Break the live function wherever it was imported; *monkeypatch* undoes it."""
         function = self.function()
         source = textwrap.dedent(inspect.getsource(function)).removeprefix("@property\n")
         assert self.old in source, f"{self.where} changed: write the bug {self.name!r} anew"
         made: dict[str, Any] = {}
         flags = __future__.annotations.compiler_flag
         broken = compile(source.replace(self.old, self.new), f"<{self.name}>", "exec", flags, dont_inherit=True)
-        exec(broken, function.__globals__, made)  # the function as it stands, but for the bug
+        exec(broken, function.__globals__, made)  # the unchanged function, except for the bug
         monkeypatch.setattr(function, "__code__", made[function.__name__].__code__)
 
 
@@ -68,7 +68,7 @@ GENERAL = [
     Bug(
         "no conflict check",
         "_engine.fold:fold",
-        "raise _conflict(field, before, task, tasks, where)",
+        "raise _conflict(field, before, task, tasks, where or engine.where)",
         "pass",
         "reference",
     ),
@@ -229,7 +229,7 @@ STRAIGHT = [
         "pass",
         "straight end",
     ),
-    Bug("arrivals forgotten", "_plan.tables:NodePlan.settle", "if self.arrives:", "if False:", "straight joins"),
+    Bug("arrivals forgotten", "_plan.tables:NodePlan.settle", "if self.arrives or ", "if ", "straight joins"),
     Bug("trail not followed", "_engine.committing:_watch", "engine.follow(update)", "pass", "nesting"),
 ]
-"""Bugs that runs show which nothing watches."""
+"""Bugs that only unwatched runs show."""

@@ -1,7 +1,7 @@
-"""Scripts of nodes that remember nothing: a run of them may die anywhere and go on in another process.
+"""Scripts of stateless nodes: a run of them may die anywhere and continue in another process.
 
-What a node does follows from the number of the superstep and from what it is given and told. Only what such nodes do
-lives here; what breaks runs, and what must come of it, is the tests' business.
+The actions of a node depend on the number of the superstep, its argument and its answers. Other modules interrupt the
+runs, and the tests check the result.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .description import Graph, Node
 
 @dataclass
 class World:
-    """What is outside of a run: what is broken in it at present, and what was done to it."""
+    """The world outside a run: its broken nodes, and the recorded effects."""
 
     broken: set[str] = field(default_factory=set[str])
     """Nodes that fail."""
     done: Counter[str] = field(default_factory=Counter[str])
-    """Idempotency key and number of an effect -> how often it was done."""
+    """Idempotency key and number of an effect -> how often it was performed."""
     enter: Callable[[str], None] = lambda _: None
     """Called with its name when a node begins."""
 
 
 class Steady(Script):
-    """Plays nodes by the number of the superstep, with the habits that their description tells."""
+    """Plays nodes by the number of the superstep, with the habits in their description."""
 
     def __init__(self, graph: Graph, world: World | None = None, pace: Pace | None = None) -> None:
         super().__init__(graph, pace or Pace())
@@ -65,7 +65,7 @@ class Steady(Script):
         return self.result(turn, state, (ctx.arg or 0) + sum(heard))
 
     def effect(self, ctx: Context, number: int, kind: Any) -> int:
-        """Do something to the world, once."""
+        """Perform an effect on the world, once."""
 
         def act() -> int:
             self.world.done[f"{ctx.idempotency_key} {number}"] += 1

@@ -1,4 +1,4 @@
-"""What is not erased stays as it is, and the state is the fold of what is left, by the rules of decision 0129."""
+"""Values that are not erased are unchanged, and the state is the fold of the remaining entries (decision 0129)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GONE = Erased()
 
 
 def joined(current: list[Any], incoming: list[Any]) -> list[Any]:
-    """A reducer of the user's: it is never called with an erased value."""
+    """A reducer of the user, which is never called with an erased value."""
     assert current is not GONE
     assert incoming is not GONE
     assert GONE not in [*current, *incoming]
@@ -57,7 +57,7 @@ ITEMS = {"items", "row", "bag", "talk", "listed"}
 one_write = st.sampled_from(sorted(WRITES)).flatmap(
     lambda name: st.tuples(st.just(name), WRITES[name], st.booleans(), st.integers(0, 9).map(lambda n: n == 0))
 )
-"""Field, value, whether it is erased, and whether it replaces what was there."""
+"""Field, value, whether it is erased, and whether it replaces earlier values."""
 
 
 def graph() -> Any:
@@ -111,7 +111,7 @@ def items(name: str, before: Any, more: Any) -> Any:
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(one_write, min_size=1, max_size=12), st.booleans())
-def test_state_is_the_fold_of_what_is_left(writes: list[Any], chain: bool) -> None:
+def test_state_is_the_fold_of_the_remaining_entries(writes: list[Any], chain: bool) -> None:
     with Runtime(graph(), store="memory:", chain=chain) as runtime:
         runtime.run({}, thread="t")
         begin = runtime.store.head("t").seq  # type: ignore[union-attr]
@@ -136,7 +136,7 @@ def test_state_is_the_fold_of_what_is_left(writes: list[Any], chain: bool) -> No
 
 
 @pytest.mark.parametrize("name", sorted(WRITES))
-def test_write_of_the_whole_value_ends_what_was_erased(name: str) -> None:
+def test_write_of_the_whole_value_replaces_an_erased_one(name: str) -> None:
     value = {"row": (1,), "bag": {1}, "table": {"a": 1}}.get(name, [1] if name in ITEMS | {"mine"} else 1)
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         runtime.update("t", {name: value})

@@ -1,4 +1,6 @@
-"""The journal, byte for byte as JSON lines: one graph with everything in it, and random ones, however they are run."""
+"""The journal, byte for byte as JSON lines: one graph with every feature, and random ones, for every way of running
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,13 @@ class State(TypedDict, total=False):
 
 
 def same_bytes(seen: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Assert that both journals are the same bytes; else show the lines that differ."""
+    """Assert that both journals have the same bytes, or show the differing lines."""
     new, old = ([json.dumps(entry) for entry in journal] for journal in (seen, expected))
     assert "\n".join(new).encode() == "\n".join(old).encode(), "\n".join(difflib.unified_diff(old, new, n=1))
 
 
-# one graph with everything in it --------------------------------------------------------------------------------------
+# one graph with every feature
+# --------------------------------------------------------------------------------------------
 
 
 def plan(state: State) -> Mapping[str, Any]:
@@ -97,7 +100,7 @@ def as_sync(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_async(salt: int, *, some: bool = False) -> Make:
-    """Makes nodes (or *some*) async; each lets others run for a while that depends on its task and *salt*."""
+    """Makes nodes (or *some*) async; each yields to others for a while that depends on its task and *salt*."""
 
     def make(fn: Callable[..., Any]) -> Callable[..., Any]:
         if some and len(fn.__name__) % 2:
@@ -151,13 +154,13 @@ def expected_journal() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("salt", range(5))
 @pytest.mark.parametrize("drive", ["sync", "async", "scripted"])
 @pytest.mark.parametrize("nodes", ["sync", "async", "mixed"])
-def test_a_graph_with_everything_in_it_writes_the_same_bytes(nodes: str, drive: str, salt: int) -> None:
+def test_graph_with_every_feature_writes_the_same_bytes(nodes: str, drive: str, salt: int) -> None:
     make = {"sync": as_sync, "async": as_async(salt), "mixed": as_async(salt, some=True)}[nodes]
 
     same_bytes(journal_of(make, drive, random.Random(salt)), expected_journal())
 
 
-def test_the_graph_with_everything_in_it_has_it() -> None:
+def test_graph_with_every_feature_has_every_event() -> None:
     journal = expected_journal()
 
     assert {entry["event"] for entry in journal} >= {

@@ -37,7 +37,7 @@ def writes(*each: Write) -> Node:
 
 
 def goes(name: str, *gotos: tuple[Target, ...] | None) -> Node:
-    """A node whose visits take these gotos in turn, None for its edges."""
+    """A node whose visits take these gotos in turn, or its edges for None."""
     return Node(name, tuple(Turn(goto=goto) for goto in gotos))
 
 
@@ -56,7 +56,7 @@ def plain(*names: str) -> tuple[Node, ...]:
     return tuple(Node(name) for name in names)
 
 
-def test_tasks_of_a_superstep_see_the_last_commit_and_nothing_of_each_other() -> None:
+def test_tasks_of_a_superstep_see_the_last_commit_and_no_writes_of_each_other() -> None:
     a = Node("a", (Turn((Write("n", 1, "n"),)),))
     b = Node("b", (Turn((Write("m", 1, "n"),)),))
     graph = Graph((N, Field("m")), (a, b), ((None, "a"), (None, "b")), given=(("n", 2),))
@@ -84,7 +84,7 @@ def test_every_static_edge_is_followed_and_plain_activations_of_a_node_merge() -
     assert trace(interpret(graph)) == ["a", "b c", "d"]
 
 
-def test_a_node_without_a_way_out_ends_its_branch_and_so_does_end() -> None:
+def test_node_without_successors_ends_its_branch_and_so_does_end() -> None:
     graph = Graph((), plain("a", "b", "c"), ((None, "a"), (None, "b"), ("b", END)))
 
     result = interpret(graph)
@@ -104,7 +104,7 @@ def test_a_node_without_a_way_out_ends_its_branch_and_so_does_end() -> None:
         ("other", ["a", "c"]),
     ],
 )
-def test_a_router_answers_with_a_label_labels_or_sends(answer: Answer, then: list[str]) -> None:
+def test_router_answers_with_a_label_labels_or_sends(answer: Answer, then: list[str]) -> None:
     routes = (("x", "b"), ("y", "c"), ("stop", END))
     edge = Conditional("a", Router((answer,)), routes, default="c")
 
@@ -112,7 +112,7 @@ def test_a_router_answers_with_a_label_labels_or_sends(answer: Answer, then: lis
 
 
 @pytest.mark.parametrize("answer", [None, "other", ("x", "other"), (SendTo(END),), (SendTo("deaf", 1),)])
-def test_a_router_without_a_possible_target_is_a_route_error_and_commits_nothing(answer: Answer) -> None:
+def test_router_without_a_possible_target_is_a_route_error_and_commits_nothing(answer: Answer) -> None:
     edge = Conditional("a", Router((answer,)), (("x", "deaf"),))
     nodes = (writes(Write("n", 1)), Node("deaf", context=False))
     graph = Graph((N,), nodes, ((None, "a"),), (edge,), given=(("n", 4),))
@@ -165,7 +165,7 @@ def test_edges_of_a_node_with_several_tasks_are_followed_once_by_those_without_g
     assert trace(interpret(graph)) == ["s", "a a:1 a:2 b:1", "c c:1"]
 
 
-def test_sends_are_emitted_in_task_order_whether_by_goto_or_by_router() -> None:
+def test_sends_of_gotos_and_routers_are_emitted_in_task_order() -> None:
     a = goes("a", (SendTo("z", 1),))
     c = goes("c", (SendTo("z", 3),))
     edges = (Conditional("b", Router(((SendTo("z", 2),),)), (("z", "z"),)),)
@@ -229,7 +229,7 @@ def test_two_sends_of_one_node_conflict_and_supersteps_apart_do_not() -> None:
         ("mix", 2, 3, 17),
     ],
 )
-def test_reducers(
+def test_reducers_compute_the_expected_values(
     reducer: Literal["overwrite", "append", "add", "union", "first", "min", "max", "mix"],
     current: Value,
     incoming: Value,
@@ -242,7 +242,7 @@ def test_reducers(
     ("style", "default", "after"),
     [("typeddict", None, {}), ("pydantic", 6, {"n": 6}), ("dataclass", None, {"n": None})],
 )
-def test_delete_goes_back_to_the_default_or_to_nothing(
+def test_delete_restores_the_default_or_removes_the_value(
     style: Literal["typeddict", "pydantic", "dataclass"], default: int | None, after: State
 ) -> None:
     each = N if style == "typeddict" else Field("n", "add", default)
@@ -251,7 +251,7 @@ def test_delete_goes_back_to_the_default_or_to_nothing(
     assert interpret(graph).state == after
 
 
-def test_delete_without_a_default_is_an_update_error_and_overwrite_passes_the_reducer() -> None:
+def test_delete_without_a_default_is_an_update_error_and_overwrite_bypasses_the_reducer() -> None:
     deletes = Graph((N,), (writes(Write("n", op="delete")),), ((None, "a"),), given=(("n", 4),), style="pydantic")
     overwrites = Graph((N,), (writes(Write("n", 1, op="overwrite")),), ((None, "a"),), given=(("n", 4),))
 
@@ -289,7 +289,7 @@ def test_an_ephemeral_field_lives_until_the_next_fold() -> None:
         ("add", "dataclass", None, {"f": None}),
     ],
 )
-def test_an_ephemeral_field_is_reset_to_its_default_or_identity_or_to_nothing(
+def test_ephemeral_field_is_reset_to_its_default_or_identity_or_removed(
     reducer: Literal["append", "union", "add", "overwrite", "max"],
     style: Literal["typeddict", "pydantic", "dataclass"],
     default: tuple[int, ...] | Missing | None,
@@ -362,14 +362,14 @@ def test_on_fatigue_replaces_all_activations_by_one_plain_one_and_follows_chains
     assert trace(interpret(graph)) == ["s", "b", "c"]
 
 
-def test_sends_of_a_tired_node_become_one_plain_activation_too() -> None:
+def test_sends_of_an_exhausted_node_become_one_plain_activation_too() -> None:
     s = Node("s", (Turn(goto=(SendTo("a", 1), SendTo("a", 2), SendTo("b", 3))),))
     a = Node("a", max_visits=0, on_fatigue="b")
 
     assert trace(interpret(Graph((), (s, a, Node("b")), ((None, "s"),)))) == ["s", "b b:3"]
 
 
-def test_on_fatigue_end_makes_the_activations_vanish_before_max_steps_is_asked() -> None:
+def test_on_fatigue_end_removes_the_activations_before_max_steps_is_checked() -> None:
     a = Node("a", max_visits=2, on_fatigue=END)
     graph = Graph((), (a,), ((None, "a"), ("a", "a")), caps=Caps(max_steps=2))
 

@@ -14,7 +14,7 @@ When = Literal["all", "any"] | int
 
 
 def script(arrivals: str, when: When, sources: str = "abc") -> str:
-    """Let sources arrive one after the other; an upper case letter in the answer is an arrival that fired."""
+    """Sources arrive one after the other; an upper-case letter in the answer is an arrival that fired."""
     graph = Graph((), plain(*sources, "z"), joins=(Join(tuple(sources), "z", when),))
     generations = [Generation()]
     return "".join(each.upper() if arrive(graph, generations, each) else each for each in arrivals)
@@ -23,14 +23,14 @@ def script(arrivals: str, when: When, sources: str = "abc") -> str:
 @pytest.mark.parametrize(
     ("when", "fired"),
     [
-        # all: once all three have been there; a repeat before firing counts once; then the next generation
+        # all: once all three have arrived; a repeat before firing counts once; then the next generation
         ("all", "abC abC"),
         ("all", "aabbC"),
         ("all", "caB abC"),
         # any: the first fires, the first arrivals of the others are absorbed, all three close the generation
         ("any", "Abc Abc"),
         ("any", "Abc Bca"),
-        # any: a counted source opens the next before the others were there
+        # any: a counted source opens the next before the others arrived
         ("any", "A A A"),
         ("any", "Ab A b c B"),
         ("any", "Ab B c B a c A"),
@@ -55,7 +55,7 @@ def run(nodes: tuple[Node, ...], edges: str, *joins: Join, caps: Caps | None = N
     return interpret(Graph((), nodes, pairs, joins=joins, caps=caps or Caps(max_steps=9)))
 
 
-def test_a_join_waits_over_as_many_supersteps_as_it_takes() -> None:
+def test_join_waits_over_any_number_of_supersteps() -> None:
     result = run(plain("a", "b", "c", "z"), ">a >b bc", Join(("a", "c"), "z"))
 
     assert trace(result) == ["a b", "c", "z"]
@@ -139,12 +139,12 @@ def test_a_starved_join_fails_ends_or_runs(starved: Literal["error", "ignore", "
         assert (result.status, trace(result)) == ("completed", then)
 
 
-def test_a_join_that_fired_or_that_nothing_reached_is_not_starved() -> None:
+def test_join_that_fired_or_that_no_source_reached_is_not_starved() -> None:
     assert trace(run(plain("a", "b", "z"), ">a", Join(("a", "b"), "z", "any"))) == ["a", "z"]
     assert trace(run(plain("a", "b", "c", "z"), ">a", Join(("b", "c"), "z"))) == ["a"]
 
 
-def test_several_starved_joins_run_together_and_an_error_goes_before_them() -> None:
+def test_several_starved_joins_run_together_and_an_error_takes_precedence() -> None:
     y, z = Join(("a", "c"), "y", starved="run"), Join(("b", "c"), "z", starved="run")
     nodes = plain("a", "b", "c", "z", "y")
 
@@ -153,7 +153,7 @@ def test_several_starved_joins_run_together_and_an_error_goes_before_them() -> N
     assert (failure(failed), trace(failed)) == (("StarvedJoinError", {"z"}, None), ["a b"])
 
 
-def test_a_join_run_while_starved_has_fired_and_absorbs_who_comes_later() -> None:
+def test_join_run_while_starved_has_fired_and_absorbs_later_sources() -> None:
     z = goes("z", ("c",), ("a",), ())
     nodes = (goes("a", None), Node("c"), z)
 
@@ -165,13 +165,13 @@ def test_a_join_run_while_starved_has_fired_and_absorbs_who_comes_later() -> Non
     assert trace(run(again, ">a", Join(("a", "c"), "z", starved="run"))) == ["a", "z", "a", "z"]
 
 
-def test_vanishing_by_fatigue_quiesces_the_run_as_well() -> None:
+def test_run_also_ends_when_fatigue_removes_its_tasks() -> None:
     nodes = (Node("a", max_visits=1, on_fatigue=END), Node("b"), Node("z"))
 
     assert trace(run(nodes, ">a aa", Join(("a", "b"), "z", starved="run"))) == ["a", "z"]
 
 
-def test_a_loop_through_a_join_fires_it_once_per_pass() -> None:
+def test_loop_through_a_join_fires_it_once_per_pass() -> None:
     nodes = (goes("s", ("a", "b"), ("a", "b"), ()), *plain("a", "b"), goes("z", ("s",)))
 
     assert trace(run(nodes, ">s", Join(("a", "b"), "z"))) == ["s", "a b", "z", "s", "a b", "z", "s"]

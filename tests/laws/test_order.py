@@ -15,7 +15,7 @@ SALTS = st.integers(0, 99)
 
 
 def shuffled(first: observe.Observed, second: observe.Observed) -> None:
-    """Tell how often the two runs really finished their tasks in different orders."""
+    """Record how often the two runs really finished their tasks in different orders."""
     event("other order" if first.script.order != second.script.order else "same order")
 
 
@@ -43,7 +43,7 @@ def test_sync_tasks_may_finish_in_any_order(graph: Graph, salt: int) -> None:
 
 
 @given(graph=graphs(fatal=False), salt=SALTS)
-def test_sync_and_async_tasks_may_finish_in_any_order_beside_each_other(graph: Graph, salt: int) -> None:
+def test_mixed_sync_and_async_tasks_may_finish_in_any_order(graph: Graph, salt: int) -> None:
     straight = observe.aobserve(graph, nodes="mixed")
     seen = observe.aobserve(graph, nodes="mixed", pace=hopping(salt))
     shuffled(straight, seen)
@@ -58,8 +58,8 @@ def wide() -> Graph:
     return Graph((Field("log", "append"),), nodes, tuple((None, node.name) for node in nodes))
 
 
-def test_the_paces_do_reorder() -> None:
-    """Else the laws above would hold for nothing."""
+def test_paces_reorder_tasks() -> None:
+    """Otherwise the laws above would prove nothing."""
     sync = observe.observe(wide(), nodes="sync", pace=Swapped(interpret(wide()), 1))
     orders = {
         tuple(name for name, _ in observe.aobserve(wide(), nodes="async", pace=hopping(salt)).script.order)

@@ -1,4 +1,4 @@
-"""The law of parity: whoever drives a run, and whatever kind of functions its nodes are, the journal is the same."""
+"""The law of parity: for every driver and every kind of node function, the journal is the same."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def journal_of(
             else:
                 list(getattr(runtime, verb)(observe.given(graph)))
         except GraphrtError:
-            pass  # that is in the journal too
+            pass  # the journal has that too
     return journal
 
 
 async def drive(runtime: Any, verb: Verb, values: dict[str, Any]) -> None:
-    """An async verb to its end."""
+    """Drive an async verb to its end."""
     if verb == "arun":
         await runtime.arun(values)
     else:
@@ -48,7 +48,7 @@ async def drive(runtime: Any, verb: Verb, values: dict[str, Any]) -> None:
 
 @given(nodes=st.sampled_from(get_args(NodeKind)), graph=graphs(fatal=False))
 def test_every_driver_writes_the_same_journal(nodes: NodeKind, graph: Graph) -> None:
-    """Nodes that fail for good are left out: what their siblings had finished by then is not ruled."""
+    """Nodes that fail permanently are excluded: the rules do not determine which siblings had finished by then."""
     expected = laws.ruled(graph, journal_of(graph, "steps", "sync"))
 
     for verb in get_args(Verb):
@@ -56,7 +56,9 @@ def test_every_driver_writes_the_same_journal(nodes: NodeKind, graph: Graph) -> 
 
 
 @given(graph=graphs(fatal=False), chance=st.randoms(use_true_random=False))
-def test_the_scripted_driver_writes_it_too_in_any_order_of_completion(graph: Graph, chance: random.Random) -> None:
+def test_scripted_driver_writes_the_same_journal_in_any_order_of_completion(
+    graph: Graph, chance: random.Random
+) -> None:
     expected = laws.ruled(graph, journal_of(graph, "run", "sync"))
 
     assert laws.ruled(graph, laws.journal_of(graph)) == expected
@@ -64,12 +66,12 @@ def test_the_scripted_driver_writes_it_too_in_any_order_of_completion(graph: Gra
 
 
 @given(graph=graphs(fatal=False))
-def test_a_store_changes_nothing_in_the_journal_but_the_name_of_the_thread(graph: Graph) -> None:
+def test_store_changes_only_the_name_of_the_thread_in_the_journal(graph: Graph) -> None:
     bare = laws.ruled(graph, journal_of(graph, "run", "sync"))
     kept = laws.ruled(graph, journal_of(graph, "run", "sync", store="memory:", thread="t"))
 
     for entry in (*bare, *kept):
         del entry["thread"]
         entry.pop("folded", None)  # only threads are replayed
-        entry.pop("digests", None)  # only threads may be given their input again
+        entry.pop("digests", None)  # only threads may get their input again
     assert kept == bare

@@ -1,4 +1,4 @@
-"""The law of queues: which process runs a task changes nothing in the journal but who it was left to.
+"""The law of queues: the process that runs a task changes nothing in the journal except the handover.
 
 Random graphs, whose nodes ask, fail at first, have effects and nest graphs, are driven twice: by one process that runs
 all nodes, and with some of the nodes on a queue, whose tasks are run in any order, some of them twice.
@@ -28,7 +28,7 @@ _LEFT = {"run-interrupted", "run-resumed", "run-handed-over"}
 
 
 def with_queues(graph: Any, chance: random.Random) -> Any:
-    """A copy of *graph* with some nodes on a queue, nested ones included; at least one."""
+    """A copy of *graph* with some nodes on a queue, including nested ones; at least one."""
     topology = graph.topology()
     for node in topology["nodes"]:
         if chance.random() < 0.6:
@@ -38,7 +38,7 @@ def with_queues(graph: Any, chance: random.Random) -> Any:
 
 
 def go_on_with_queues(trip: Voyage, runtime: Runtime[Any], chance: random.Random) -> str:
-    """Drive the thread as `go_on` does; whatever is left to the queue is run before anything is answered."""
+    """Drive the thread like `go_on`; queued tasks run before any question is answered."""
     with contextlib.suppress(GraphrtError):
         for _ in range(MOST_DRIVES * 80):
             status = status_of(runtime)
@@ -62,15 +62,15 @@ def go_on_with_queues(trip: Voyage, runtime: Runtime[Any], chance: random.Random
 
 
 _RECORDED = re.compile(r"RecordedError\('(\w+)', ('[^']*')\)")
-"""An error whose class the process that read it does not know."""
+"""An error whose class the reading process does not know."""
 
 
 def told(store: Store, trip: Voyage) -> list[str]:
-    """The journal without what says that tasks were left to a queue and came back, and where a run paused for that.
+    """The journal without the entries about tasks that were left to a queue and came back, and the pauses for them.
 
-    The questions of a superstep, and what became of them, come first: a run that pauses for a queue journals what is asked
-    by then, and the rest later. One that does not pause journals all in task order, and no question of a superstep in
-    which a task has failed for good: those of the superstep with which a run failed are left out.
+    The questions of a superstep and their outcomes come first: a run that pauses for a queue journals the questions so
+    far, and the rest later. A run that does not pause journals all in task order, and no question of a superstep with a
+    permanent failure: the questions of the last superstep of a failed run are excluded.
     """
     found: list[str] = []
     has_failed = False
@@ -95,7 +95,7 @@ def _in_order(segment: list[tuple[bool, str]]) -> list[str]:
 
 @given(graph=lasting_graphs(), chance=st.randoms(use_true_random=False))
 def test_a_run_with_queues_writes_the_journal_of_one_without(graph: Graph, chance: random.Random) -> None:
-    assume(not any(field.untracked for field in graph.fields))  # what a queue runs must not write them
+    assume(not any(field.untracked for field in graph.fields))  # a queued task must not write them
     near, far = voyage(graph), voyage(graph)
     far.compiled = with_queues(far.compiled, chance)
     with MemoryStore() as one, MemoryStore() as other:

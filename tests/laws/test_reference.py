@@ -24,7 +24,7 @@ EITHER = st.one_of(graphs(narrow=True), graphs())
 
 
 def describe(graph: Graph, result: Result) -> None:
-    """What the example was about, for `--hypothesis-show-statistics`; longer runs are worth more."""
+    """Describe the example for `--hypothesis-show-statistics`; longer runs are worth more."""
     event(result.failures[0].kind if result.failures else result.status)
     event("joins fired", sum(len(each.fired) for each in result.supersteps))
     event("widest superstep", max((len(each.tasks) for each in result.supersteps), default=0))
@@ -32,40 +32,40 @@ def describe(graph: Graph, result: Result) -> None:
 
 
 @given(graph=graphs())
-def test_steps_of_a_sync_run_are_those_of_the_model(graph: Graph) -> None:
+def test_steps_of_a_sync_run_equal_those_of_the_model(graph: Graph) -> None:
     describe(graph, laws.reference(graph))
 
 
 @given(graph=joined_graphs())
-def test_joins_fire_when_those_of_the_model_do(graph: Graph) -> None:
+def test_joins_fire_like_those_of_the_model(graph: Graph) -> None:
     describe(graph, laws.reference(graph))
 
 
 @given(graph=graphs())
-def test_steps_of_an_async_run_are_those_of_the_model(graph: Graph) -> None:
+def test_steps_of_an_async_run_equal_those_of_the_model(graph: Graph) -> None:
     observe.check(interpret(graph), observe.aobserve(graph, nodes="async"))
 
 
 @given(graph=EITHER)
-def test_the_state_at_the_end_is_that_of_the_model_when_nobody_listens(graph: Graph) -> None:
-    """No store, no sink, no steps: nothing watches."""
+def test_final_state_equals_that_of_the_model_without_listeners(graph: Graph) -> None:
+    """No store, no sink, no steps."""
     laws.straight_end(graph)
 
 
 @given(graph=EITHER)
-def test_steps_are_those_of_the_model_when_nobody_keeps_a_journal(graph: Graph) -> None:
-    """Steps are read, and nothing else watches."""
+def test_steps_equal_those_of_the_model_without_a_journal(graph: Graph) -> None:
+    """Steps are read, without any other listener."""
     describe(graph, laws.straight_steps(graph))
 
 
 @pytest.mark.parametrize("silent", [True, False])
 @given(graph=EITHER)
-def test_states_that_nodes_keep_stay_what_they_were(silent: bool, graph: Graph) -> None:
+def test_states_that_nodes_keep_are_unchanged(silent: bool, graph: Graph) -> None:
     laws.ownership(graph, silent=silent)
 
 
 @given(graph=EITHER)
-def test_a_graph_as_a_node_of_another_ends_where_the_model_does(graph: Graph) -> None:
+def test_nested_graph_ends_like_the_model(graph: Graph) -> None:
     laws.nesting(dataclasses.replace(graph, fields=tuple(lasting(each) for each in graph.fields)))
 
 
@@ -74,8 +74,8 @@ def lasting(field: Field) -> Field:
 
 
 @given(graph=graphs())
-def test_the_journal_tells_the_supersteps_of_the_model(graph: Graph) -> None:
-    """Tasks, what they wrote, and what each superstep committed, in task order."""
+def test_journal_has_the_supersteps_of_the_model(graph: Graph) -> None:
+    """Tasks, their writes, and the commits of each superstep, in task order."""
     expected = interpret(graph)
     seen = observe.observe(graph, nodes="sync")
     tasks: list[tuple[str, dict[str, Any]]] = []
@@ -83,7 +83,7 @@ def test_the_journal_tells_the_supersteps_of_the_model(graph: Graph) -> None:
     wrote: list[set[str]] = []
     for entry in seen.journal:
         if entry["event"] in {"task-succeeded", "task-failed"}:
-            tasks.append((entry["node"], entry.get("update") or {}))
+            tasks.append((entry["node"], {name: u[name] for u in entry.get("updates", ()) for name in u}))
         elif entry["event"] == "superstep-committed":
             told.append(tasks)
             wrote.append(set(entry["wrote"]))
@@ -102,12 +102,12 @@ def test_the_journal_tells_the_supersteps_of_the_model(graph: Graph) -> None:
 
 
 def plain_sets(update: Update) -> dict[str, Value]:
-    """What an update gives to reducers, without Overwrite and DELETE."""
+    """Whether an update reaches reducers, without Overwrite and DELETE."""
     return {name: value for name, (op, value) in update.items() if op == "set"}
 
 
 @given(graph=graphs())
-def test_a_thread_stands_where_the_model_ends(graph: Graph) -> None:
+def test_thread_ends_like_the_model(graph: Graph) -> None:
     """With a store: status and last commit, also after a failure."""
     expected = interpret(graph)
     with observe.runtime(build(graph, Script(graph, Pace())), [], store="memory:") as runtime:

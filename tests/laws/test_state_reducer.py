@@ -1,4 +1,6 @@
-"""The laws of a reducer of the whole state: its result is that of the naive fold, on every path and in every reading."""
+"""The laws of a reducer of the whole state: its result equals that of the naive fold, on every path and for every
+reader.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from pydantic import BaseModel
 from graphrt import START, CompiledGraph, GraphBuilder, Runtime
 
 Layers = list[list[int | None]]
-"""What the nodes of each superstep return, in task order; None is no change."""
+"""The results of the nodes of each superstep, in task order; None is no change."""
 
 layers = st.lists(st.lists(st.one_of(st.none(), st.integers(0, 6)), min_size=1, max_size=4), min_size=1, max_size=6)
 
@@ -24,7 +26,7 @@ class Sum(BaseModel):
 
 
 def apply(state: Sum, update: int) -> Sum:
-    """In another order the result is another one; some updates change one field only, or none."""
+    """The result depends on the order; some updates change one field only, or none."""
     if update == 0:
         return state
     seen = state.seen if update == 1 else [*state.seen, update]

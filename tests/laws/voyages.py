@@ -1,6 +1,7 @@
-"""A thread from its first input to its end, by hand: whatever it asks is answered, wherever it was left it goes on.
+"""A thread from its first input to its end, by hand: every question is answered, and it continues after any
+interruption.
 
-Driving lives here, and writing down what came of it; the laws are in `keeping`.
+This module drives threads and records the result; the laws are in `keeping`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from unittest import mock
 
 from graphrt import Runtime
 from graphrt._drivers.scripted import Choose, ScriptedDriver
-from graphrt._runs import driving
+from graphrt._runs import run_to_end
 from graphrt.errors import GraphrtError
 from graphrt.stores.protocol import Store
 
@@ -30,8 +31,10 @@ THREAD = "t"
 
 @contextlib.contextmanager
 def by_hand(choose: Choose | None = None) -> Iterator[None]:
-    """In here, `run`, `resume` and `retry` need no worker threads: tasks end one at a time, as *choose* says."""
-    with mock.patch.object(driving, "SyncDriver", lambda scope, limits: ScriptedDriver(scope, choose=choose)):
+    """A context in which `run`, `resume` and `retry` need no worker threads: tasks end one at a time, as *choose*
+    decides.
+    """
+    with mock.patch.object(run_to_end, "SyncDriver", lambda scope, limits: ScriptedDriver(scope, choose=choose)):
         yield
 
 
@@ -41,7 +44,7 @@ def in_any_order(chance: random.Random) -> Choose:
 
 @dataclass
 class Voyage:
-    """A graph, and the one thread that is driven with it."""
+    """A graph, and the only thread that is driven with it."""
 
     graph: Graph
     compiled: Any
@@ -52,12 +55,12 @@ class Voyage:
         return Runtime(self.compiled, store=store, **{**self.options, **more})
 
     def state_of(self, runtime: Runtime[Any]) -> State:
-        """What the thread's state holds."""
+        """The values of the thread's state."""
         return to_plain(self.graph, runtime.state(THREAD).values)
 
 
 def voyage(graph: Graph, **build_options: Any) -> Voyage:
-    """*graph*, compiled. Runs of it can be compared."""
+    """*graph*, compiled. Its runs can be compared."""
     world = World()
     compiled = build(graph, Steady(graph, world), **build_options)
     options = observe.options(None)
@@ -71,17 +74,17 @@ def status_of(runtime: Runtime[Any]) -> str:
 
 
 def answer(info: Any) -> Any:
-    """The answer to an interrupt: the same each time, whatever asks for it."""
+    """The answer to an interrupt, the same each time."""
     if "problem" in info.payload:
         return "run"
     return zlib.crc32(info.id.split("/", 1)[1].encode()) % 4
 
 
 def go_on(voyage: Voyage, runtime: Runtime[Any], look: Callable[[Any], object] = lambda _: None) -> str:
-    """Drive the thread from wherever it stands until it completes or fails; returns its status.
+    """Drive the thread until it completes or fails; return its status.
 
     Args:
-        voyage: What is driven.
+        voyage: The thread to drive.
         runtime: Drives it.
         look: Called with the result of each drive that did not fail.
     """
@@ -101,7 +104,7 @@ def go_on(voyage: Voyage, runtime: Runtime[Any], look: Callable[[Any], object] =
 
 
 def journal(store: Store, voyage: Voyage) -> list[dict[str, Any]]:
-    """The thread's entries without what tells one run from another: numbers, times, ids of runs, resumes."""
+    """The thread's entries without the parts that differ between runs: numbers, times, ids of runs, resumes."""
     found: list[dict[str, Any]] = []
     for entry in voyage.runtime(store).entries(THREAD):
         data = entry.to_dict()

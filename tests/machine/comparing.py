@@ -1,4 +1,4 @@
-"""What is compared after every call: results, where a thread stands, its entries, and the very bytes of its records."""
+"""The comparisons after every call: results, status of a thread, its entries, and the bytes of its records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Comparing:
     done: Counter[str]
 
     def same(self, call: Callable[[Replica], Any]) -> tuple[Any, ...]:
-        """What *call* comes to, which has to be the same on every store."""
+        """The result of *call*, which has to be the same on every store."""
         found = {replica.name: outcome(lambda replica=replica: call(replica)) for replica in self.replicas}
         first = next(iter(found.values()))
         for name, each in found.items():
@@ -32,7 +32,7 @@ class Comparing:
         return first
 
     def compare_end(self, thread: ThreadModel, seen: tuple[Any, ...], expected: Any, outside: Outside) -> None:
-        """How a drive ended."""
+        """Compare the end of a drive."""
         if isinstance(expected, RefusedError):
             equal(seen, ("InputError", expected.code), "the refusal")
         elif isinstance(expected, FailedError):
@@ -47,7 +47,7 @@ class Comparing:
             equal(seen, ("ok", (expected, thread.shown_live, asked, thread.steps)), "the result")
 
     def take(self, thread: ThreadModel) -> None:
-        """Keep *thread* as the model of its id, and see that every store has the same."""
+        """Use *thread* as the model of its id, and check that every store agrees."""
         if thread.status == "new":
             self.threads.pop(thread.id, None)
             seen = self.same(lambda replica: replica.runtime().state(thread.id))
@@ -57,7 +57,7 @@ class Comparing:
         self.compare(thread)
 
     def compare(self, thread: ThreadModel) -> None:
-        """Where the thread stands, and what was written since it was compared last."""
+        """Compare the state of the thread, and the entries since the last comparison."""
         seen = self.same(lambda replica: look(replica, thread.id, None))
         equal(seen, ("ok", self.expected(thread, thread.shown())), f"thread {thread.id}")
         after = max(self.compared.get(thread.id, 0), thread.first - 1)
@@ -69,7 +69,7 @@ class Comparing:
         self.compared[thread.id] = thread.seq
 
     def compare_bytes(self, thread: str, after: int) -> None:
-        """Records of durable stores are the same bytes, seals and salts included."""
+        """Records of durable stores have the same bytes, including seals and salts."""
         stored = {
             replica.name: list(replica.store.records(thread, after=after))
             for replica in self.replicas
@@ -84,7 +84,7 @@ class Comparing:
         return shown.seq, shown.status, shown.values, shown.next, asked
 
     def check_done(self, outside: Outside, *, dies: bool) -> Counter[str]:
-        """What was done to the world, which has to be the same for each store."""
+        """Compare the effects on the world, which have to be the same for each store."""
         counts = {replica.name: Counter(replica.world.done) for replica in self.replicas}
         first = next(iter(counts.values()))
         for name, count in counts.items():
@@ -95,12 +95,12 @@ class Comparing:
 
 
 def kind_of(kind: str) -> str:
-    """The event's name: a task that failed and is handled is one that failed."""
+    """The event's name: a handled failure counts as a failure."""
     return "task-failed" if kind == "task-handled" else kind
 
 
 def shown(entry: Any) -> dict[str, Any]:
-    """An entry as plain data. An error that was stored is another object: its name and text are beside it.
+    """An entry as plain data. A stored error is a different object, and is compared by its name and text.
 
     A fork of a superstep that `interrupt_after` holds has the outcomes of its tasks in its first entry.
     """
@@ -115,7 +115,7 @@ def shown(entry: Any) -> dict[str, Any]:
 
 
 def look(replica: Replica, thread: str, at: int | None) -> tuple[Any, ...]:
-    """What can be seen of a thread."""
+    """All observable data of a thread."""
     snapshot = replica.runtime().state(thread, at=at)
     asked = tuple((info.id, info.node) for info in snapshot.interrupts)
     return snapshot.seq, snapshot.status, replica.plain(snapshot.values), snapshot.next, asked

@@ -1,4 +1,4 @@
-"""Lets the machine use the descriptions of the laws and the server of the stores' tests, under the names they have there."""
+"""Provides the machine with the descriptions of the laws and the server of the stores' tests, under their names there."""
 
 from __future__ import annotations
 

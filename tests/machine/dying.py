@@ -1,4 +1,4 @@
-"""What is left of a drive that ended in the middle: by a conflict, or because its process died."""
+"""The remains of an interrupted drive: after a conflict, or after the death of its process."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from .playing import pause
 
 
 def fail_writers(flow: Flow, jobs: list[int]) -> None:
-    """R9: after a conflict the tasks that wrote the field run again. They did not fail: their attempts go on."""
+    """R9: after a conflict the tasks that wrote the field run again. They did not fail: their attempts continue."""
     for at in jobs:
         job = flow.jobs[at]
         job.status, job.updates, job.goto, job.known, job.dropped = "due", [], None, False, True
         job.loose = set()  # the execution ended
         if job.child is not None and job.child.log[-1:] and job.child.log[-1].kind == "run-completed":
-            del job.child.log[-1]  # the end of a nested graph is kept with the outcome of its task alone
+            del job.child.log[-1]  # the end of a nested graph is stored only with the outcome of its task
             job.child.flushed = min(job.child.flushed, len(job.child.log))
 
 
 def stand_failed(flow: Flow) -> None:
-    """What a nested graph told of a failure stands until it is told anew: a retry that is cut has all attempts again."""
+    """Failures reported by a nested graph count until they are reported again: an interrupted retry has all attempts
+    again.
+    """
     last: dict[int, str] = {}
     for entry in flow.log:
         if entry.path == flow.path and entry.kind == "superstep-committed":
@@ -33,7 +35,7 @@ def stand_failed(flow: Flow) -> None:
 
 
 def forget_loose(flow: Flow) -> None:
-    """What pure effects of tasks that still run came to is not stored."""
+    """Results of pure effects of running tasks are not stored."""
     for job in flow.jobs:
         if job.status == "due":
             job.results = {number: result for number, result in job.results.items() if number not in job.loose}
@@ -42,11 +44,11 @@ def forget_loose(flow: Flow) -> None:
 
 
 def stand_paused(flow: Flow) -> None:
-    """A nested graph that waits for answers is found waiting, though its task did not hear of it before the death."""
+    """A nested graph that waits for answers is loaded as waiting, although its task was not notified before the death."""
     for job in flow.jobs:
         if job.child is not None:
             stand_paused(job.child)
-            # What failed in it runs again, as after a retry.
+            # Its failed tasks run again, like after a retry.
             has_failed = any(one.status == "failed" for one in job.child.jobs)
             if job.status == "due" and not has_failed and not job.child.goes_on():
                 pause(flow, job, job.child)

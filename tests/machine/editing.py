@@ -1,4 +1,4 @@
-"""The machine, second half: rules that edit, fork, copy, forget and look."""
+"""The machine, second half: rules that edit, fork, copy, prune and read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .thread import RefusedError, ThreadModel
 
 
 def differing(found: Any) -> str:
-    """Where two threads differ; an error of a class that no store knows is told by its name, in memory it is itself."""
+    """Where two threads differ; an unregistered error is compared by name if stored, and by identity in memory."""
     return re.sub(r"RecordedError\('(\w+)', ('[^']*')\)", r"\1(\2)", repr(found))
 
 
 class Threads(Machine):
     """The machine with all its rules."""
 
-    # editing ----------------------------------------------------------------------------------------------------------
+    # ---------------------------------------------------------------------------------------------------------- editing
 
     @some_thread
     @rule(which=WHICH, edit=EDIT)
@@ -38,7 +38,7 @@ class Threads(Machine):
     @room_for_another
     @rule(number=st.one_of(st.none(), NUMBER))
     def write_first(self, number: int | None) -> None:
-        """An edit of a thread that does not exist makes it."""
+        """An edit of a thread that does not exist creates it."""
         _, as_node = self.edit_of(([], number))
         self.edited(ThreadModel(self.new_id(), self.graph), [(observe.given(self.graph), as_node)], bulk=False)
 
@@ -156,7 +156,7 @@ class Threads(Machine):
         if sure != 5:
             return
         wanted = ("completed", "failed", "cancelled") if status is None else (status,)
-        # What is running is due: nobody has it, and the next driver goes on with it.
+        # A running task is due: no process owns it, and the next driver continues it.
         swept = [thread for thread in self.threads.values() if thread.status in wanted and thread.status != "running"]
         seen = self.same(lambda replica: replica.runtime().sweep(older_than_s=1e9, status=status))
         equal(seen, ("ok", 0), "a sweep of what is old")
@@ -199,14 +199,14 @@ class Threads(Machine):
     @some_thread
     @rule(which=WHICH)
     def replay(self, which: int) -> None:
-        """A replay comes to the present state."""
+        """A replay reaches the present state."""
         thread = self.pick(which)
         seen = self.same(lambda replica: replica.plain(replica.runtime().replay(thread.id).values))
         equal(seen, ("ok", thread.shown().values), f"replay of {thread.id}")
 
     @rule(number=NUMBER)
     def list_threads(self, number: int) -> None:
-        """All threads, with what is known of them without reading them."""
+        """All threads, with the data that is known without reading them."""
         seen = self.same(lambda replica: [(info.thread, info.status, info.seq) for info in replica.runtime().threads()])
         expected = sorted((thread.id, thread.status, thread.seq) for thread in self.threads.values())
         equal(sorted(seen[1]), expected, "threads")

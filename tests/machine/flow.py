@@ -1,9 +1,9 @@
 """The model of one drive: a graph from superstep to superstep, with tasks that ask, fail, are retried and nest graphs.
 
-Written from the rules of execution, to be read beside them (R1 to R10, R16, R17): it decides everything again from plain
-lists, and imports nothing of graphrt. Folding, routes, joins and limits are those of the model of the laws.
+Written from the rules of execution, to be read beside them (R1 to R10, R16, R17): it recomputes everything from plain
+lists, and does not import graphrt. Folding, routes, joins and limits are those of the model of the laws.
 
-What became true is told in entries. An entry carries what it comes to, so that `apply` needs no rule: that is the fold.
+Events are recorded as entries. An entry carries its result: `apply`, which is the fold, needs no rule.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .standing import Standing
 
 
 class Flow(Standing):
-    """A graph that is driven, and the log of what it tells."""
+    """A graph that is driven, and the log of its entries."""
 
     def __init__(self, graph: Graph, path: str = "") -> None:
         super().__init__(graph, path)
         self.log: list[Entry] = []
         self.flushed = 0
-        """How many entries of it are durable."""
+        """Number of its durable entries."""
         self.collected = 0
-        """How many entries of a nested graph stand in the journal."""
+        """Number of entries of a nested graph in the journal."""
 
     def tell(self, kind: str, job: int | None = None, data: Any = None) -> None:
         entry = Entry(kind, self.path, job, data)
@@ -41,7 +41,7 @@ class Flow(Standing):
         """Drive until it completes, pauses or is cancelled.
 
         Raises:
-            FailedError: It failed, in one of these ways.
+            FailedError: The run failed, in one of these ways.
         """
         while True:
             if outside.halted:
@@ -52,7 +52,6 @@ class Flow(Standing):
                     return "completed"
                 due = model.Due(plain={self.graph.joins[at].dst for at in saved})
                 self.tell("tasks-routed", data={"due": self.items(due), "generations": generations})
-                self.flush(outside)
                 continue
             self.flush(outside)
             status = self.finish(outside)
@@ -60,28 +59,27 @@ class Flow(Standing):
                 return status
 
     def flush(self, outside: Outside) -> None:
-        """What was told is durable before a task runs: what is known of tasks stands on it."""
+        """Entries are durable before a task runs, because it depends on the known facts about tasks."""
         if len(self.log) > self.flushed:
             self.flushed = len(self.log)
             outside.stored()
 
     def items(self, due: model.Due, rescues: frozenset[str] = frozenset()) -> list[Item]:
-        """R2: what is due in task order."""
+        """R2: the due tasks in task order."""
         return [Item(task, not task.sent and task.node in rescues) for task in due.tasks(self.graph)]
 
     def open(self) -> bool:
-        """Open what is due, if anything is."""
+        """Open a superstep of the due tasks, if there are any."""
         if self.entering:
             left = model.leave_start(self.graph, copy.deepcopy(self.state))
             generations = copy.deepcopy(self.generations)
             model.empty(self.graph, generations, left)
             self.tell("tasks-routed", data={"due": self.items(left), "generations": generations})
-        tired = self.tired()
-        if tired:
+        while tired := self.tired():
             sends = [item.task for item in self.due if item.task.sent]
             before = model.Due({item.task.node for item in self.due if not item.task.sent}, sends)
             rescues = frozenset(i.task.node for i in self.due if i.rescues and i.task.node not in tired)
-            due = self.items(model.relieve(self.graph, before, self.visits), rescues)
+            due = merged(self, self.waiting, model.relieve(self.graph, before, self.visits), rescues)
             for _ in tired:
                 self.tell("node-fatigued")
             self.tell("tasks-routed", data={"due": due, "generations": self.generations})
@@ -92,7 +90,7 @@ class Flow(Standing):
         return True
 
     def tired(self) -> list[str]:
-        """Nodes whose `on_fatigue` routes are taken, those in the middle of a chain too."""
+        """Nodes whose `on_fatigue` routes are taken, including those in the middle of a chain."""
 
         def allowed(name: str) -> int | None:
             own = self.graph.node(name).max_visits
@@ -112,13 +110,13 @@ class Flow(Standing):
         return found
 
     def finish(self, outside: Outside) -> str | None:
-        """Run what is due of the open superstep, and commit it if all has ended."""
+        """Run the due tasks of the open superstep, and commit it if all have ended."""
         if self.held:
             if self.questions():
                 return "interrupted"
             due, generations = self.leads(self.state)
             self.tell("tasks-routed", data={"due": due, "generations": generations})
-            self.flush(outside)
+            self.close(outside)
             return None
         self.run_due(outside)
         failed = [job for job in self.jobs if job.status == "failed"]
@@ -139,12 +137,16 @@ class Flow(Standing):
                         self.tell("interrupt-raised", self.jobs.index(job), question)
             return "interrupted"
         self.commit()
-        if not self.completes(outside):
-            self.flush(outside)
+        self.close(outside)
         return "interrupted" if self.held else None
 
+    def close(self, outside: Outside) -> None:
+        """Make the end of a superstep durable, unless the end of its run is durable with it."""
+        if not self.completes(outside):
+            self.flush(outside)
+
     def completes(self, outside: Outside) -> bool:
-        """Whether the superstep that was just committed is the last one of its run, whose end is durable with it."""
+        """Whether the superstep that was just committed is the last of its run, whose end is durable with it."""
         waits = any((each.arrived and not each.fired) or each.emptied for each in self.generations)
         return not (self.path or self.held or outside.halted or waits or self.due or self.jobs)
 
@@ -178,7 +180,7 @@ class Flow(Standing):
         return bool(playing.script(self, job, node, outside))
 
     def end(self, job: Job, node: Node, updates: list[Update], goto: tuple[Target, ...] | None) -> None:
-        """The task has ended well."""
+        """The task has ended successfully."""
         job.updates, job.goto, job.known = updates, goto, True
         job.status = "done"
 
@@ -197,12 +199,12 @@ class Flow(Standing):
         playing.begin_again(self)
 
     def give_up(self) -> None:
-        """R10: tell what is abandoned, and what was done for it."""
+        """R10: record the abandoned tasks and their usage; the due superstep gives up its number too."""
         self.tell_spent_by_all()
-        self.tell("superstep-abandoned", data=self.superstep)
+        self.tell("superstep-abandoned", data=self.superstep + bool(self.due and not self.jobs))
 
     def tell_spent_by_all(self) -> None:
-        """What the tasks of the open superstep did, of which no outcome will be told."""
+        """Record the usage of the tasks of the open superstep that will have no outcome."""
         for job in [] if self.held else self.jobs:
             self.tell_effects(job)
             if job.child is not None:
@@ -210,7 +212,7 @@ class Flow(Standing):
                 self.collect(job.child)
 
     def tell_outcome(self, job: Job) -> None:
-        """All that the journal tells of a task that ended."""
+        """All entries about a task that ended."""
         self.tell_effects(job)
         self.tell_fates(job)
         if job.child is not None:
@@ -221,7 +223,7 @@ class Flow(Standing):
         self.tell(kind, self.jobs.index(job), (job.updates, job.goto))
 
     def collect(self, child: Flow) -> None:
-        """The entries of a nested graph that do not stand in the journal yet."""
+        """The entries of a nested graph that are not in the journal yet."""
         self.log += child.log[child.collected :]
         child.collected = len(child.log)
 
@@ -237,7 +239,7 @@ class Flow(Standing):
             self.tell("effect-recorded", at, (number, result, job.heard[number]))
 
     def tell_fates(self, job: Job) -> None:
-        """What became of the answers that were given to a task (R10)."""
+        """Record the fates of the answers to a task (R10)."""
         for question in job.questions:
             if question.static or question.fate_told or not question.answered:
                 continue
@@ -247,7 +249,7 @@ class Flow(Standing):
                 self.tell(kind, self.jobs.index(job), (question.id, fate))
 
     def commit(self) -> None:
-        """R3 and R6: fold, routes and next tasks come together or not at all."""
+        """R3 and R6: fold, routes and next tasks are committed together or not at all."""
         tasks = [job.item.task for job in self.jobs]
         wrote = [together(job.updates) for job in self.jobs]
         conflicts = model_fold.find_conflicts(self.graph, tasks, wrote)
@@ -269,11 +271,11 @@ class Flow(Standing):
             self.tell("interrupt-raised", at, question)
 
     def pauses_after(self, job: Job) -> bool:
-        """Whether it has not been answered already how a task goes on that ended well."""
+        """Whether the routes after a successful task are still waiting for an answer."""
         return job.status == "done" and not job.edited and f"{job.id}#after" not in job.answers_ahead
 
     def leads(self, state: State) -> tuple[list[Item], list[Generation]]:
-        """R3, R4, R5: what is due after the open superstep, and what arrived at joins."""
+        """R3, R4, R5: the tasks after the open superstep, and the arrivals at joins."""
         gotos: list[tuple[Target, ...] | None] = []
         rescuers: set[str] = set()
         for job in self.jobs:

@@ -10,13 +10,13 @@ from .flow import Flow
 from .parts import Entry
 
 CHANGES = frozenset({"run-started", "superstep-committed", "thread-updated", "thread-forked"})
-"""After these the state is another one."""
+"""After these the state has changed."""
 
 
 def questions_of(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
-    """Questions of the open superstep that are open or were answered, and the answers, as *entries* told them.
+    """Open and answered questions of the open superstep, and the answers, according to *entries*.
 
-    Those of tasks that an edit took as finished are over.
+    Questions of tasks that an edit finished are closed.
     """
     asked: dict[str, Entry] = {}
     given: dict[str, Any] = {}
@@ -24,7 +24,7 @@ def questions_of(entries: Sequence[Entry], flow: Flow) -> list[Entry]:
         if entry.path:
             continue
         if entry.kind in CHANGES - {"thread-updated"} or entry.kind in ("tasks-routed", "superstep-abandoned"):
-            asked, given = {}, {}  # what was asked before is history
+            asked, given = {}, {}  # earlier questions are history
         elif entry.kind == "interrupt-raised":
             asked[entry.data.id] = entry
         elif entry.kind == "interrupt-answered":

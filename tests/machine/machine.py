@@ -1,7 +1,7 @@
 """The machine: random threads of random graphs on several stores in lockstep with the model. Rules that drive and edit.
 
-Each rule asks the model what must come of a call, makes the call on every store, and compares. What is compared after
-every call stands in `comparing`.
+Each rule gets the expected result of a call from the model, makes the call on every store, and compares. The
+comparisons after every call are in `comparing`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class How(Plain):
     driver: str = "hand"
     """hand, crew (worker threads) or loop (asyncio)."""
     rival: bool = False
-    """Somebody else tries to write the thread meanwhile."""
+    """Another process tries to write the thread at the same time."""
     cancels: int | None = None
     """A node, by number, that cancels the run when it begins."""
     cut: tuple[int, bool] | None = None
@@ -66,8 +66,8 @@ HOW = st.sampled_from(
 CUT = st.builds(How, backwards=st.booleans(), cut=st.tuples(st.integers(0, 9), st.booleans()))
 
 
-# `assume` would end a game at its first move that makes no sense, long before its last step: moves that make none now
-# have preconditions, and are not drawn.
+# `assume` would end an example at its first meaningless move, long before its last step. Therefore such moves have
+# preconditions and are not drawn.
 some_thread = precondition(lambda self: bool(self.threads))
 room_for_another = precondition(lambda self: len(self.threads) < MOST_THREADS)
 some_question = precondition(lambda self: bool(self.asking()))
@@ -76,7 +76,7 @@ replaceable_answer = precondition(lambda self: bool(self.replaceable()))
 
 
 class Machine(Comparing, RuleBasedStateMachine):
-    """All that can be done to threads."""
+    """All operations on threads."""
 
     places: ClassVar[Places]
     steps: ClassVar[int] = 0
@@ -95,7 +95,7 @@ class Machine(Comparing, RuleBasedStateMachine):
         for replica in getattr(self, "replicas", ()):
             replica.close()
 
-    # who is meant -----------------------------------------------------------------------------------------------------
+    # threads ----------------------------------------------------------------------------------------------------------
 
     def new_id(self) -> str:
         self.made += 1
@@ -110,11 +110,11 @@ class Machine(Comparing, RuleBasedStateMachine):
         return [thread for thread in self.threads.values() if thread.flow.questions()]
 
     def asking_once(self) -> list[ThreadModel]:
-        """Threads that wait for the answer to one question alone."""
+        """Threads that wait for the answer to a single question."""
         return [one for one in self.asking() if one.status == "interrupted" and len(one.flow.questions()) == 1]
 
     def replaceable(self) -> list[ThreadModel]:
-        """Failed threads of which an answer may be given anew."""
+        """Failed threads whose answer may be replaced."""
         return [one for one in self.threads.values() if one.status == "failed" and one.flow.replaceable()]
 
     def node(self, number: int) -> str:
@@ -140,12 +140,12 @@ class Machine(Comparing, RuleBasedStateMachine):
     @some_thread
     @rule(which=WHICH, how=HOW, writes=st.lists(st.tuples(NUMBER, NUMBER), max_size=2), numbers=st.lists(NUMBER))
     def advance(self, which: int, how: How, writes: list[tuple[int, int]], numbers: list[int]) -> None:
-        """The verb that is right."""
+        """Call the correct verb."""
         self.go_on(self.pick(which), how, writes, numbers)
 
     @rule(which=WHICH, how=CUT, writes=st.lists(st.tuples(NUMBER, NUMBER), max_size=2), numbers=st.lists(NUMBER))
     def crash(self, which: int, how: How, writes: list[tuple[int, int]], numbers: list[int]) -> None:
-        """The same, and the process dies meanwhile."""
+        """The same, and the process dies during the call."""
         if not self.threads or (which == 0 and len(self.threads) < MOST_THREADS):
             self.run(ThreadModel(self.new_id(), self.graph), observe.given(self.graph), how)
         else:
@@ -178,7 +178,7 @@ class Machine(Comparing, RuleBasedStateMachine):
     @some_thread
     @rule(which=WHICH, how=HOW, writes=st.lists(st.tuples(NUMBER, NUMBER), max_size=2))
     def abandon(self, which: int, how: How, writes: list[tuple[int, int]]) -> None:
-        """New input, whatever was left undone."""
+        """New input, regardless of unfinished tasks."""
         given = self.values(writes)
         thread = self.pick(which)
 
@@ -200,7 +200,7 @@ class Machine(Comparing, RuleBasedStateMachine):
     @some_thread
     @rule(which=WHICH)
     def cancel(self, which: int) -> None:
-        """A stop button, while nobody drives the thread."""
+        """A stop button, while no process drives the thread."""
         thread = self.pick(which)
         expected = thread.cancel()
         seen = self.same(lambda replica: replica.runtime().cancel(thread.id))
@@ -228,7 +228,7 @@ class Machine(Comparing, RuleBasedStateMachine):
         *arguments: Any,
         **options: Any,
     ) -> None:
-        """Let the model and every store go on, and compare."""
+        """Make the model and every store continue, and compare."""
         before = copy.deepcopy(thread)
         cancels = set() if how.cancels is None else {self.node(how.cancels)}
         outside = Outside(thread.id, self.broken, cancels, how.backwards, keeps=how.cut is not None)
@@ -283,7 +283,7 @@ class Machine(Comparing, RuleBasedStateMachine):
     def hook(
         self, replica: Replica, runtime: Runtime[Any], thread: str, how: How, cancels: set[str]
     ) -> Callable[[str], None]:
-        """What happens when a node begins."""
+        """The callback for the start of a node."""
         met: list[str] = []
 
         def enter(name: str) -> None:
@@ -312,7 +312,7 @@ class Machine(Comparing, RuleBasedStateMachine):
     @some_thread
     @rule(which=WHICH, verb=st.sampled_from(["run", "resume", "retry"]), how=CUT)
     def wrong(self, which: int, verb: str, how: How) -> None:
-        """Any verb, right or wrong, on a thread that may be unknown."""
+        """Any verb, valid or not, on a thread that may be unknown."""
         thread = self.pick(which)
         if which == MOST_THREADS - 1 and verb != "run":
             thread = ThreadModel("unknown", self.graph)
@@ -326,7 +326,7 @@ class Machine(Comparing, RuleBasedStateMachine):
     @some_question
     @rule(which=WHICH, kind=st.sampled_from(["unknown", "type", "stranger"]), number=NUMBER)
     def answer_wrongly(self, which: int, kind: str, number: int) -> None:
-        """Answers of which one is wrong change nothing."""
+        """Answers, one of them invalid, which change nothing."""
         threads = self.asking()
         thread = threads[which % len(threads)]
         questions = thread.flow.questions()
@@ -354,7 +354,7 @@ class Machine(Comparing, RuleBasedStateMachine):
 
     @rule(number=NUMBER)
     def break_or_mend(self, number: int) -> None:
-        """A node fails from now on, or does no more."""
+        """Break a node, or repair it."""
         self.broken ^= {self.node(number)}
 
     @precondition(lambda self: self.broken)
@@ -364,6 +364,6 @@ class Machine(Comparing, RuleBasedStateMachine):
 
     @rule()
     def open_again(self) -> None:
-        """The process ends, and another one goes on."""
+        """The process ends, and another one continues."""
         for replica in self.replicas:
             replica.reopen()

@@ -1,4 +1,4 @@
-"""What several writers of one superstep come to in the model, and what is due from several sides."""
+"""The combined result of several writers of one superstep in the model, and tasks that are due for several reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def together(updates: list[Update]) -> Update:
-    """What a task wrote, for the question whether it is alone: several commits of a nested graph are one writer."""
+    """The writes of a task, to decide whether it is the only writer: several commits of a nested graph are one writer."""
     found: Update = {}
     for update in updates:
         for name, (op, value) in update.items():
@@ -23,7 +23,7 @@ def together(updates: list[Update]) -> Update:
 
 
 def merged(flow: Flow, before: list[Item], due: model.Due, rescues: frozenset[str]) -> list[Item]:
-    """R2 and R4: what was due before and what is due now, plain activations of a node once."""
+    """R2 and R4: the tasks that were already due and the new ones, with plain activations of a node merged."""
     sends = [item.task for item in before if item.task.sent]
     plain = {item.task.node for item in before if not item.task.sent}
     rescued = {item.task.node for item in before if item.rescues}

@@ -1,4 +1,4 @@
-"""What the model is made of: entries, tasks and their questions, and what is outside of a drive. Values, no rules."""
+"""Parts of the model: entries, tasks and their questions, and the world outside a drive. Values, no rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """What became true, where, and what it comes to."""
+    """An event, its path, and its result."""
 
     kind: str
     path: str
@@ -33,7 +33,7 @@ class Item(NamedTuple):
 
 @dataclass
 class Question:
-    """What a task asks: `id` without the thread."""
+    """The question of a task: `id` without the thread."""
 
     id: str
     key: str
@@ -45,16 +45,16 @@ class Question:
     nth: int = 0
     """Number of its answer among those of its task."""
     base: str = ""
-    """Its key as it was asked first: one that was withdrawn is asked anew under a longer key."""
+    """Its first key: a withdrawn question is asked again under a longer key."""
     stale: bool = False
     """The state was edited since it was asked."""
     closed: str = ""
-    """Why it was withdrawn."""
+    """The reason of its withdrawal."""
     fate: str = ""
-    """What became of the answer."""
+    """The fate of the answer."""
     fate_told: bool = False
     told: set[str] = field(default_factory=set[str])
-    """Paths of the graphs whose entries tell of it."""
+    """Paths of the graphs whose entries contain it."""
 
     @property
     def static(self) -> bool:
@@ -76,28 +76,28 @@ class Job:
     """due, paused, done, handled, failed."""
     attempt: int = 1
     untold: int = 0
-    """Retries that no entry tells of."""
+    """Retries without an entry."""
     starts: dict[int, int] = field(default_factory=dict[int, int])
     results: dict[int, int] = field(default_factory=dict[int, int])
     loose: set[int] = field(default_factory=set[int])
     """Pure effects of the execution that runs: no result of theirs is stored before it ends (decision 0023)."""
     questions: list[Question] = field(default_factory=list[Question])
     answers_ahead: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Answers to a nested graph, and to the node that has it: one that begins anew in a fork asks once more."""
+    """Answers to a nested graph and to its node: one that restarts in a fork asks again."""
     updates: list[Update] = field(default_factory=list[Update])
     goto: tuple[Target, ...] | None = None
     known: bool = False
-    """How it ended is known: an `interrupt_after` lets it go on."""
+    """Its end is known: an `interrupt_after` releases it."""
     edited: bool = False
     """An edit from outside ended it."""
     dropped: bool = False
-    """Its outcome was dropped, since it could not be folded: that it was there is known."""
+    """Its outcome was dropped, since it could not be folded, but its existence is known."""
     has_failed: bool = False
-    """A failure of it was told, after which a retry may have made it due again."""
+    """One of its failures was recorded, after which a retry may have made it due again."""
     answers: int = 0
-    """How many were given to it."""
+    """Number of its answers."""
     heard: dict[int, int] = field(default_factory=dict[int, int])
-    """How many answers it had when it began or did an effect."""
+    """Number of its answers when it started or performed an effect."""
     failures: tuple[Failure, ...] = ()
     child: Flow | None = None
 
@@ -107,7 +107,7 @@ class Job:
 
     @property
     def touched(self) -> bool:
-        """Whether anything is known of it."""
+        """Whether any fact about it is known."""
         asked = any(question.answered or question.told or question.key != "before" for question in self.questions)
         known = self.results or self.starts or asked or self.dropped or self.has_failed or self.child is not None
         return self.status not in ("due", "paused") or self.attempt > 1 or bool(known)
@@ -118,7 +118,7 @@ class Job:
 
 @dataclass
 class Outside:
-    """What a drive finds outside of itself."""
+    """The world outside a drive."""
 
     thread: str
     broken: set[str]
@@ -129,14 +129,14 @@ class Outside:
     halted: bool = False
     done: Counter[str] = field(default_factory=Counter[str])
     stored: Callable[[], None] = lambda: None
-    """Called wherever what is known becomes durable: all that was told by then, and what is known of tasks (R9, R11)."""
+    """Called wherever known facts become durable: all recorded entries, and the facts about tasks (R9, R11)."""
     keeps: bool = False
-    """Whether the thread as it is durable is kept each time."""
+    """Whether the durable thread is saved each time."""
     kept: list[Any] = field(default_factory=list[Any])
 
 
 class UndecidedError(FailedError):
-    """Which of several conflicts is told, and so whose tasks run again, no rule says: one of *choices*."""
+    """The rules do not decide which of several conflicts is raised, and whose tasks run again: one of *choices*."""
 
     def __init__(self, choices: list[list[int]], *failures: Failure) -> None:
         super().__init__(*failures)

@@ -1,4 +1,5 @@
-"""The model of one execution of a task: what a steady node does, and a nested graph as the body of a task (R9, R10, R17)."""
+"""The model of one execution of a task: the actions of a steady node, and a nested graph as the body of a task (R9,
+R10, R17)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .flow import Flow
 from .parts import Job, Outside, Question
 
 
-def script(flow: Flow, job: Job, node: Node, outside: Outside) -> bool | None:  # noqa: C901, PLR0911 - one way out for each act
+def script(flow: Flow, job: Job, node: Node, outside: Outside) -> bool | None:  # noqa: C901, PLR0911 - one return for each act
     """One execution of a scripted node, from its start; True if its run halts before it acts (R9)."""
     name, task = node.name, job.item.task
     job.loose = set()
@@ -60,7 +61,7 @@ def script(flow: Flow, job: Job, node: Node, outside: Outside) -> bool | None:  
 
 
 def answered(job: Job, key: str) -> Question | None:
-    """The answer to a question of the name *key*, which the task uses with this."""
+    """The answer to the question with the name *key*, which the task hereby uses."""
     for question in job.questions:
         if question.base == key and question.answered and not question.closed:
             question.fate = "used"
@@ -69,7 +70,7 @@ def answered(job: Job, key: str) -> Question | None:
 
 
 def act(flow: Flow, job: Job, node: Node, number: int, kind: str, outside: Outside) -> bool:
-    """Do an effect; False if somebody has to decide first, or decided against it."""
+    """Perform an effect; False if a person has to decide first, or refused."""
     starts = job.starts.get(number, 0)
     if kind == "once" and starts:
         key = f"effect=act{number}#0" + ("" if starts == 1 else f":{starts}")
@@ -83,7 +84,7 @@ def act(flow: Flow, job: Job, node: Node, number: int, kind: str, outside: Outsi
             job.heard[number] = job.answers
             return True
         if decided.answer != "run":
-            job.starts[number] = starts + 1  # decided for this execution: the next one asks anew
+            job.starts[number] = starts + 1  # decided for this execution: the next one asks again
             job.heard[number] = job.answers
             outside.stored()
             flow.fail(job, node, Failure("NodeError", frozenset({node.name})), hopeless=True)
@@ -136,7 +137,7 @@ def handed_down(flow: Flow, node: Node) -> State:
 
 
 def begin_again(flow: Flow) -> None:
-    """R18: after an edit, the nested graphs of unfinished tasks have come from the edited values to where they stand."""
+    """R18: after an edit, the nested graphs of unfinished tasks have the edited values as their starting point."""
     for job in flow.jobs:
         child = job.child
         if child is None or job.ended:
@@ -164,7 +165,7 @@ def trail(child: Flow) -> list[Update]:
 
 
 def pause(flow: Flow, job: Job, child: Flow) -> None:
-    """The questions of a nested graph are those of its task; what was answered to it before stays answered."""
+    """The questions of a nested graph are those of its task; earlier answers to it are kept."""
     before = {question.id: question for question in job.questions}
     for question in child.questions():
         known = before.get(question.id)

@@ -1,6 +1,6 @@
 """The same thing done to several stores, one after another: a runtime on each, with the same clock, ids and seed.
 
-How stores are opened, abandoned and compared lives here; what is done to them is the machine's.
+This module opens, abandons and compares stores; the machine performs the operations.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from laws.steady import Steady, World
 
 KEYS = {"k": bytes(range(32))}
 FASTER = "-c synchronous_commit=off"
-"""Of the server: that it may lose what it confirmed when it loses its power is not what is tested here."""
+"""Server option: losing confirmed commits at a power loss is not tested here."""
 PATIENCE_S = 30
 
 
 class Places:
-    """Where stores are, and those that are kept open from one example to the next."""
+    """The places of stores, and those that stay open from one example to the next."""
 
     def __init__(self, folder: Path, postgres: str | None) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Places:
         return str(self.folder / f"{next(self.numbers)}.db")
 
     def buried(self, pid: int | None) -> None:
-        """Wait until the server's process *pid* has ended: it does so a little after its connection was closed."""
+        """Wait until the server's process *pid* has ended, which happens shortly after its connection was closed."""
         from stores import postgres_server
 
         assert self.postgres is not None
@@ -77,7 +77,7 @@ class Replica:
         self.mortal = Mortal(self.store)
 
     def first(self) -> Store:
-        """A store without any threads."""
+        """A store without threads."""
         if self.name == "memory":
             return MemoryStore()
         if self.name == "sqlite":
@@ -104,7 +104,7 @@ class Replica:
 
     @contextlib.contextmanager
     def rival(self) -> Iterator[Runtime[Any]]:
-        """A runtime of somebody else on the same threads, with a store object of its own where that is possible."""
+        """Another runtime on the same threads, with a separate store object where possible."""
         store = self.store if isinstance(self.store, MemoryStore) else self.another()
         try:
             yield self.runtime(store)
@@ -129,7 +129,7 @@ class Replica:
         self.mortal = Mortal(self.store, after=after, landed=landed)
 
     def reopen(self) -> None:
-        """Go on with a new store object, as another process would after this one died."""
+        """Continue with a new store object, like another process after the death of this one."""
         store = self.store
         if isinstance(store, (MemoryStore, SqliteStore)):
             self.store = opened_again(store)
@@ -140,7 +140,7 @@ class Replica:
         else:
             assert isinstance(store, PostgresStore)
             pid, _ = store._owner._identity
-            store._owner.close()  # what its backend stood for is gone, and so are the claims
+            store._owner.close()  # its backend is gone, and so are the claims
             store._link.close()
             self.places.open_postgres = None
             self.places.buried(pid)
@@ -148,7 +148,7 @@ class Replica:
         self.mortal = Mortal(self.store)
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove all leftovers."""
         if isinstance(self.store, PostgresStore):
             for head in self.store.query(ThreadFilter()):
                 self.store.delete(head.thread)
@@ -160,7 +160,7 @@ class Replica:
 
 
 def outcome(call: Callable[[], Any]) -> tuple[Any, ...]:
-    """What a call comes to: ("ok", value), or an error by its class and, of wrong calls, its code."""
+    """The result of a call: ("ok", value), or an error by its class and, for invalid calls, its code."""
     try:
         return "ok", call()
     except InputError as error:
@@ -172,7 +172,7 @@ def outcome(call: Callable[[], Any]) -> tuple[Any, ...]:
 
 
 def places(config: pytest.Config, folder: Path) -> Places:
-    """Places for a test; the server is started if it is not there yet."""
+    """Places for a test; the server is started if necessary."""
     from stores import postgres_server
 
     url = postgres_server.fresh_url(config, options=FASTER, unsafe="true")
@@ -180,7 +180,7 @@ def places(config: pytest.Config, folder: Path) -> Places:
 
 
 def forget(made: Places) -> None:
-    """Leave nothing of the server's schema behind."""
+    """Remove the server's schema."""
     from stores import postgres_server
 
     made.close()

@@ -1,6 +1,6 @@
-"""A graph as its entries tell it: where it stands, and what each entry changes. Folding decides nothing.
+"""A graph according to its entries: its state, and the change of each entry. Folding makes no decisions.
 
-Written from the rules of execution, to be read beside them (R1 to R10, R16 to R18); it imports nothing of graphrt.
+Written from the rules of execution, to be read beside them (R1 to R10, R16 to R18); it does not import graphrt.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Standing:
         return [question for job in self.jobs if job.status == "paused" for question in job.open()]
 
     def goes_on(self) -> bool:
-        """Whether there is something to do before somebody answers."""
+        """Whether there is a task to run before a person answers."""
         if self.held:
             return not self.questions()
         statuses = {job.status for job in self.jobs}
         return "paused" not in statuses or "due" in statuses
 
     def forget_untracked(self) -> None:
-        """R16: an untracked field has its default after each load, and what tasks wrote to it is gone."""
+        """R16: an untracked field has its default after each load, and the writes of tasks to it are gone."""
         for each in self.graph.fields:
             if each.untracked:
                 model_fold.reset(self.state, each)
@@ -81,7 +81,7 @@ class Standing:
             self.apply_alone(kind, data)
 
     def apply_alone(self, kind: str, data: Any) -> None:
-        """Fold an entry about the graph as a whole; those that are not named change nothing."""
+        """Fold an entry about the graph as a whole; entries that are not listed change nothing."""
         folds: dict[str, Callable[[Any], None]] = {
             "run-started": lambda state: self.begin(copy.deepcopy(state)),
             "run-resumed": lambda _: self.retry(),
@@ -96,7 +96,7 @@ class Standing:
             folds[kind](data)
 
     def commit_as(self, data: dict[str, Any]) -> None:
-        """R1, R3: what was folded; what is due, unless somebody is asked before that is known."""
+        """R1, R3: the folded values, and the due tasks unless a question comes first."""
         if not self.jobs:
             self.open_jobs()
         self.state, self.after = copy.deepcopy(data["state"]), copy.deepcopy(data["after"])
@@ -107,10 +107,16 @@ class Standing:
             self.route_as(data)
 
     def route_as(self, data: dict[str, Any]) -> None:
-        """What is due, and what arrived at joins."""
-        self.jobs, self.waiting, self.held, self.after = [], [], False, []
-        self.due, self.entering = list(data["due"]), False
+        """The due tasks, and the arrivals at joins."""
+        self.jobs, self.held, self.after, self.entering = [], False, [], False
+        self.due, self.waiting = self.parted(data["due"])
         self.generations = copy.deepcopy(data["generations"])
+
+    def parted(self, due: list[Item]) -> tuple[list[Item], list[Item]]:
+        """The tasks that start now, and those that wait while any other task is due."""
+        later = [item for item in due if self.graph.node(item.task.node).defer and not item.task.sent]
+        now = [item for item in due if item not in later]
+        return (now, later) if now else (later, [])
 
     def apply_to(self, job: Job, kind: str, data: Any) -> None:
         """Fold an entry about a task."""
@@ -140,7 +146,7 @@ class Standing:
             job.updates, job.goto = copy.deepcopy(data)
 
     def begin(self, state: State) -> None:
-        """A run begins: its counters are reset, START's edges lead to what is due."""
+        """A run begins: its counters are reset, and START's edges set the due tasks."""
         self.state = state
         self.steps = 0
         self.visits = {node.name: 0 for node in self.graph.nodes}
@@ -158,7 +164,7 @@ class Standing:
         self.due, self.entering = [], False
 
     def open_jobs(self) -> None:
-        """Open the superstep of what is due."""
+        """Open the superstep of the due tasks."""
         self.superstep += 1
         self.steps += 1
         for name in {item.task.node for item in self.due}:
@@ -173,7 +179,7 @@ class Standing:
                 self.ask(job, "before", {"before": node.name})
 
     def close_jobs(self) -> None:
-        """Leave the open superstep out: what opened it is due again."""
+        """Drop the open superstep: its tasks are due again."""
         if self.jobs and not self.held:
             self.superstep -= 1
             self.steps -= 1
@@ -182,26 +188,26 @@ class Standing:
             self.jobs, self.due = [], self.opened
 
     def close_untouched(self) -> None:
-        """A superstep of which nothing is known but what opened it is not open for whoever loads the thread."""
+        """A superstep without any known fact besides its opening is not open after a load."""
         if not any(job.touched for job in self.jobs):
             self.close_jobs()
 
     def ask(self, job: Job, key: str, payload: Any, *, typed: bool = False) -> None:
-        """Pause with a question, a new one if this one is not known."""
+        """Pause with a question, which is new if its id is unknown."""
         before = [question for question in job.questions if question.base == key]
         if not before or before[-1].closed:
             name = key if not before else f"{key}:{len(before) + 1}"
             job.questions.append(Question(f"{job.id}#{name}", name, job.item.task.node, payload, typed, base=key))
-        job.status, job.loose = "paused", set()  # the execution ended: what came of pure effects is stored with it
+        job.status, job.loose = "paused", set()  # the execution ended: the results of pure effects are stored with it
 
     def retry(self) -> None:
-        """R9: what failed runs again, with all its attempts."""
+        """R9: failed tasks run again, with all their attempts."""
         for job in self.jobs:
             if job.status == "failed":
                 job.status, job.attempt, job.loose = "due", 1, set()
 
     def withdraw(self, ids: set[str], reason: str) -> None:
-        """R10: what is asked no more is asked anew when its task runs again."""
+        """R10: withdrawn questions are asked again when their task runs again."""
         for job in self.jobs:
             if job.status not in ("paused", "due"):
                 continue
@@ -215,13 +221,13 @@ class Standing:
                 job.status = "due"
 
     def abandon(self, superstep: int) -> None:
-        """R10: what was left undone is given up."""
+        """R10: unfinished tasks are abandoned."""
         self.superstep = superstep
         self.jobs, self.due, self.waiting, self.opened = [], [], [], []
         self.held, self.after, self.entering = False, [], False
 
     def answer(self, answers: dict[str, Any], *, replace: bool = False) -> None:
-        """R10: a task whose questions are all answered goes on."""
+        """R10: a task whose questions are all answered continues."""
         for question in self.after:
             if question.id in answers:
                 question.answered, question.answer = True, answers[question.id]
@@ -235,7 +241,7 @@ class Standing:
             elif not job.ended or (replace and job.status == "done" and not self.held):
                 for question in job.questions:
                     if question.id in answers and not question.closed and (replace or question.open):
-                        if job.ended:  # what it came to could not be folded or routed
+                        if job.ended:  # its result could not be folded or routed
                             job.status, job.updates, job.goto, job.known = "due", [], None, False
                         job.answers += 1
                         question.answered, question.answer, question.nth = True, answers[question.id], job.answers
@@ -244,7 +250,7 @@ class Standing:
                 self.unpause(job)
 
     def unpause(self, job: Job) -> None:
-        """R10, R17: it goes on when its nested graph can, which may wait for other answers still."""
+        """R10, R17: it continues when its nested graph can, which may still wait for other answers."""
         child = job.child
         if child is not None and not job.known:
             for inner in [each for each in child.jobs if each.status == "paused"]:
@@ -263,13 +269,13 @@ class Standing:
             self.start({})
         self.state = copy.deepcopy(data["state"])
         self.hand_down()
-        # Where the edit made something due, its node had no open task, though its outcome may be unknown here.
+        # If the edit made a task due, its node had no open task, though its outcome may be unknown here.
         mine = [job for job in self.jobs if data["due"] is None and job.item.task.node == data["ends"]]
         ends = [job for job in mine if self.held or not job.ended] or mine
         for job in self.jobs:
             if job in ends:
                 job.status, job.updates, job.goto, job.edited = "done", [], None, True
-                job.questions = []  # what a nested graph did until then is told with the task's end
+                job.questions = []  # the entries of a nested graph until then are recorded with the task's end
                 self.after = [question for question in self.after if question.id != f"{job.id}#after"]
             elif not job.ended:
                 for question in job.questions:
@@ -278,19 +284,20 @@ class Standing:
             if self.jobs:
                 self.waiting = list(data["due"])
             else:
-                self.due, self.entering = list(data["due"]), False
+                self.due, self.waiting = self.parted(data["due"])
+                self.entering = False
             self.generations = copy.deepcopy(data["generations"])
 
     def hand_down(self) -> None:
-        """Let what is nested see an edited state."""
+        """Pass an edited state on to nested graphs."""
 
     def replaceable(self) -> list[tuple[Job, Question]]:
-        """R10: questions whose answers may be replaced, since the task failed that was given them."""
+        """R10: questions whose answers may be replaced, since the answered task failed."""
         found: list[tuple[Job, Question]] = []
         if self.held:
             return found
         failed = [job for job in self.jobs if job.status == "failed"]
-        for job in failed or self.jobs:  # where no task failed, the fold or a router did, perhaps for an answer
+        for job in failed or self.jobs:  # if no task failed, the fold or a router did, perhaps because of an answer
             if job.status == "handled":
                 continue
             if job.child is not None:

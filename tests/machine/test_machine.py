@@ -17,15 +17,15 @@ from . import replicas
 from .editing import Threads
 
 FULL = bool(os.environ.get("GRAPHRT_FULL"))
-EXAMPLES, STEPS = (1_000, 100) if FULL else (12, 60)
-"""About 700 steps, 80,000 in full. Each rule is drawn several times, but for `replace_answer`."""
+EXAMPLES, STEPS = (1_000, 100) if FULL else (8, 60)
+"""About 480 steps, 80,000 in full. Each rule is drawn several times, but for `replace_answer`."""
 LARGE_BYTES = 1
-"""What is longer is a large value here."""
+"""Longer values count as large here."""
 
 
 @pytest.fixture
 def places(request: pytest.FixtureRequest) -> Iterator[replicas.Places]:
-    """A server, and a folder in memory if there is one: what a disk can lose is not tested here."""
+    """A server, and a folder in memory if possible: power loss is not tested here."""
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
         made = replicas.places(request.config, Path(folder))
@@ -34,11 +34,9 @@ def places(request: pytest.FixtureRequest) -> Iterator[replicas.Places]:
 
 
 @pytest.mark.needs("psycopg", "cryptography")
-def test_threads_are_what_the_model_says_on_every_store(
-    places: replicas.Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Every list of a few numbers is stored apart, as values of more than 64 KiB are: the model copies what it knows at
-    # every step, and cannot carry as many large ones.
+def test_threads_equal_the_model_on_every_store(places: replicas.Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every list of a few numbers is stored apart, like values of more than 64 KiB: the model copies its data at every
+    # step, and cannot hold as many large values.
     monkeypatch.setattr(storability, "BLOB_BYTES", LARGE_BYTES)
     Threads.places = places
     run_state_machine_as_test(

@@ -1,4 +1,4 @@
-"""Short games that the machine draws rarely: a nested graph in which one task fails again and again while another asks."""
+"""Short examples that the machine rarely draws: a nested graph in which one task fails repeatedly while another asks."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ GAMES = [
     for place, (cut, numbers) in enumerate(itertools.product(CUTS, NUMBERS))
     for asks in (1, 2, 3)
 ]
-"""Every cut with every choice of answers, and as many questions in turns; all of them in full runs."""
+"""Every interruption with every choice of answers, alternating numbers of questions; all of them in full runs."""
 
 
 @pytest.mark.needs("psycopg", "cryptography")
 @pytest.mark.parametrize(("cut", "numbers", "asks"), GAMES)
-def test_a_nested_graph_that_fails_twice_beside_its_question(places, monkeypatch, asks, numbers, cut):  # noqa: F811
+def test_nested_graph_that_fails_twice_agrees_with_the_model(places, monkeypatch, asks, numbers, cut):  # noqa: F811
     monkeypatch.setattr(storability, "BLOB_BYTES", LARGE_BYTES)
     for module in (machine, editing):
-        monkeypatch.setattr(module, "event", lambda *_: None)  # there is no test of hypothesis around
+        monkeypatch.setattr(module, "event", lambda *_: None)  # there is no Hypothesis test around
     Threads.places = places
     game = Threads()
     try:

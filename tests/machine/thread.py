@@ -1,6 +1,6 @@
-"""The model of a thread: its journal, where it stands, and what its verbs come to (R9, R10, R11, R17, R18).
+"""The model of a thread: its journal, its state, and the results of its verbs (R9, R10, R11, R17, R18).
 
-Like the model of one drive it decides everything from the rules, and imports nothing of graphrt.
+Like the model of one drive it follows the rules, and does not import graphrt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RIGHT = {"interrupted": "resume", "failed": "retry", "cancelled": "retry", "comp
 
 
 class RefusedError(Exception):
-    """The call was wrong: an InputError with this code. Nothing changes."""
+    """The call was invalid: an InputError with this code. Nothing changes."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -33,7 +33,7 @@ class RefusedError(Exception):
 
 
 class Shown(NamedTuple):
-    """What can be seen of a thread after one of its entries."""
+    """The observable data of a thread after one of its entries."""
 
     seq: int
     status: str
@@ -59,9 +59,11 @@ class ThreadModel:
         self.steps = 0
         """Supersteps of that run, an open one included."""
         self.undecided: list[Flow] = []
-        """After a conflict: where the thread may stand, since no rule says which of several conflicts is told."""
+        """After a conflict: the possible states of the thread, since the rules do not determine which of several
+        conflicts is raised.
+        """
         self.origin: tuple[str, int] | None = None
-        """The thread that this one is a fork of, and after which entry."""
+        """The thread from which this one was forked, and the entry."""
 
     @property
     def seq(self) -> int:
@@ -73,7 +75,7 @@ class ThreadModel:
         return show(self.flow, self.seq, self.status)
 
     def shown_at(self, at: int) -> Shown:
-        """As it stood after the entry *at*; outcomes that only stood beside the journal are not known any more."""
+        """The state after the entry *at*; outcomes that were only staged are no longer known."""
         if not max(self.first - 1, 1) <= at <= self.seq:
             raise RefusedError("unknown-entry")
         if at == self.seq:
@@ -82,7 +84,7 @@ class ThreadModel:
         return show(flow, at, status)
 
     def folded(self, at: int) -> tuple[Flow, str]:
-        """The fold of the entries up to *at*, and the status that they tell."""
+        """The fold of the entries up to *at*, and their status."""
         flow, status = Flow(self.graph), "new"
         for entry in self.entries[:at]:
             if entry.path:
@@ -119,7 +121,7 @@ class ThreadModel:
     # driving ----------------------------------------------------------------------------------------------------------
 
     def run(self, given: Mapping[str, Any], outside: Outside, *, abandon: bool = False) -> str:
-        """A run on an input: the whole state on a new thread, an update on a finished one, or on one that is given up."""
+        """A run on an input: the whole state on a new thread, an update on a finished or abandoned one."""
         if self.status == "new":
             state = self.first_state(given)
         else:
@@ -136,7 +138,7 @@ class ThreadModel:
         return {**model.first_state(self.graph), **{name: thaw(value) for name, value in given.items()}}
 
     def resume(self, answers: Mapping[str, Any], outside: Outside) -> str:
-        """Answers by id without the thread; none where the owner died. Other answers for a task that failed."""
+        """Answers by id without the thread; none if the owner died. Other answers for a failed task."""
         given = self.flow.replaceable() if self.status == "failed" and answers else []
         if given:
             self.check_replacing(answers, given)
@@ -146,7 +148,7 @@ class ThreadModel:
         return self.go_on(answers, outside)
 
     def check(self, answers: Mapping[str, Any]) -> None:
-        """Refuse answers that nobody waits for, or of a wrong type."""
+        """Refuse answers without an open question, or of a wrong type."""
         questions = {question.id: question for question in self.flow.questions()}
         if not questions or (self.status == "running" and not answers):
             if answers:
@@ -159,7 +161,7 @@ class ThreadModel:
         check_types(questions, answers)
 
     def check_replacing(self, answers: Mapping[str, Any], given: Sequence[tuple[Job, Question]]) -> None:
-        """Refuse another answer where the task began or did an effect after it was given the first (R10)."""
+        """Refuse another answer if the task started or performed an effect after the first one (R10)."""
         questions = {question.id: question for question in (*(one for _, one in given), *self.flow.questions())}
         if any(id_ not in questions for id_ in answers):
             raise RefusedError("unknown-interrupt")
@@ -175,7 +177,7 @@ class ThreadModel:
         return self.go_on({}, outside, anew=anew)
 
     def renewed(self) -> list[tuple[str, str]]:
-        """Ids of the questions that a retry withdraws, and why: stale ones, and those of a run that was cancelled."""
+        """Ids of the questions that a retry withdraws, with the reason: stale ones, and those of a cancelled run."""
         if self.status not in ("interrupted", "cancelled", "failed"):
             return []
         return [
@@ -207,7 +209,7 @@ class ThreadModel:
         return self.drive(outside)
 
     def drive(self, outside: Outside) -> str:
-        """To its end; a failed one raises after it was told."""
+        """Drive to the end; a failed run raises after its failure was recorded."""
         outside.stored = lambda: outside.kept.append(self.stored() if outside.keeps else None)
         try:
             status = self.flow.drive(outside)
@@ -231,7 +233,7 @@ class ThreadModel:
         outside.stored()
 
     def stored(self) -> ThreadModel:
-        """What is durable now: another process would find this."""
+        """The durable data, which another process would load."""
         kept = copy.deepcopy(self)
         kept.settle()
         forget_loose(kept.flow)
@@ -244,12 +246,12 @@ class ThreadModel:
         return kept
 
     def settle(self) -> None:
-        """What was told is in the journal."""
+        """Move the recorded entries to the journal."""
         self.entries += self.flow.log
         self.flow.log, self.flow.flushed = [], 0
 
     def decide(self, next_: tuple[str, ...]) -> None:
-        """Take the one of several ways to have failed that fits to what is due."""
+        """Choose among several possible failures the one that matches the due tasks."""
         for flow in self.undecided:
             if flow.next() == next_:
                 flow.log, flow.flushed = [], 0
@@ -285,7 +287,7 @@ class ThreadModel:
         trial = copy.deepcopy(self)
         for values, as_node in edits:
             trial.edit(values, as_node)
-        if edits:  # all are one record, and a snapshot can stand after a record only
+        if edits:  # all are one record, and a snapshot is possible only after a record
             trial.flow.log[-1].data["last"] = True
         self.__dict__.update(trial.__dict__)
         self.settle()
@@ -293,7 +295,7 @@ class ThreadModel:
 
     def edit(self, values: Mapping[str, Any], as_node: str | None) -> None:
         flow, fresh = self.flow, self.status == "new"
-        if fresh:  # they are its whole state, and nothing is due (R18)
+        if fresh:  # they are its whole state, and no task is due (R18)
             self.status = "completed"
             flow.start(self.first_state(values))
         state = copy.deepcopy(flow.state) if fresh else self.folded_in(values, reset=False)
@@ -306,13 +308,20 @@ class ThreadModel:
             stuck = self.status == "failed" and all(job.ended for job in flow.jobs)
             if not any(job.item.task.node == as_node and (flow.held or stuck or not job.ended) for job in flow.jobs):
                 due = model.Due()
-                failures = model.follow_edges(self.graph, copy.deepcopy(state), as_node, due)
+                ended = [] if flow.jobs else [i.task.arg for i in flow.due if i.task.node == as_node]
+                first, *others = ended or [None]
+                failures = model.follow_edges(self.graph, copy.deepcopy(state), as_node, due, first)
+                for arg in others:
+                    failures += model.follow_hearing(self.graph, copy.deepcopy(state), as_node, due, arg)
                 if failures:
                     raise FailedError(*failures)
                 generations = copy.deepcopy(flow.generations)
                 due.plain |= {self.graph.joins[at].dst for at in model.arrive(self.graph, generations, as_node)}
                 model.empty(self.graph, generations, due)
-                before = flow.waiting if flow.jobs else [i for i in flow.due if i.task.node != as_node]
+                defers = self.graph.node(as_node).defer
+                before = [i for i in flow.waiting if i.task.node != as_node or not defers]
+                if not flow.jobs:
+                    before = [i for i in (*flow.due, *flow.waiting) if i.task.node != as_node]
                 data["due"], data["generations"] = merged(flow, before, due, frozenset()), generations
         data["status"] = ""
         flow.tell("thread-updated", data=data)
@@ -323,7 +332,7 @@ class ThreadModel:
         data["status"] = self.status
 
     def want_edges(self, name: str) -> None:
-        """R18: where a node leads that routes by Commands alone nobody knows."""
+        """R18: the successors of a node that routes only by Commands are unknown."""
         node = self.graph.node(name)
         sources = {src for src, _ in self.graph.edges} | {each.src for each in self.graph.conditionals}
         sources |= {source for join in self.graph.joins for source in join.sources}
@@ -331,7 +340,7 @@ class ThreadModel:
             raise RefusedError("goto-needed")
 
     def fork(self, id: str, at: int | None) -> ThreadModel:
-        """A new thread that stands where this one stood after the entry *at*."""
+        """A new thread with the state of this one after the entry *at*."""
         if at is None or at == self.seq:
             at, flow, status = self.seq, copy.deepcopy(self.flow), self.status
         else:
@@ -343,7 +352,7 @@ class ThreadModel:
         new.entries = [Entry("thread-forked", "", None, (closed, status)), *questions_of(self.entries[:at], flow)]
         told = {entry.data.id for entry in new.entries if entry.kind == "interrupt-raised"}
         for job in flow.jobs:
-            job.untold = 0 if job.status == "failed" else job.untold  # the source has told its attempts
+            job.untold = 0 if job.status == "failed" else job.untold  # the source has recorded its attempts
         tell_anew(flow)
         for question in (question for job in flow.jobs for question in job.questions):
             question.fate_told = False
@@ -362,7 +371,7 @@ class ThreadModel:
         return new
 
     def prune(self, before: int | None) -> int:
-        """Forget entries up to the last commit or edit before *before*; returns how many went."""
+        """Remove entries up to the last commit or edit before *before*; return their number."""
         found = self.prunable(before)
         if not found:
             return 0
@@ -373,7 +382,7 @@ class ThreadModel:
         return gone
 
     def was_edited_open(self) -> bool:
-        """Whether the superstep that is open was edited since the last entry that can be pruned."""
+        """Whether the open superstep was edited since the last entry that can be pruned."""
         later = self.entries[max(self.prunable(None), self.first - 1) :]
         return any(entry.kind == "thread-updated" and entry.data["open"] for entry in later)
 
@@ -382,7 +391,8 @@ class ThreadModel:
         least = self.seq + 1 if before is None else before
         found = 0
         for seq, entry in enumerate(self.entries, 1):
-            after = self.entries[seq] if seq < self.seq else None  # of the same record, unless it is of a nested graph
+            # Of the same record, unless it belongs to a nested graph
+            after = self.entries[seq] if seq < self.seq else None
             alone = entry.kind == "thread-forked" and (
                 after is None or bool(after.path) or after.kind not in ("interrupt-raised", "interrupt-answered")
             )
@@ -396,7 +406,7 @@ class ThreadModel:
 
 
 def tell_anew(flow: Flow) -> None:
-    """The journal of a fork tells all that the nested graphs of the open superstep did, as if nothing had been told."""
+    """The journal of a fork records all entries of the nested graphs of the open superstep again."""
     for job in flow.jobs:
         if job.child is not None:
             job.child.collected = 0
@@ -410,6 +420,6 @@ def check_types(questions: Mapping[str, Question], answers: Mapping[str, Any]) -
 
 
 def show(flow: Flow, seq: int, status: str) -> Shown:
-    open_ = [] if status == "cancelled" else flow.questions()  # nobody can answer them: a retry asks anew
+    open_ = [] if status == "cancelled" else flow.questions()  # they cannot be answered: a retry asks again
     questions = tuple((question.id, question.node) for question in open_)
     return Shown(seq, status, copy.deepcopy(flow.state), flow.next(), questions)

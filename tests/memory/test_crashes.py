@@ -1,4 +1,4 @@
-"""A process that dies at any write leaves a memory that ends as that of a run which was never disturbed."""
+"""A process that dies at any write leaves a memory that ends like that of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALLS = (
 
 
 def model() -> FunctionModel:
-    """A model that remembers two facts in two replies, and recalls one."""
+    """A model that stores two facts in two replies, and recalls one."""
 
     def answer(request: ModelRequest) -> AgentReply:
         done = sum(message.role == "tool" for message in request.messages)
@@ -84,7 +84,7 @@ def lived(moment: Any, nth: int | None) -> tuple[list[Any], int]:
 TWIN, COMMITS = lived("before", None)
 
 
-def test_undisturbed_run_writes_everything() -> None:
+def test_undisturbed_run_writes_all_items() -> None:
     assert [(namespace, key) for namespace, key, _ in TWIN] == [
         ("customers/42", "drink"),
         ("customers/42", "town"),
@@ -97,7 +97,7 @@ def test_undisturbed_run_writes_everything() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("nth", range(1, COMMITS + 1))
-def test_memory_after_a_failed_write_equals_that_of_the_twin(nth: int, moment: str) -> None:
+def test_memory_after_a_failed_write_equals_that_of_its_twin(nth: int, moment: str) -> None:
     memory, _ = lived(moment, nth)
 
     assert memory == TWIN

@@ -11,7 +11,7 @@ import typing_extensions as te
 from tests.workers.test_worker import eventually
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
-from graphrt.errors import InputError
+from graphrt.errors import GraphrtError, InputError
 from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore, TenantStore
 from graphrt.testing import conformance
 from graphrt.workers import Retention, Worker
@@ -39,7 +39,7 @@ def files_with(folder: Path, text: str) -> list[str]:
     return [path.name for path in sorted(folder.iterdir()) if text.encode() in path.read_bytes()]
 
 
-def test_person_is_in_no_file_after_an_erasure(tmp_path: Path) -> None:
+def test_no_file_contains_the_person_after_an_erasure(tmp_path: Path) -> None:
     with Runtime(graph(), store=SqliteStore(tmp_path / "runs.db")) as runtime:
         runtime.run({"note": PERSON}, thread="t")
         runtime.run({"note": "tea"}, thread="u")
@@ -70,7 +70,7 @@ def test_erasure_of_a_tenant_leaves_the_memory_of_others() -> None:
 
 
 @pytest.mark.parametrize("clause", [one for one in conformance.CLAUSES if one.theme == "memory"], ids=repr)
-def test_store_of_a_tenant_keeps_the_clauses_about_the_memory(clause: conformance.Clause) -> None:
+def test_store_of_a_tenant_satisfies_the_clauses_about_the_memory(clause: conformance.Clause) -> None:
     clause(lambda: TenantStore(MemoryStore(), "acme"))
 
 
@@ -88,14 +88,25 @@ def test_memory_moves_to_another_store_by_a_file(tmp_path: Path) -> None:
         assert (item.namespace, item.key, item.value, item.expires_at) == ("notes/a", "k", {"likes": ("tea", 1)}, 4e9)
 
 
-def test_file_that_is_no_export_is_refused() -> None:
-    with Runtime(graph(), store="memory:") as runtime, pytest.raises(InputError) as refused:
-        runtime.memory.import_items(io.BytesIO(b'{"namespace": 1}\n'))
-    assert refused.value.code == "bad-archive"
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", "bad-archive"),
+        (b'{"namespace": 1}\n', "bad-archive"),
+        (b'{"form": 1}\n', "bad-archive"),
+        (b'{"form": "graphrt-memory/0"}\n', "bad-archive"),
+        (b'{"form": "graphrt-memory/1"}\n{"namespace": 1}\n', "bad-archive"),
+        (b'{"form": "graphrt-memory/2"}\n{"namespace": 1}\n', "store-newer"),
+    ],
+)
+def test_file_that_is_not_an_export_or_has_a_newer_form_is_refused(content: bytes, code: str) -> None:
+    with Runtime(graph(), store="memory:") as runtime, pytest.raises(GraphrtError) as refused:
+        runtime.memory.import_items(io.BytesIO(content))
+    assert refused.value.code == code
 
 
 @pytest.mark.needs("cryptography")
-def test_encrypted_store_shows_neither_values_nor_words(tmp_path: Path) -> None:
+def test_encrypted_store_reveals_neither_values_nor_words(tmp_path: Path) -> None:
     store = EncryptedStore(SqliteStore(tmp_path / "runs.db"), {"k": bytes(range(32))})
     with Runtime(graph(), store=store) as runtime:
         runtime.memory.put("notes", "k", PERSON)
@@ -107,7 +118,7 @@ def test_encrypted_store_shows_neither_values_nor_words(tmp_path: Path) -> None:
     assert files_with(tmp_path, PERSON) == files_with(tmp_path, "lovelace") == []
 
 
-def test_worker_with_retention_deletes_what_has_expired() -> None:
+def test_worker_with_retention_deletes_expired_items() -> None:
     store = MemoryStore()
     past = Runtime(graph(), store=store, clock=lambda: 1_000.0)
     past.memory.put("notes", "old", 1, expires_s=1)

@@ -1,4 +1,4 @@
-"""Search by meaning: a toy embedding counts letters, so that texts with the same letters mean the same."""
+"""Semantic search: a toy embedding counts letters, and texts with the same letters have the same meaning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class State(te.TypedDict, total=False):
 
 
 class Letters:
-    """An embedding that counts letters, and notes what it was asked for."""
+    """An embedding that counts letters, and records its inputs."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -61,7 +61,7 @@ async def aremember(state: State, ctx: Context) -> dict[str, Any]:
 
 @pytest.mark.parametrize("letters", [Letters, AsyncLetters])
 @pytest.mark.parametrize("node", [remember, aremember])
-def test_item_is_found_by_its_meaning(node: Any, letters: type[Letters]) -> None:
+def test_item_is_found_by_semantic_search(node: Any, letters: type[Letters]) -> None:
     with Runtime(graph_of(node), store="memory:", embed=letters()) as runtime:
         runtime.memory.put("notes", "2", "zoo")
 
@@ -84,14 +84,14 @@ def test_async_twins_embed_without_a_run(letters: type[Letters]) -> None:
     asyncio.run(main())
 
 
-def test_sync_verbs_of_a_runtime_that_is_not_open_call_an_async_embedding() -> None:
+def test_sync_verbs_of_an_unopened_runtime_can_call_an_async_embedding() -> None:
     runtime = Runtime(graph_of(remember), store=MemoryStore(), embed=AsyncLetters())
     runtime.memory.put("notes", "1", "silent")
     assert [item.key for item in runtime.memory.search("notes", "listen")] == ["1"]
 
 
-def test_what_a_task_embedded_is_not_embedded_again() -> None:
-    """A node that runs again is given the recorded vectors, and so is a second execution from the journal."""
+def test_recorded_embeddings_are_not_computed_again() -> None:
+    """A node that runs again gets the recorded vectors, and so does a second execution from the journal."""
 
     def ask(state: State, ctx: Context) -> dict[str, Any]:
         found = remember(state, ctx)
@@ -111,7 +111,7 @@ def test_what_a_task_embedded_is_not_embedded_again() -> None:
         assert [item.score for item in runtime.memory.search("notes", "listen")] == [0.5]
 
 
-def test_tools_of_an_agent_search_by_meaning() -> None:
+def test_tools_of_an_agent_use_semantic_search() -> None:
     def scripted(request: Any) -> AgentReply:
         done = [message.text for message in request.messages if message.role == "tool"]
         calls = [("remember", {"key": "1", "text": "silent"}), ("recall", {"query": "listen"})]
@@ -142,11 +142,11 @@ def test_another_embedding_is_refused_until_the_items_are_embedded_again() -> No
     assert memory.embed_again("notes") == 2
     assert {(item.key, item.expires_at) for item in memory.search("notes", "listen")} == {("1", 4e9), ("2", None)}
 
-    with pytest.raises(InputError, match="no embed="):
+    with pytest.raises(InputError, match="needs embed="):
         Runtime(graph_of(remember), store=store).memory.embed_again()
 
 
-def test_item_that_changes_while_it_is_embedded_again_stays_as_it_was_written() -> None:
+def test_item_that_changes_while_it_is_embedded_again_keeps_the_new_value() -> None:
     store = MemoryStore()
     plain = Runtime(graph_of(remember), store=store).memory
     plain.put("notes", "1", "old")
@@ -164,15 +164,15 @@ def test_item_that_changes_while_it_is_embedded_again_stays_as_it_was_written() 
     [None, [], [[1.0], [2.0]], [[]], [["a"]], [[float("nan")]], [[1.0] * 4_097]],
     ids=lambda one: f"{one!r:.20}",
 )
-def test_what_is_no_vector_is_refused(returned: Any) -> None:
+def test_invalid_vector_is_refused(returned: Any) -> None:
     with Runtime(graph_of(remember), store="memory:", embed=lambda texts: returned) as runtime:
         with pytest.raises(InputError) as refused:
             runtime.memory.put("notes", "1", "silent")
-        assert refused.value.code == "bad-memory"
+        assert refused.value.code == "input"
         assert runtime.memory.search() == []
 
 
-def test_option_that_cannot_be_called_is_refused() -> None:
+def test_option_that_is_not_callable_is_refused() -> None:
     with pytest.raises(InputError, match="embed="):
         Runtime(graph_of(remember), embed=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
@@ -209,7 +209,7 @@ def test_export_has_the_vectors() -> None:
         assert letters.asked == ["listen"]
 
 
-def test_tenant_finds_its_own_items_alone() -> None:
+def test_tenant_finds_only_its_own_items() -> None:
     shared = MemoryStore()
     for tenant in ("a", "b"):
         Runtime(graph_of(remember), store=TenantStore(shared, tenant), embed=Letters()).memory.put(
@@ -220,7 +220,7 @@ def test_tenant_finds_its_own_items_alone() -> None:
 
 
 class Watched(StoreWrapper):
-    """Notes the vectors that reach the store."""
+    """Records the vectors that reach the store."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)

@@ -1,4 +1,4 @@
-"""`ctx.memory`: writes belong to the commit of the task, reads are recorded, and tenants share nothing."""
+"""`ctx.memory`: writes belong to the commit of the task, reads are recorded, and tenants are isolated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fail(state: State) -> None:
 
 
 def nothing(state: State) -> None:
-    """The node that takes over."""
+    """The node that handles the failure."""
 
 
 def values(runtime: Runtime[Any], namespace: str = "") -> list[Any]:
@@ -105,7 +105,7 @@ def test_task_finds_its_own_writes_at_once_and_others_after_the_commit() -> None
     assert seen == [("green tea", None), [("green tea", 0.5)], 1, ["green tea"]]
 
 
-def test_attempt_that_failed_writes_nothing() -> None:
+def test_failed_attempt_writes_nothing() -> None:
     def flaky(state: State, ctx: Context) -> None:
         ctx.memory.put("a", f"attempt {ctx.attempt}", ctx.attempt)
         if ctx.attempt == 1:
@@ -117,7 +117,7 @@ def test_attempt_that_failed_writes_nothing() -> None:
         assert values(runtime) == [2]
 
 
-def test_task_that_fails_for_good_writes_nothing_until_its_retry_succeeds() -> None:
+def test_task_that_fails_permanently_writes_nothing_until_its_retry_succeeds() -> None:
     broken = [True]
 
     def node(state: State, ctx: Context) -> None:
@@ -135,8 +135,8 @@ def test_task_that_fails_for_good_writes_nothing_until_its_retry_succeeds() -> N
         assert values(runtime) == [True]
 
 
-def test_what_an_effect_wrote_is_written_by_the_execution_that_gets_its_result() -> None:
-    """A tool or an effect that is recorded does not run again; what it wrote to the memory must not be lost."""
+def test_writes_of_a_recorded_effect_are_committed_by_the_execution_that_reuses_it() -> None:
+    """A recorded tool or effect does not run again; its writes to the memory must not be lost."""
     calls: list[int] = []
 
     def effect(ctx: Context) -> str:
@@ -160,7 +160,7 @@ def test_what_an_effect_wrote_is_written_by_the_execution_that_gets_its_result()
         assert runtime.reexecute("t").same
 
 
-def test_read_is_repeated_by_a_later_execution_as_it_was() -> None:
+def test_recorded_read_is_repeated_by_a_later_execution() -> None:
     def node(state: State, ctx: Context) -> dict[str, Any]:
         item = ctx.memory.get("a", "k")
         ctx.interrupt("go on?")
@@ -193,7 +193,7 @@ def test_nested_graph_writes_with_the_commit_of_its_task() -> None:
         assert values(runtime) == [{"likes": "tea"}]
 
 
-def test_edit_that_finishes_a_task_drops_what_the_task_wrote() -> None:
+def test_edit_that_finishes_a_task_drops_its_writes() -> None:
     def ask(state: State, ctx: Context) -> None:
         ctx.memory.put("a", "k", "written")
         ctx.interrupt("go on?")
@@ -206,7 +206,7 @@ def test_edit_that_finishes_a_task_drops_what_the_task_wrote() -> None:
         assert values(runtime) == []
 
 
-def test_copies_and_forks_of_a_thread_write_nothing_again() -> None:
+def test_copies_and_forks_of_a_thread_repeat_no_writes() -> None:
     with Runtime(graph_of(put), store="memory:") as runtime:
         runtime.run({"note": "tea"}, thread="t")
         runtime.memory.delete("customers/1", "drink")
@@ -236,7 +236,7 @@ def test_items_expire_by_the_clock_of_the_runtime() -> None:
 
 
 def test_threads_of_a_tenant_have_the_memory_of_that_tenant() -> None:
-    """Whichever store a worker opened, that of the tenant or the shared one, a thread reaches the memory of its tenant."""
+    """Whichever store a worker opened, the tenant's or the shared one, a thread reaches the memory of its tenant."""
     shared = MemoryStore()
     graph = graph_of(get, put)
     with Runtime(graph, store=TenantStore(shared, "acme")) as acme, Runtime(graph, store=shared) as workers:
@@ -253,7 +253,7 @@ def test_threads_of_a_tenant_have_the_memory_of_that_tenant() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["other~customers", "", "a b", "/a", "ä"])
-def test_namespace_of_another_tenant_and_bad_ones_are_refused(namespace: str) -> None:
+def test_namespace_of_another_tenant_and_invalid_ones_are_refused(namespace: str) -> None:
     def node(state: State, ctx: Context) -> None:
         ctx.memory.put(namespace, "k", 1)
 
@@ -278,7 +278,7 @@ BAD: list[tuple[Callable[[Any], object], str]] = [
 
 
 @pytest.mark.parametrize(("write", "code"), BAD)
-def test_bad_arguments_are_refused_in_nodes_and_outside(write: Any, code: str) -> None:
+def test_invalid_arguments_are_refused_in_nodes_and_outside(write: Any, code: str) -> None:
     def node(state: State, ctx: Context) -> None:
         write(ctx.memory)
 
@@ -301,7 +301,7 @@ def test_run_without_a_store_has_no_memory() -> None:
     assert without.value.code == "no-memory"
 
 
-def test_store_that_keeps_no_memory_is_refused() -> None:
+def test_store_without_memory_is_refused() -> None:
     store = StoreWrapper(MemoryStore())
     store.offers = store.offers - {"memory"}
     with Runtime(graph_of(put), store=store) as runtime, pytest.raises(NodeError) as refused:
@@ -344,8 +344,8 @@ def test_command_that_routes_writes_too() -> None:
         assert values(runtime) == [1]
 
 
-def test_of_writes_side_by_side_that_of_the_later_call_counts_whenever_they_end() -> None:
-    """So that a run whose results are given again, in the order of the calls, leaves the same memory."""
+def test_last_of_parallel_writes_in_call_order_wins() -> None:
+    """Therefore a run whose results are replayed in the order of the calls leaves the same memory."""
 
     async def both(state: State, ctx: Context) -> None:
         quick_is_done = asyncio.Event()

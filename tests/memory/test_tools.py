@@ -1,4 +1,4 @@
-"""`memory_tools`: an agent remembers and recalls in a namespace that the program chooses."""
+"""`memory_tools`: an agent stores and recalls facts in a namespace that the program chooses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class State(te.TypedDict, total=False):
 
 
 def asking(*calls: ToolCall) -> FunctionModel:
-    """A model that makes *calls* in its first reply, and then repeats what the last of them returned."""
+    """A model that makes *calls* in its first reply, and then repeats the results of the last of them."""
 
     def answer(request: ModelRequest) -> AgentReply:
         results = [message.text for message in request.messages if message.role == "tool"]
@@ -42,7 +42,7 @@ def graph_of(model: FunctionModel) -> Any:
     return g.compile()
 
 
-def test_calls_of_one_reply_are_all_remembered_where_the_program_says() -> None:
+def test_calls_of_one_reply_all_store_in_the_configured_namespace() -> None:
     calls = [
         ToolCall(id=str(number), name="remember", arguments={"key": f"fact {number}", "text": "drinks tea"})
         for number in range(4)
@@ -68,7 +68,7 @@ def test_namespace_may_come_from_the_state() -> None:
         assert [item.namespace for item in runtime.memory.search("customers")] == ["customers/bob", "customers/ann"]
 
 
-def test_recall_shows_what_fits_best_and_says_if_nothing_does() -> None:
+def test_recall_shows_the_best_matches_or_reports_none() -> None:
     call = ToolCall(id="1", name="recall", arguments={"query": "black tea"})
     with Runtime(graph_of(asking(call)), store="memory:", deps=42) as runtime:
         assert runtime.run({}, thread="one").state.get("answer") == "Nothing was remembered about that."
@@ -78,7 +78,7 @@ def test_recall_shows_what_fits_best_and_says_if_nothing_does() -> None:
         assert runtime.run({}, thread="two").state.get("answer") == "drink: black tea"
 
 
-def test_tool_that_works_for_no_node_has_no_memory() -> None:
+def test_tool_outside_a_node_has_no_memory() -> None:
     remember, _ = memory_tools("customers/42")
     context = ToolContext(call=ToolCall(id="1", name="remember", arguments={}))
 
@@ -87,7 +87,7 @@ def test_tool_that_works_for_no_node_has_no_memory() -> None:
     assert refused.value.code == "no-memory"
 
 
-def test_run_without_a_memory_fails_and_the_model_is_not_told_why() -> None:
+def test_run_without_a_memory_fails_without_a_report_to_the_model() -> None:
     call = ToolCall(id="1", name="recall", arguments={"query": "tea"})
 
     with pytest.raises(InputError) as refused:
@@ -95,7 +95,7 @@ def test_run_without_a_memory_fails_and_the_model_is_not_told_why() -> None:
     assert refused.value.code == "no-memory"
 
 
-def test_graph_that_is_a_tool_keeps_a_memory_only_in_a_store_of_its_own() -> None:
+def test_graph_as_a_tool_has_a_memory_only_in_its_own_store() -> None:
     def keep(state: State, ctx: Context) -> None:
         ctx.memory.put("desk", "seen", "yes")
 

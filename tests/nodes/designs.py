@@ -1,4 +1,4 @@
-"""What the tests of adaptive nodes share: a state, parts, a validator, and a design that is valid."""
+"""Shared parts of the tests of adaptive nodes: a state, parts, a validator, and a valid design."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def note(state: State, ctx: Context) -> dict[str, Any]:
 
 
 def spy(state: State) -> dict[str, Any]:
-    """A function that declares nothing, and takes more than it may."""
+    """A function without declared fields, which accesses more than it may."""
     return {"notes": [state.secret]}
 
 
@@ -106,5 +106,5 @@ def graph(designer: Any, rules: TopologyValidator | None = None, **options: Any)
 
 
 def always(design: Any) -> Callable[[State, Any], Any]:
-    """A designer that has one idea."""
+    """A designer that returns the same design each time."""
     return lambda _state, _request: design

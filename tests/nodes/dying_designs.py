@@ -1,6 +1,6 @@
-"""A program that designs and runs a graph on a thread, and kills itself in the middle if it is told to.
+"""A program that designs and runs a graph on a thread, and can kill itself in the middle.
 
-It is run by `test_adaptive_killed`. Whatever is paid or done is a line in a file.
+It is run by `test_adaptive_killed`. Each payment and each effect is a line in a file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def times(text: str) -> int:
 
 
 def designing(request: Any) -> str:
-    """A model with another idea each time."""
+    """A model that returns another design each time."""
     paid("design")
     number = times("design")
     return json.dumps(

@@ -1,4 +1,4 @@
-"""What the tests of ready-made nodes share: a state, and a graph of one node."""
+"""Shared parts of the tests of ready-made nodes: a state, and a graph of one node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class State(BaseModel):
 
 
 def one(node: Any, **policy: Any) -> CompiledGraph[State, Any]:
-    """A graph of this node alone."""
+    """A graph with only this node."""
     return GraphBuilder(State, name="one").add_node("work", node, **policy).add_edge(START, "work").compile()
 
 

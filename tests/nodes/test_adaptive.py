@@ -1,4 +1,4 @@
-"""Adaptive nodes: graphs are designed, judged, run, refused and resumed."""
+"""Adaptive nodes: graphs are designed, validated, run, refused and resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asked(*script: Any) -> MockHarness:
     return MockHarness(list(script))
 
 
-def test_a_function_designs_the_graph_that_runs() -> None:
+def test_function_designs_the_graph_that_runs() -> None:
     state = graph(always(DESIGN)).run({}).state
 
     assert (state.notes, state.answer, state.error) == (["about tea"], "cheap answer", None)
@@ -44,7 +44,7 @@ def test_a_designer_may_be_async() -> None:
     assert asyncio.run(graph(designer).arun({})).state.answer == "cheap answer"
 
 
-def test_a_model_designs_the_graph_with_the_schema_of_what_is_allowed() -> None:
+def test_model_designs_the_graph_with_the_schema_of_the_allowed_parts() -> None:
     harness = asked(json.dumps(DESIGN))
 
     state = graph("Find out about {topic}.").run({}, harness=harness).state
@@ -57,7 +57,7 @@ def test_a_model_designs_the_graph_with_the_schema_of_what_is_allowed() -> None:
     assert "dear" not in asked_for.text
 
 
-def test_a_refused_design_goes_back_with_all_reasons() -> None:
+def test_refused_design_is_returned_with_all_reasons() -> None:
     harness = asked(json.dumps(BAD), "no JSON {", json.dumps(DESIGN))
 
     result = graph("Find out about {topic}.").run({}, harness=harness)
@@ -70,7 +70,7 @@ def test_a_refused_design_goes_back_with_all_reasons() -> None:
     assert "JSON" in harness.calls[2].text
 
 
-def test_a_function_is_told_why_its_design_was_refused() -> None:
+def test_function_receives_the_reasons_of_the_refusal() -> None:
     requests: list[DesignRequest] = []
 
     def designer(state: State, request: DesignRequest) -> Any:
@@ -84,7 +84,7 @@ def test_a_function_is_told_why_its_design_was_refused() -> None:
     assert list(requests[0].registry.section("tools")) == ["fetch"]
 
 
-def test_a_designer_that_never_gives_a_valid_graph_is_a_routable_error_with_all_reasons() -> None:
+def test_designer_that_never_returns_a_valid_graph_is_a_routable_error_with_all_reasons() -> None:
     calls: list[int] = []
 
     def designer(state: State, request: DesignRequest) -> Any:
@@ -100,7 +100,7 @@ def test_a_designer_that_never_gives_a_valid_graph_is_a_routable_error_with_all_
     assert "nodes[1].prompt" in error["message"]
 
 
-def test_the_error_has_every_reason_as_data() -> None:
+def test_error_has_every_reason_as_data() -> None:
     seen: list[Any] = []
     g = GraphBuilder(State, name="outer")
     g.add_node("do", adaptive(State, always(BAD), registry=PARTS, validator=validator(), attempts=1), on_error="keep")
@@ -128,7 +128,7 @@ def test_without_a_route_the_run_fails() -> None:
     assert failed.value.code == "design-rejected"
 
 
-def test_the_accepted_design_can_be_kept() -> None:
+def test_accepted_design_can_be_kept() -> None:
     rules = validator()
     plan = graph(always(DESIGN), rules, record="plan").run({}).state.plan
 
@@ -137,7 +137,7 @@ def test_the_accepted_design_can_be_kept() -> None:
     assert plan["attempts"] == 1
 
 
-def test_the_journal_has_the_design_the_verdicts_and_the_digest_of_the_validator() -> None:
+def test_journal_has_the_design_the_verdicts_and_the_digest_of_the_validator() -> None:
     rules = validator()
     ideas = iter([BAD, DESIGN])
     with Runtime(graph(lambda _s, _r: next(ideas), rules), store="memory:") as runtime:
@@ -158,7 +158,7 @@ def test_the_journal_has_the_design_the_verdicts_and_the_digest_of_the_validator
     ]
 
 
-def test_the_design_runs_under_its_own_slice_of_the_budget() -> None:
+def test_design_runs_under_its_own_slice_of_the_budget() -> None:
     greedy = chain(write(max_tokens=90))
 
     error = graph(always(greedy), validator(budget=Budget(tokens=50))).run({}).state.error
@@ -168,7 +168,7 @@ def test_the_design_runs_under_its_own_slice_of_the_budget() -> None:
     assert graph(always(greedy), validator(budget=Budget(tokens=5_000))).run({}).state.answer == "cheap answer"
 
 
-def test_the_design_runs_under_the_limits_of_the_validator() -> None:
+def test_design_runs_under_the_limits_of_the_validator() -> None:
     loop = chain(look())
     loop["edges"] = [{"from": "START", "to": "look"}]
     loop["conditional_edges"] = [
@@ -181,20 +181,20 @@ def test_the_design_runs_under_the_limits_of_the_validator() -> None:
     assert error["code"] == "node-fatigue"
 
 
-def test_a_design_sees_no_other_fields_whatever_its_functions_do() -> None:
+def test_design_can_read_only_the_allowed_fields() -> None:
     peek = chain(node("spy", "function", function="spy"))
 
     assert graph(always(peek)).run({"secret": "mine"}).state.notes == ["hidden"]
 
 
-def test_a_design_writes_no_other_fields_whatever_its_functions_do() -> None:
+def test_design_can_write_only_the_allowed_fields() -> None:
     error = graph(always(chain(node("over", "function", function="overreach")))).run({}).state.error
 
     assert error is not None
     assert error["type"] == "UpdateError"
 
 
-def test_a_design_can_ask_a_person() -> None:
+def test_design_can_ask_a_person() -> None:
     ask = chain(node("ask", "human", question="Publish {topic}?", into="verdict"), write())
     with Runtime(graph(always(ask)), store="memory:") as runtime:
         paused = runtime.run({}, thread="t")
@@ -211,7 +211,7 @@ def test_designs_may_have_batches_and_nested_graphs() -> None:
     assert graph(always(deep)).run({}).state.notes == ["about tea", "note a", "note b"]
 
 
-def test_adaptive_nodes_in_designs_get_one_level_less() -> None:
+def test_adaptive_nodes_in_designs_have_one_level_less() -> None:
     def designer(state: State, request: DesignRequest) -> Any:
         return DESIGN
 
@@ -230,7 +230,7 @@ def test_adaptive_nodes_in_designs_get_one_level_less() -> None:
     deeper.add_node("do", twice)
 
 
-def test_a_design_that_is_no_longer_allowed_does_not_run_on() -> None:
+def test_design_that_is_no_longer_allowed_does_not_continue() -> None:
     ask = chain(node("ask", "human", question="Publish {topic}?", into="verdict"), look())
     store = MemoryStore()
     with Runtime(graph(always(ask)), store=store) as runtime:
@@ -263,7 +263,7 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], text: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"designer": "On {topc}."}, {"record": "plna"}])
-def test_misspelt_fields_are_found_before_the_run(wrong: dict[str, Any]) -> None:
+def test_misspelled_fields_are_refused_before_the_run(wrong: dict[str, Any]) -> None:
     given: dict[str, Any] = {"designer": "On {topic}.", **wrong}
 
     with pytest.raises(DefinitionError):
@@ -281,7 +281,7 @@ def test_required_fields_must_be_readable() -> None:
         adaptive(Strict, "x", registry=PARTS, validator=TopologyValidator(writes=["notes"]))
 
 
-def test_an_adaptive_node_is_data_too() -> None:
+def test_adaptive_node_is_data_too() -> None:
     written = graph(
         "Find out about {topic}.", validator(budget=Budget(tokens=99), max_nodes=5), record="plan", model="dear"
     )
@@ -308,7 +308,7 @@ def test_a_manifest_with_a_wrong_validator_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_anywhere_leads_to_the_same_end() -> None:
+def test_crash_anywhere_leads_to_the_same_end() -> None:
     ideas = {1: BAD, 2: chain(look(), write(), node("ask", "human", question="{topic}?", into="verdict"), look("end"))}
     made: list[int] = []
 

@@ -1,4 +1,4 @@
-"""After `kill -9` in the middle of a designed graph, another process runs the same design, and pays nothing twice."""
+"""After `kill -9` in the middle of a designed graph, another process runs the same design, and no call is paid twice."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from tests.testing.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 
 
 def life(folder: Path, deadly: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.nodes.dying_designs"],
-        cwd=ROOT,
-        env={**os.environ, "DESIGNS": str(folder), "DEADLY": deadly, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    env = {**os.environ, "DESIGNS": str(folder), "DEADLY": deadly}
+    return warm_python().run(["-m", "tests.nodes.dying_designs"], cwd=ROOT, env=env)
 
 
-def test_a_killed_process_leaves_its_design_to_the_next_one(tmp_path: Path) -> None:
+def test_killed_process_leaves_its_design_to_the_next_one(tmp_path: Path) -> None:
     first = life(tmp_path, "design")
     assert first.returncode == -signal.SIGKILL, first.stderr
-    time.sleep(1.2)  # until the claim of the dead process is over
+    time.sleep(1.2)  # until the claim of the dead process has expired
 
     second = life(tmp_path, "")
 

@@ -1,4 +1,4 @@
-"""`batch`: items side by side, and what failed. `reduce`: shorter prompts, and no source that is still needed."""
+"""`batch`: parallel items, and their failures. `reduce`: shorter prompts, without a deletion of a needed source."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_updates_fold_in_the_order_of_the_items() -> None:
     assert over_pages().run({"pages": ["c", "a", "b"], "notes": ["0"]}).state.notes == ["0", "C", "A", "B"]
 
 
-def test_over_nothing_nothing_runs() -> None:
+def test_empty_batch_runs_nothing() -> None:
     assert over_pages().run({"pages": []}).state.notes == []
     assert over_pages(on_failure="collect", failures="failed").run({"pages": []}).state.failed == []
 
 
 @pytest.mark.parametrize("max_concurrency", [None, 1])
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_what_has_not_ended_after_the_total_time_has_failed(kind: str, max_concurrency: int | None) -> None:
-    """Also what could not start yet; and it is not retried."""
+def test_unfinished_items_fail_after_the_total_time(kind: str, max_concurrency: int | None) -> None:
+    """Items that could not start yet fail too; they are not retried."""
     hang = threading.Event()
     ran: list[str] = []
 
@@ -112,7 +112,7 @@ def test_raise_names_the_item_and_a_retry_repeats_only_it() -> None:
     assert ran.count("a") == 1
 
 
-def test_collect_tells_which_item_failed_and_why() -> None:
+def test_collect_reports_which_item_failed_and_why() -> None:
     state = over_pages(on_failure="collect", failures="failed").run({"pages": ["a", "", "c", ""]}).state
 
     assert state.notes == ["A", "C"]
@@ -122,12 +122,12 @@ def test_collect_tells_which_item_failed_and_why() -> None:
     ]
 
 
-def test_best_effort_goes_on_without_the_failed_items() -> None:
+def test_best_effort_continues_without_the_failed_items() -> None:
     assert over_pages(on_failure="best_effort").run({"pages": ["", "b"]}).state.notes == ["B"]
     assert over_pages(on_failure="best_effort").run({"pages": [""]}).state.notes == []
 
 
-def test_a_quorum_that_is_reached_keeps_the_successes() -> None:
+def test_reached_quorum_keeps_the_successes() -> None:
     options: Any = {"on_failure": "quorum", "quorum": 2, "failures": "failed"}
 
     state = over_pages(**options).run({"pages": ["a", "", "c"]}).state
@@ -136,7 +136,7 @@ def test_a_quorum_that_is_reached_keeps_the_successes() -> None:
 
 
 @pytest.mark.parametrize("pages", [["a", "", ""], ["a"], []])
-def test_a_quorum_that_is_missed_fails_with_data_and_can_be_routed(pages: list[str]) -> None:
+def test_missed_quorum_fails_with_data_and_can_be_routed(pages: list[str]) -> None:
     node = batch(State, shout, over="pages", on_failure="quorum", quorum=2)
 
     with pytest.raises(NodeError) as caught:
@@ -161,12 +161,12 @@ def test_too_many_items_are_refused_before_the_first_one_runs(items: Any) -> Non
 
 
 @pytest.mark.parametrize("items", ["text", 3, {"a": 1}])
-def test_what_has_no_items_is_refused(items: Any) -> None:
+def test_value_without_items_is_refused(items: Any) -> None:
     with pytest.raises(NodeError, match="has no items"):
         one(batch(State, shout, over=lambda state: items)).run({})
 
 
-def test_never_more_tasks_than_max_concurrency_run_at_once() -> None:
+def test_at_most_max_concurrency_tasks_run_at_once() -> None:
     lock = threading.Lock()
     now = peak = 0
     met = threading.Barrier(2, timeout=10)
@@ -196,7 +196,7 @@ def test_several_nodes_run_for_each_item() -> None:
     assert [(f["index"], f["node"]) for f in state.failed] == [(1, "high")]
 
 
-def test_without_items_each_node_runs_once() -> None:
+def test_empty_items_run_each_node_once() -> None:
     views = {name: llm(f"{name} {{topic}}", into="notes", as_list=True) for name in ("warm", "cold")}
 
     assert one(batch(State, views)).run({}, harness=MockHarness(rules={"warm": "1", "cold": "2"})).state.notes == [
@@ -218,7 +218,7 @@ def test_a_graph_runs_for_each_item() -> None:
     assert graph.run({"pages": ["a", "b"]}).state.notes == ["aa", "bb"]
 
 
-def test_ready_made_nodes_find_their_item() -> None:
+def test_ready_made_nodes_read_their_item() -> None:
     mock = MockHarness(rules={"read a": "A", "read b": "B"})
     asked = over_pages(llm("read {page}", into="notes", item="page", as_list=True)).run(
         {"pages": ["a", "b"]}, harness=mock
@@ -251,13 +251,13 @@ def test_two_items_that_write_one_plain_field_conflict() -> None:
         lambda: batch(State, shout, on_error="x"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_at_once(make: Any) -> None:
+def test_invalid_arguments_are_refused_at_once(make: Any) -> None:
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.code == "input"
 
 
-def test_a_problem_inside_names_the_line_of_the_user() -> None:
+def test_problem_inside_names_the_line_of_the_user() -> None:
     with pytest.raises(DefinitionError, match=r"test_batch_and_reduce\.py"):
         batch(State, lambda: None)
 
@@ -298,7 +298,7 @@ def test_the_result_may_replace_a_source() -> None:
     assert one(node).run({"notes": ["a", "b"]}).state.notes == ["a b"]
 
 
-def test_without_a_result_nothing_is_deleted() -> None:
+def test_nothing_is_deleted_without_a_result() -> None:
     def broken(request: Any) -> str:
         raise RuntimeError("down")
 
@@ -310,7 +310,7 @@ def test_without_a_result_nothing_is_deleted() -> None:
         assert runtime.state("t").values.notes == ["a"]
 
 
-def test_a_source_that_another_branch_reads_is_found_by_compile() -> None:
+def test_source_that_another_branch_reads_is_refused_by_compile() -> None:
     g = GraphBuilder(State)
     g.add_node("shorten", reduce("notes", into="answer", prompt="{notes}"))
     g.add_node("wait", lambda state: None, writes=[]).add_node("quote", llm("{notes}", into="verdict"))
@@ -321,7 +321,7 @@ def test_a_source_that_another_branch_reads_is_found_by_compile() -> None:
     assert [problem.code for problem in caught.value.problems] == ["deleted-source"]
 
 
-def test_a_source_that_another_branch_writes_conflicts() -> None:
+def test_source_that_another_branch_writes_conflicts() -> None:
     g = GraphBuilder(State)
     g.add_node("shorten", reduce("notes", into="answer", function=" ".join))
     g.add_node("write", lambda state: {"notes": ["new"]})
@@ -344,7 +344,7 @@ def test_a_source_that_another_branch_writes_conflicts() -> None:
     ],
     ids=str,
 )
-def test_a_reduce_that_would_lose_something_is_refused_at_once(options: Any, text: str) -> None:
+def test_reduce_that_would_lose_data_is_refused_at_once(options: Any, text: str) -> None:
     sources = options.pop("sources")
 
     with pytest.raises(InputError, match=text):

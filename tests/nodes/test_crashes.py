@@ -1,4 +1,4 @@
-"""Ready-made nodes survive a crash anywhere: nothing is paid, done or asked twice, and the end is the same."""
+"""Ready-made nodes survive a crash anywhere: no call, effect or question is repeated, and the end is the same."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def graph(world: World) -> Any:
     return g.compile()
 
 
-def test_a_crash_anywhere_leads_to_the_same_end_with_every_node() -> None:
+def test_crash_anywhere_leads_to_the_same_end_with_every_node() -> None:
     world = World()
 
     def options() -> dict[str, Any]:

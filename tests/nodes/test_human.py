@@ -1,4 +1,4 @@
-"""`human`: decisions of persons, who may make them, and what becomes of wrong, late and missing answers."""
+"""`human`: decisions of persons, who may make them, and how wrong, late and missing answers are handled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def routed(**options: Any) -> Any:
     return g.add_conditional_edges("ask", *router("verdict", ways)).compile()
 
 
-def test_the_question_shows_choices_context_roles_and_what_may_be_edited() -> None:
+def test_question_shows_choices_context_roles_and_editable_fields() -> None:
     with Runtime(routed(), store="memory:") as runtime:
         question = runtime.run({"answer": "Leaves."}, thread="t").interrupts[0]
 
@@ -55,7 +55,7 @@ def test_the_question_shows_choices_context_roles_and_what_may_be_edited() -> No
     ("answer", "way"),
     [(ANN, "approved"), ({"choice": "reject", "by": "Bob", "role": "author", "rationale": "No."}, "rejected")],
 )
-def test_a_decision_is_routed_and_recorded(answer: dict[str, str], way: str) -> None:
+def test_decision_is_routed_and_recorded(answer: dict[str, str], way: str) -> None:
     with Runtime(routed(), store="memory:") as runtime:
         runtime.run({}, thread="t")
         state = runtime.resume("t", answer=answer).state
@@ -64,7 +64,7 @@ def test_a_decision_is_routed_and_recorded(answer: dict[str, str], way: str) -> 
     assert state.review == {**answer, "edits": {}}
 
 
-def test_an_edit_replaces_the_field_and_asks_again() -> None:
+def test_edit_replaces_the_field_and_asks_again() -> None:
     edit = {"choice": "edit", "by": "Ann", "rationale": "Short.", "edits": {"answer": "Hot leaves."}}
     with Runtime(routed(), store="memory:") as runtime:
         runtime.run({"answer": "Leaves."}, thread="t")
@@ -94,7 +94,7 @@ def test_an_edit_replaces_the_field_and_asks_again() -> None:
     ],
     ids=str,
 )
-def test_an_answer_that_breaks_a_rule_is_refused_and_the_question_stays_open(wrong: Any) -> None:
+def test_answer_that_breaks_a_rule_is_refused_and_the_question_stays_open(wrong: Any) -> None:
     with Runtime(routed(), store="memory:") as runtime:
         asked = runtime.run({}, thread="t").interrupts
 
@@ -105,7 +105,7 @@ def test_an_answer_that_breaks_a_rule_is_refused_and_the_question_stays_open(wro
         assert runtime.resume("t", answer=ANN).state.notes == ["approved"]
 
 
-def test_without_roles_anybody_with_a_name_may_decide() -> None:
+def test_any_named_person_may_decide_without_roles() -> None:
     with Runtime(one(human("{topic}?", into="verdict")), store="memory:") as runtime:
         runtime.run({}, thread="t")
         with pytest.raises(InputError):
@@ -114,7 +114,7 @@ def test_without_roles_anybody_with_a_name_may_decide() -> None:
         assert runtime.resume("t", answer={"choice": "approve", "by": "Ann"}).state.verdict == "approve"
 
 
-def test_a_timeout_is_a_choice_once_the_thread_is_retried() -> None:
+def test_timeout_is_a_choice_once_the_thread_is_retried() -> None:
     now = 0.0
     with Runtime(routed(timeout_s=60), store="memory:", clock=lambda: now) as runtime:
         assert runtime.run({}, thread="t").interrupts[0].expires_at == 60
@@ -128,8 +128,8 @@ def test_a_timeout_is_a_choice_once_the_thread_is_retried() -> None:
         assert (state.review["choice"], state.review["by"]) == ("timeout", None)
 
 
-def test_an_answer_in_time_counts_however_late_the_run_goes_on(tmp_path: Path) -> None:
-    """The process that took the answer dies before the node runs again, and the next one comes a day later."""
+def test_answer_in_time_counts_although_the_run_continues_later(tmp_path: Path) -> None:
+    """The process that took the answer dies before the node runs again, and the next one starts a day later."""
 
     class Killed(BaseException):
         pass
@@ -155,7 +155,7 @@ def test_an_answer_in_time_counts_however_late_the_run_goes_on(tmp_path: Path) -
 
 
 def test_another_process_takes_the_answer(tmp_path: Path) -> None:
-    """The class of the answer is known by its rules, so a graph that was built again can read the question."""
+    """The class of the answer is identified by its rules, so a rebuilt graph can read the question."""
     from graphrt.nodes import _decision
 
     store = f"sqlite:///{tmp_path / 'runs.db'}"
@@ -168,7 +168,7 @@ def test_another_process_takes_the_answer(tmp_path: Path) -> None:
         assert runtime.resume("t", answer=ANN).state.review["by"] == "Ann"
 
 
-def test_without_a_thread_a_question_is_an_error() -> None:
+def test_question_without_a_thread_is_an_error() -> None:
     with pytest.raises(Exception, match="thread"):
         one(human("{topic}?", into="verdict")).run({})
 
@@ -177,7 +177,7 @@ def test_without_a_thread_a_question_is_an_error() -> None:
 
 
 class Terminal:
-    """Answers prompts from a list, and ends then."""
+    """Answers prompts from a list, and then ends the input."""
 
     def __init__(self, *lines: str) -> None:
         self.lines = list(lines)
@@ -190,7 +190,7 @@ class Terminal:
         return self.lines.pop(0)
 
 
-def test_a_terminal_is_asked_until_the_answer_is_valid() -> None:
+def test_terminal_prompts_until_the_answer_is_valid() -> None:
     lines = Terminal("approve", "Bob", "author", "Mine.", "approve", "Ann", "editor", "Good.")
 
     state = routed(terminal=lines).run({"answer": "Leaves."}).state
@@ -206,13 +206,13 @@ def test_fields_are_edited_at_a_terminal() -> None:
     assert routed(terminal=lines).run({"answer": "Leaves."}).state.answer == "Hot leaves."
 
 
-def test_where_the_input_ends_the_run_pauses() -> None:
+def test_end_of_the_input_pauses_the_run() -> None:
     with Runtime(routed(terminal=Terminal("approve")), store="memory:") as runtime:
         assert runtime.run({}, thread="t").status == "interrupted"
         assert runtime.resume("t", answer=ANN).state.notes == ["approved"]
 
 
-def test_without_a_terminal_the_run_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_a_terminal_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     import io
     import sys
 
@@ -234,13 +234,13 @@ def test_without_a_terminal_the_run_pauses(monkeypatch: pytest.MonkeyPatch) -> N
     ],
     ids=str,
 )
-def test_arguments_that_do_not_fit_are_refused_at_once(options: Any) -> None:
+def test_invalid_arguments_are_refused_at_once(options: Any) -> None:
     with pytest.raises(InputError) as caught:
         human("Well?", into="verdict", **options)
     assert caught.value.code == "input"
 
 
-def test_an_edit_that_does_not_fit_its_field_fails_and_can_be_answered_again() -> None:
+def test_edit_that_does_not_match_its_field_fails_and_can_be_answered_again() -> None:
     edit = {"choice": "edit", "by": "Ann", "rationale": "x", "edits": {"answer": ["not", "a", "text"]}}
     with Runtime(routed(), store="memory:") as runtime:
         runtime.run({}, thread="t")
@@ -250,13 +250,13 @@ def test_an_edit_that_does_not_fit_its_field_fails_and_can_be_answered_again() -
         assert runtime.resume("t", answer=ANN).state.notes == ["approved"]
 
 
-def test_a_reason_may_be_left_out_where_none_is_asked_for() -> None:
+def test_reason_is_optional_unless_it_is_requested() -> None:
     with Runtime(routed(rationale=False), store="memory:") as runtime:
         runtime.run({}, thread="t")
 
         assert runtime.resume("t", answer={**ANN, "rationale": ""}).state.notes == ["approved"]
 
 
-def test_a_template_of_the_question_that_cannot_be_filled_fails_the_node() -> None:
+def test_unfillable_template_of_the_question_fails_the_node() -> None:
     with pytest.raises(NodeError, match="cannot be filled"):
         one(human("{verdict}?", into="verdict")).run({}, thread="t", store="memory:")

@@ -39,7 +39,7 @@ def asked(mock: MockHarness) -> list[str]:
     return [call.text for call in mock.calls]
 
 
-def test_the_prompt_and_the_instructions_are_filled_from_fields() -> None:
+def test_prompt_and_instructions_are_filled_from_fields() -> None:
     mock = MockHarness(["Leaves."])
     node = llm("What is {topic}?", into="answer", system=Template("You know {topic}."))
 
@@ -55,14 +55,14 @@ def test_braces_of_json_and_of_values_stay_text() -> None:
     assert asked(mock) == ['As {"a": 1}: {answer} {0.__class__}']
 
 
-def test_a_template_that_reaches_for_attributes_is_refused_when_it_is_made() -> None:
+def test_template_that_accesses_attributes_is_refused_when_it_is_built() -> None:
     with pytest.raises(InputError) as caught:
         llm("{topic.__class__}", into="answer")
 
     assert caught.value.code == "template-field"
 
 
-def test_an_unfilled_field_fails_before_the_model_is_called() -> None:
+def test_unfilled_field_fails_before_the_model_is_called() -> None:
     mock = MockHarness(["x"])
 
     with pytest.raises(NodeError, match="cannot be filled"):
@@ -71,7 +71,7 @@ def test_an_unfilled_field_fails_before_the_model_is_called() -> None:
 
 
 @pytest.mark.parametrize(("prompt", "into"), [("{topik}", "answer"), ("{topic}", "anwser")])
-def test_a_misspelt_field_is_found_by_compile(prompt: str, into: str) -> None:
+def test_misspelled_field_is_refused_by_compile(prompt: str, into: str) -> None:
     with pytest.raises(DefinitionError, match="Did you mean"):
         one(llm(prompt, into=into))
 
@@ -84,7 +84,7 @@ def test_a_prompt_may_be_a_function_of_the_state() -> None:
     assert asked(mock) == ["abab"]
 
 
-def test_parts_of_a_structured_answer_go_to_fields() -> None:
+def test_parts_of_a_structured_answer_are_written_to_fields() -> None:
     node = llm("{topic}", into={"answer": "title", "words": "words"}, output=Title)
 
     state = one(node).run({}, harness=MockHarness(['{"title": "Tea", "words": 3}'])).state
@@ -92,7 +92,7 @@ def test_parts_of_a_structured_answer_go_to_fields() -> None:
     assert (state.answer, state.words) == ("Tea", 3)
 
 
-def test_a_part_that_the_answer_lacks_is_a_typed_error() -> None:
+def test_missing_part_of_the_answer_is_a_typed_error() -> None:
     node = llm("{topic}", into={"answer": "titel"}, output=Title)
 
     with pytest.raises(NodeError, match="has no 'titel'") as caught:
@@ -105,13 +105,13 @@ def test_a_part_that_the_answer_lacks_is_a_typed_error() -> None:
     [AgentReply(text="Green.", thinking="Hm."), "<think>\nHm.\n</think>\n\nGreen."],
     ids=["reported", "written into the text"],
 )
-def test_thinking_is_kept_apart(reply: Any) -> None:
+def test_thinking_is_written_to_its_own_field(reply: Any) -> None:
     state = one(llm("{topic}", into="answer", thinking="thinking")).run({}, harness=MockHarness([reply])).state
 
     assert (state.answer, state.thinking) == ("Green.", "Hm.")
 
 
-def test_new_messages_go_to_a_field() -> None:
+def test_new_messages_are_written_to_a_field() -> None:
     state = one(llm("{topic}", into="answer", messages="rows")).run({}, harness=MockHarness(["Green."])).state
 
     assert [message.text for message in state.rows] == ["Green."]
@@ -134,7 +134,7 @@ def test_a_runtime_may_replace_the_model_by_its_name() -> None:
     assert one(node).run({}, models={"writer": ScriptedModel(["Other."])}).state.answer == "Other."
 
 
-def test_the_reply_is_streamed_when_someone_reads() -> None:
+def test_reply_is_streamed_to_a_reader() -> None:
     graph = one(llm("{topic}", into="answer", model=ScriptedModel(["Green tea."])))
 
     shown = [one.item for one in graph.stream({}, modes="messages")]
@@ -143,7 +143,7 @@ def test_the_reply_is_streamed_when_someone_reads() -> None:
     assert "".join(pieces) == "Green tea."
 
 
-def test_a_failed_call_follows_on_error_and_leaves_no_flag() -> None:
+def test_failed_call_follows_on_error_and_leaves_no_flag() -> None:
     def down(request: Any) -> str:
         raise TransientModelError("down", retry_after_s=0)
 
@@ -158,7 +158,7 @@ def test_a_failed_call_follows_on_error_and_leaves_no_flag() -> None:
     assert steps[-1].after.error["type"] == "TransientModelError"
 
 
-def test_a_limit_of_the_agent_that_leaves_no_output_is_an_error() -> None:
+def test_limit_of_the_agent_without_an_output_is_an_error() -> None:
     call = ToolCall(id="1", name="area", arguments={"width": 1})
     limits = AgentLimits(model_calls=1, on_limit="stop")
     agent = Agent(ScriptedModel([call]), tools=[area], limits=limits)
@@ -167,7 +167,7 @@ def test_a_limit_of_the_agent_that_leaves_no_output_is_an_error() -> None:
         one(llm("{topic}", into="answer", output=Title, harness=agent)).run({})
 
 
-def test_a_subagent_works_with_its_own_tools_and_keeps_its_conversation() -> None:
+def test_subagent_works_with_its_own_tools_and_keeps_its_conversation() -> None:
     agent = Agent(ScriptedModel([ToolCall(id="1", name="area", arguments={"width": 3}), "Nine."]), tools=[area])
 
     result = one(subagent(agent, "Measure {topic}.", into="answer", messages="rows")).run({})
@@ -176,14 +176,14 @@ def test_a_subagent_works_with_its_own_tools_and_keeps_its_conversation() -> Non
     assert [message.role for message in result.state.rows] == ["assistant", "tool", "assistant"]
 
 
-def test_a_subagent_has_a_budget_of_its_own() -> None:
+def test_subagent_has_its_own_budget() -> None:
     agent = Agent(ScriptedModel([ToolCall(id="1", name="area", arguments={"width": 3}), "Nine."]), tools=[area])
 
     with pytest.raises(Exception, match="budget of one use"):
         one(subagent(agent, "{topic}", into="answer", budget=Budget(calls=1))).run({})
 
 
-def test_later_nodes_read_what_earlier_ones_wrote() -> None:
+def test_later_nodes_read_the_writes_of_earlier_ones() -> None:
     mock = MockHarness(["a", "b"])
 
     chain(first=llm("{topic}", into="answer"), second=llm("then {answer}", into="verdict")).run({}, harness=mock)
@@ -207,7 +207,7 @@ def test_later_nodes_read_what_earlier_ones_wrote() -> None:
         (lambda: subagent(MockHarness([]), "x", into="answer"), "cannot be MockHarness|Pass an Agent"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_at_once(make: Any, text: str) -> None:
+def test_invalid_arguments_are_refused_at_once(make: Any, text: str) -> None:
     with pytest.raises(InputError, match=text) as caught:
         make()
     assert caught.value.code == "input"

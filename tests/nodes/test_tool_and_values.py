@@ -34,7 +34,7 @@ def test_inputs_name_the_fields(inputs: Any) -> None:
     assert one(tool(join, inputs=inputs, into="answer")).run({"answer": "?"}).state.answer == "tea?"
 
 
-def test_without_into_the_result_is_the_update() -> None:
+def test_result_is_the_update_without_into() -> None:
     assert one(tool(later)).run({}).state.words == 3
 
 
@@ -44,18 +44,18 @@ def test_into_may_map_fields_to_keys_of_the_result() -> None:
     assert (state.verdict, state.answer) == ("TEA", "")
 
 
-def test_a_result_that_no_field_takes_is_not_dropped() -> None:
+def test_result_without_a_field_is_not_dropped() -> None:
     with pytest.raises(NodeError, match="no field takes it"):
         one(tool(join)).run({})
 
 
 @pytest.mark.parametrize("make", [lambda: tool(join, inputs="topci", into="answer"), lambda: tool(join, into="anser")])
-def test_misspelt_fields_are_found_by_compile(make: Any) -> None:
+def test_misspelled_fields_are_refused_by_compile(make: Any) -> None:
     with pytest.raises(DefinitionError):
         one(make())
 
 
-def test_an_error_becomes_a_value_and_later_steps_are_clean() -> None:
+def test_error_becomes_a_value_and_later_steps_succeed() -> None:
     g = GraphBuilder(State)
     g.add_node("look", tool(broken, into="answer"), on_error="keep")
     g.add_node("keep", record_error())
@@ -77,7 +77,7 @@ def test_an_error_becomes_a_value_and_later_steps_are_clean() -> None:
 
 
 @pytest.mark.parametrize("as_list", [False, True])
-def test_several_errors_are_all_told(*, as_list: bool) -> None:
+def test_several_errors_are_all_reported(*, as_list: bool) -> None:
     g = GraphBuilder(State)
     for name in ("a", "b"):
         g.add_node(name, tool(broken, into="answer"), on_error="keep", writes=[])
@@ -118,19 +118,19 @@ def routed(**options: Any) -> Any:
     return g.compile()
 
 
-def test_a_router_goes_where_the_field_says() -> None:
+def test_router_follows_the_field() -> None:
     assert routed().route(START, {"verdict": "two"}) == ("b",)
     assert routed().run({"verdict": "one"}).state.answer == "a"
 
 
 @pytest.mark.parametrize("verdict", ["three", None])
-def test_a_default_takes_unknown_labels_and_nothing(verdict: str | None) -> None:
+def test_default_handles_unknown_labels_and_none(verdict: str | None) -> None:
     assert routed(default=END).route(START, {"verdict": verdict}) == (END,)
     with pytest.raises(RouteError):
         routed().run({"verdict": verdict})
 
 
-def test_a_router_may_be_a_function_whose_labels_are_checked() -> None:
+def test_router_may_be_a_function_with_declared_labels() -> None:
     from typing import Literal
 
     def choose(state: State) -> Literal["one", "zwei"]:
@@ -157,7 +157,7 @@ def test_a_router_may_be_a_function_whose_labels_are_checked() -> None:
         lambda: copy_of(3),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_at_once(make: Any) -> None:
+def test_invalid_arguments_are_refused_at_once(make: Any) -> None:
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.code == "input"

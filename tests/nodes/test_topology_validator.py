@@ -1,4 +1,4 @@
-"""A validator refuses whatever it was not told to allow; adversarial designs die before anything of them runs."""
+"""A validator refuses all parts that it does not list; adversarial designs are refused before any of their nodes runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrt import CompiledGraph
@@ -158,14 +158,14 @@ def test_adversarial_designs_are_refused(design: Any, expected: tuple[str, str])
 
 @pytest.fixture(scope="module")
 def designing() -> tuple[CompiledGraph[Any, Any], list[Any]]:
-    """A graph whose designer has the last of these ideas: to compile one for each takes most of the time."""
+    """A graph whose designer tries these designs in order: compiling a graph for each would take most of the time."""
     ideas: list[Any] = []
     return graph(lambda _state, _request: ideas[-1], attempts=1), ideas
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", [case[1] for case in ADVERSARIAL], ids=[case[0] for case in ADVERSARIAL])
-def test_nothing_of_a_refused_design_runs(designing: tuple[CompiledGraph[Any, Any], list[Any]], design: Any) -> None:
+def test_no_node_of_a_refused_design_runs(designing: tuple[CompiledGraph[Any, Any], list[Any]], design: Any) -> None:
     made, ideas = designing
     ideas.append(design)
     result = made.run({})
@@ -175,14 +175,14 @@ def test_nothing_of_a_refused_design_runs(designing: tuple[CompiledGraph[Any, An
     assert (result.state.notes, result.state.answer) == ([], "")
 
 
-def test_a_validator_allows_nothing_by_default() -> None:
+def test_validator_allows_nothing_by_default() -> None:
     found = reasons(DESIGN, TopologyValidator())
 
     assert [where for code, where in found if code == "bad-spec"] == ["nodes[0].kind", "nodes[1].kind"]
     assert reasons(chain(look()), TopologyValidator(kinds=["tool"])) == [("unknown-part", "nodes[0].function")]
 
 
-def test_what_is_allowed_is_accepted() -> None:
+def test_allowed_design_is_accepted() -> None:
     assert reasons(DESIGN) == []
     assert reasons(nested(1)) == []
     assert reasons(nested(3), validator(max_depth=3)) == []
@@ -193,7 +193,7 @@ def test_what_is_allowed_is_accepted() -> None:
     assert reasons(chain(write(prompt="The validator {topic}")), validator(forbidden_words=[])) == []
 
 
-def test_all_reasons_are_given_at_once() -> None:
+def test_all_reasons_are_reported_at_once() -> None:
     worst = chain(look(function="remove"), write(options={"x": 1}, model="dear"), allow=["endless-loop"])
 
     assert reasons(worst) == [
@@ -204,13 +204,13 @@ def test_all_reasons_are_given_at_once() -> None:
     ]
 
 
-def test_names_that_are_not_allowed_are_not_told() -> None:
+def test_names_that_are_not_allowed_are_not_reported() -> None:
     _, problems = validator().judge(chain(look(function="x")), PARTS, State)
 
     assert "remove" not in "".join(map(str, problems))
 
 
-def test_a_design_without_limits_gets_those_of_the_validator() -> None:
+def test_design_without_limits_gets_those_of_the_validator() -> None:
     made, _ = validator(max_steps=7, max_fan_out=4, timeout_s=2.5).judge(DESIGN, PARTS, State)
 
     assert made is not None
@@ -219,7 +219,6 @@ def test_a_design_without_limits_gets_those_of_the_validator() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
@@ -230,7 +229,7 @@ def test_a_design_without_limits_gets_those_of_the_validator() -> None:
         max_leaves=30,
     )
 )  # fmt: skip
-def test_any_data_is_judged_without_an_error(value: Any) -> None:
+def test_any_data_gets_a_verdict_without_an_error(value: Any) -> None:
     for design in (
         value,
         {"nodes": [value]},
@@ -241,7 +240,7 @@ def test_any_data_is_judged_without_an_error(value: Any) -> None:
         assert (made is None) == bool(problems)
 
 
-def test_the_digest_says_what_is_allowed() -> None:
+def test_digest_depends_on_the_allowed_parts() -> None:
     assert validator().digest == validator().digest
     assert validator(tools=["fetch", "remove"]).digest == validator(tools=["remove", "fetch"]).digest
     digests = {
@@ -250,7 +249,7 @@ def test_the_digest_says_what_is_allowed() -> None:
     assert len(digests) == 4
 
 
-def test_a_validator_is_data_too() -> None:
+def test_validator_is_data_too() -> None:
     rules = validator(budget=Budget(tokens=9, usd=0.5), timeout_s=3.5)
 
     again = TopologyValidator.from_data(json.loads(json.dumps(rules.to_data())))

@@ -1,1 +1,1 @@
-"""Traces and metrics, as an application with the SDK of OpenTelemetry sees them."""
+"""Traces and metrics, from the point of view of an application with the OpenTelemetry SDK."""

@@ -1,4 +1,4 @@
-"""What tests of telemetry share."""
+"""Shared fixtures of the tests of telemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider that keeps its spans, and the spans as a tree; a collector that keeps what it is sent."""
+"""A provider that records its spans, and the spans as a tree; a collector that records its requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphrt.reducers import append
 
 @dataclass(frozen=True)
 class Seen:
-    """A span, as a backend has it."""
+    """A span in the form of a backend."""
 
     name: str
     trace: str
@@ -94,7 +94,7 @@ def of_sdk(span: Any) -> Seen:
 
 
 def tree(spans: Sequence[Seen], skip: str = "graphrt.commit") -> list[str]:
-    """The spans as indented names, siblings by their start; spans without a known parent come as roots."""
+    """The spans as indented names, siblings by start time; spans without a known parent are roots."""
     known = {span.span for span in spans}
     lines: list[str] = []
 
@@ -109,7 +109,7 @@ def tree(spans: Sequence[Seen], skip: str = "graphrt.commit") -> list[str]:
 
 
 class Collector:
-    """An OTLP/HTTP collector: keeps the bodies that are posted to it."""
+    """An OTLP/HTTP collector: records the bodies of its requests."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -131,7 +131,7 @@ class Collector:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
 
     def spans(self) -> list[Seen]:
-        """The spans that were posted, parsed from their wire format."""
+        """The posted spans, parsed from their wire format."""
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
         found: list[Seen] = []

@@ -1,4 +1,4 @@
-"""Telemetry harms no run: an exporter may hang, raise or be slow, and that is told once."""
+"""Telemetry does not disturb a run: an exporter may hang, raise or be slow, which is logged once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tracing_with(processor: SpanProcessor) -> Tracing:
 
 
 class Hanging(SpanProcessor):
-    """Hangs until it is let go."""
+    """Hangs until it is released."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -56,7 +56,7 @@ class Raising(SpanProcessor):
         raise ConnectionError("no collector")
 
 
-def test_exporter_that_hangs_delays_no_run_and_the_loss_is_told_once(monkeypatch):
+def test_exporter_that_hangs_delays_no_run_and_the_loss_is_logged_once(monkeypatch):
     monkeypatch.setattr(_delivery, "MOST_WAITING", 100)
     hanging = Hanging()
     tracing = tracing_with(hanging)
@@ -78,7 +78,7 @@ def test_exporter_that_hangs_delays_no_run_and_the_loss_is_told_once(monkeypatch
     ]
 
 
-def test_exporter_that_raises_fails_no_run_and_is_told_once():
+def test_exporter_that_raises_fails_no_run_and_is_logged_once():
     tracing = tracing_with(Raising())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -99,7 +99,7 @@ def test_warning_is_printed_where_warnings_are_errors(capsys):
     assert "graphrt.otel: nothing arrives." in capsys.readouterr().err
 
 
-def test_redaction_that_raises_loses_its_span_alone():
+def test_redaction_that_raises_loses_only_its_span():
     def redact(name: str, value: Any) -> Any:
         raise KeyError(name)
 
@@ -128,7 +128,7 @@ def test_redaction_that_raises_loses_its_span_alone():
     assert names == ["graphrt.node ask", "invoke_workflow traced"]
 
 
-def test_flush_waits_for_what_is_in_the_works():
+def test_flush_waits_for_spans_in_progress():
     hanging = Hanging()
     tracing = tracing_with(hanging)
     graph(1).run({}, sinks=[tracing])
@@ -141,7 +141,7 @@ def test_flush_waits_for_what_is_in_the_works():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hang", [False, True], ids=["well", "hangs"])
-def test_end_of_the_process_delivers_what_waits_and_does_not_hang(hang: bool):
+def test_exit_of_the_process_delivers_queued_spans_and_does_not_hang(hang: bool):
     program = f"""
         import threading
         from pydantic import BaseModel
@@ -178,7 +178,7 @@ def test_end_of_the_process_delivers_what_waits_and_does_not_hang(hang: bool):
 
 
 @pytest.mark.slow
-def test_child_of_a_fork_has_a_worker_thread_of_its_own():
+def test_child_of_a_fork_has_its_own_worker_thread():
     program = """
         import os, sys
         from pydantic import BaseModel
@@ -225,7 +225,7 @@ def test_child_of_a_fork_has_a_worker_thread_of_its_own():
     ]
 
 
-def test_force_flush_of_the_provider_alone_sends_everything():
+def test_force_flush_of_the_provider_sends_all_spans():
     """The exporter's own queue too, in whichever order the processors were added."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)

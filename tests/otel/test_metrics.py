@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 from tests.otel.support import World
+from tests.testing.warm_python import warm_python
 
 from graphrt import END, START, ConflictError, Context, GraphBuilder, NodeError, RetryPolicy, Runtime
 from graphrt.errors import BadResponseError
@@ -96,7 +95,7 @@ def test_tokens_cost_and_tools_are_counted(world: World):
     assert values(world.metric("gen_ai.execute_tool.duration")) == {("tool_error", "lookup"): 1}
 
 
-def test_attempts_that_failed_and_were_billed_are_counted_and_what_was_not_reported_is_no_zero(world: World):
+def test_billed_failures_are_counted_and_unreported_usage_is_not_zero(world: World):
     answers = iter(
         [
             BadResponseError("cut", billed=True, usage=Usage(input_tokens=100, calls=1, cost_usd=0.25)),
@@ -186,7 +185,7 @@ DYING = """
 def test_threads_of_the_store_are_observed_and_takeovers_counted(world: World, tmp_path):
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     program = textwrap.dedent(DYING.format(url=url))
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 9
+    assert warm_python().run(["-c", program], timeout_s=60).returncode == 9
 
     def work(state, ctx):
         ctx.interrupt("first?", key="1") if not state.note else None

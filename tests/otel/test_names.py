@@ -1,9 +1,10 @@
-"""The names of telemetry are chosen on purpose, are documented, and are spelt in one file."""
+"""The names of telemetry are deliberate, documented, and defined in one file."""
 
 from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -23,14 +24,14 @@ def names() -> dict[str, tuple[str, ...]]:
     }
 
 
-def test_names_are_those_of_the_snapshot():
-    """A backend that knows the old names must be told: change the snapshot and the changelog with them."""
+def test_names_equal_the_snapshot():
+    """A backend depends on the names: change the snapshot and the changelog with them."""
     found = "".join(f"{name} = {' | '.join(value)}\n" for name, value in sorted(names().items()))
 
     assert found == SNAPSHOT.read_text(encoding="utf-8")
 
 
-def test_no_other_module_spells_a_name():
+def test_no_other_module_contains_a_name():
     spelt = [
         f"{path.name}: {node.value}"
         for path in OTEL.glob("*.py")
@@ -45,14 +46,21 @@ def test_no_other_module_spells_a_name():
     assert spelt == []
 
 
-def test_reference_has_every_name_and_no_other():
+def test_reference_has_exactly_the_names():
     text = (ROOT / "docs" / "reference" / "telemetry.md").read_text(encoding="utf-8")
     told = {code.split(" ")[0] for code in re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)}
 
     assert told == {value[0] for name, value in names().items() if name != "SCOPE"}
 
 
-def test_without_the_package_its_extra_is_named():
+def test_reference_has_the_attributes_and_metrics_of_the_code():
+    page = ROOT / "docs" / "reference" / "telemetry.md"
+    written = runpy.run_path(str(ROOT / "docs" / "telemetry.py"))["page"](page.read_text(encoding="utf-8"))
+
+    assert written == page.read_text(encoding="utf-8"), "run: python docs/telemetry.py"
+
+
+def test_missing_package_names_its_extra():
     program = (
         "import sys\n"
         "sys.modules['opentelemetry'] = sys.modules['opentelemetry.trace'] = None\n"

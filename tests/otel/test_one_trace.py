@@ -1,16 +1,15 @@
-"""One thread is one trace, however many processes drive it, and whether it is seen live or read from its journal."""
+"""One thread is one trace, for any number of processes, live or from its journal."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from examples.support_triage.graph import graph
 from tests.otel.support import World, collector, tree
+from tests.testing.warm_python import warm_python
 
 from graphrt import Runtime
 
@@ -30,20 +29,13 @@ DESK = [
 
 
 def live(url: str, collected: str, verb: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("triage_life.py")), url, collected, verb],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    program = str(Path(__file__).with_name("triage_life.py"))
+    return warm_python().run([program, url, collected, verb], cwd=ROOT, timeout_s=60)
 
 
 @pytest.fixture(scope="module")
 def lives(tmp_path_factory: pytest.TempPathFactory):
-    """The spans that a collector got from two processes, the first of which was killed; and the database."""
+    """The spans that a collector received from two processes, the first of which was killed; and the database."""
     url = f"sqlite:///{tmp_path_factory.mktemp('desk') / 'desk.db'}"
     with collector() as collected:
         died = live(url, collected.url, "die")
@@ -63,7 +55,7 @@ def test_triage_that_was_killed_and_resumed_is_one_trace_in_the_format_of_a_coll
     assert [span.parent for span in spans].count("") == 1
 
 
-def test_run_of_the_killed_process_is_told_by_the_one_that_takes_over(lives):
+def test_run_of_a_killed_process_is_reported_by_its_successor(lives):
     spans, _ = lives
     runs = sorted((span for span in spans if span.name.startswith("invoke_workflow")), key=lambda one: one.start_ns)
 

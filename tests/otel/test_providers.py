@@ -1,4 +1,4 @@
-"""Providers, samplers and ids; and that a traced run writes the journal that it writes otherwise."""
+"""Providers, samplers and ids; and a traced run writes the same journal as an untraced one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphrt.stores import MemoryStore, TenantStore
 
 
 @pytest.mark.parametrize("sampler", [ALWAYS_OFF, TraceIdRatioBased(0.0)])
-def test_thread_that_is_not_sampled_has_no_spans_also_inside(sampler):
+def test_unsampled_thread_has_no_spans_inside_either(sampler):
     world = World(sampler=sampler)
     inside: list[bool] = []
 
@@ -31,7 +31,7 @@ def test_thread_that_is_not_sampled_has_no_spans_also_inside(sampler):
 
 
 def test_provider_that_wraps_its_tracers_takes_derived_ids(world: World):
-    """As that of logfire does: graphrt cannot reach the tracer inside."""
+    """Like that of logfire: graphrt cannot reach the inner tracer."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
@@ -63,11 +63,11 @@ def test_ids_of_other_spans_stay_random():
     assert len({ids.generate_span_id() for _ in range(100)} | {ids.generate_trace_id() for _ in range(100)}) == 200
 
 
-def test_namespace_tells_threads_of_two_stores_apart():
+def test_namespace_distinguishes_threads_of_two_stores():
     assert trace_id_of("t") != trace_id_of("t", namespace="other")
 
 
-def test_threads_of_tenants_have_traces_of_their_own_whoever_drives_them(world: World):
+def test_threads_of_tenants_have_their_own_traces_with_every_driver(world: World):
     """A trace and a conversation are named by the id over all tenants, for runs, edits and forks, live and stored."""
 
     def question(state, ctx):
@@ -96,7 +96,7 @@ def test_trace_id_of_a_thread_stays_the_same_over_releases():
     assert trace_id_of("t") == 0x76CEACF02A7CDF43C7DE371BAC29C9C0
 
 
-def test_without_a_configured_provider_nothing_is_watched():
+def test_runs_are_unwatched_without_a_configured_provider():
     from graphrt.otel import Tracing
 
     tracing = Tracing()
@@ -110,7 +110,7 @@ def test_without_a_configured_provider_nothing_is_watched():
     assert seen == [False]
 
 
-def test_trace_of_a_thread_that_runs_now_has_no_end(world: World, tmp_path):
+def test_trace_of_a_running_thread_has_no_end(world: World, tmp_path):
     url = f"sqlite:///{tmp_path / 'runs.db'}"
 
     def look(state):
@@ -128,7 +128,7 @@ def test_trace_of_a_thread_that_runs_now_has_no_end(world: World, tmp_path):
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def test_journal_of_a_traced_run_is_the_same(world: World, tmp_path, way: str, store: str):
-    """Plain supersteps, nested graphs, fan-outs and retries write what they write without a watcher."""
+    """Plain supersteps, nested graphs, fan-outs and retries write the same entries without a watcher."""
     failed: list[int] = []
 
     def shaky(state):

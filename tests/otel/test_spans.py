@@ -1,4 +1,4 @@
-"""What spans there are, what is inside them, and that nothing that was replayed or is confidential is among them."""
+"""The spans, their children, and that they contain neither replayed nor confidential data."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_fan_out_has_a_superstep_and_measured_tasks(world: World):
     assert {short.parent, long.parent} == {only(world.named("graphrt.superstep 2")).span}
 
 
-def test_nested_graph_is_below_the_task_that_it_runs_as(world: World):
+def test_nested_graph_is_below_its_task(world: World):
     def look(state):
         return {"notes": ["found"]}
 
@@ -119,7 +119,7 @@ def test_nested_graph_is_below_the_task_that_it_runs_as(world: World):
     assert tree(world.spans()) == ["invoke_workflow outer", "  graphrt.node research", "    graphrt.node look"]
 
 
-def test_fork_links_to_its_source_and_a_run_to_the_one_before(world: World):
+def test_fork_links_to_its_source_and_a_run_to_the_previous_one(world: World):
     def work(state):
         return {"notes": ["x"]}
 
@@ -157,7 +157,7 @@ def test_child_thread_links_to_its_parent(world: World):
     assert run.trace != first.trace
 
 
-def test_run_on_a_thread_links_to_its_caller_and_one_without_is_part_of_it(world: World):
+def test_run_on_a_thread_links_to_its_caller_and_a_run_without_one_is_its_child(world: World):
     def work(state):
         return None
 
@@ -190,8 +190,8 @@ def test_commits_of_a_store_are_spans_with_their_entries_and_size(world: World, 
     assert all(span.attributes["graphrt.commit.size"] > 0 and span.end_ns > span.start_ns for span in commits)
 
 
-def test_long_thread_goes_on_in_its_trace(world: World):
-    """The beginning of the last run is found, however many entries it has."""
+def test_long_thread_continues_in_its_trace(world: World):
+    """The beginning of the last run is found among any number of entries."""
 
     def step(state):
         return {"notes": ["x"]}
@@ -209,10 +209,10 @@ def test_long_thread_goes_on_in_its_trace(world: World):
     assert second.links == ((first.trace, first.span, "previous-run"),)
 
 
-# -- what user code sees -------------------------------------------------------------------------------------------------
+# -- user code -----------------------------------------------------------------------------------------------------------
 
 
-def test_spans_of_nodes_are_below_their_tasks_wherever_they_run(world: World):
+def test_spans_of_nodes_are_below_their_tasks_on_every_worker_thread(world: World):
     seen: dict[str, int] = {}
 
     def inside(name: str) -> None:
@@ -290,7 +290,7 @@ def asked(world: World, **options: Any) -> list[Seen]:
     return world.spans()
 
 
-def test_model_and_tool_calls_are_spans_with_what_they_call_inside(world: World):
+def test_model_and_tool_calls_are_spans_with_their_inner_calls(world: World):
     assert tree(asked(world)) == [
         "invoke_workflow traced",
         "  graphrt.node ask",
@@ -323,12 +323,12 @@ def test_checks_of_an_agent_are_spans_by_name(world: World):
     assert [span.failed for span in world.named("execute_tool")] == [True, False]
 
 
-def test_nothing_confidential_is_recorded_unless_asked(world: World):
+def test_confidential_data_is_recorded_only_on_request(world: World):
     for span in asked(world):
         assert CANARY not in repr(span), span
 
 
-def test_content_is_recorded_as_the_redaction_leaves_it():
+def test_content_is_recorded_after_redaction():
     names: list[str] = []
 
     def redact(name: str, value: Any) -> Any:
@@ -354,7 +354,7 @@ def test_content_is_recorded_as_the_redaction_leaves_it():
     assert all(CANARY not in repr(span) for span in spans)
 
 
-def test_replayed_calls_make_no_spans(world: World):
+def test_replayed_calls_have_no_spans(world: World):
     made: list[str] = []
 
     async def ask(state, ctx: Context):
@@ -374,7 +374,7 @@ def test_replayed_calls_make_no_spans(world: World):
     assert len(world.named("invoke_workflow")) == 2
 
 
-def test_given_up_superstep_and_migration_are_events_of_the_run_that_follows(world: World, tmp_path):
+def test_abandoned_superstep_and_migration_are_events_of_the_next_run(world: World, tmp_path):
     url = f"sqlite:///{tmp_path / 'runs.db'}"
 
     def ask(state, ctx):

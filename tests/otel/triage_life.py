@@ -1,4 +1,4 @@
-"""One life of a process that drives the support desk, with its spans sent to a collector: `URL COLLECTOR VERB`.
+"""A process that drives the support desk and sends its spans to a collector: `URL COLLECTOR VERB`.
 
 With the verb `die`, the process kills itself with SIGKILL while a model writes the draft.
 """
@@ -27,7 +27,7 @@ models = offline()
 
 
 def die(request):
-    tracing.flush()  # what is committed has been sent, as a process has that lives longer
+    tracing.flush()  # committed spans have been sent, like in a longer-lived process
     os.kill(os.getpid(), signal.SIGKILL)
     return answer(request)
 

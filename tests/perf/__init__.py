@@ -1,1 +1,1 @@
-"""What a step may cost, guarded by counts: calls and bytes are the same on every machine, times are not."""
+"""Bounds on the cost of a step, in counts: calls and bytes are the same on every machine, times are not."""

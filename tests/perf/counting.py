@@ -1,4 +1,4 @@
-"""Counts Python-level calls, and what one more step adds to them."""
+"""Counts Python-level calls, and the additional calls of one more step."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ def calls_of(run: Callable[[], object], kinds: frozenset[str] = CALLS) -> int:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]  # None is documented, typeshed does not say so
         sys.setswitchinterval(interval_s)
-    return next(counter) - (kinds is CALLS)  # the call that switched counting off
+    return next(counter) - (kinds is CALLS)  # the call that disabled counting
 
 
 def calls_per_unit(prepare: Callable[[int], Callable[[], object]], n: int, kinds: frozenset[str] = CALLS) -> float:
-    """Calls that one more unit costs at size *n*: twice the size against the size, so that starting up cancels."""
+    """Calls per additional unit at size *n*: the difference between twice the size and the size, which cancels the
+    startup.
+    """
     small, large = prepare(n), prepare(2 * n)
-    small()  # whatever is made once, lazily, is made here
+    small()  # warm up lazily created objects
     large()
     return (calls_of(large, kinds) - calls_of(small, kinds)) / n

@@ -1,4 +1,4 @@
-"""The bounds on calls per step (docs: what a hand-written loop needs is about 7.5, other engines hundreds)."""
+"""The bounds on calls per step (a hand-written loop needs about 7.5, other engines hundreds; see the docs)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Prepare = Callable[[int], graphs.Run]
 
 
 def handwritten_loop(n: int) -> graphs.Run:
-    """The yardstick of the benchmarks, here only to see that the counting counts as it does."""
+    """The yardstick of the benchmarks, here only to validate the counting."""
     reducers = {"count": int.__add__}
 
     def merge(state: dict[str, object], update: dict[str, object]) -> None:
@@ -45,12 +45,12 @@ def handwritten_loop(n: int) -> graphs.Run:
     return run
 
 
-def test_counting_sees_what_a_hand_written_loop_calls() -> None:
+def test_counting_sees_the_calls_of_a_hand_written_loop() -> None:
     assert calls_per_unit(handwritten_loop, 200) == pytest.approx(7.5, abs=1.0)
 
 
 @pytest.mark.parametrize(("prepare", "most"), STEPS)
-def test_step_stays_within_its_calls(prepare: Prepare, most: float) -> None:
+def test_step_stays_within_its_bound_of_calls(prepare: Prepare, most: float) -> None:
     assert calls_per_unit(prepare, 200) <= most
 
 
@@ -60,7 +60,7 @@ def test_step_costs_the_same_in_a_run_of_ten_times_the_length(prepare: Prepare, 
 
 
 @pytest.mark.parametrize(("prepare", "most"), TASKS)
-def test_task_of_a_fan_out_stays_within_its_calls(prepare: Prepare, most: float) -> None:
+def test_task_of_a_fan_out_stays_within_its_bound_of_calls(prepare: Prepare, most: float) -> None:
     assert calls_per_unit(prepare, 100) <= most
 
 
@@ -77,7 +77,7 @@ def test_node_of_a_large_graph_compiles_with_no_more_calls_than_one_of_a_small_g
     assert calls_per_unit(graphs.chain_compile, 1_000) <= 1.1 * calls_per_unit(graphs.chain_compile, 100)
 
 
-def test_run_of_a_compiled_graph_starts_within_its_calls() -> None:
+def test_run_of_a_compiled_graph_starts_within_its_bound_of_calls() -> None:
     """What a run costs besides its steps: thousands of short runs must not pay for a runtime each.
 
     Two of the calls note to which process the run belongs.

@@ -1,4 +1,4 @@
-"""The bounds on calls of a step that is stored, and of a record that is read again: the same however long the thread is."""
+"""The bounds on calls of a stored step, and of a record that is read again: independent of the length of the thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .counting import CALLS, PYTHON, calls_per_unit
 UNSAFE = Pragmas("wal", "OFF")
 """The same calls, without waiting for the disk."""
 KEY = bytes(range(32))
-"""Of audited steps: their records have MACs, and their Merkle tree a leaf more."""
+"""The bound of audited steps: their records have MACs, and their Merkle tree one more leaf."""
 Prepare = Callable[[int], graphs.Run]
 
 
@@ -34,7 +34,7 @@ def start() -> Any:
 
 
 def say_much(state: Any) -> Any:
-    """So much that no snapshot is worth its bytes: all of the thread is folded again."""
+    """A sink that makes no snapshot worth its bytes: the whole thread is folded again."""
     return {"messages": ["hello " * 100], "count": 1}
 
 
@@ -49,7 +49,7 @@ def memory(n: int) -> graphs.Run:
 
 
 def sqlite(folder: Path, *, chain: bool, key: bytes | None = None) -> Prepare:
-    """Steps on a new thread of a file that is open."""
+    """Steps on a new thread of an open file."""
     audit = AuditLog(key=key) if key is not None else None
     store = SqliteStore(folder / "runs.db", _pragmas=UNSAFE)
 
@@ -76,31 +76,34 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
     return prepare
 
 
-# Of these, eight calls of Python functions are there so that threads can share a transaction, and three so that a forked
-# child raises `forked` instead of waiting for a lock.
+# Eight of these calls of Python functions let threads share a transaction, and three make a forked child raise `forked`
+# instead of waiting for a lock.
 @pytest.mark.parametrize(
     ("options", "most", "most_of_all"),
     [({"chain": False}, 46, 94), ({"chain": True}, 52, 140), ({"chain": True, "key": KEY}, 61, 163)],
     ids=["bare", "chained", "audited"],
 )
-def test_durable_step_stays_within_its_calls(
+def test_durable_step_stays_within_its_bound_of_calls(
     tmp_path: Path, options: dict[str, Any], most: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_files, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
-    # Checkpoints have a thread of their own: how many of them end during a run depends on the machine.
+    monkeypatch.setattr(_files, "_SETTLED_NS", -1e18)  # as if the folder had not changed for seconds
+    # Checkpoints run on a separate thread: how many of them end during a run depends on the machine.
     monkeypatch.setattr(_log, "PAGES", 10**9)
     assert calls_per_unit(sqlite(tmp_path, **options), 100, PYTHON) <= most
     assert calls_per_unit(sqlite(tmp_path, **options), 100, CALLS) <= most_of_all
 
 
-def test_step_of_a_store_in_memory_stays_within_its_calls() -> None:
+def test_step_of_a_store_in_memory_stays_within_its_bound_of_calls() -> None:
     assert calls_per_unit(memory, 500) <= 74
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"chain": False}, {"chain": True}, {"chain": True, "key": KEY}],
-    ids=["bare", "chained", "audited"],
+    [
+        pytest.param({"chain": False}, marks=pytest.mark.full, id="bare"),
+        pytest.param({"chain": True}, marks=pytest.mark.full, id="chained"),
+        pytest.param({"chain": True, "key": KEY}, id="audited"),
+    ],
 )
 def test_durable_step_costs_the_same_in_a_thread_of_ten_times_the_length(
     tmp_path: Path, options: dict[str, Any]
@@ -111,11 +114,11 @@ def test_durable_step_costs_the_same_in_a_thread_of_ten_times_the_length(
 
 
 def test_step_of_a_store_in_memory_costs_the_same_in_a_thread_of_ten_times_the_length() -> None:
-    assert calls_per_unit(memory, 5_000) <= 1.1 * calls_per_unit(memory, 500)
+    assert calls_per_unit(memory, 2_000) <= 1.1 * calls_per_unit(memory, 200)
 
 
 @pytest.mark.parametrize(("chain", "most"), [(False, 100), (True, 140)], ids=["bare", "chained"])
-def test_record_is_read_again_within_its_calls(tmp_path: Path, chain: bool, most: float) -> None:
+def test_record_is_read_again_within_its_bound_of_calls(tmp_path: Path, chain: bool, most: float) -> None:
     prepare = loading(tmp_path, chain=chain)
 
     assert calls_per_unit(prepare, 100) <= most

@@ -1,4 +1,4 @@
-"""What a step costs does not depend on how large the state or the history has become, in calls or in bytes."""
+"""The cost of a step does not depend on the size of the state or the history, in calls or in bytes."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_task_beside_many_items_makes_no_more_calls_than_one_beside_few() -> Non
     few = calls_per_unit(lambda n: fan_out(n, 100), 100)
     many = calls_per_unit(lambda n: fan_out(n, 5_000), 100)
 
-    assert many <= 1.01 * few + 1  # how often the caller waits for its helpers is chance
+    assert many <= 1.01 * few + 1  # how often the caller waits for its helpers is random
 
 
-def test_long_run_holds_no_more_than_a_short_one() -> None:
-    """100,000 steps, looked at near the beginning and near the end."""
+def test_long_run_holds_no_more_memory_than_a_short_one() -> None:
+    """100,000 steps, measured near the beginning and near the end."""
     seen: dict[int, int] = {}
 
     def look(state: Any) -> Any:
@@ -79,7 +79,7 @@ def test_long_run_holds_no_more_than_a_short_one() -> None:
 
 @in_place
 def test_appending_keeps_the_list() -> None:
-    """20,000 messages: the nodes see one list that grows, but for a copy now and then."""
+    """20,000 messages: the nodes see one growing list, with an occasional copy."""
     held: list[int] = []
 
     def say(state: Any) -> Any:
@@ -95,8 +95,8 @@ def test_appending_keeps_the_list() -> None:
 
 @in_place
 @pytest.mark.usefixtures("traced")
-def test_appending_to_a_long_list_takes_no_room_for_another() -> None:
-    """Copying 100,000 items would take 800 kB in the step that does it."""
+def test_appending_to_a_long_list_does_not_copy_it() -> None:
+    """Copying 100,000 items would take 800 kB in that step."""
     peaks: list[int] = []
 
     def say(state: Any) -> Any:
@@ -114,8 +114,8 @@ def test_appending_to_a_long_list_takes_no_room_for_another() -> None:
 
 
 @pytest.mark.usefixtures("traced")
-def test_growing_state_takes_room_for_its_items_only() -> None:
-    """The most that a run of 20,000 messages ever holds is the list, twice at worst."""
+def test_growing_state_needs_memory_for_its_items_only() -> None:
+    """The peak of a run of 20,000 messages is the list, twice at worst."""
     graphs.talk(200)()
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
@@ -125,8 +125,8 @@ def test_growing_state_takes_room_for_its_items_only() -> None:
     assert peak <= 3 * sys.getsizeof(result.state["messages"]) + 100_000
 
 
-def test_caller_keeps_its_own_list() -> None:
-    """Appending in place must never reach what the caller passed in."""
+def test_list_of_the_caller_is_unchanged() -> None:
+    """Appending in place must never reach the caller's objects."""
     mine = ["hello"]
     graph = graphs.talk_graph(10)
     result = graph.run({"count": 0, "messages": mine})

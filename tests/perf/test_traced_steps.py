@@ -1,4 +1,4 @@
-"""What tracing and the log add to a durable step, on the thread that runs it: a bounded number of calls, and no entries."""
+"""The overhead of tracing and the log for a durable step, on its own thread: a bounded number of calls, and no entries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.needs("opentelemetry")
 
 @pytest.fixture
 def tracing() -> Any:
-    """A `Tracing` whose worker thread never starts, so that only the thread of the run is counted."""
+    """A `Tracing` whose worker thread never starts: only the thread of the run is counted."""
     from opentelemetry.trace import NoOpTracerProvider
 
     from graphrt.otel import Tracing
@@ -45,7 +45,7 @@ def info_log() -> Iterator[None]:
 
 
 def steps(folder: Path, sinks: list[Any], kinds: frozenset[str]) -> float:
-    """Calls of a step of a new thread, in a file that nobody waits for."""
+    """Calls of a step of a new thread, in a file without contention."""
     store = SqliteStore(folder / "runs.db", _pragmas=Pragmas("wal", "OFF"))
 
     def prepare(n: int) -> graphs.Run:
@@ -61,13 +61,13 @@ def steps(folder: Path, sinks: list[Any], kinds: frozenset[str]) -> float:
 def test_tracing_adds_at_most_a_bounded_number_of_calls_to_a_durable_step(
     tmp_path: Path, tracing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_files, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
+    monkeypatch.setattr(_files, "_SETTLED_NS", -1e18)  # as if the folder had not changed for seconds
 
     assert steps(tmp_path, [tracing], PYTHON) - steps(tmp_path, [], PYTHON) <= 33
     assert steps(tmp_path, [tracing], CALLS) - steps(tmp_path, [], CALLS) <= 70
 
 
-def test_run_that_is_traced_and_logged_makes_no_entries_of_its_plain_steps(
+def test_traced_and_logged_run_builds_no_entries_for_its_plain_steps(
     tmp_path: Path, tracing: Any, info_log: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -78,5 +78,5 @@ def test_run_that_is_traced_and_logged_makes_no_entries_of_its_plain_steps(
         waiting = [call for call, _ in tracing._delivery._queue]
 
         assert made == []
-        assert sum(call.__name__ == "_take_step" for call in waiting) > 10  # they are made on the worker thread
+        assert sum(call.__name__ == "_take_step" for call in waiting) > 10  # they are built on the worker thread
         assert len(list(runtime.entries("t"))) > 20

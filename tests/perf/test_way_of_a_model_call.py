@@ -1,7 +1,7 @@
-"""How far a model call of a node travels: the files of graphrt that it crosses, and how deep its calls nest.
+"""The path of a model call of a node: the files of graphrt that it crosses, and how deep its calls nest.
 
-A reader who follows a call opens each of these files. The trace begins where the node asks its harness, and ends when
-the node has the reply. Imports are warm, as in every call but the first.
+A reader who follows a call opens each of these files. The trace begins where the node calls its harness, and ends when
+the node has the reply. Imports are warm, like in every call after the first.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ class Way:
     files: list[str] = field(default_factory=list)
     """File of each call, in order."""
     depth: int = 0
-    """Most frames of graphrt on the stack, those of the node and below it counted from 1."""
+    """Maximal number of frames of graphrt on the stack, with those of the node and below it counted from 1."""
     again: set[tuple[str, ...]] = field(default_factory=set)
-    """Rooms from the node inwards, for each stack on which a room is entered, left for another, and entered again."""
+    """Packages from the node inwards, for each stack on which a package is entered, left for another, and entered
+    again.
+    """
 
     def walk(self, ask: Callable[[], Any]) -> Any:
         """Trace the calls of *ask*, and return its result."""
@@ -68,20 +70,20 @@ class Way:
 
     @property
     def rooms(self) -> list[str]:
-        """Rooms in the order in which the calls enter them, each once for each entry.
+        """Packages in the order in which the calls enter them, once for each entry.
 
-        A lock is not a room, nor is the variable that says what surrounds a call.
+        A lock does not count as a package, nor does the variable with the context of a call.
         """
         return entered([name for name in self.files if name not in ("_forks.py", "_ambient.py")])
 
 
 def entered(files: list[str]) -> list[str]:
-    """The rooms of *files*, each once for each time that it follows another one."""
+    """The packages of *files*, once for each time that they follow another one."""
     return [room for room, _ in groupby(name.partition(os.sep)[0].removesuffix(".py") for name in files)]
 
 
 def way_of(harness: Any) -> Way:
-    """The way of a call, in an async node of a run without a store."""
+    """The path of a call, in an async node of a run without a store."""
     ways: list[Way] = []
 
     async def node(state: State, ctx: graphrt.Context) -> Any:
@@ -99,22 +101,22 @@ def way_of(harness: Any) -> Way:
     g.add_node("q", node)
     g.add_edge(START, "q").add_edge("q", END)
     graph = g.compile()
-    for _ in range(2):  # the first run imports what is loaded at first need
+    for _ in range(2):  # the first run imports modules on first use
         graph.run({}, harness=harness)
     return ways[-1]
 
 
-def test_call_of_a_mock_crosses_few_files_and_enters_few_rooms() -> None:
+def test_call_of_a_mock_crosses_few_files_and_packages() -> None:
     way = way_of(MockHarness(["yes", "yes"]))
 
     assert len(set(way.files)) <= 23, sorted(set(way.files))
     assert way.depth <= 12
-    assert not way.again  # nothing that it calls comes back to a room that called it
-    # Rooms alternate where a call is bound, recorded and answered; nothing goes back and forth for each option.
+    assert not way.again  # no callee enters a package of its callers again
+    # Packages alternate where a call is bound, recorded and answered, but not for each option.
     assert len(way.rooms) <= 24, way.rooms
 
 
-def test_call_through_an_agent_crosses_few_files_and_enters_few_rooms() -> None:
+def test_call_through_an_agent_crosses_few_files_and_packages() -> None:
     async def yes(_request: ModelRequest) -> str:
         return "yes"
 

@@ -1,1 +1,1 @@
-"""Tests of the plan: what is read off user classes, what compile() finds, how a graph is drawn."""
+"""Tests of the plan: reading user classes, findings of compile(), and drawings of graphs."""

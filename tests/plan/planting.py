@@ -1,4 +1,4 @@
-"""What the tests of findings share: a small state, nodes and routers of every shape, the text of a finding."""
+"""Shared parts of the tests of findings: a small state, nodes and routers of every kind, the text of a finding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Untracked(BaseModel):
 
 
 class Unknown(TypedDict):
-    text: Nowhere  # noqa: F821 - that is the point
+    text: Nowhere  # noqa: F821 - the tested mistake
 
 
 class Misspelt(TypedDict, total=False):
@@ -71,7 +71,7 @@ async def later(state):
     return "a"
 
 
-def two(state, ctx):
+def three(state, ctx, more):
     return "a"
 
 

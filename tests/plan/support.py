@@ -1,4 +1,4 @@
-"""What the tests of the plan share: tiny nodes, a state, and the findings of a builder as text."""
+"""Shared parts of the tests of the plan: tiny nodes, a state, and the findings of a builder as text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def builder(*names: str, state: Any = State, update: Any = Update) -> GraphBuild
 
 
 def findings(g: Any, *, limits: Any = None, allow: Iterable[str] | str = ()) -> list[Problem]:
-    """All that compile() finds."""
+    """All findings of compile()."""
     try:
         g.compile(limits=Limits() if limits is None else limits, allow=allow)
     except DefinitionError as error:
@@ -49,11 +49,11 @@ def findings(g: Any, *, limits: Any = None, allow: Iterable[str] | str = ()) -> 
 
 
 def texts(g: Any, **options: Any) -> list[str]:
-    """What compile() finds, as the user reads it; without the places, which are lines of the test."""
+    """The text of the findings for the user, without the places, which are lines of the test."""
     found = [str(dataclasses.replace(problem, where="")) for problem in findings(g, **options)]
     return [re.sub(r"\w+\.py:\d+", "app.py:1", text) for text in found]
 
 
 def codes(g: Any, **options: Any) -> list[str]:
-    """The codes of what compile() finds."""
+    """The codes of the findings."""
     return [problem.code for problem in findings(g, **options)]

@@ -1,4 +1,4 @@
-"""Declared fields: unknown reads, and the judgement about fields that one branch deletes and another reads."""
+"""Declared fields: unknown reads, and the finding about fields that one branch deletes and another reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def graph() -> GraphBuilder[Any, Any]:
     return g.add_node("delete", deleter).add_node("read", reader).add_node("plain", plain)
 
 
-def test_a_reader_in_a_parallel_branch_is_found() -> None:
+def test_reader_in_a_parallel_branch_is_a_finding() -> None:
     g = graph().add_edge(START, "delete").add_edge(START, "plain").add_edge("plain", "read")
 
     [text] = texts(g)
@@ -53,14 +53,14 @@ def test_a_reader_in_a_parallel_branch_is_found() -> None:
     assert codes(g, allow=["deleted-source"]) == []
 
 
-def test_a_reader_that_runs_before_the_deletion_is_right() -> None:
+def test_reader_that_runs_before_the_deletion_is_correct() -> None:
     g = graph().add_edge(START, "read").add_edge(START, "plain")
     g.add_join(["read", "plain"], "delete")
 
     assert codes(g) == []
 
 
-def test_a_reader_behind_the_deletion_is_right() -> None:
+def test_reader_after_the_deletion_is_correct() -> None:
     g = graph().add_sequence([START, "plain", "delete", "read", END])
 
     assert codes(g) == []
@@ -83,7 +83,7 @@ def test_alternatives_of_a_router_exclude_each_other_unless_it_names_several(
     assert codes(g) == found
 
 
-def test_a_read_of_an_unknown_field_is_an_error() -> None:
+def test_read_of_an_unknown_field_is_an_error() -> None:
     def wrong(state: Any) -> None: ...
 
     g = (
@@ -116,7 +116,7 @@ def test_declared_writes_are_the_default_of_the_policy_and_are_checked() -> None
     assert codes(overruled.add_node("wrong", wrong, writes=["text"]).set_entry("wrong")) == []
 
 
-def test_only_functions_declare() -> None:
+def test_only_functions_can_declare_fields() -> None:
     wrong: Any = "reader"
 
     with pytest.raises(InputError, match="fn cannot be 'reader'"):

@@ -1,4 +1,4 @@
-"""Errors of compile() about edges, joins, routes and routers: what each says, to the letter."""
+"""Errors of compile() about edges, joins, routes and routers, compared literally."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from graphrt import END, START
 
-from .planting import Verdict, a, ab, enumed, flag, found, g, gen, go, later, texts, two, verdict, work
+from .planting import Verdict, a, ab, enumed, flag, found, g, gen, go, later, texts, three, verdict, work
 
 NO_REF = "Pass the name of a node, what @g.node returned, or START or END themselves."
 DEFINE = "Known: 'a'. Define it with @g.node before compile()."
@@ -193,13 +193,13 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "empty-routes",
         lambda: a().add_conditional_edges("a", go, {}),
         "The conditional edge 'a' -> go() has no routes. (HERE)",
-        "Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of their names.",
+        "Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of names.",
     ),
     (
         "empty-routes",
         lambda: a().add_conditional_edges("a", lambda state: "a"),
         "The conditional edge 'a' -> <lambda>() has no routes. (HERE)",
-        "Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of their names.",
+        "Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of names.",
     ),
     (
         "duplicate-edge",
@@ -235,25 +235,25 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "bad-signature",
         lambda: a().add_conditional_edges("a", later, {"a": END}),
-        "The router of the conditional edge 'a' -> later() cannot be called as router(state): it is async: a router is a pure plain function; put the work into a node that returns a Command. (HERE)",
+        "The router of the conditional edge 'a' -> later() cannot be called as router(state) or router(state, ctx): it is async: a router is a pure plain function; put the work into a node that returns a Command. (HERE)",
         ROUTER_SHAPE,
     ),
     (
         "bad-signature",
-        lambda: a().add_conditional_edges("a", two, {"a": END}),
-        "The router of the conditional edge 'a' -> two() cannot be called as router(state): it wants two arguments: a router sees the state alone. (HERE)",
+        lambda: a().add_conditional_edges("a", three, {"a": END}),
+        "The router of the conditional edge 'a' -> three() cannot be called as router(state) or router(state, ctx): it wants 3 positional arguments. (HERE)",
         ROUTER_SHAPE,
     ),
     (
         "bad-signature",
         lambda: a().add_conditional_edges("a", gen, {"a": END}),
-        "The router of the conditional edge 'a' -> gen() cannot be called as router(state): it is a generator: a router returns labels or Sends. (HERE)",
+        "The router of the conditional edge 'a' -> gen() cannot be called as router(state) or router(state, ctx): it is a generator: a router returns labels or Sends. (HERE)",
         ROUTER_SHAPE,
     ),
     (
         "bad-signature",
         lambda: a().add_conditional_edges("a", None, {"a": END}),
-        "The router of the conditional edge 'a' -> NoneType() cannot be called as router(state): None cannot be called. (HERE)",
+        "The router of the conditional edge 'a' -> NoneType() cannot be called as router(state) or router(state, ctx): None cannot be called. (HERE)",
         ROUTER_SHAPE,
     ),
     (
@@ -286,7 +286,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
 @pytest.mark.parametrize(
     ("code", "make", "message", "hint"), [pytest.param(*row, id=f"{row[0]}-{n}") for n, row in enumerate(WRONG)]
 )
-def test_a_wrong_graph_has_one_problem_that_says_so(code: str, make: Any, message: str, hint: str) -> None:
+def test_wrong_graph_has_one_problem_with_this_text(code: str, make: Any, message: str, hint: str) -> None:
     assert texts(make()) == [f"[{code}] {message}\n      Fix: {hint}"]
 
 
@@ -294,7 +294,7 @@ def test_every_error_is_in_the_table() -> None:
     assert {row[0] for row in WRONG} == CODES
 
 
-def test_a_label_that_is_nearly_a_route_is_guessed() -> None:
+def test_similar_label_is_suggested() -> None:
     problems = found(a().add_conditional_edges("a", verdict, {"good": END, "pooor": END}))
 
     assert [p.code for p in problems] == ["unknown-route", "dead-route"]
@@ -302,14 +302,14 @@ def test_a_label_that_is_nearly_a_route_is_guessed() -> None:
 
 
 @pytest.mark.parametrize("ref", [{}, [], 7, None])
-def test_what_is_no_reference_at_all_is_told(ref: Any) -> None:
+def test_value_that_is_not_a_reference_is_reported(ref: Any) -> None:
     (problem,) = found(a().add_edge("a", ref))
 
     assert (problem.code, problem.node) == ("unknown-node", None)
     assert problem.message == f"The edge 'a' -> {ref!r} names a node that was never added: {ref!r}."
 
 
-def test_a_router_at_start_may_choose_end() -> None:
+def test_router_at_start_may_choose_end() -> None:
     graph = g("a").set_conditional_entry(lambda state: "e", {"a": "a", "e": END}).compile()
 
     assert graph.run({}).steps == 0

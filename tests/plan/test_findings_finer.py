@@ -1,4 +1,4 @@
-"""Finer errors of compile(): reducers, markers, labels and policies that say nothing or cannot work, to the letter."""
+"""Further errors of compile(), compared literally: reducers, markers, labels and policies without an effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CASES: list[tuple[Any, list[str]]] = []
 
 
 def case(*expected: str) -> Any:
-    """Keep a graph, and what compile() finds in it."""
+    """Register a graph and its findings."""
     return lambda build: CASES.append((build, list(expected)))
 
 
@@ -121,9 +121,9 @@ def bad_policies():
     "      Fix: Make it a plain function that returns the new value; slow work belongs into a node.",
     "[bad-reducer] Reducer 'generator' of field 'five' is a generator.\n"
     "      Fix: Make it a plain function that returns the new value; slow work belongs into a node.",
-    "[bad-reducer] 'append' stands inside the type of field 'six', where it has no effect.\n"
+    "[bad-reducer] 'append' is inside the type of field 'six', where it has no effect.\n"
     "      Fix: Put it around the whole type: Annotated[<the type>, <the reducer>].",
-    "[bad-reducer] 'merge' stands inside the type of field 'seven', where it has no effect.\n"
+    "[bad-reducer] 'merge' is inside the type of field 'seven', where it has no effect.\n"
     "      Fix: Put it around the whole type: Annotated[<the type>, <the reducer>].",
 )
 def bad_reducers():
@@ -178,15 +178,15 @@ def overwrite_of_a_state_with_extras():
 
 
 @pytest.mark.parametrize(("build", "expected"), CASES, ids=lambda value: getattr(value, "__name__", ""))
-def test_each_mistake_is_told_in_these_words(build: Any, expected: list[str]) -> None:
+def test_each_mistake_has_this_text(build: Any, expected: list[str]) -> None:
     assert texts(build()) == expected
 
 
 class Marked(TypedDict, total=False):
-    text: list[str] | Overwrite  # type: ignore[valid-type]  # the mistake
+    text: list[str] | Overwrite  # type: ignore[valid-type]  # the tested mistake
 
 
-def test_overwrite_in_an_annotation_is_named_as_no_type():
+def test_overwrite_in_an_annotation_is_reported_as_not_a_type():
     problem = GraphBuilder(Marked, Marked)._update.problems[0]
 
     assert (problem.code, problem.hint.split(":")[0]) == ("bad-annotation", "Overwrite is a function and not a type")

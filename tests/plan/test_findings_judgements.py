@@ -1,4 +1,4 @@
-"""Judgements of compile(): each where it was planted, to the letter, and none on graphs that people do write."""
+"""Graph analysis of compile(): each planted mistake, compared literally, and no findings in common graphs."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ def titled(state) -> Title:
     return {}
 
 
+def titled_twice(state) -> list[Title] | Command[list[Title]]:
+    return []
+
+
 def commanding(state) -> Command[Update]:
     return Command()
 
@@ -59,7 +63,7 @@ def fan(state) -> list[Send]:
 
 
 def g(*nodes: str, **policies: Any) -> Any:
-    """A builder with nodes that do nothing; a policy is given by the node's name."""
+    """A builder with nodes that do nothing; a policy is passed under the node's name."""
     builder: Any = GraphBuilder(State, Update, name="g")
     for name in nodes:
         builder.add_node(name, work, **policies.get(name, {}))
@@ -101,7 +105,9 @@ def conflict() -> Any:
 
 
 def conflict_by_type() -> Any:
-    builder = g("split", "a", b={}).add_node("b", titled).add_node("c", titled).add_sequence([START, "split", "b"])
+    builder = (
+        g("split", "a", b={}).add_node("b", titled).add_node("c", titled_twice).add_sequence([START, "split", "b"])
+    )
     return builder.add_edge("split", "a").add_edge("a", "b").add_edge("split", "c")
 
 
@@ -170,12 +176,12 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("make", "expected"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
-def test_planted(make: Any, expected: list[tuple[str, str, str]]) -> None:
+def test_planted_mistake_is_a_finding(make: Any, expected: list[tuple[str, str, str]]) -> None:
     assert texts(make()) == [f"[{code}] {message} (HERE)\n      Fix: {hint}" for code, message, hint in expected]
 
 
 @pytest.mark.parametrize(("make", "expected"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
-def test_allow_accepts_each(make: Any, expected: list[tuple[str, str, str]]) -> None:
+def test_allow_accepts_each_finding(make: Any, expected: list[tuple[str, str, str]]) -> None:
     codes = {code for code, _, _ in expected}
 
     assert make().compile(allow=codes).name == "g"
@@ -186,7 +192,7 @@ def test_allow_accepts_each(make: Any, expected: list[tuple[str, str, str]]) -> 
     assert texts(make(), allow=set(JUDGEMENTS) - codes) == texts(make())
 
 
-def test_a_long_loop_is_cut() -> None:
+def test_long_loop_is_truncated() -> None:
     names = [f"n{n}" for n in range(11)]
 
     (problem,) = texts(g(*names).add_sequence([START, *names, "n0"]), allow=["no-way-out"])
@@ -194,7 +200,7 @@ def test_a_long_loop_is_cut() -> None:
     assert "'n6' -> 'n7' -> ... (11 nodes) has no conditional way out" in problem
 
 
-# -- what people write -----------------------------------------------------------------------------------------------
+# -- common graphs ---------------------------------------------------------------------------------------------------
 
 
 def loop_with_router() -> Any:
@@ -253,7 +259,7 @@ def conditional_into_a_diamond() -> Any:
 
 
 def diamond_with_a_choice_in_one_arm() -> Any:
-    """Whatever the router says, both ways meet before the join."""
+    """Both labels of the router meet before the join."""
     builder = g("split", "left", "right", "x", "y", "meet", "end").add_sequence([START, "split", "left"])
     builder.add_edge("split", "right").add_conditional_edges("right", either, ["x", "y"])
     return builder.add_edge("x", "meet").add_edge("y", "meet").add_join(["left", "meet"], "end")
@@ -266,7 +272,7 @@ def nested_diamonds() -> Any:
 
 
 def conditional_over_two_diamonds() -> Any:
-    """Two kinds of work, each with a join of its own."""
+    """Two kinds of work, each with its own join."""
     builder = g("first", "a", "a1", "a2", "a3", "b", "b1", "b2", "b3").set_entry("first")
     builder.add_conditional_edges("first", either, ["a", "b"])
     for kind in "ab":
@@ -319,7 +325,7 @@ def writers_of_an_aggregate() -> Any:
 
 
 def whole_updates() -> Any:
-    """Nodes that return the Update itself say nothing about what they write."""
+    """Nodes that return the Update class itself do not declare their writes."""
 
     def whole(state) -> Update:
         return {}
@@ -374,5 +380,5 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("make", ORDINARY, ids=lambda make: make.__name__)
-def test_an_ordinary_graph_has_no_finding(make: Any) -> None:
+def test_common_graph_has_no_finding(make: Any) -> None:
     assert make().compile().name == "g"

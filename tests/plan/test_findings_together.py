@@ -1,4 +1,4 @@
-"""Findings of compile() taken together: all at once, in order, the same in any process, whatever the names, at any size."""
+"""Findings of compile() together: all at once, in order, the same in any process, with any names, at any size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphrt.errors import Problem
 from .planting import a, ab, found, g, go, lost, text, texts, verdict, work
 
 SECONDS = 60
-"""What a test of size may take before it counts as hung."""
+"""Time limit of a test of size before it counts as hung."""
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ def test_places_are_those_of_the_calls() -> None:
     ]
 
 
-def test_compile_twice_finds_the_same() -> None:
+def test_second_compile_has_the_same_findings() -> None:
     builder = many_mistakes()
 
     assert found(builder) == found(builder)
 
 
-def test_compile_twice_makes_equal_graphs() -> None:
+def test_second_compile_returns_an_equal_graph() -> None:
     builder = ab()
     one, two = builder.compile(), builder.compile()
 
@@ -107,7 +107,7 @@ def test_compile_twice_makes_equal_graphs() -> None:
     assert (one.topology(), one.fingerprint) == (two.topology(), two.fingerprint)
 
 
-def test_the_builder_is_untouched_by_a_failure() -> None:
+def test_failure_does_not_change_the_builder() -> None:
     builder = g("a")
     before = repr(builder)
     assert texts(builder)
@@ -126,7 +126,7 @@ def test_a_compiled_graph_does_not_follow_its_builder() -> None:
     assert graph.nodes == ("a",)
 
 
-def test_the_errors_text_lists_all() -> None:
+def test_text_of_the_error_lists_all_problems() -> None:
     with pytest.raises(DefinitionError) as caught:
         many_mistakes().compile()
     lines = str(caught.value).split("\n")
@@ -139,14 +139,14 @@ def test_the_errors_text_lists_all() -> None:
     assert caught.value.code == "definition"
 
 
-def test_one_problem_is_a_problem() -> None:
+def test_single_problem_is_in_the_singular() -> None:
     with pytest.raises(DefinitionError) as caught:
         g("a").compile()
 
     assert str(caught.value).startswith("Graph 'g' has 1 problem.\n")
 
 
-def test_judgements_wait_until_there_are_no_errors() -> None:
+def test_graph_analysis_waits_until_there_are_no_errors() -> None:
     builder = g("a", "island").add_node("", work)
 
     assert [problem.code for problem in found(builder)] == ["bad-name", "no-entry"]
@@ -261,7 +261,7 @@ def test_a_chain_of_3_000_nodes_compiles() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("limited")
-def test_a_loop_of_3_000_nodes_is_judged() -> None:
+def test_loop_of_3_000_nodes_is_analysed() -> None:
     names = [f"n{n}" for n in range(3_000)]
 
     problems = texts(g(*names).add_sequence([START, *names, "n0"]), allow=["no-way-out"])
@@ -271,7 +271,7 @@ def test_a_loop_of_3_000_nodes_is_judged() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("limited")
-def test_3_000_loops_behind_one_another_are_judged() -> None:
+def test_3_000_consecutive_loops_are_analysed() -> None:
     """Components close one by one while the stack is deep."""
     names = [f"n{n}" for n in range(3_000)]
     builder = g(*names).set_entry("n0")
@@ -299,7 +299,7 @@ def test_a_join_of_2_000_after_a_fan_out_compiles(after: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("limited")
 def test_2_000_arms_with_choices_that_meet_again_compile() -> None:
-    """No source follows from the split alone, so that each is asked about; only a few can be missing together."""
+    """No source follows from the split alone, and each is checked; only a few can be missing together."""
     count = 2_000
     builder = g("split", "end").set_entry("split")
     for n in range(count):
@@ -313,7 +313,7 @@ def test_2_000_arms_with_choices_that_meet_again_compile() -> None:
 
 
 @pytest.mark.usefixtures("limited")
-def test_a_fan_out_of_2_000_writers_is_judged() -> None:
+def test_fan_out_of_2_000_writers_is_analysed() -> None:
     names = [f"n{n}" for n in range(2_000)]
     builder = g()
     for name in names:
@@ -323,7 +323,7 @@ def test_a_fan_out_of_2_000_writers_is_judged() -> None:
 
 
 @pytest.mark.usefixtures("limited")
-def test_10_000_mistakes_are_told() -> None:
+def test_10_000_mistakes_are_reported() -> None:
     names = [f"n{n}" for n in range(2_000)]
     builder = g(*names).set_entry("n0")
     for n in range(10_000):

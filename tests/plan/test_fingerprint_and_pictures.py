@@ -1,4 +1,4 @@
-"""The fingerprint says when a graph changed; topology and pictures are sound whatever the names."""
+"""The fingerprint changes with the graph; topology and pictures are valid with any names."""
 
 from __future__ import annotations
 
@@ -125,24 +125,24 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_fingerprint_changes_with(change: str) -> None:
+def test_fingerprint_changes_with_the_graph(change: str) -> None:
     changed = make(**CHANGES[change]).fingerprint
 
     assert HEX.fullmatch(changed)
     assert changed != BASE
 
 
-def test_every_change_has_a_fingerprint_of_its_own() -> None:
+def test_every_change_has_a_different_fingerprint() -> None:
     assert len({make(**options).fingerprint for options in CHANGES.values()}) == len(CHANGES)
 
 
 @pytest.mark.parametrize("fn", [other, later, lambda state: {"count": 7}], ids=["context", "async", "lambda"])
-def test_the_fingerprint_does_not_change_with_a_body(fn: Any) -> None:
+def test_fingerprint_does_not_change_with_a_body(fn: Any) -> None:
     assert make(fns=(fn, work, fn)).fingerprint == BASE
     assert make().with_nodes({"b": fn}).fingerprint == BASE
 
 
-def test_a_nested_graph_is_part_of_it() -> None:
+def test_nested_graph_is_part_of_the_fingerprint() -> None:
     def nested(version: str | None, fn: Any = work) -> str:
         child = GraphBuilder(State, name="child").add_node("x", fn, version=version).set_entry("x").compile()
         return make(fns=(child, work, work)).fingerprint
@@ -184,7 +184,7 @@ def run_script(seed: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_same_in_any_process() -> None:
+def test_fingerprint_is_the_same_in_any_process() -> None:
     one, two = run_script("1"), run_script("31337")
 
     assert one == two
@@ -250,7 +250,7 @@ def test_topology_survives_json(name: str) -> None:
 
 
 LABEL = r'"[^"\n\r\[\]{}()<>|`\\&]*"'
-"""Inside quotes nothing that could end or change the label; `<br/>` was taken out before."""
+"""Inside quotes no character that could end or change the label; `<br/>` was removed before."""
 MERMAID = re.compile(
     rf"flowchart TD|    s\(\[START\]\)|    e\(\[END\]\)|    n\d+\[{LABEL}\]|    n\d+\[\[{LABEL}\]\]"
     rf"|    (s|n\d+) (-->|-->\|{LABEL}\||-\.->\|{LABEL}\|) (e|n\d+)"
@@ -258,7 +258,7 @@ MERMAID = re.compile(
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=repr)
-def test_mermaid_is_sound(name: str) -> None:
+def test_mermaid_text_is_valid(name: str) -> None:
     text = hostile_graph(name).to_mermaid()
 
     lines = text.replace("<br/>", " ").split("\n")
@@ -276,7 +276,7 @@ DOT = re.compile(
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=repr)
-def test_dot_is_sound(name: str) -> None:
+def test_dot_text_is_valid(name: str) -> None:
     text = hostile_graph(name).to_dot()
 
     lines = text.split("\n")

@@ -1,7 +1,7 @@
-"""Fingerprints that were written down: the same on every interpreter and with every version of pydantic (rule R14).
+"""Recorded fingerprints: the same on every interpreter and with every version of pydantic (rule R14).
 
-A thread that was stored with one of them must not meet another fingerprint because a process was updated. Only a change of
-what a fingerprint covers may change these, and then all stored threads are judged as changed once.
+A thread that was stored with one of them must not get another fingerprint because a process was updated. Only a change
+of what a fingerprint covers may change these, and then all stored threads count as changed once.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class Dog(BaseModel):
 TYPES: dict[str, tuple[Any, str]] = {
     "int": (int, "e55b96a65e4fd448"),
     "bare containers": (dict[str, list], "c8a3ee24383e24cd"),
-    "typing's containers": (typing.Dict[str, typing.List[int]], "6a02d38c7b134814"),  # noqa: UP006 - the older spelling is meant
+    "typing's containers": (typing.Dict[str, typing.List[int]], "6a02d38c7b134814"),  # noqa: UP006 - the older spelling is tested
     "containers": (dict[str, list[int]], "6a02d38c7b134814"),
     "tuples": (tuple[tuple[int, ...], tuple[str, int], tuple[()]], "f09c1b1603348bf6"),
     "sets": (set[int] | frozenset[str], "ee6c8ba07ada7550"),
     "abstract": (Sequence[int] | Mapping[str, int], "1a976f0e96126a2c"),
-    "optional": (Optional[int], "f5f85e66feb466b6"),  # noqa: UP045 - the older spelling is meant
+    "optional": (Optional[int], "f5f85e66feb466b6"),  # noqa: UP045 - the older spelling is tested
     "or none": (int | None, "f5f85e66feb466b6"),
-    "union": (Union[int, str, None], "f19dbeb19a9e4a4c"),  # noqa: UP007 - the older spelling is meant
+    "union": (Union[int, str, None], "f19dbeb19a9e4a4c"),  # noqa: UP007 - the older spelling is tested
     "union of spellings": (int | str | None, "f19dbeb19a9e4a4c"),
     "literal": ((Literal["a", 1, b"x", True] | None), "8bbc5af7f383a39e"),
     "literal of an enum": (Literal[Colour.RED], "8aaa1b28f7908f77"),
@@ -133,7 +133,7 @@ def fingerprint(annotation: Any) -> str:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_fingerprint_that_was_written_down_stays(name: str) -> None:
+def test_recorded_fingerprint_is_unchanged(name: str) -> None:
     annotation, written = TYPES[name]
 
     assert fingerprint(annotation) == written

@@ -1,4 +1,4 @@
-"""Finer judgements: what is planted is found, with the nodes it is about; what people do write is let be."""
+"""Further graph analysis: planted mistakes are found with their nodes, and common graphs have no findings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def choose_some(state) -> list[Literal["a", "b"]]:
 
 
 def graph(*names: str, **nodes: Any) -> Any:
-    """Plain nodes, and nodes with functions of their own; the first one is the entry."""
+    """Plain nodes, and nodes with their own functions; the first one is the entry."""
     g: Any = GraphBuilder(State, name="g")
     for name in names:
         g.add_node(name, work)
@@ -73,7 +73,7 @@ def fork(g: Any, src: Any, *targets: str) -> Any:
     return g
 
 
-# -- let be ------------------------------------------------------------------------------------------------------
+# -- no findings -------------------------------------------------------------------------------------------------
 
 
 def join_of_a_join() -> Any:
@@ -243,11 +243,11 @@ LET_BE: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("build", LET_BE, ids=lambda build: build.__name__)
-def test_graphs_that_people_write_raise_no_alarm(build: Callable[[], Any]) -> None:
+def test_common_graphs_have_no_findings(build: Callable[[], Any]) -> None:
     assert codes(build()) == []
 
 
-# -- found -------------------------------------------------------------------------------------------------------
+# -- findings ----------------------------------------------------------------------------------------------------
 
 
 def one_arm_by_choice() -> Any:
@@ -292,7 +292,7 @@ def one_of_two_of_three() -> Any:
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_a_join_that_can_starve_is_found(build: Callable[[], Any], runs: str, skipped: str) -> None:
+def test_join_that_can_starve_is_found(build: Callable[[], Any], runs: str, skipped: str) -> None:
     (problem,) = findings(build())
 
     assert (problem.code, problem.node) == ("starving-join", "join")
@@ -322,7 +322,7 @@ def of_a_list() -> Any:
 
 
 def of_a_join_that_fires_at_once() -> Any:
-    """`start` goes to `a` by an edge, and fires the join before `b` by itself."""
+    """`start` goes to `a` by an edge, and fires the join before `b` alone."""
     g = GraphBuilder(State)
     g.add_node("start", work).add_node("other", work).add_node("a", text).add_node("b", text)
     g.add_edge(START, "start").add_edge(START, "other")
@@ -349,7 +349,7 @@ def of_two_routers() -> Any:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_writers_that_can_meet_are_found(build: Callable[[], Any], nodes: str) -> None:
+def test_parallel_writers_are_found(build: Callable[[], Any], nodes: str) -> None:
     (problem,) = findings(build(), allow=["unreachable-node"])
 
     assert problem.code == "write-conflict"

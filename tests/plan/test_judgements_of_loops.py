@@ -1,4 +1,4 @@
-"""Judgements of loops: what leads out of one, and how it is shown."""
+"""Findings about loops: their exits, and their display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .support import codes, findings
 from .test_judgements_finer import fork, graph, work
 
 
-def test_a_loop_is_shown_as_it_runs() -> None:
+def test_loop_is_shown_in_execution_order() -> None:
     g = graph("c", "a", "b", "d").add_sequence([START, "a", "b", "c", "a"]).add_edge("c", "d")
 
     (problem,) = findings(g)
@@ -21,7 +21,7 @@ def test_a_loop_is_shown_as_it_runs() -> None:
     assert "The loop 'c' -> 'a' -> 'b' -> 'c' has no conditional way out" in problem.message
 
 
-def test_a_loop_through_a_join_is_found() -> None:
+def test_loop_through_a_join_is_found() -> None:
     g = fork(graph("plan", "a", "b", "join"), START, "plan")
     fork(g, "plan", "a", "b").add_join(["a", "b"], "join").add_edge("join", "plan")
 
@@ -34,7 +34,7 @@ def test_a_loop_through_a_join_is_found() -> None:
     ids=["goto", "on_error", "on_fatigue"],
 )
 @pytest.mark.parametrize("way", ["edge", "join", "sink"])
-def test_a_loop_ends_with_the_edges_of_a_node_that_goes_round_only_instead_of_them(policy: Any, way: str) -> None:
+def test_loop_exits_by_the_edges_of_a_cycling_node_only_when_they_replace_the_cycle(policy: Any, way: str) -> None:
     g = graph("done").add_node("work", work, **policy).add_node("repair", work)
     g.add_edge(START, "work").add_edge(START, "repair").add_edge("repair", "work")
     if way == "edge":
@@ -45,7 +45,7 @@ def test_a_loop_ends_with_the_edges_of_a_node_that_goes_round_only_instead_of_th
     assert codes(g, allow=["unreachable-node"]) == []
 
 
-def test_a_goto_that_stays_is_no_way_out_where_an_edge_stays_too() -> None:
+def test_goto_within_the_loop_is_not_an_exit_if_an_edge_stays_too() -> None:
     g = graph("done", "again").add_node("work", work, goto=["work"])
     g.add_edge(START, "work").add_edge("work", "done").add_edge("work", "again").add_edge("again", "work")
 

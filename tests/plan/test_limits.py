@@ -1,4 +1,4 @@
-"""Limits and retry policies: plain values that say what is wrong with them."""
+"""Limits and retry policies: plain values that report their problems."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .support import builder, texts
         ({"grace_s": math.inf}, "grace_s must be finite, not inf"),
     ],
 )
-def test_a_wrong_limit_is_named(given: dict[str, Any], problem: str) -> None:
+def test_invalid_limit_is_named(given: dict[str, Any], problem: str) -> None:
     limits = Limits(**given)
 
     assert list(limits.problems()) == [problem]
@@ -42,17 +42,17 @@ def test_a_wrong_limit_is_named(given: dict[str, Any], problem: str) -> None:
     ]
 
 
-def test_all_wrong_limits_are_named_at_once() -> None:
+def test_all_invalid_limits_are_named_at_once() -> None:
     assert len(list(Limits(max_steps=0, max_tasks=0, timeout_s=-1.0).problems())) == 3
 
 
-def test_right_limits_have_no_problems() -> None:
+def test_valid_limits_have_no_problems() -> None:
     assert list(Limits().problems()) == []
     assert list(Limits(max_visits=None, max_concurrency=None, timeout_s=None, deadline_s=None).problems()) == []
     assert list(Limits(max_steps=1, timeout_s=0.5, deadline_s=3, grace_s=0).problems()) == []
 
 
-def test_what_is_no_limits_is_a_problem() -> None:
+def test_value_of_another_type_is_a_problem() -> None:
     (text,) = texts(builder("a").set_entry("a"), limits={"max_steps": 3})
 
     assert text.startswith("[bad-limit] The graph has limits={'max_steps': 3}.\n")
@@ -101,14 +101,14 @@ def test_limits_are_values() -> None:
         ),
     ],
 )
-def test_a_wrong_policy_is_named(policy: RetryPolicy, problem: str) -> None:
+def test_invalid_policy_is_named(policy: RetryPolicy, problem: str) -> None:
     assert list(policy.problems()) == [problem]
     assert texts(builder().add_node("a", lambda state: None, retry=policy).set_entry("a")) == [
         f"[bad-limit] Node 'a': retry: {problem}.\n      Fix: Correct the value."
     ]
 
 
-def test_right_policies_have_no_problems() -> None:
+def test_valid_policies_have_no_problems() -> None:
     for policy in (
         RetryPolicy(),
         RetryPolicy(1, wait_initial_s=0, wait_max_s=0, growth=1, jitter=False),

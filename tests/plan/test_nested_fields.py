@@ -1,4 +1,4 @@
-"""Fields that a nested graph shares: what is untracked on one side may not be stored on the other (rule R16)."""
+"""Fields that a nested graph shares: a field that is untracked on one side must not be stored on the other (rule R16)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def nested(outer: Any, inner: Any, **policy: Any) -> Any:
         ),
     ],
 )
-def test_an_untracked_field_that_the_other_graph_stores_is_found(
+def test_untracked_field_that_the_other_graph_stores_is_a_finding(
     outer: Any, inner: Any, policy: Any, message: str
 ) -> None:
     with pytest.raises(DefinitionError) as caught:
@@ -66,5 +66,5 @@ def test_an_untracked_field_that_the_other_graph_stores_is_found(
         (Hidden, Kept, {"input": lambda s: {"n": s.n}, "output": lambda s: {"n": s.n}}),
     ],
 )
-def test_a_field_that_is_kept_nowhere_or_everywhere_is_no_finding(outer: Any, inner: Any, policy: Any) -> None:
+def test_field_that_is_stored_on_both_sides_or_on_neither_is_not_a_finding(outer: Any, inner: Any, policy: Any) -> None:
     assert nested(outer, inner, **policy).compile()

@@ -55,7 +55,7 @@ def test_no_container_is_shared_with_the_copy(make: Any) -> None:
     assert copied.__class__ is value.__class__
 
 
-def test_what_cannot_be_copied_is_kept_and_cycles_end() -> None:
+def test_uncopyable_values_are_shared_and_cycles_terminate() -> None:
     import threading
 
     lock = threading.Lock()

@@ -26,7 +26,7 @@ from graphrt.reducers import append
     ids=["inside", "required", "both inside", "read-only inside", "two Annotated", "between"],
 )
 @pytest.mark.parametrize("make", [te.TypedDict, typing.TypedDict], ids=["extensions", "typing"])
-def test_a_declared_type_is_checked_however_its_qualifiers_nest(hint: Any, make: Any) -> None:
+def test_declared_type_is_checked_for_any_nesting_of_its_qualifiers(hint: Any, make: Any) -> None:
     g: Any = GraphBuilder(make("Qualified", {"c": hint}))
     g.add_node("n", lambda s: {"c": ["x"]}).add_edge(START, "n")
     with warnings.catch_warnings(action="error"):

@@ -1,4 +1,4 @@
-"""Reducers: what each makes of two values, and that none changes what it is given."""
+"""Reducers: the result of each for two values, and that none changes its arguments."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_reducer_of_two_values(reducer: Any, current: Any, incoming: Any, expect
     assert current == before
 
 
-def test_the_smaller_and_the_larger_keep_the_current_of_two_equal_values() -> None:
+def test_min_and_max_keep_the_current_of_two_equal_values() -> None:
     current, incoming = [1], [1]
 
     assert reducers.min(current, incoming) is current
@@ -78,13 +78,13 @@ def test_the_smaller_and_the_larger_keep_the_current_of_two_equal_values() -> No
 
 
 @given(st.lists(st.integers()), st.lists(st.integers()), st.lists(st.integers()))
-def test_aggregating_reducers_do_not_care_how_updates_are_grouped(a: Any, b: Any, c: Any) -> None:
+def test_aggregating_reducers_do_not_depend_on_the_grouping_of_updates(a: Any, b: Any, c: Any) -> None:
     for reducer in (append, union, messages):
         assert reducer(reducer(a, b), c) == reducer(a, [*b, *c])
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers())))
-def test_merge_has_the_last_value_of_each_key(updates: Any) -> None:
+def test_merge_keeps_the_last_value_of_each_key(updates: Any) -> None:
     state: dict[str, int] = {}
     for update in updates:
         state = merge(state, update)
@@ -107,7 +107,7 @@ def test_reduced_takes_one_default() -> None:
         reduced(append, default=[], default_factory=list)  # type: ignore[call-overload]
 
 
-def test_a_reduced_field_leaves_the_json_schema_alone() -> None:
+def test_reduced_does_not_change_the_json_schema() -> None:
     from pydantic import BaseModel
 
     class Plain(BaseModel):
@@ -127,8 +127,8 @@ def test_markers_are_shown_by_name() -> None:
     assert repr((reducers.ephemeral, reducers.untracked)) == "(ephemeral, untracked)"
 
 
-def test_closures_with_names_of_their_own_have_fingerprints_of_their_own() -> None:
-    """The fingerprint has the names of reducers (R14), and the path of a closure does not say what it closes over."""
+def test_closures_with_different_names_have_different_fingerprints() -> None:
+    """The fingerprint has the names of reducers (R14), and the path of a closure does not include its free variables."""
 
     def last_n(n: int) -> Any:
         def fold(current: list[Any], incoming: list[Any]) -> list[Any]:

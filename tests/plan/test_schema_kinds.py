@@ -1,4 +1,4 @@
-"""States of every kind, and the Updates that go with them: what is taken, what is refused, what is never stored."""
+"""States of every kind, and their Updates: accepted values, refused values, and values that are never stored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Aliased(BaseModel):
     two: int = Field(0, validation_alias=AliasChoices("dos", "deux"))
 
 
-def test_an_input_takes_aliases_and_names_and_an_update_takes_names() -> None:
+def test_input_takes_aliases_and_names_and_an_update_takes_names() -> None:
     assert run(Aliased, {"uno": 1, "deux": 2}).one == 1
     assert run(Aliased, {"one": 1, "two": 2}).two == 2
     assert run(Aliased, {}, {"one": 3}).one == 3
@@ -47,7 +47,7 @@ class Frozen(BaseModel):
     count: Annotated[int, add] = 0
 
 
-def test_a_frozen_model() -> None:
+def test_frozen_model_is_a_state() -> None:
     last = run(Frozen, {"count": 1}, {"count": 2}, lambda state: {"count": state.count})
 
     assert last == Frozen(count=6)
@@ -99,7 +99,7 @@ class Bounded(BaseModel):
 @pytest.mark.parametrize(
     "bad", [{"count": 0}, {"name": "long"}, {"name": "A"}, {"numbers": [10]}, {"percent": 101}, {"total": -1}]
 )
-def test_constraints_hold_in_inputs_and_updates(bad: dict[str, Any]) -> None:
+def test_constraints_apply_to_inputs_and_updates(bad: dict[str, Any]) -> None:
     with pytest.raises(UpdateError) as refused:
         run(Bounded, {}, bad)
     with pytest.raises(InputError):
@@ -108,7 +108,7 @@ def test_constraints_hold_in_inputs_and_updates(bad: dict[str, Any]) -> None:
     assert (refused.value.code, refused.value.field) == ("wrong-type", next(iter(bad)))
 
 
-def test_constraints_hold_inside_overwrite() -> None:
+def test_constraints_apply_inside_overwrite() -> None:
     with pytest.raises(UpdateError):
         run(Bounded, {}, {"count": Overwrite(0)})
     assert run(Bounded, {}, {"numbers": [1]}, {"numbers": Overwrite([2])}).numbers == [2]
@@ -129,7 +129,7 @@ class Home(BaseModel):
     pets: Annotated[list[Annotated[Cat | Dog, Field(discriminator="kind")]], append] = []
 
 
-def test_a_discriminated_union() -> None:
+def test_discriminated_union_is_validated() -> None:
     last = run(Home, {"pet": {"kind": "dog"}}, {"pet": {"kind": "cat", "lives": 3}, "pets": [{"kind": "dog"}]})
 
     assert (last.pet, last.pets) == (Cat(lives=3), [Dog()])
@@ -142,7 +142,7 @@ class Strict(BaseModel):
     count: int = 0
 
 
-def test_strict_is_kept_and_lax_converts() -> None:
+def test_strict_mode_is_kept_and_lax_mode_converts() -> None:
     assert run(Frozen, {}, {"count": "3"}).count == 3
     with pytest.raises(UpdateError):
         run(Strict, {}, {"count": "3"})
@@ -180,7 +180,7 @@ class Checked:
         self.size = len(self.text)
 
 
-def test_slots_and_frozen_dataclasses() -> None:
+def test_slots_and_frozen_dataclasses_are_states() -> None:
     assert run(Slotted, {"text": "a"}, {"notes": ["x"]}, {"notes": ["y"]}) == Slotted("a", ["x", "y"])
     assert run(FrozenData, FrozenData("a", 1), {"count": 2}) == FrozenData("a", 3)
     assert run(FrozenSlotted, {}, {"notes": ["x"], "text": "t"}) == FrozenSlotted(text="t", notes=["x"])
@@ -217,7 +217,7 @@ class Plain(TypedDict):
     table: te.Required[Annotated[dict[str, int], merge]]
 
 
-def test_required_not_required_and_aggregating_keys() -> None:
+def test_required_not_required_and_aggregating_keys_are_validated() -> None:
     assert run(Plain, {"text": "a"}) == {"text": "a", "inners": [], "count": 0, "table": {}}
     assert run(Plain, {"text": "a"}, {"maybe": 1, "count": 2, "table": {"k": 1}}) == {
         "text": "a",
@@ -273,24 +273,24 @@ class DataUpdate:
     count: int = UNSET
 
 
-def test_a_typed_dict_update_names_what_may_be_written() -> None:
+def test_typed_dict_update_lists_the_writable_fields() -> None:
     assert run(State, {}, {"text": "a", "notes": ["n"]}, update=TypedUpdate).notes == ["n"]
     with pytest.raises(UpdateError, match="'count', which is not a field of the update"):
         run(State, {}, {"count": 1}, update=TypedUpdate)
 
 
-def test_a_pydantic_update_writes_what_was_set() -> None:
+def test_pydantic_update_writes_only_its_set_fields() -> None:
     assert run(State, {"text": "keep"}, ModelUpdate(notes=["n"]), update=ModelUpdate) == State(text="keep", notes=["n"])
     assert run(State, {"text": "keep"}, ModelUpdate(text=""), update=ModelUpdate).text == ""
 
 
-def test_a_dataclass_update_writes_what_is_not_unset() -> None:
+def test_dataclass_update_writes_all_but_unset_fields() -> None:
     last = run(State, {"text": "keep"}, DataUpdate(count=2), DataUpdate(notes=["n"], count=1), update=DataUpdate)
 
     assert last == State(text="keep", notes=["n"], count=3)
 
 
-def test_unset_in_a_mapping_is_no_write() -> None:
+def test_unset_in_a_mapping_is_not_a_write() -> None:
     assert run(State, {"text": "keep"}, {"text": UNSET, "count": 1}) == State(text="keep", count=1)
 
 
@@ -318,7 +318,7 @@ MARKERS = [DELETE, UNSET, Overwrite(1)]
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_marker_in_a_loose_field_is_obeyed(field: str) -> None:
+def test_marker_in_a_loosely_typed_field_is_applied(field: str) -> None:
     assert getattr(run(Loose, {field: 3}, {field: DELETE}), field) is None
     assert getattr(run(Loose, {field: 3}, {field: Overwrite(4)}), field) == 4
     assert getattr(run(Loose, {field: 3}, {field: UNSET}), field) == 3
@@ -348,7 +348,7 @@ def grow(state: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("as_model", [True, False])
-def test_what_the_caller_passed_is_not_shared(as_model: bool) -> None:
+def test_objects_of_the_caller_are_not_shared(as_model: bool) -> None:
     given: Any = {"rows": [[1]], "cat": Dog(tricks=["sit"]), "table": {"k": [1]}, "anything": [{"x": [1]}]}
     passed = Deep.model_construct(**given) if as_model else given
 

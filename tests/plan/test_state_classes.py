@@ -1,4 +1,4 @@
-"""The fingerprint covers the classes that the state leads to, and nothing of them that no stored value depends on."""
+"""The fingerprint covers the classes of the state, but nothing in them that no stored value depends on."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CHANGES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_fingerprint_changes_with(change: str) -> None:
+def test_fingerprint_changes_with_stored_forms(change: str) -> None:
     before, now = CHANGES[change]
 
     assert graph_of(before).fingerprint != graph_of(now).fingerprint
@@ -69,7 +69,7 @@ SAME: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("change", SAME)
-def test_the_fingerprint_does_not_change_with(change: str) -> None:
+def test_fingerprint_does_not_change_with_other_details(change: str) -> None:
     before, now = SAME[change]
 
     assert graph_of(before).fingerprint == graph_of(now).fingerprint
@@ -85,7 +85,7 @@ class Parent(te.TypedDict):
     node: Node
 
 
-def test_classes_that_lead_to_each_other_are_listed_once() -> None:
+def test_mutually_recursive_classes_are_listed_once() -> None:
     classes = graph_of(Node | None).topology()["classes"]
 
     assert {name: list(data["fields"]) for name, data in classes.items()} == {
@@ -94,7 +94,7 @@ def test_classes_that_lead_to_each_other_are_listed_once() -> None:
     }
 
 
-def test_classes_of_python_pydantic_and_graphrt_are_left_out() -> None:
+def test_classes_of_python_pydantic_and_graphrt_are_excluded() -> None:
     """Their members and fields change with versions that a thread must not depend on."""
     from http import HTTPStatus
 
@@ -105,7 +105,7 @@ def test_classes_of_python_pydantic_and_graphrt_are_left_out() -> None:
     assert "classes" not in graph_of(foreign).topology()
 
 
-def test_two_classes_of_one_name_are_told_apart() -> None:
+def test_two_classes_of_one_name_are_distinguished() -> None:
     first, second = te.TypedDict("Same", {"x": int}), te.TypedDict("Same", {"y": int})
     data = graph_of(first | second | None).topology()
 

@@ -1,4 +1,4 @@
-"""State classes of all three kinds: how their fields are read, what an input becomes, and what nodes see."""
+"""State classes of all three kinds: how their fields are read, inputs are converted, and nodes see them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ReducedData:
 
 
 @pytest.mark.parametrize("cls", [Model, Data, Dict, Reduced, ReducedData])
-def test_fields_are_read_alike_from_all_kinds(cls: Any) -> None:
+def test_fields_of_all_kinds_are_read_alike(cls: Any) -> None:
     fields = read(cls).fields
 
     assert {name: field.reducer_name for name, field in fields.items()} == {
@@ -106,7 +106,7 @@ def test_defaults_are_fresh_each_time(cls: Any) -> None:
     assert field.default() == []
 
 
-def test_a_default_that_needs_the_other_fields_is_nothing_to_return_to() -> None:
+def test_default_that_needs_other_fields_cannot_be_restored() -> None:
     class Derived(BaseModel):
         one: int = 1
         two: int = Field(default_factory=lambda data: data["one"] + 1)
@@ -131,18 +131,28 @@ def test_a_default_that_needs_the_other_fields_is_nothing_to_return_to() -> None
         (Annotated[typing.Sequence[str], append], []),
     ],
 )
-def test_a_reducer_with_an_identity_starts_from_the_empty_value_of_its_type(hint: Any, start: Any) -> None:
+def test_reducer_with_an_identity_starts_from_the_empty_value_of_its_type(hint: Any, start: Any) -> None:
     cls: Any = te.TypedDict("cls", {"field": hint})  # type: ignore[operator]
 
     assert initial(cls, {}) == {"field": start}
 
 
 @pytest.mark.parametrize("hint", [Annotated[int, reducers.max], Annotated[int, first], Annotated[Any, add], int])
-def test_a_reducer_without_an_identity_wants_a_value(hint: Any) -> None:
+def test_reducer_without_an_identity_requires_a_value(hint: Any) -> None:
     cls: Any = te.TypedDict("cls", {"field": hint})  # type: ignore[operator]
 
     with pytest.raises(InputError):
         initial(cls, {})
+
+
+def test_a_custom_reducer_may_name_its_identity() -> None:
+    def longest(current: str, incoming: str) -> str:
+        return max(current, incoming, key=len)
+
+    longest.identity = lambda: "none"  # test_operator_add_is_a_known_reducer
+    cls: Any = te.TypedDict("cls", {"field": Annotated[str, longest]})  # type: ignore[operator]
+
+    assert initial(cls, {}) == {"field": "none"}
 
 
 def test_the_plus_of_the_operator_module_is_known() -> None:
@@ -153,10 +163,10 @@ def test_the_plus_of_the_operator_module_is_known() -> None:
     assert initial(cls, {}) == {"notes": [], "n": 0}
 
 
-# -- odd classes -------------------------------------------------------------------------------------------------
+# -- unusual classes ---------------------------------------------------------------------------------------------
 
 
-def test_slots_frozen_and_mixed_dataclasses_are_seen_whole() -> None:
+def test_slots_frozen_and_mixed_dataclasses_are_complete() -> None:
     @dataclasses.dataclass(slots=True, frozen=True)
     class Slots:
         one: int = 1
@@ -174,7 +184,7 @@ def test_slots_frozen_and_mixed_dataclasses_are_seen_whole() -> None:
     assert view_of(Mixed, {"one": 3}) == Mixed(3, 2)
 
 
-def test_fields_that_init_does_not_take_are_computed_once() -> None:
+def test_fields_without_init_are_computed_once() -> None:
     @dataclasses.dataclass
     class Computed:
         one: int
@@ -215,7 +225,7 @@ def test_aliases_are_names_of_the_input_only() -> None:
     assert caught.value.code == "unknown-key"
 
 
-def test_extra_fields_travel_beside_the_others() -> None:
+def test_extra_fields_are_kept() -> None:
     class Open(BaseModel, extra="allow"):
         one: int = 1
 
@@ -224,7 +234,7 @@ def test_extra_fields_travel_beside_the_others() -> None:
     assert view_of(Open, Open.model_validate({"two": 2})).two == 2
 
 
-def test_private_attributes_and_post_init_are_there() -> None:
+def test_private_attributes_and_post_init_are_available() -> None:
     class Private(BaseModel):
         one: int = 1
         _cache: dict[str, int] = PrivateAttr(default_factory=dict)
@@ -239,7 +249,7 @@ def test_private_attributes_and_post_init_are_there() -> None:
     assert seen._cache is not again._cache
 
 
-def test_a_view_is_a_full_instance() -> None:
+def test_view_is_a_full_instance() -> None:
     seen = view_of(Model, {"text": "a"})
 
     assert seen == Model(text="a")
@@ -265,13 +275,13 @@ class BoxData(Generic[T]):
 
 
 @pytest.mark.parametrize("cls", [Box[int], BoxDict[int], BoxData[int]])
-def test_generic_states_are_checked_with_their_arguments(cls: Any) -> None:
+def test_generic_states_are_validated_with_their_arguments(cls: Any) -> None:
     assert initial(cls, {"content": "3", "more": ["4"]}) == {"content": 3, "more": [4]}
     with pytest.raises(InputError):
         initial(cls, {"content": "x"})
 
 
-def test_forward_references_are_found_in_the_function_that_defines_them() -> None:
+def test_forward_references_are_resolved_in_the_defining_function() -> None:
     class Item(BaseModel):
         n: int
 
@@ -293,7 +303,7 @@ def test_forward_references_are_found_in_the_function_that_defines_them() -> Non
         assert initial(cls, {"inner": {"n": "3"}}, Late=Late, Item=Item)["inner"] == Late(n=3)
 
 
-def test_a_class_in_the_body_of_the_state_is_found() -> None:
+def test_class_in_the_body_of_the_state_is_resolved() -> None:
     class Outer:
         class Kind(enum.Enum):
             ONE = 1
@@ -305,7 +315,7 @@ def test_a_class_in_the_body_of_the_state_is_found() -> None:
     assert initial(cls, {"kind": 1}) == {"kind": Outer.Kind.ONE}
 
 
-def test_an_annotation_that_names_nothing_is_one_problem() -> None:
+def test_unresolvable_annotation_is_one_problem() -> None:
     @dataclasses.dataclass
     class Broken:
         one: Missing  # type: ignore[name-defined]  # noqa: F821
@@ -332,7 +342,7 @@ class WithNested(typing.TypedDict):
     several: list[Nested]
 
 
-def test_typeddicts_inside_typeddicts_are_checked_and_closed() -> None:
+def test_nested_typed_dicts_are_validated_and_closed() -> None:
     """pydantic refuses typing.TypedDict below 3.12, and drops unknown keys."""
     good = {"nested": {"n": "1", "deeper": {"x": "a"}}, "several": [{"n": 2}]}
 
@@ -342,7 +352,7 @@ def test_typeddicts_inside_typeddicts_are_checked_and_closed() -> None:
             initial(WithNested, {"nested": bad, "several": []})
 
 
-def test_an_arbitrary_class_inside_a_typeddict_is_checked_by_isinstance() -> None:
+def test_arbitrary_class_inside_a_typed_dict_is_checked_by_isinstance() -> None:
     class Client:
         pass
 
@@ -376,7 +386,7 @@ def test_an_instance_without_all_attributes_is_refused() -> None:
     assert caught.value.code in ("missing-field", "bad-input")
 
 
-def test_a_validator_that_raises_something_else_is_an_input_error() -> None:
+def test_validator_that_raises_another_error_is_an_input_error() -> None:
     class Fussy(BaseModel):
         n: int = 0
 

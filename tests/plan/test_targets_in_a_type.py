@@ -1,4 +1,4 @@
-"""`-> Command[Literal["b"]]`, as targets are declared elsewhere, is a finding that says how they are declared here."""
+"""`-> Command[Literal["b"]]`, the notation of other libraries for targets, is a finding that names ours."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_targets_in_the_type_are_a_finding(fn: Any, text: str) -> None:
     assert (problem.code, problem.message, problem.hint) == (
         "bad-signature",
         (
-            f"Node 'a' is annotated to return Command[Literal[{text}]], but the parameter of a Command is the update, not "
+            f"Node 'a' is annotated as Command[Literal[{text}]], but the parameter of a Command is the update, not "
             "its targets."
         ),
         f"Declare the targets where the node is added: goto=[{text}]; and annotate it as Command.",
     )
 
 
-def test_updates_in_the_type_are_as_they_were() -> None:
+def test_updates_in_the_type_are_unaffected() -> None:
     def plain(state: State) -> Command[dict[str, int]]:
         return Command(goto="b")
 

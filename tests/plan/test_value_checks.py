@@ -1,4 +1,4 @@
-"""Which values a check by pydantic may see: never a marker of an update, since a class of the user may take anything."""
+"""Which values pydantic may validate: never an update's markers, because a user's class may accept anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARKERS = [DELETE, UNSET, Overwrite(1)]
 
 @dataclasses.dataclass
 class Lenient:
-    """Takes anything, and so would take a marker."""
+    """Accepts any value, including a marker."""
 
     x: int = 1
 
@@ -39,6 +39,6 @@ class Fallback(enum.Enum):
 
 @pytest.mark.parametrize("kind", [Lenient, Fallback])
 @pytest.mark.parametrize("marker", MARKERS, ids=repr)
-def test_a_class_that_takes_anything_is_given_no_marker(kind: Any, marker: Any) -> None:
+def test_class_that_accepts_any_value_gets_no_marker(kind: Any, marker: Any) -> None:
     with pytest.raises(NotPlainError):
         checker(kind).check(marker)

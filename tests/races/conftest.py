@@ -1,4 +1,4 @@
-"""What the tests of races share: a way to tell figures, and places for threads that several processes may use."""
+"""Shared fixtures of the tests of races: a printer for figures, and stores that several processes may use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.stores import postgres_support
 
 @pytest.fixture
 def told(capfd):
-    """Shows a figure, in a full run."""
+    """Prints a figure, in a full run."""
 
     def tell(text: str) -> None:
         if os.environ.get("GRAPHRT_FULL") == "1":

@@ -1,6 +1,6 @@
-"""Runs that stay in the middle of a node until they are told to go on: in each kind of place where an owner may be stopped.
+"""Runs that stay in the middle of a node until they are released: in each kind of place where an owner may be stopped.
 
-The graphs, and what their nodes write down. Imported by the tests and by the processes that they start.
+The graphs, and the notes of their nodes. Imported by the tests and by the processes that they start.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class State(te.TypedDict):
 
 
 class Deps(NamedTuple):
-    """What the nodes are given."""
+    """The dependencies of the nodes."""
 
     ledger: Path
-    """Has a line for each node that ran: its thread, its name, its process."""
+    """A file with a line for each node that ran: its thread, its name, its process."""
     arrived: Any = None
-    """Called with the thread when its node is reached where it stays; None stays nowhere."""
+    """Called with the thread when its node reaches the point where it stays; None stays nowhere."""
     go: threading.Event | None = None
-    """Set when it may go on."""
+    """Set when it may continue."""
 
 
 def _write(ctx: Context[Deps], name: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _effect(state: Any, ctx: Context[Deps]) -> Any:
 
 
 def graph(kind: str) -> Any:
-    """START, `first`, where it stays, `last`, END."""
+    """START, `first`, the node that stays, `last`, END."""
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name=kind)
     g.add_node("first", _noted("first"))
     g.add_node("last", _noted("last"))
@@ -100,6 +100,6 @@ def graph(kind: str) -> Any:
 
 
 def notes(kind: str) -> list[str]:
-    """What the state has at the end."""
+    """The expected notes in the final state."""
     middle = {"nested": ["one", "stay", "two"], "fan": ["stay", "quick"], "async fan": ["stay", "quick"]}
     return ["first", *middle.get(kind, ["stay"]), "last"]

@@ -1,6 +1,6 @@
-"""A process that writes, copies the log, forks, closes and opens a SQLite file all the time, until somebody kills it.
+"""A process that constantly writes, checkpoints, forks, closes and opens a SQLite file, until it is killed.
 
-It appends to a file of acknowledgements what was stored: lines of a thread and its counter, and `unguarded` for each
+It appends stored data to a file of acknowledgements: lines of a thread and its counter, and `unguarded` for each
 checkpoint that ran without a guard, which is every one of a *bare* worker. Several may run on one database.
 """
 
@@ -34,7 +34,7 @@ class Patch:
 
 
 class Acknowledged:
-    """What others may rely on: written before anything else happens, and there when this process is killed."""
+    """The data on which others may rely: written before any other action, and durable when this process is killed."""
 
     def __init__(self, path: str) -> None:
         self.handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -45,7 +45,7 @@ class Acknowledged:
 
 def graph(acknowledged: Acknowledged) -> Any:
     def step(state: State, ctx: Any) -> Any:
-        acknowledged.tell(ctx.thread, state["n"])  # what a node is given is stored
+        acknowledged.tell(ctx.thread, state["n"])  # the argument of a node is stored
         return {"n": 1, "said": ["x" * random.choice((20, 500, 500, 30_000))]}
 
     builder: Any = GraphBuilder(State, name="writes")
@@ -77,7 +77,7 @@ def work(path: str, acknowledged: Acknowledged, slot: str, guards: Guards) -> No
 
 
 def forked(made: CompiledGraph[Any, Any], path: str) -> None:
-    """Let a child of this process write into the same file with a store of its own, and end."""
+    """Fork a child that writes into the same file with its own store, and ends."""
     child = os.fork()
     if not child:
         try:

@@ -1,7 +1,7 @@
-"""A process that owns several threads at once: each is driven by a worker thread of it, to where its graph stays.
+"""A process that owns several threads at once: a worker thread drives each to the point where its graph stays.
 
 `python -m tests.races.owner URL LEDGER`, with the jobs as a line of JSON on the standard input; then a line for each
-group of jobs that may go on. Tells who has arrived, and how each run ended.
+group of jobs that is released. Reports arrivals, and the end of each run.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def drive(store: Any, ledger: Path, job: dict[str, Any], go: threading.Event) ->
     except GraphrtError as error:
         cause = error.__cause__
         ended = f"{type(error).__name__} {error.code}"
-        if isinstance(cause, GraphrtError):  # a node that asked for an effect is told first
+        if isinstance(cause, GraphrtError):  # a node that started an effect reports first
             ended += f" after {type(cause).__name__} {cause.code}"
-    except BaseException as error:  # noqa: BLE001 - told, and judged by the test
+    except BaseException as error:  # noqa: BLE001 - reported, and checked by the test
         ended = repr(error)
     tell(thread=thread, ended=ended)
 

@@ -1,4 +1,4 @@
-"""Worker threads and asyncio tasks of one process want one thread at the same moment: one gets it (R12)."""
+"""Worker threads and asyncio tasks of one process claim one thread at the same moment: one gets it (R12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The renewer of leases: each is renewed in time whatever the others are, and what could not be given back is given back."""
+"""The renewer of leases: each lease is renewed in time regardless of others, and failed releases are retried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT_S = 0.03
 
 
 class Store:
-    """Tells what it is asked; `failing` is raised while it is set."""
+    """Records its calls; `failing` is raised while it is set."""
 
     blocking = True
 
@@ -57,7 +57,7 @@ def store():
 
 @pytest.fixture
 def holds(store):
-    """Lets the renewer of the store renew claims, until the end of the test."""
+    """Starts renewal of claims by the store, until the end of the test."""
     mine = []
 
     def hold(thread, lease_s):
@@ -70,7 +70,7 @@ def holds(store):
         renewer_of(store).remove(one)
 
 
-def test_a_short_lease_is_renewed_in_time_beside_a_long_one(store, holds):
+def test_short_lease_is_renewed_in_time_beside_a_long_one(store, holds):
     """The worker thread that waits for the long one is woken up; the long one is not renewed before its time."""
     holds("long", LONG_S)
     holds("short", SHORT_S)
@@ -78,7 +78,7 @@ def test_a_short_lease_is_renewed_in_time_beside_a_long_one(store, holds):
     assert {tuple(store.renewed.get(timeout=PATIENCE_S)) for _ in range(3)} == {("short",)}
 
 
-def test_a_lease_is_kept_by_a_worker_thread_that_was_about_to_end(store, holds):
+def test_lease_is_renewed_by_a_worker_thread_that_was_about_to_end(store, holds):
     renewer_of(store).remove(holds("gone", LONG_S))
     holds("short", SHORT_S)
 
@@ -86,7 +86,7 @@ def test_a_lease_is_kept_by_a_worker_thread_that_was_about_to_end(store, holds):
 
 
 @pytest.mark.parametrize("error", [broken(), OSError("whatever")], ids=["of-ours", "other"])
-def test_the_renewer_outlives_a_store_that_fails(store, holds, error):
+def test_renewer_survives_a_failing_store(store, holds, error):
     store.failing = error
     holds("short", SHORT_S)
 
@@ -94,16 +94,16 @@ def test_the_renewer_outlives_a_store_that_fails(store, holds, error):
         assert store.renewed.get(timeout=PATIENCE_S) == ["short"]
 
 
-def test_a_claim_that_is_removed_is_renewed_no_more(store, holds):
+def test_removed_claim_is_no_longer_renewed(store, holds):
     one, _ = holds("one", SHORT_S), holds("two", SHORT_S)
     renewer_of(store).remove(one)
     while "one" in store.renewed.get(timeout=PATIENCE_S):
-        pass  # it was under way
+        pass  # it was running
 
     assert store.renewed.get(timeout=PATIENCE_S) == ["two"]
 
 
-def test_what_cannot_be_given_back_is_given_back_before_the_thread_is_claimed_again(store):
+def test_failed_release_is_repeated_before_the_thread_is_claimed_again(store):
     store.failing = broken()
     give_back(store, claim("t", LONG_S))
     with pytest.raises(StoreError, match="planted"):
@@ -117,8 +117,8 @@ def test_what_cannot_be_given_back_is_given_back_before_the_thread_is_claimed_ag
     assert store.released.empty()
 
 
-def test_what_cannot_be_given_back_is_given_back_once_the_store_works(store, monkeypatch):
-    """Also if this process never asks for the thread again: others may want it."""
+def test_failed_release_is_repeated_once_the_store_works(store, monkeypatch):
+    """Even if this process never claims the thread again: others may want it."""
     monkeypatch.setattr(leases, "IDLE_S", 0.01)
     store.failing = broken()
     give_back(store, claim("t", LONG_S))
@@ -127,7 +127,7 @@ def test_what_cannot_be_given_back_is_given_back_once_the_store_works(store, mon
     assert store.released.get(timeout=PATIENCE_S) == "t"
 
 
-def test_what_is_owed_is_forgotten_when_its_lease_has_run_out(store, monkeypatch):
+def test_pending_release_is_dropped_when_its_lease_has_expired(store, monkeypatch):
     monkeypatch.setattr(leases, "IDLE_S", 0.01)
     store.failing = broken()
     give_back(store, claim("t", SHORT_S))

@@ -1,6 +1,6 @@
-"""What racing processes do: one graph that pays once, for threads that are new, interrupted, failed or left behind.
+"""The work of racing processes: one graph that pays once, for threads that are new, interrupted, failed or abandoned.
 
-Imported by the tests and by the processes that they start; nothing of processes here.
+Imported by the tests and by the processes that they start; it does not handle processes itself.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class State(te.TypedDict):
     ask: te.NotRequired[bool]
     """Whether the thread asks before it pays."""
     ask_after: te.NotRequired[bool]
-    """Whether it asks after it has paid: then it does not complete."""
+    """Whether it asks after it has paid, and does not complete."""
 
 
 class Deps(NamedTuple):
-    """What the nodes are given."""
+    """The dependencies of the nodes."""
 
     ledger: Path
-    """Has a line for each payment: the thread and the process that paid."""
+    """A file with a line for each payment: the thread and the process that paid."""
     fail: bool = False
     """Whether the thread fails before it pays."""
     hold: Callable[[], object] | None = None
-    """Called in the middle of paying: returns when the others have been heard of."""
+    """Called in the middle of a payment: returns when the others have reported."""
 
 
 def prepare(state: Any) -> Any:
@@ -88,7 +88,7 @@ END_NOTES = {
 
 
 def make_ready(runtime: Runtime[Any], failing: Runtime[Any], verb: str, thread: str) -> None:
-    """Bring *thread* to where *verb* is what it wants; *failing* is a runtime whose nodes fail before they pay."""
+    """Bring *thread* into the status that *verb* requires; *failing* is a runtime whose nodes fail before they pay."""
     if verb == "resume":
         assert runtime.run(ASKED, thread=thread).status == "interrupted"
     elif verb == "retry":
@@ -104,7 +104,7 @@ def make_ready(runtime: Runtime[Any], failing: Runtime[Any], verb: str, thread: 
 
 
 def call(runtime: Runtime[Any], verb: str, thread: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """The method of the runtime that stands for *verb*, and its arguments."""
+    """The method of the runtime for *verb*, and its arguments."""
     if verb == "resume":
         return "resume", (thread, "yes"), {}
     if verb in {"retry", "orphan"}:

@@ -1,16 +1,15 @@
-"""A process that races: it opens stores once, waits at the barrier with others, calls one verb, and tells how that went.
+"""A process that races: it opens stores once, waits at the barrier with others, calls one verb, and reports the result.
 
-`python -m tests.races.worker BARRIER`, where BARRIER is the number of an inherited pipe; orders come as lines of JSON on
-the standard input, answers go to the standard output. What the runs do is in `work`.
+The barrier, the orders and the reports are pipes. The work of the runs is in `work`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import functools
 import os
-import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,16 @@ from graphrt import GraphrtError, Runtime
 from graphrt.stores import SqliteStore, open_store
 
 
-def tell(**what: Any) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+def hold(orders: Connection, reports: Connection) -> None:
+    """Stay in the middle of a payment until the others have reported."""
+    reports.send({"holding": True})
+    orders.recv()
 
 
-def hold() -> None:
-    """Stay in the middle of paying until the others have been heard of."""
-    tell(holding=True)
-    sys.stdin.readline()
-
-
-def race(runtime: Runtime[Any], order: dict[str, Any], barrier: int) -> dict[str, Any]:
+def race(runtime: Runtime[Any], order: dict[str, Any], barrier: Connection, reports: Connection) -> dict[str, Any]:
     verb, arguments, options = work.call(runtime, order["verb"], order["thread"])
-    tell(ready=True)
-    os.read(barrier, 1)
+    reports.send({"ready": True})
+    os.read(barrier.fileno(), 1)
     began = time.monotonic()
     found: dict[str, Any] = {}
     try:
@@ -45,13 +39,13 @@ def race(runtime: Runtime[Any], order: dict[str, Any], barrier: int) -> dict[str
         found["status"] = result.status
     except GraphrtError as error:
         found.update(error=type(error).__name__, code=error.code, told=str(error))
-    except BaseException as error:  # noqa: BLE001 - told, and judged by the test
+    except BaseException as error:  # noqa: BLE001 - reported, and checked by the test
         found.update(error=type(error).__name__, code="", told=repr(error))
     return {**found, "took_s": time.monotonic() - began, "pid": os.getpid()}
 
 
 def be_careless() -> None:
-    """From now on this process takes what others have, and writes it: what the tests have to find out."""
+    """From now on, this process takes and writes threads of other processes, which the tests have to detect."""
     from graphrt.stores.sqlite import _writing
 
     SqliteStore._unheld = lambda self, row, thread: None  # type: ignore[method-assign]
@@ -60,23 +54,27 @@ def be_careless() -> None:
         setattr(_writing, name, text.replace("seq = ? AND epoch = ?", "? + ? IS NOT NULL"))
 
 
-def main() -> None:
-    barrier = int(sys.argv[1])
+def received(orders: Connection) -> dict[str, Any] | None:
+    """The next order, or None at the end."""
+    try:
+        order: dict[str, Any] = orders.recv()
+    except EOFError:
+        return None
+    return order
+
+
+def main(barrier: Connection, orders: Connection, reports: Connection) -> None:
     graph = work.graph()
     stores: dict[str, Any] = {}
-    tell(up=os.getpid())
-    for line in sys.stdin:
-        order = json.loads(line)
+    reports.send({"up": os.getpid()})
+    while (order := received(orders)) is not None:
         if order.get("careless"):
             be_careless()
         if order["url"] not in stores:
             stores[order["url"]] = open_store(order["url"])
-        deps = work.Deps(Path(order["ledger"]), hold=hold if order["hold"] else None)
+        held = functools.partial(hold, orders, reports) if order["hold"] else None
+        deps = work.Deps(Path(order["ledger"]), hold=held)
         runtime = Runtime(graph, store=stores[order["url"]], deps=deps)
-        tell(**race(runtime, order, barrier))
+        reports.send(race(runtime, order, barrier, reports))
     for store in stores.values():
         store.close()
-
-
-if __name__ == "__main__":
-    main()

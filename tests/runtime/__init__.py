@@ -1,1 +1,1 @@
-"""How runs behave, rule by rule (docs/reference/rules.md), by the public face of graphrt alone."""
+"""The behaviour of runs, rule by rule (docs/reference/rules.md), using only the public API of graphrt."""

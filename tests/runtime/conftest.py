@@ -18,7 +18,7 @@ def face(request: pytest.FixtureRequest) -> Face:
 
 @pytest.fixture(params=["sync", "async"])
 def made(request: pytest.FixtureRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a node of a sync function: sync, or async."""
+    """Builds a node from a sync function: sync, or async."""
     return lambda fn: as_kind(request.param, fn)
 
 

@@ -1,4 +1,5 @@
-"""What the tests of running share: the verbs in one spelling for sync and async, states of all three kinds, tiny graphs.
+"""Shared parts of the tests of runs: the verbs in one spelling for sync and async, states of all three kinds, tiny
+graphs.
 
 No rule of execution may live here, and nothing that a user could not write.
 """
@@ -23,7 +24,7 @@ Drivable = CompiledGraph[Any, Any] | Runtime[Any]
 
 
 class Face:
-    """The verbs of a graph or a runtime as plain calls; `kind` says which twin is used."""
+    """The verbs of a graph or a runtime as plain calls; `kind` selects the twin."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -48,7 +49,7 @@ class Face:
     def each_step(
         self, target: Drivable, input: Any, look: Callable[[Step[Any]], object], **options: Any
     ) -> list[Step[Any]]:
-        """All steps; *look* is called with each when it comes."""
+        """All steps; *look* is called with each step as it arrives."""
         return self._each(target, "steps", look, input, **options)
 
     def stream(self, target: Drivable, input: Any, **options: Any) -> list[Any]:
@@ -104,7 +105,7 @@ def _copied(value: Any) -> Any:
 
 
 def general(kind: str = "typeddict") -> Any:
-    """A state with a field of each common sort: notes (append), n (add), x and y (last value)."""
+    """A state with a field of each common kind: notes (append), n (add), x and y (last value)."""
     return state_class(
         kind, notes=(Annotated[list[Any], append], []), n=(Annotated[int, add], 0), x=(Any, None), y=(Any, None)
     )
@@ -116,7 +117,7 @@ def get(state: Any, name: str, default: Any = None) -> Any:
 
 
 def as_kind(kind: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The sync node *fn* as it is, or the same as an async function."""
+    """The sync node *fn* unchanged, or wrapped in an async function."""
     if kind == "sync":
         return fn
     if _takes_context(fn):
@@ -160,7 +161,7 @@ def parallel(
     allow: Iterable[str] = (),
     **policies: Mapping[str, Any],
 ) -> CompiledGraph[Any, Any]:
-    """START to all nodes at once, each to END."""
+    """START to all nodes in parallel, each to END."""
     g: GraphBuilder[Any, Any] = GraphBuilder(state if state is not None else general())
     for name, fn in nodes:
         g.add_node(name, fn, **policies.get(name, {}))
@@ -170,10 +171,10 @@ def parallel(
 
 
 def note(text: str) -> Callable[[Any], dict[str, Any]]:
-    """A node that notes *text*."""
+    """A node that writes the note *text*."""
     return lambda state: {"notes": [text]}
 
 
 def only_mutated(error: UpdateError) -> None:
-    """The one error that may tell of a change."""
+    """The only error that may report a change."""
     assert error.code == "mutated-state"

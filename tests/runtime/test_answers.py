@@ -1,4 +1,4 @@
-"""Rule R10, the answers: one, several, some, wrong ones; and which verb a thread wants."""
+"""Rule R10, the answers: one, several, some, wrong ones; and which verb a thread requires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def two() -> Runtime[Any]:
 
 
 @pytest.mark.parametrize("answer", ["yes", 0, False, None, [1], ("a",), 3.5, ""], ids=repr)
-def test_anything_but_a_mapping_answers_the_only_open_interrupt(face: Face, answer: Any) -> None:
+def test_value_that_is_not_a_mapping_answers_the_only_open_interrupt(face: Face, answer: Any) -> None:
     runtime = one()
     face.run(runtime, {}, thread="t")
 
@@ -32,7 +32,7 @@ def test_anything_but_a_mapping_answers_the_only_open_interrupt(face: Face, answ
 
 
 @pytest.mark.parametrize("answer", [{"approved": True}, {}, None, "text"], ids=repr)
-def test_answer_takes_any_value_mappings_included(face: Face, answer: Any) -> None:
+def test_answer_takes_any_value_including_mappings(face: Face, answer: Any) -> None:
     runtime = one()
     face.run(runtime, {}, thread="t")
 
@@ -52,7 +52,7 @@ def test_a_mapping_is_always_an_id_map(face: Face) -> None:
     assert get(face.resume(runtime, "t", {question.id: {"approved": True}}).state, "x") == {"approved": True}
 
 
-def test_a_wrong_id_is_refused_and_lists_the_open_ones(face: Face) -> None:
+def test_wrong_id_is_refused_with_a_list_of_the_open_ones(face: Face) -> None:
     runtime = two()
     a, b = face.run(runtime, {}, thread="t").interrupts
 
@@ -92,7 +92,7 @@ def test_one_answer_for_several_questions_is_ambiguous(face: Face) -> None:
         assert b.id in str(caught.value)
 
 
-def test_no_answer_at_all_is_refused(face: Face) -> None:
+def test_resume_without_an_answer_is_refused(face: Face) -> None:
     runtime = one()
     [question] = face.run(runtime, {}, thread="t").interrupts
 
@@ -125,7 +125,7 @@ def test_payloads_are_not_aliased(face: Face) -> None:
     assert face.resume(runtime, "t", "fine").status == "completed"
 
 
-def test_the_journal_has_questions_and_answers(face: Face) -> None:
+def test_journal_has_questions_and_answers(face: Face) -> None:
     entries: list[Any] = []
     runtime = Runtime(sequence(("ask", ask("?"))), store="memory:", sinks=[entries.append])
     [question] = face.run(runtime, {}, thread="t").interrupts
@@ -137,7 +137,7 @@ def test_the_journal_has_questions_and_answers(face: Face) -> None:
     assert (raised.id, raised.payload, answered.id, answered.answer) == (question.id, "?", question.id, "yes")
 
 
-# -- which verb when -------------------------------------------------------------------------------------------------
+# -- which verb a thread requires ------------------------------------------------------------------------------------
 
 
 def failed() -> Runtime[Any]:
@@ -159,7 +159,7 @@ def test_an_interrupted_thread_takes_no_new_input_and_no_retry(face: Face) -> No
     assert runtime.state("t").status == "interrupted"
 
 
-def test_a_failed_thread_wants_retry(face: Face) -> None:
+def test_failed_thread_requires_retry(face: Face) -> None:
     runtime = failed()
     with pytest.raises(NodeError):
         face.run(runtime, {}, thread="t")
@@ -172,7 +172,7 @@ def test_a_failed_thread_wants_retry(face: Face) -> None:
     assert runtime.state("t").status == "failed"
 
 
-def test_a_completed_thread_wants_run(face: Face) -> None:
+def test_completed_thread_requires_run(face: Face) -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
     face.run(runtime, {}, thread="t")
 
@@ -184,7 +184,7 @@ def test_a_completed_thread_wants_run(face: Face) -> None:
     assert runtime.state("t").status == "completed"
 
 
-def test_an_unknown_thread_is_an_input_error_that_names_no_other_one(face: Face) -> None:
+def test_unknown_thread_is_an_input_error_that_names_no_other_thread(face: Face) -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
     face.run(runtime, {}, thread="of-somebody")
 
@@ -195,7 +195,7 @@ def test_an_unknown_thread_is_an_input_error_that_names_no_other_one(face: Face)
         assert "of-somebody" not in f"{caught.value} {vars(caught.value)}"
 
 
-def test_without_a_store_there_are_no_threads(face: Face) -> None:
+def test_without_a_store_threads_are_refused(face: Face) -> None:
     runtime = Runtime(sequence(("a", note("a"))))
 
     verbs: list[Any] = [
@@ -213,7 +213,7 @@ def test_without_a_store_there_are_no_threads(face: Face) -> None:
 
 
 @pytest.mark.parametrize("thread", ["", 3, b"t", ("t",)], ids=repr)
-def test_a_thread_is_named_by_a_non_empty_string(face: Face, thread: Any) -> None:
+def test_thread_id_is_a_non_empty_string(face: Face, thread: Any) -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
 
     with pytest.raises(InputError) as caught:
@@ -222,7 +222,7 @@ def test_a_thread_is_named_by_a_non_empty_string(face: Face, thread: Any) -> Non
     assert caught.value.code == "bad-thread"
 
 
-def test_with_a_store_and_no_thread_an_id_is_made(face: Face) -> None:
+def test_thread_id_is_generated_with_a_store(face: Face) -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
 
     result = face.run(runtime, {})
@@ -232,7 +232,7 @@ def test_with_a_store_and_no_thread_an_id_is_made(face: Face) -> None:
     assert [snapshot.thread for snapshot in runtime.threads()] == [result.thread]
 
 
-def test_a_deleted_thread_is_gone_and_its_name_is_free(face: Face) -> None:
+def test_deleted_thread_is_gone_and_its_id_can_be_reused(face: Face) -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
     face.run(runtime, {}, thread="t")
     runtime.delete_thread("t")
@@ -242,7 +242,7 @@ def test_a_deleted_thread_is_gone_and_its_name_is_free(face: Face) -> None:
     assert get(face.run(runtime, {}, thread="t").state, "notes") == ["a"]
 
 
-def test_a_refused_input_leaves_no_thread_behind(face: Face) -> None:
+def test_refused_input_leaves_no_thread(face: Face) -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:")
 
     with pytest.raises(InputError):

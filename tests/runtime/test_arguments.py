@@ -1,4 +1,4 @@
-"""What a Runtime is made of is checked when it is made."""
+"""The arguments of a Runtime are validated when it is created."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_sinks_in_any_collection_get_the_entries(collection: Any) -> None:
 
 
 @pytest.mark.parametrize("model", [LiteLLMModel("openai/x"), ScriptedModel(["x"])])
-def test_model_as_the_harness_is_refused_with_the_agent_that_would_ask_it(model: Any) -> None:
+def test_model_instead_of_a_harness_is_refused_with_the_name_of_its_agent(model: Any) -> None:
     with pytest.raises(InputError, match=r"Agent\(model\)") as caught:
         Runtime(sequence(("a", note("a"))), harness=model)
 
@@ -68,7 +68,7 @@ def test_runtimes_and_graphs_take_the_same_options_with_the_same_defaults() -> N
     [{"budget": 3}, {"harness": object()}, {"sinks": [3]}, {"worker_threads": 0}],
     ids=lambda it: next(iter(it)),
 )
-def test_a_store_is_not_opened_if_another_argument_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_store_is_not_opened_if_another_argument_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     graph = sequence(("a", note("x")))
 
     with pytest.raises(InputError):
@@ -78,7 +78,7 @@ def test_a_store_is_not_opened_if_another_argument_is_refused(tmp_path: Path, wr
 
 
 @pytest.mark.parametrize("seed", ["1", 1.0, True, 2**64, -(2**63) - 1, 10**5000], ids=brief)
-def test_a_seed_is_a_number_that_a_journal_can_hold(seed: Any) -> None:
+def test_seed_has_to_fit_into_a_journal(seed: Any) -> None:
     with pytest.raises(InputError) as caught:
         Runtime(sequence(("a", note("x"))), seed=seed)
 
@@ -90,7 +90,7 @@ class Few(enum.IntEnum):
     TWO = 2
 
 
-def test_a_number_may_be_of_an_int_subclass_but_a_bool_is_none() -> None:
+def test_number_may_be_an_int_subclass_but_not_a_bool() -> None:
     runtime = Runtime(sequence(("a", note("a"))), store="memory:", worker_threads=Few.TWO)
     assert runtime.worker_threads == 2
     assert list(runtime.threads(limit=Few.TWO)) == []

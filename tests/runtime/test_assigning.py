@@ -1,4 +1,4 @@
-"""Rule R15: what a node assigns to the state it was given is always found, and nothing that it may do is."""
+"""Rule R15: every assignment of a node to its state is detected, and allowed operations are not reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refused(run: Callable[[], Any]) -> UpdateError:
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("returned", [None, {"n": 1}])
-def test_a_field_that_is_assigned_is_found(face: Face, made: Any, kind: str, beside: bool, returned: Any) -> None:
+def test_assignment_to_a_field_is_detected(face: Face, made: Any, kind: str, beside: bool, returned: Any) -> None:
     def node(state: Any) -> Any:
         assign(state, "x", "new")
         return returned
@@ -53,7 +53,9 @@ def test_a_field_that_is_assigned_is_found(face: Face, made: Any, kind: str, bes
 
 
 @pytest.mark.parametrize("store", ["memory:", pytest.param("sqlite", marks=pytest.mark.full)])
-def test_it_is_found_before_the_outcome_is_kept(face: Face, made: Any, kind: str, store: str, tmp_path: Any) -> None:
+def test_assignment_is_detected_before_the_outcome_is_stored(
+    face: Face, made: Any, kind: str, store: str, tmp_path: Any
+) -> None:
     runs: list[str] = []
 
     def node(state: Any) -> Any:
@@ -74,7 +76,7 @@ def test_it_is_found_before_the_outcome_is_kept(face: Face, made: Any, kind: str
     assert (get(state, "x"), get(state, "n", 0), get(state, "notes")) == (3, 0, ["other"])
 
 
-def test_a_key_that_is_taken_out_or_added_is_found(face: Face) -> None:
+def test_removed_or_added_key_is_detected(face: Face) -> None:
     for change, field in (
         (lambda s: s.pop("x"), "x"),
         (lambda s: s.clear(), "x"),
@@ -87,7 +89,7 @@ def test_a_key_that_is_taken_out_or_added_is_found(face: Face) -> None:
         assert error.field == field
 
 
-def test_an_unknown_attribute_is_found(face: Face) -> None:
+def test_assignment_to_an_unknown_attribute_is_detected(face: Face) -> None:
     def node(state: Any) -> Any:
         state.unknown = 1
 
@@ -99,7 +101,7 @@ def test_an_unknown_attribute_is_found(face: Face) -> None:
         assert refused(lambda state=state: face.run(sequence(("node", node), state=state), {})).field == "unknown"
 
 
-def test_an_extra_value_that_is_assigned_is_found(face: Face) -> None:
+def test_assignment_to_an_extra_value_is_detected(face: Face) -> None:
     class Loose(pydantic.BaseModel):
         model_config = pydantic.ConfigDict(extra="allow")
         x: int = 0
@@ -123,7 +125,7 @@ class OneSlot:
 
 
 @pytest.mark.parametrize("state", [Slots, OneSlot])
-def test_a_slot_that_is_assigned_is_found(face: Face, state: Any) -> None:
+def test_assignment_to_a_slot_is_detected(face: Face, state: Any) -> None:
     def node(s: Any) -> Any:
         s.x = 2
 
@@ -135,7 +137,7 @@ def test_a_slot_that_is_assigned_is_found(face: Face, state: Any) -> None:
     assert face.run(sequence(("node", lambda s: {"x": 3}), ("next", lambda s: None), state=state), {}).state.x == 3
 
 
-def test_an_equal_value_is_no_change(face: Face, made: Any, kind: str) -> None:
+def test_assignment_of_an_equal_value_is_not_a_change(face: Face, made: Any, kind: str) -> None:
     def node(state: Any) -> Any:
         assign(state, "n", 3)
         assign(state, "notes", ["a"])
@@ -147,7 +149,7 @@ def test_an_equal_value_is_no_change(face: Face, made: Any, kind: str) -> None:
 
 
 class Array:
-    """A value that refuses to be compared, as arrays do."""
+    """A value that refuses comparison, like an array."""
 
     def __eq__(self, other: object) -> bool:
         raise ValueError("ambiguous")
@@ -155,7 +157,7 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_a_value_that_refuses_to_be_compared_may_stand_there_and_not_be_replaced(face: Face, kind: str) -> None:
+def test_value_that_refuses_comparison_may_stay_but_not_be_replaced(face: Face, kind: str) -> None:
     def node(state: Any) -> Any:
         assign(state, "x", Array())
 
@@ -198,7 +200,7 @@ class RichData:
 
 
 class Settled(pydantic.BaseModel):
-    """A model that changes fields as it is made, one of them to something else each time."""
+    """A model that changes fields when it is created, one of them to a different value each time."""
 
     n: int = 0
     twice: int = 0
@@ -210,7 +212,7 @@ class Settled(pydantic.BaseModel):
 
 
 @pytest.mark.parametrize("state", [Rich, RichData, Settled])
-def test_private_attributes_cached_properties_and_what_a_class_does_itself_are_no_change(
+def test_private_attributes_cached_properties_and_changes_by_the_class_are_not_reported(
     face: Face, made: Any, state: Any
 ) -> None:
     def node(s: Any) -> Any:
@@ -223,14 +225,14 @@ def test_private_attributes_cached_properties_and_what_a_class_does_itself_are_n
     assert face.run(graph, {"n": 1}).state.n == 3
 
 
-def test_a_field_of_a_model_that_changes_itself_is_found(face: Face) -> None:
+def test_field_of_a_model_that_changes_itself_is_detected(face: Face) -> None:
     def node(s: Any) -> Any:
         s.twice = 100
 
     assert refused(lambda: face.run(sequence(("node", node), state=Settled), {"n": 1})).field == "twice"
 
 
-def test_a_constant_of_the_class_that_is_hidden_by_an_attribute_is_found(face: Face) -> None:
+def test_class_constant_that_an_attribute_hides_is_detected(face: Face) -> None:
     @dataclasses.dataclass
     class Limited:
         limit = 3
@@ -242,7 +244,7 @@ def test_a_constant_of_the_class_that_is_hidden_by_an_attribute_is_found(face: F
     assert refused(lambda: face.run(sequence(("node", node), state=Limited), {})).field == "limit"
 
 
-def test_a_frozen_state_is_read_like_any_other(face: Face) -> None:
+def test_frozen_state_is_read_like_any_other(face: Face) -> None:
     @dataclasses.dataclass(frozen=True)
     class Frozen:
         n: int = 0
@@ -254,7 +256,7 @@ def test_a_frozen_state_is_read_like_any_other(face: Face) -> None:
     assert refused(lambda: face.run(sequence(("a", forced), state=Frozen), {})).field == "n"
 
 
-def test_tasks_of_one_superstep_do_not_see_what_another_assigned(face: Face, kind: str) -> None:
+def test_tasks_of_one_superstep_do_not_see_assignments_of_others(face: Face, kind: str) -> None:
     seen: list[Any] = []
 
     def rude(state: Any) -> Any:
@@ -269,7 +271,7 @@ def test_tasks_of_one_superstep_do_not_see_what_another_assigned(face: Face, kin
     assert set(seen) <= {0}
 
 
-def test_a_node_that_changed_the_state_and_then_failed_is_not_tried_again(face: Face, made: Any, kind: str) -> None:
+def test_node_that_changed_the_state_and_then_failed_is_not_retried(face: Face, made: Any, kind: str) -> None:
     runs: list[int] = []
 
     def node(state: Any) -> Any:
@@ -286,7 +288,7 @@ def test_a_node_that_changed_the_state_and_then_failed_is_not_tried_again(face: 
     assert isinstance(error.__cause__, OSError)
 
 
-def test_a_node_that_changed_the_state_and_then_asked_is_found(face: Face, made: Any, kind: str) -> None:
+def test_node_that_changed_the_state_and_then_asked_is_detected(face: Face, made: Any, kind: str) -> None:
     def node(state: Any, ctx: Any) -> Any:
         assign(state, "n", 5)
         return {"x": ctx.interrupt("?")}
@@ -297,7 +299,7 @@ def test_a_node_that_changed_the_state_and_then_asked_is_found(face: Face, made:
     assert runtime.state("t").status == "failed"
 
 
-def test_a_change_in_a_nested_graph_names_its_node(face: Face, kind: str) -> None:
+def test_change_in_a_nested_graph_names_its_node(face: Face, kind: str) -> None:
     def node(state: Any) -> Any:
         assign(state, "n", 5)
 
@@ -307,7 +309,7 @@ def test_a_change_in_a_nested_graph_names_its_node(face: Face, kind: str) -> Non
     assert error.node == "inner"
 
 
-def test_a_failed_run_whose_state_was_changed_replays(kind: str, tmp_path: Any) -> None:
+def test_failed_run_whose_state_was_changed_can_be_replayed(kind: str, tmp_path: Any) -> None:
     def merged(current: dict[str, int], incoming: dict[str, int]) -> dict[str, int]:
         return {**current, **incoming}
 
@@ -341,7 +343,7 @@ def fan(arg: Callable[[Any], Any], node: Callable[[Any, Any], Any], *, by_comman
 
 
 @pytest.mark.parametrize("by_command", [False, True])
-def test_a_sends_argument_belongs_to_its_task_alone(face: Face, made: Any, kind: str, by_command: bool) -> None:
+def test_argument_of_a_send_belongs_to_its_task_alone(face: Face, made: Any, kind: str, by_command: bool) -> None:
     kept: dict[str, Any] = {"n": [0]}
 
     def node(state: Any, ctx: Any) -> Any:
@@ -354,7 +356,7 @@ def test_a_sends_argument_belongs_to_its_task_alone(face: Face, made: Any, kind:
     assert kept == {"n": [0]}
 
 
-def test_a_sends_argument_out_of_the_state_is_not_the_states(face: Face, made: Any, kind: str) -> None:
+def test_argument_of_a_send_is_not_shared_with_the_state(face: Face, made: Any, kind: str) -> None:
     def node(state: Any, ctx: Any) -> Any:
         ctx.arg["done"] = True
         return {"seen": [get(state, "items")]}
@@ -364,7 +366,7 @@ def test_a_sends_argument_out_of_the_state_is_not_the_states(face: Face, made: A
     assert get(face.run(graph, {"items": [{"id": 1}]}, check_state=True).state, "items") == [{"id": 1}]
 
 
-def test_what_a_node_changes_after_it_returned_is_not_the_runs(kind: str) -> None:
+def test_changes_by_a_node_after_its_return_do_not_reach_the_run(kind: str) -> None:
     async def main() -> Any:
         kept: list[Any] = []
 

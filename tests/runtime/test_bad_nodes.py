@@ -1,4 +1,4 @@
-"""What users get wrong: a clear error or correct work, never a hang, a wrong result or a bare KeyError."""
+"""Mistakes of users: each gives a clear error or correct work, never a hang, a wrong result or a bare KeyError."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .support import Face, general, get, note, parallel, sequence, state_class
 @pytest.mark.parametrize(
     "returned",
     [
-        [],
-        [{"x": 1}],
-        ({"x": 1},),
+        ["text"],
+        [None],
+        ({"x": 1}, 7),
         "text",
         7,
         True,
@@ -38,7 +38,9 @@ from .support import Face, general, get, note, parallel, sequence, state_class
     ids=lambda v: type(v).__name__,
 )
 @pytest.mark.parametrize("beside", [False, True])
-def test_what_is_no_update_is_refused_by_name(face: Face, made: Any, returned: Any, beside: bool) -> None:
+def test_return_value_that_is_not_an_update_is_refused_by_name(
+    face: Face, made: Any, returned: Any, beside: bool
+) -> None:
     others = [("other", note("other"))] if beside else []
     graph = parallel(("node", made(lambda s: returned)), *others)
 
@@ -51,8 +53,8 @@ def test_what_is_no_update_is_refused_by_name(face: Face, made: Any, returned: A
 
 @pytest.mark.parametrize("context", [False, True])
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_coroutine_from_a_sync_node_is_awaited_everywhere_alike(face: Face, context: bool, beside: bool) -> None:
-    """`lambda s: fetch(s)` is a sync function that returns a coroutine: it works, whatever path it takes."""
+def test_coroutine_from_a_sync_node_is_awaited_on_every_path(face: Face, context: bool, beside: bool) -> None:
+    """`lambda s: fetch(s)` is a sync function that returns a coroutine."""
 
     async def fetch(state: Any) -> Any:
         await asyncio.sleep(0)
@@ -62,10 +64,10 @@ def test_a_coroutine_from_a_sync_node_is_awaited_everywhere_alike(face: Face, co
     others = [("other", note("other"))] if beside else []
 
     assert get(face.run(parallel(("node", node), *others), {}).state, "x") == 1
-    gc.collect()  # a coroutine that nobody awaited would warn here
+    gc.collect()  # a coroutine that was never awaited would warn here
 
 
-def test_a_coroutine_inside_an_update_is_refused_or_kept_but_never_lost_silently(face: Face) -> None:
+def test_coroutine_inside_an_update_is_refused_or_kept_but_never_lost_silently(face: Face) -> None:
     async def fetch() -> int:
         return 1
 
@@ -84,16 +86,16 @@ def test_a_coroutine_inside_an_update_is_refused_or_kept_but_never_lost_silently
     assert (caught.value.code, caught.value.field) == ("wrong-type", "n")
 
 
-def test_an_async_node_that_returns_a_list_is_refused(face: Face) -> None:
+def test_async_node_that_returns_a_list_with_other_values_than_updates_is_refused(face: Face) -> None:
     async def node(state: Any) -> Any:
-        return [{"x": 1}]
+        return [{"x": 1}, "text"]
 
     with pytest.raises(UpdateError):
         face.run(sequence(("node", node)), {})
 
 
 @pytest.mark.parametrize("error", [KeyError("lost"), AttributeError("lost"), IndexError(), RecursionError()], ids=repr)
-def test_a_bug_in_a_node_is_a_node_error_with_its_cause(face: Face, made: Any, error: Exception) -> None:
+def test_bug_in_a_node_is_a_node_error_with_its_cause(face: Face, made: Any, error: Exception) -> None:
     def bad(state: Any) -> Any:
         raise error
 
@@ -104,7 +106,7 @@ def test_a_bug_in_a_node_is_a_node_error_with_its_cause(face: Face, made: Any, e
     assert "'bad'" in str(caught.value)
 
 
-def test_a_missing_key_of_the_state_is_a_node_error_not_a_bare_key_error(face: Face, made: Any) -> None:
+def test_missing_key_of_the_state_is_a_node_error_and_not_a_bare_key_error(face: Face, made: Any) -> None:
     with pytest.raises(NodeError) as caught:
         face.run(sequence(("bad", made(lambda s: {"x": s["x"]}))), {})
 
@@ -112,19 +114,19 @@ def test_a_missing_key_of_the_state_is_a_node_error_not_a_bare_key_error(face: F
 
 
 @pytest.mark.parametrize("returned", [{"x": float("nan")}, {"x": ...}, {"x": print}], ids=repr)
-def test_odd_values_that_fit_the_field_are_kept(face: Face, returned: Any) -> None:
+def test_unusual_values_that_fit_the_field_are_kept(face: Face, returned: Any) -> None:
     graph = sequence(("node", lambda s: dict(returned)))
 
     assert face.run(graph, {}).status == "completed"
 
 
-def test_a_generator_for_a_list_field_is_read_once_and_kept_whole(face: Face) -> None:
+def test_generator_for_a_list_field_is_read_once_and_completely(face: Face) -> None:
     graph = sequence(("node", lambda s: {"notes": (c for c in "ab")}), ("next", note("c")))
 
     assert get(face.run(graph, {}).state, "notes") == ["a", "b", "c"]
 
 
-def test_a_mapping_that_is_no_dict_is_an_update(face: Face, made: Any) -> None:
+def test_a_mapping_that_is_not_a_dict_is_an_update(face: Face, made: Any) -> None:
     from collections import ChainMap, OrderedDict
     from types import MappingProxyType
 
@@ -137,7 +139,7 @@ def test_a_mapping_that_is_no_dict_is_an_update(face: Face, made: Any) -> None:
     assert get(face.run(graph, {}).state, "notes") == ["a", "b", "c"]
 
 
-def test_returning_the_whole_state_says_what_to_do_instead(face: Face) -> None:
+def test_returning_the_whole_state_names_the_alternative(face: Face) -> None:
     graph = sequence(("node", lambda s: s), state=general("pydantic"))
 
     with pytest.raises(UpdateError) as caught:
@@ -146,7 +148,7 @@ def test_returning_the_whole_state_says_what_to_do_instead(face: Face) -> None:
     assert "Return only what changes" in str(caught.value)
 
 
-def test_a_value_whose_repr_raises_does_not_hide_the_error(face: Face) -> None:
+def test_value_whose_repr_raises_does_not_hide_the_error(face: Face) -> None:
     class Shy:
         def __repr__(self) -> str:
             raise RuntimeError("no repr")
@@ -158,7 +160,7 @@ def test_a_value_whose_repr_raises_does_not_hide_the_error(face: Face) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Field '.' of graph:UserWarning")
-def test_a_value_that_cannot_be_compared_is_no_trouble(face: Face) -> None:
+def test_value_that_refuses_comparison_is_accepted(face: Face) -> None:
     class Array:
         def __eq__(self, other: object) -> Any:
             raise ValueError("ambiguous")
@@ -178,7 +180,7 @@ def test_a_value_that_cannot_be_compared_is_no_trouble(face: Face) -> None:
     assert face.resume(runtime, "t", 1).status == "completed"
 
 
-def test_an_error_that_cannot_be_shown_is_still_an_error(face: Face) -> None:
+def test_error_whose_text_raises_is_still_raised(face: Face) -> None:
     class OddError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no str")
@@ -192,7 +194,7 @@ def test_an_error_that_cannot_be_shown_is_still_an_error(face: Face) -> None:
     assert isinstance(caught.value.__cause__, OddError)
 
 
-def test_a_reducer_that_returns_none_is_taken_at_its_word(face: Face) -> None:
+def test_none_from_a_reducer_is_accepted(face: Face) -> None:
     from typing import Annotated
 
     from .support import state_class
@@ -203,7 +205,7 @@ def test_a_reducer_that_returns_none_is_taken_at_its_word(face: Face) -> None:
 
 
 @pytest.mark.parametrize("at", ["a", START])
-def test_a_router_that_assigns_to_the_state_is_told(face: Face, at: Any) -> None:
+def test_router_that_assigns_to_the_state_is_reported(face: Face, at: Any) -> None:
     def router(state: Any) -> str:
         state["x"] = "changed"
         return "b"
@@ -221,7 +223,7 @@ def test_a_router_that_assigns_to_the_state_is_told(face: Face, at: Any) -> None
     assert (caught.value.code, caught.value.field) == ("mutated-state", "x")
 
 
-def test_an_async_router_is_found_by_compile() -> None:
+def test_async_router_is_refused_by_compile() -> None:
     from graphrt import DefinitionError
 
     async def router(state: Any) -> str:

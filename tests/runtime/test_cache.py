@@ -30,7 +30,7 @@ def test_equal_inputs_run_the_node_once(face: Face, made: Any) -> None:
     assert states == [[1], [1], [2], [1]]
 
 
-def test_the_key_says_what_counts(face: Face, made: Any) -> None:
+def test_key_selects_the_relevant_inputs(face: Face, made: Any) -> None:
     ran: list[Any] = []
     graph = counted(made, ran, key=lambda s: get(s, "x") % 2)
 
@@ -50,7 +50,7 @@ def test_results_are_copies(face: Face, made: Any) -> None:
     assert len(ran) == 1
 
 
-def test_a_size_bounds_it_and_the_oldest_goes_first(face: Face, made: Any) -> None:
+def test_size_bounds_the_cache_and_evicts_the_oldest_entry_first(face: Face, made: Any) -> None:
     ran: list[Any] = []
     graph = counted(made, ran, cache=2)
 
@@ -60,7 +60,7 @@ def test_a_size_bounds_it_and_the_oldest_goes_first(face: Face, made: Any) -> No
     assert ran == [1, 2, 3, 2]
 
 
-def test_failures_and_commands_are_not_kept(face: Face, made: Any) -> None:
+def test_failures_and_commands_are_not_cached(face: Face, made: Any) -> None:
     ran: list[Any] = []
     graph = counted(made, ran, result=Command(update={"notes": ["x"]}))
     for _ in range(2):
@@ -73,7 +73,7 @@ def test_failures_and_commands_are_not_kept(face: Face, made: Any) -> None:
             face.run(bad, {})
 
 
-def test_inputs_without_a_canonical_form_want_a_key(face: Face, made: Any) -> None:
+def test_inputs_without_a_canonical_form_require_a_key(face: Face, made: Any) -> None:
     graph = counted(made, [])
 
     with pytest.raises(UpdateError) as caught:
@@ -83,7 +83,7 @@ def test_inputs_without_a_canonical_form_want_a_key(face: Face, made: Any) -> No
     assert "key=" in str(caught.value)
 
 
-def test_a_node_that_asks_is_not_cached_before_its_answer(face: Face, made: Any) -> None:
+def test_node_that_asks_is_not_cached_before_its_answer(face: Face, made: Any) -> None:
     def node(state: Any, ctx: Any) -> Any:
         return {"x": ctx.interrupt("?")}
 
@@ -92,7 +92,7 @@ def test_a_node_that_asks_is_not_cached_before_its_answer(face: Face, made: Any)
     assert get(face.resume(runtime, "one", 1).state, "x") == 1
 
 
-def test_sets_and_their_order_make_no_difference(face: Face, made: Any) -> None:
+def test_order_of_sets_makes_no_difference(face: Face, made: Any) -> None:
     ran: list[Any] = []
 
     def node(state: Any) -> Any:
@@ -118,7 +118,7 @@ def test_values_of_different_types_are_different_inputs(face: Face, made: Any) -
 
 
 @pytest.mark.parametrize("of", ["the state", "key=", "a Send"])
-def test_inputs_without_a_hash_are_refused_where_they_come_from(face: Face, made: Any, of: str) -> None:
+def test_unhashable_inputs_are_refused_with_their_path(face: Face, made: Any, of: str) -> None:
     def node(state: Any, ctx: Any) -> Any:
         return {"notes": ["ran"]}
 
@@ -140,7 +140,7 @@ def test_inputs_without_a_hash_are_refused_where_they_come_from(face: Face, made
     assert (caught.value.code, caught.value.node) == ("cache-key", "node")
 
 
-def test_extra_values_of_a_state_count(face: Face, made: Any) -> None:
+def test_extra_values_of_a_state_are_part_of_the_key(face: Face, made: Any) -> None:
     class Open(BaseModel, extra="allow"):
         x: Any = 0
 
@@ -152,7 +152,7 @@ def test_extra_values_of_a_state_count(face: Face, made: Any) -> None:
     assert [face.run(graph, {"tenant": who}).state.x for who in ("a", "b", "a")] == ["a", "b", "a"]
 
 
-def test_extra_fields_of_a_model_are_inputs_too() -> None:
+def test_extra_fields_of_a_model_are_part_of_the_key() -> None:
     class Open(BaseModel, extra="allow"):
         notes: list[Any] = []
 

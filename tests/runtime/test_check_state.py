@@ -1,4 +1,4 @@
-"""Rule R15: `check_state` finds every change of a value that can be stored; None says when it is on by itself."""
+"""Rule R15: `check_state` detects every change of a storable value; with None it is on in tests only."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .support import Face, get, parallel, sequence, state_class
 
 @dataclasses.dataclass(eq=False)
 class Note:
-    """Compares by identity: a copy would be another one."""
+    """Compares by identity: a copy is not equal."""
 
     text: str = ""
 
 
 class Handle:
-    """Cannot be stored."""
+    """A value that cannot be stored."""
 
 
 def a_state(kind: str) -> Any:
@@ -60,7 +60,7 @@ CHANGES: dict[str, Any] = {"deep": deep, "notes": item, "rows": row, "note": not
 
 @pytest.mark.parametrize("field", CHANGES)
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_change_of_the_same_length_is_found(face: Face, made: Any, kind: str, field: str, beside: bool) -> None:
+def test_change_of_the_same_length_is_detected(face: Face, made: Any, kind: str, field: str, beside: bool) -> None:
     others = [("other", made(lambda s: None))] if beside else []
     graph = parallel(("node", made(CHANGES[field])), *others, state=a_state(kind))
 
@@ -71,7 +71,9 @@ def test_a_change_of_the_same_length_is_found(face: Face, made: Any, kind: str, 
     assert "node" in caught.value.nodes
 
 
-def test_it_is_found_in_later_supersteps_and_after_a_resume(face: Face, made: Any, kind: str, tmp_path: Any) -> None:
+def test_change_is_detected_in_later_supersteps_and_after_a_resume(
+    face: Face, made: Any, kind: str, tmp_path: Any
+) -> None:
     def asks(state: Any, ctx: Any) -> Any:
         ctx.interrupt("?")
         item(state)
@@ -90,9 +92,7 @@ def test_it_is_found_in_later_supersteps_and_after_a_resume(face: Face, made: An
         assert get(runtime.state("t").values, "notes") == ["a", "b"]
 
 
-def test_values_that_did_not_change_and_values_that_cannot_be_stored_are_no_finding(
-    face: Face, made: Any, kind: str
-) -> None:
+def test_unchanged_and_unstorable_values_are_not_reported(face: Face, made: Any, kind: str) -> None:
     def node(state: Any) -> Any:
         assert get(state, "note").text == "a"
         return {"notes": ["b"], "rows": [*get(state, "rows"), {"n": 2}]}
@@ -106,7 +106,7 @@ def test_values_that_did_not_change_and_values_that_cannot_be_stored_are_no_find
     assert warning.startswith("Field 'handle' of graph 'graph' has a value that no store takes: it is a")
 
 
-def test_what_the_last_superstep_writes_is_looked_at_too(face: Face, made: Any, kind: str) -> None:
+def test_writes_of_the_last_superstep_are_checked_too(face: Face, made: Any, kind: str) -> None:
     graph = sequence(("one", made(lambda s: {"handle": Handle()})), state=a_state(kind))
 
     with pytest.warns(UserWarning, match="handle"):
@@ -115,7 +115,7 @@ def test_what_the_last_superstep_writes_is_looked_at_too(face: Face, made: Any, 
     assert warning.startswith("Field 'handle' of graph 'graph' has a value that no store takes: it is a")
 
 
-def test_what_the_last_superstep_of_a_nested_graph_writes_is_looked_at_too(face: Face) -> None:
+def test_writes_of_the_last_superstep_of_a_nested_graph_are_checked_too(face: Face) -> None:
     class Inner(TypedDict, total=False):
         notes: Annotated[list[str], append]
         secret: Any
@@ -127,7 +127,7 @@ def test_what_the_last_superstep_of_a_nested_graph_writes_is_looked_at_too(face:
         assert len(face.run(graph, GIVEN, check_state=True).warnings) == 1
 
 
-def test_a_run_that_is_not_checked_says_nothing_of_values(face: Face, kind: str) -> None:
+def test_unchecked_run_reports_no_values(face: Face, kind: str) -> None:
     graph = sequence(("one", lambda s: None), state=a_state(kind))
 
     assert face.run(graph, {**GIVEN, "handle": Handle()}, check_state=False).warnings == ()
@@ -138,13 +138,13 @@ def test_a_run_that_is_not_checked_says_nothing_of_values(face: Face, kind: str)
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment that says nothing, outside of any test."""
+    """An empty environment, outside any test."""
     monkeypatch.delenv("GRAPHRT_CHECK_STATE")
     return monkeypatch
 
 
 def leave_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pytest says for each phase that a test runs."""
+    """Clear the variable with which pytest announces each phase of a test."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
 
 
@@ -157,26 +157,26 @@ def checks(**options: Any) -> bool:
     return False
 
 
-def test_it_is_off_in_a_program(nobody: pytest.MonkeyPatch) -> None:
+def test_check_is_off_in_a_program(nobody: pytest.MonkeyPatch) -> None:
     leave_the_test(nobody)
 
     assert not checks()
     assert not checks(harness=None)
 
 
-def test_it_is_on_in_a_test(nobody: pytest.MonkeyPatch) -> None:
+def test_check_is_on_in_a_test(nobody: pytest.MonkeyPatch) -> None:
     assert checks()
     assert not checks(check_state=False)
 
 
-def test_it_is_on_with_a_mock(nobody: pytest.MonkeyPatch) -> None:
+def test_check_is_on_with_a_mock(nobody: pytest.MonkeyPatch) -> None:
     leave_the_test(nobody)
 
     assert checks(harness=MockHarness())
     assert not checks(harness=MockHarness(), check_state=False)
 
 
-def test_the_environment_has_the_last_word_but_for_the_caller(nobody: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_all_but_the_caller(nobody: pytest.MonkeyPatch) -> None:
     nobody.setenv("GRAPHRT_CHECK_STATE", "0")
     assert not checks()
     assert not checks(harness=MockHarness())
@@ -188,7 +188,7 @@ def test_the_environment_has_the_last_word_but_for_the_caller(nobody: pytest.Mon
     assert not checks(check_state=False)
 
 
-def test_it_is_asked_when_a_run_begins(nobody: pytest.MonkeyPatch) -> None:
+def test_environment_is_read_when_a_run_starts(nobody: pytest.MonkeyPatch) -> None:
     nobody.setenv("GRAPHRT_CHECK_STATE", "0")
     runtime = Runtime(sequence(("node", item), state=a_state("typeddict")))
     assert not runtime.check_state
@@ -199,6 +199,6 @@ def test_it_is_asked_when_a_run_begins(nobody: pytest.MonkeyPatch) -> None:
         runtime.run(GIVEN)
 
 
-def test_scripted_runs_check_whatever_the_environment_says() -> None:
+def test_scripted_runs_check_regardless_of_the_environment() -> None:
     with pytest.raises(UpdateError):
         run_scripted(sequence(("node", item), state=a_state("typeddict")), GIVEN)

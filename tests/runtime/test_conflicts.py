@@ -1,4 +1,4 @@
-"""Rule R6: two tasks of one superstep may write one field only if its reducer aggregates."""
+"""Rule R6: two tasks of one superstep may write the same field only if its reducer aggregates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_two_writers_of_a_last_value_field_conflict_even_with_equal_values(face:
     assert get(runtime.state("t").values, "x") == "old"
 
 
-def test_two_sends_conflict_too(face: Face) -> None:
+def test_two_sends_that_write_a_last_value_field_conflict_too(face: Face) -> None:
     g = GraphBuilder(general())
     g.add_node("begin", lambda s: None).add_node("work", lambda s, ctx: {"x": ctx.arg})
     g.add_edge(START, "begin").add_edge("work", END)
@@ -79,7 +79,7 @@ def test_an_aggregating_reducer_folds_both_in_task_order(
 
 @pytest.mark.parametrize("special", [Overwrite([9]), DELETE], ids=repr)
 @pytest.mark.parametrize("turn", [0, 1])
-def test_overwrite_or_delete_beside_another_write_conflicts(face: Face, special: Any, turn: int) -> None:
+def test_overwrite_or_delete_conflicts_with_any_other_write(face: Face, special: Any, turn: int) -> None:
     updates = [{"notes": special}, {"notes": ["b"]}]
     runtime = Runtime(writers(updates[turn], updates[1 - turn]), store="memory:")
 
@@ -90,7 +90,7 @@ def test_overwrite_or_delete_beside_another_write_conflicts(face: Face, special:
     assert get(runtime.state("t").values, "notes") == ["old"]
 
 
-def test_retry_after_a_conflict_runs_exactly_the_tasks_that_wrote_the_field(face: Face) -> None:
+def test_retry_after_a_conflict_runs_only_the_tasks_that_wrote_the_field(face: Face) -> None:
     ran: list[str] = []
     mood = {"clash": True}
 
@@ -121,7 +121,7 @@ def test_retry_after_a_conflict_runs_exactly_the_tasks_that_wrote_the_field(face
     assert (get(result.state, "x"), get(result.state, "notes")) == ("a", ["c"])
 
 
-def test_retry_after_a_reducer_error_runs_exactly_the_tasks_that_wrote_the_field(face: Face) -> None:
+def test_retry_after_a_reducer_error_runs_only_the_tasks_that_wrote_the_field(face: Face) -> None:
     ran: list[str] = []
     mood = {"broken": True}
 

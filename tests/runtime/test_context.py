@@ -1,4 +1,4 @@
-"""Context: everything that the reference lists is there, and says the same wherever a node runs."""
+"""Context: it has everything that the reference lists, with the same values wherever a node runs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from graphrt import InputError, MockHarness, NodeError, RetryPolicy, Runtime
+from graphrt import InputError, Limits, MockHarness, NodeError, RetryPolicy, Runtime
 from graphrt.events import Usage
 
 from .support import Face, get, note, parallel, sequence
 
 
 def seen_by(face: Face, made: Any, look: Any, *, thread: str | None = None, **options: Any) -> Any:
-    """What *look* returns for the context of a node."""
+    """The result of *look* for the context of a node."""
     seen: list[Any] = []
     graph = sequence(("first", note("first")), ("node", made(lambda s, ctx: seen.append(look(ctx)))))
     face.run(Runtime(graph, **options), {}, thread=thread)
     return seen[0]
 
 
-def test_who_and_where(face: Face, made: Any) -> None:
+def test_context_has_the_ids_of_its_task(face: Face, made: Any) -> None:
     told = seen_by(
         face,
         made,
@@ -37,7 +37,7 @@ def test_who_and_where(face: Face, made: Any) -> None:
     assert told == ("node", "2.0:node", 2, "t", "run-1", 1, None, None, None, False)
 
 
-def test_an_editor_completes_nothing_that_the_reference_does_not_have(face: Face, made: Any) -> None:
+def test_editor_completes_only_names_of_the_reference(face: Face, made: Any) -> None:
     seen = seen_by(face, made, lambda c: [name for name in dir(c) if not name.startswith("_")])
     page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 
@@ -45,34 +45,46 @@ def test_an_editor_completes_nothing_that_the_reference_does_not_have(face: Face
     assert not {"done", "suspended"} & set(seen)
 
 
-def test_without_a_thread_there_is_none(face: Face, made: Any) -> None:
+def test_remaining_steps_count_down_to_the_limit(face: Face, made: Any) -> None:
+    assert seen_by(face, made, lambda ctx: ctx.steps_left, limits=Limits(max_steps=5)) == 3
+
+
+def test_siblings_are_the_other_tasks_of_the_superstep(face: Face, made: Any) -> None:
+    seen: list[int] = []
+    look = made(lambda s, ctx: seen.append(ctx.siblings))
+    face.run(Runtime(parallel(("a", look), ("b", note("b")), ("c", note("c")))), {})
+
+    assert seen == [2]
+
+
+def test_thread_is_none_without_a_thread(face: Face, made: Any) -> None:
     assert seen_by(face, made, lambda c: (c.thread, bool(c.run_id))) == (None, True)
 
 
-def test_the_run_id_is_that_of_the_result(face: Face, made: Any) -> None:
+def test_run_id_is_that_of_the_result(face: Face, made: Any) -> None:
     seen: list[str] = []
     graph = sequence(("node", made(lambda s, ctx: seen.append(ctx.run_id))))
 
     assert face.run(graph, {}).run_id == seen[0]
 
 
-def test_deps_are_what_the_caller_passed(face: Face, made: Any) -> None:
+def test_deps_are_those_of_the_caller(face: Face, made: Any) -> None:
     deps = object()
 
     assert seen_by(face, made, lambda c: c.deps, deps=deps) is deps
     assert seen_by(face, made, lambda c: c.deps) is None
 
 
-def test_now_is_the_runtimes_clock(face: Face, made: Any) -> None:
+def test_now_is_the_clock_of_the_runtime(face: Face, made: Any) -> None:
     assert seen_by(face, made, lambda c: c.now(), clock=lambda: 12.5) == 12.5
 
 
-def test_budget_is_there(face: Face, made: Any) -> None:
-    """The reference lists `budget` among what Context gives."""
+def test_context_has_the_budget(face: Face, made: Any) -> None:
+    """The reference lists `budget` among the attributes of Context."""
     assert seen_by(face, made, lambda c: hasattr(c, "budget"))
 
 
-def test_random_numbers_follow_from_seed_and_task(face: Face, made: Any) -> None:
+def test_random_numbers_depend_on_seed_and_task(face: Face, made: Any) -> None:
     def look(ctx: Any) -> Any:
         return [ctx.random.random() for _ in range(3)]
 
@@ -84,7 +96,7 @@ def test_random_numbers_follow_from_seed_and_task(face: Face, made: Any) -> None
     assert seen_by(face, made, look) != seen_by(face, made, look)
 
 
-def test_random_numbers_of_side_by_side_tasks_differ(face: Face, made: Any) -> None:
+def test_random_numbers_of_parallel_tasks_differ(face: Face, made: Any) -> None:
     seen: list[float] = []
 
     def node(state: Any, ctx: Any) -> Any:
@@ -134,7 +146,7 @@ def test_idempotency_keys_differ_between_tasks_and_runs_of_a_thread(face: Face, 
     assert len(set(keys)) == 6
 
 
-def test_call_lets_a_sync_node_use_an_async_function(face: Face) -> None:
+def test_sync_node_may_call_an_async_function(face: Face) -> None:
     async def fetch(text: str, *, times: int = 1) -> str:
         await asyncio.sleep(0)
         return text * times
@@ -144,7 +156,7 @@ def test_call_lets_a_sync_node_use_an_async_function(face: Face) -> None:
     assert get(face.run(graph, {}).state, "x") == "abab"
 
 
-def test_call_raises_what_the_function_raises(face: Face) -> None:
+def test_call_raises_the_error_of_the_function(face: Face) -> None:
     async def bad() -> None:
         raise LookupError("inside")
 
@@ -169,11 +181,11 @@ def test_call_in_an_async_node_is_a_clear_error(face: Face) -> None:
     assert "Await" in text
 
 
-def test_call_of_a_coroutine_says_to_pass_the_function_and_leaves_no_warning(face: Face) -> None:
+def test_call_of_a_coroutine_suggests_the_function_and_leaves_no_warning(face: Face) -> None:
     async def fetch(text: str) -> str:
         return text
 
-    gc.collect()  # what other tests left behind warns before
+    gc.collect()  # warnings of other tests come before
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(InputError) as caught:
@@ -186,14 +198,14 @@ def test_call_of_a_coroutine_says_to_pass_the_function_and_leaves_no_warning(fac
     assert "fetch() was called already" in str(caught.value)
 
 
-def test_call_of_a_value_says_that_it_is_no_function(face: Face) -> None:
+def test_call_of_a_value_says_that_it_is_not_a_function(face: Face) -> None:
     with pytest.raises(InputError) as caught:
         face.run(sequence(("node", lambda s, ctx: {"x": ctx.call(5)})), {})
 
     assert "not 5" in str(caught.value)
 
 
-def test_call_side_by_side(face: Face) -> None:
+def test_calls_run_in_parallel(face: Face) -> None:
     async def fetch(n: int) -> int:
         await asyncio.sleep(0.001)
         return n
@@ -204,7 +216,7 @@ def test_call_side_by_side(face: Face) -> None:
     assert get(face.run(parallel(*(node(n) for n in range(5))), {}).state, "notes") == list(range(5))
 
 
-def test_effect_returns_what_the_function_returns(face: Face) -> None:
+def test_effect_returns_the_result_of_the_function(face: Face) -> None:
     graph = sequence(("node", lambda s, ctx: {"x": ctx.effect("sum", lambda a, b: a + b, 1, 2)}))
 
     assert get(face.run(graph, {}).state, "x") == 3
@@ -247,7 +259,7 @@ def test_effects_survive_a_failure_of_the_node(face: Face, made: Any) -> None:
     assert runs == [1]
 
 
-def test_an_effect_that_raises_is_not_recorded(face: Face) -> None:
+def test_failed_effect_is_not_recorded(face: Face) -> None:
     runs: list[int] = []
 
     def pay() -> str:
@@ -263,7 +275,7 @@ def test_an_effect_that_raises_is_not_recorded(face: Face) -> None:
     assert get(face.run(graph, {}).state, "x") == "paid"
 
 
-def test_the_harness_is_the_callers_and_its_usage_is_counted(face: Face) -> None:
+def test_harness_is_the_callers_and_its_usage_is_counted(face: Face) -> None:
     async def node(state: Any, ctx: Any) -> Any:
         return {"x": (await ctx.harness.run("hello")).text}
 
@@ -277,7 +289,7 @@ def test_the_harness_is_the_callers_and_its_usage_is_counted(face: Face) -> None
     assert result.usage.calls == 2
 
 
-def test_without_a_harness_it_is_a_clear_error(face: Face, made: Any) -> None:
+def test_missing_harness_is_a_clear_error(face: Face, made: Any) -> None:
     with pytest.raises(InputError) as caught:
         face.run(sequence(("node", made(lambda s, ctx: ctx.harness))), {})
 

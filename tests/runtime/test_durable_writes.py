@@ -1,4 +1,4 @@
-"""A run of n plain nodes makes n + 1 durable writes (R11): its beginning, and each superstep, the last one with its end."""
+"""A run of n plain nodes makes n + 1 durable writes (R11): its start, and each superstep, the last one with its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class State(TypedDict, total=False):
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many writes each transaction on a SQLite file holds that was written."""
+    """The number of writes in each transaction that wrote to a SQLite file."""
     seen: list[int] = []
     write = _database.Database._write
 
@@ -65,8 +65,8 @@ def arun(runtime: Any) -> None:
 
 @pytest.mark.parametrize("verb", [run, stream, steps, arun])
 @pytest.mark.parametrize("length", [1, 3, 10])
-@pytest.mark.parametrize("check_state", [False, True])  # the short path of the engine, and the general one
-def test_a_run_writes_once_for_each_node_and_once_before(
+@pytest.mark.parametrize("check_state", [False, True])  # the fast path of the engine, and the general one
+def test_run_writes_once_for_each_node_and_once_before(
     url: str, writes: list[int], verb: Callable[[Any], None], length: int, check_state: bool
 ) -> None:
     with Runtime(line(length), store=url, check_state=check_state) as runtime:
@@ -77,7 +77,7 @@ def test_a_run_writes_once_for_each_node_and_once_before(
 
 
 @pytest.mark.parametrize("length", [1, 3, 10])
-def test_a_started_thread_costs_one_write_more(url: str, writes: list[int], length: int) -> None:
+def test_started_thread_costs_one_more_write(url: str, writes: list[int], length: int) -> None:
     """`start` writes the beginning. The worker's claim has to be durable before a node runs."""
     with Runtime(line(length), store=url) as runtime:
         runtime.start({}, thread="t")
@@ -88,7 +88,7 @@ def test_a_started_thread_costs_one_write_more(url: str, writes: list[int], leng
         assert sum(writes) == length + 2
 
 
-def test_an_edit_a_label_and_a_cancellation_cost_one_write(url: str, writes: list[int]) -> None:
+def test_edit_label_and_cancellation_cost_one_write_each(url: str, writes: list[int]) -> None:
     g = GraphBuilder(State, name="asks")
     g.add_node("ask", lambda state, ctx: {"n": ctx.interrupt("how many?")}).add_edge(START, "ask")
     with Runtime(g.compile(), store=url) as runtime:
@@ -104,7 +104,7 @@ def test_an_edit_a_label_and_a_cancellation_cost_one_write(url: str, writes: lis
             assert sum(writes) == 1
 
 
-def test_a_resumed_thread_writes_once_for_each_node_and_once_before(url: str, writes: list[int]) -> None:
+def test_resumed_thread_writes_once_for_each_node_and_once_before(url: str, writes: list[int]) -> None:
     g = GraphBuilder(State, name="asks")
     g.add_node("ask", lambda state, ctx: {"n": ctx.interrupt("how many?")}).add_edge(START, "ask")
     g.add_node("after", lambda state: {"n": 1}).add_edge("ask", "after")
@@ -118,7 +118,7 @@ def test_a_resumed_thread_writes_once_for_each_node_and_once_before(url: str, wr
         assert (result.state["n"], sum(writes)) == (4, 3)
 
 
-def test_a_fan_out_writes_its_superstep_once_besides_what_it_stages(url: str, writes: list[int]) -> None:
+def test_fan_out_writes_its_superstep_once_besides_staged_outcomes(url: str, writes: list[int]) -> None:
     """Outcomes of tasks that end one by one are staged; the last one is written with the commit."""
     g = GraphBuilder(State, name="fan")
     g.add_node("begin", lambda state: {"n": 1}).add_edge(START, "begin")
@@ -130,7 +130,7 @@ def test_a_fan_out_writes_its_superstep_once_besides_what_it_stages(url: str, wr
     assert 3 <= sum(writes) <= 3 + 2
 
 
-def test_a_failed_run_is_claimed_and_ended_with_its_entries(url: str, writes: list[int]) -> None:
+def test_failed_run_is_claimed_and_ended_with_its_entries(url: str, writes: list[int]) -> None:
     g = GraphBuilder(State, name="fails")
     tries: list[int] = []
 
@@ -175,7 +175,7 @@ def test_two_model_calls_and_a_tool_under_a_budget_write_seven_times(url: str, w
     assert sum(writes) <= 7
 
 
-def test_a_claim_that_wrote_nothing_leaves_nothing(url: str, writes: list[int]) -> None:
+def test_claim_without_a_write_leaves_nothing(url: str, writes: list[int]) -> None:
     """A call that is refused after the claim costs no write."""
     with Runtime(line(1), store=url) as runtime:
         runtime.run({}, thread="t")

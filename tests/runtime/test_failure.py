@@ -1,4 +1,4 @@
-"""Rule R9: a failed task stops the superstep; what finished keeps its outcome and is never run again."""
+"""Rule R9: a failed task stops the superstep; finished tasks keep their outcome and never run again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_node_error_names_the_node_and_carries_the_cause(face: Face, made: Any
         ("Correct the key.", "Correct the key."),
     ],
 )
-def test_the_fix_of_an_error_and_the_retry_are_two_sentences(face: Face, fix: str, sentence: str) -> None:
+def test_fix_of_an_error_and_the_retry_are_two_sentences(face: Face, fix: str, sentence: str) -> None:
     error = InputError("No such key.", code="bad-input", fix=fix)
     runtime = Runtime(sequence(("bad", failing(error))), store="memory:")
 
@@ -57,7 +57,7 @@ def test_the_fix_of_an_error_and_the_retry_are_two_sentences(face: Face, fix: st
     assert caught.value.fix == f"{sentence} Then retry('t'): finished tasks do not run again."
 
 
-def test_a_forgotten_await_is_named_in_the_fix(face: Face, made: Any) -> None:
+def test_forgotten_await_is_named_in_the_fix(face: Face, made: Any) -> None:
     async def ask() -> str:
         return "x"
 
@@ -75,14 +75,14 @@ def test_a_forgotten_await_is_named_in_the_fix(face: Face, made: Any) -> None:
     assert isinstance(caught.value.__cause__, AttributeError)
 
 
-def test_another_attribute_error_is_no_forgotten_await(face: Face) -> None:
+def test_another_attribute_error_is_not_a_forgotten_await(face: Face) -> None:
     with pytest.raises(NodeError) as caught:
         face.run(sequence(("node", lambda state: {"x": (5).text})), {})  # type: ignore[attr-defined]
 
     assert "await" not in str(caught.value)
 
 
-def test_a_failed_run_keeps_the_last_commit_and_can_be_retried(face: Face, made: Any, kind: str) -> None:
+def test_failed_run_keeps_the_last_commit_and_can_be_retried(face: Face, made: Any, kind: str) -> None:
     ran: list[str] = []
     mood = {"broken": True}
 
@@ -110,7 +110,7 @@ def test_a_failed_run_keeps_the_last_commit_and_can_be_retried(face: Face, made:
     assert runtime.state("t").status == "completed"
 
 
-def test_finished_siblings_are_not_run_again(face: Face, made: Any) -> None:
+def test_finished_siblings_do_not_run_again(face: Face, made: Any) -> None:
     ran: list[str] = []
     mood = {"broken": True}
 
@@ -194,7 +194,7 @@ def test_a_started_sync_sibling_is_awaited_and_keeps_its_outcome(face: Face) -> 
     assert ran == ["slow"]
 
 
-def test_the_first_failure_in_task_order_is_the_one_that_is_raised(face: Face) -> None:
+def test_first_failure_in_task_order_is_raised(face: Face) -> None:
     both = threading.Barrier(2, timeout=20)
 
     def node(name: str) -> Any:
@@ -243,7 +243,7 @@ def test_stop_iteration_from_a_node_is_a_failure_and_not_the_end_of_the_run(face
 
 
 @pytest.mark.parametrize("cls", [StopIteration, RuntimeError], ids=lambda c: c.__name__)
-def test_a_failure_among_several_tasks_is_the_same(face: Face, made: Any, cls: type[Exception]) -> None:
+def test_failure_among_several_tasks_behaves_the_same(face: Face, made: Any, cls: type[Exception]) -> None:
     with pytest.raises(NodeError) as caught:
         face.run(parallel(("bad", failing(cls("x"))), ("ok", made(note("ok")))), {})
 
@@ -251,11 +251,11 @@ def test_a_failure_among_several_tasks_is_the_same(face: Face, made: Any, cls: t
 
 
 class Odd(BaseException):
-    """An error of a program around the run, as test frameworks have them."""
+    """An error around the run that is not an Exception, as test frameworks raise them."""
 
 
 def _raises(kind: str, error: type[BaseException]) -> Any:
-    """A node that raises an error which is not an Exception, such as CancelledError though nobody cancels it."""
+    """A node that raises a BaseException, for example CancelledError without a cancellation."""
 
     async def inner() -> None:
         raise error("by myself")
@@ -290,7 +290,7 @@ KINDS = pytest.mark.parametrize("kind", ["sync", "inline", "timeout", "effect", 
 @KINDS
 @pytest.mark.parametrize("verb", ["run", "steps"])
 @pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
-def test_a_node_that_raises_an_end_that_nobody_asked_for_is_a_failure(
+def test_node_that_raises_a_cancellation_of_its_own_is_a_failure(
     face: Face, kind: str, side: str, error: type[BaseException], verb: str
 ) -> None:
     runtime = _with_odd_node(kind, side, error)
@@ -304,9 +304,7 @@ def test_a_node_that_raises_an_end_that_nobody_asked_for_is_a_failure(
 
 @SIDES
 @KINDS
-def test_another_error_that_is_not_an_exception_cancels_the_run_and_is_raised_as_it_is(
-    face: Face, kind: str, side: str
-) -> None:
+def test_other_base_exceptions_cancel_the_run_and_are_raised_unchanged(face: Face, kind: str, side: str) -> None:
     runtime = _with_odd_node(kind, side, Odd)
 
     with pytest.raises(Odd, match="by myself"):
@@ -315,7 +313,7 @@ def test_another_error_that_is_not_an_exception_cancels_the_run_and_is_raised_as
     assert runtime.state("t").status == "cancelled"
 
 
-def test_a_worker_records_what_a_node_raised_that_is_not_an_exception() -> None:
+def test_worker_records_a_base_exception_of_a_node() -> None:
     for error, status in ((GeneratorExit, "failed"), (Odd, "cancelled")):
         runtime = _with_odd_node("sync", "alone", error)
         runtime.start({}, thread="t")
@@ -382,7 +380,7 @@ def test_a_retry_that_fails_again_can_be_retried_again(face: Face) -> None:
     assert get(face.retry(runtime, "t").state, "notes") == ["done"]
 
 
-def test_supersteps_number_on_over_a_retry(face: Face) -> None:
+def test_superstep_numbers_continue_over_a_retry(face: Face) -> None:
     steps: list[int] = []
     mood = {"broken": True}
 
@@ -402,7 +400,7 @@ def test_supersteps_number_on_over_a_retry(face: Face) -> None:
     assert steps == [1, 1, 2, 3, 4]
 
 
-def test_a_failing_run_without_a_thread_just_raises(face: Face, made: Any) -> None:
+def test_failing_run_without_a_thread_only_raises(face: Face, made: Any) -> None:
     g = GraphBuilder(general())
     g.add_node("bad", made(failing(OSError("disk")))).add_edge(START, "bad").add_edge("bad", END)
 

@@ -1,4 +1,4 @@
-"""An attempt that was given up is fenced: its `ctx` refuses to act, and nothing is sent, stored, shown or charged (R9)."""
+"""An abandoned attempt is fenced: its `ctx` refuses to act, and nothing is sent, stored, shown or charged (R9)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACTS = (EffectRecorded, EffectStarted, ModelReplied, ThreadStarted)
 
 
 class World:
-    """What nodes do to the world, and what a dead attempt was told when it tried."""
+    """The outside world of the nodes, and the errors of an abandoned attempt."""
 
     def __init__(self) -> None:
         self.acts: list[str] = []
@@ -48,10 +48,10 @@ class World:
         return "done"
 
     def attempt(self, verb: Callable[[World, Context], Any], ctx: Context) -> None:
-        """Use *verb* of a context, and note that it was refused."""
+        """Use *verb* of a context, and record its refusal."""
         try:
             verb(self, ctx)
-        except BaseException as error:  # noqa: BLE001 - also a pause, which must not come
+        except BaseException as error:  # noqa: BLE001 - includes a pause, which must not be raised
             self.refused.append(error)
         finally:
             self.done.set()
@@ -144,7 +144,7 @@ def acted(runtime: Runtime[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_sync_node_that_goes_on_after_its_timeout_cannot_act(face: Face, world: World, verb: str) -> None:
+def test_sync_node_that_outlives_its_timeout_cannot_act(face: Face, world: World, verb: str) -> None:
     shown: list[Any] = []
 
     def slow(_state: State, ctx: Context) -> None:
@@ -168,7 +168,7 @@ def test_a_sync_node_that_goes_on_after_its_timeout_cannot_act(face: Face, world
     assert (shown, acted(runtime)) == ([], [])
 
 
-def test_a_sync_attempt_cannot_act_after_its_timeout_although_the_one_before_ended_meanwhile(
+def test_sync_attempt_cannot_act_after_its_timeout_although_the_previous_one_has_ended(
     face: Face, world: World
 ) -> None:
     def slow(_state: State, ctx: Context) -> None:
@@ -191,7 +191,7 @@ def test_a_sync_attempt_cannot_act_after_its_timeout_although_the_one_before_end
 
 
 @pytest.mark.parametrize("verb", ASYNC_VERBS)
-def test_an_async_node_that_swallows_the_cancellation_of_its_timeout_cannot_act(
+def test_async_node_that_swallows_the_cancellation_of_its_timeout_cannot_act(
     face: Face, world: World, verb: str
 ) -> None:
     async def slow(_state: State, ctx: Context) -> State:
@@ -206,7 +206,7 @@ def test_an_async_node_that_swallows_the_cancellation_of_its_timeout_cannot_act(
     face.run(runtime, {}, thread="t")
 
     world.check(why="it had run out of time")
-    assert runtime.state("t").values == {"x": 1}  # what it returned is too late
+    assert runtime.state("t").values == {"x": 1}  # its result is too late
     assert acted(runtime) == []
 
 
@@ -242,7 +242,7 @@ def test_a_sync_node_of_a_cancelled_run_cannot_act(face: Face, world: World, ver
             VERBS[verb](world, ctx)
         except BaseException as error:
             world.refused.append(error)
-            raise  # as a node does that knows nothing of this
+            raise  # like a node that is not aware of fencing
         finally:
             world.done.set()
 
@@ -256,12 +256,12 @@ def test_a_sync_node_of_a_cancelled_run_cannot_act(face: Face, world: World, ver
     driving.join(PATIENCE_S)
 
     world.check(why="its run was to halt")
-    assert found[0].status == "cancelled"  # the node was refused: that is no failure of it
+    assert found[0].status == "cancelled"  # the node was refused, which is not a failure
     assert acted(runtime) == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_context_that_outlives_its_run_cannot_act(face: Face, world: World, verb: str) -> None:
+def test_context_that_outlives_its_run_cannot_act(face: Face, world: World, verb: str) -> None:
     def keep(_state: State, ctx: Context) -> None:
         world.kept.append(ctx)
 
@@ -273,10 +273,10 @@ def test_a_context_that_outlives_its_run_cannot_act(face: Face, world: World, ve
     world.check(why="its node had ended")
     assert acted(runtime) == []
     assert world.kept[0].cancelled
-    assert (world.kept[0].node, world.kept[0].thread) == ("keep", "t")  # reading stays allowed
+    assert (world.kept[0].node, world.kept[0].thread) == ("keep", "t")  # reads are still allowed
 
 
-def test_a_helper_thread_that_outlives_its_node_cannot_act(face: Face, world: World) -> None:
+def test_helper_thread_that_outlives_its_node_cannot_act(face: Face, world: World) -> None:
     def starts(_state: State, ctx: Context) -> None:
         helper = threading.Thread(target=lambda: (world.go.wait(PATIENCE_S), world.attempt(VERBS["effect"], ctx)))
         helper.start()
@@ -294,8 +294,8 @@ def test_a_helper_thread_that_outlives_its_node_cannot_act(face: Face, world: Wo
     assert acted(runtime) == []
 
 
-def test_a_node_of_a_nested_graph_is_fenced_with_the_task_around_it(world: World) -> None:
-    """The nested graph is abandoned past the grace time, and its node goes on."""
+def test_node_of_a_nested_graph_is_fenced_with_its_outer_task(world: World) -> None:
+    """The nested graph is abandoned past the grace time, and its node keeps running."""
 
     def slow(_state: State, ctx: Context) -> None:
         world.begun.set()
@@ -321,9 +321,7 @@ def test_a_node_of_a_nested_graph_is_fenced_with_the_task_around_it(world: World
     assert acted(runtime) == []
 
 
-def test_an_effect_that_was_under_way_at_the_timeout_is_not_recorded_for_the_next_attempt(
-    face: Face, world: World
-) -> None:
+def test_effect_that_was_running_at_the_timeout_is_not_recorded_for_the_next_attempt(face: Face, world: World) -> None:
     def pay() -> str:
         world.acts.append("act")
         world.go.wait(PATIENCE_S)
@@ -347,18 +345,18 @@ def test_an_effect_that_was_under_way_at_the_timeout_is_not_recorded_for_the_nex
 
 
 @pytest.mark.parametrize("verb", ["effect", "once effect", "model", "child thread", "live item"])
-def test_a_node_whose_thread_another_runtime_has_taken_cannot_act(
+def test_node_whose_thread_another_runtime_has_claimed_cannot_act(
     face: Face, world: World, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This process was stopped for longer than its lease: it renews nothing, and another one claims the thread."""
+    """This process was suspended for longer than its lease, renews nothing, and another one claims the thread."""
     monkeypatch.setattr(leases.LeaseRenewer, "_chosen", lambda self: [])
     path = tmp_path / "runs.db"
 
     def slow(_state: State, ctx: Context) -> State:
-        if world.begun.is_set():  # in the runtime that took the thread
+        if world.begun.is_set():  # in the runtime that claimed the thread
             return {"x": 2}
         world.begun.set()
-        time.sleep(0.3)  # its lease is over
+        time.sleep(0.3)  # its lease has expired
         with Runtime(graph, store=other) as taking:
             taking.retry("t")
         world.attempt(VERBS[verb], ctx)

@@ -1,4 +1,4 @@
-"""Rule R16: ephemeral fields live one superstep; untracked ones are never stored."""
+"""Rule R16: ephemeral fields live for one superstep; untracked ones are never stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_ephemeral_field_is_seen_by_the_next_superstep_only(face: Face, made:
     assert get(result.state, "flash") is None
 
 
-def test_the_routers_of_its_superstep_see_it(face: Face, kind: str) -> None:
+def test_routers_of_its_superstep_see_an_ephemeral_field(face: Face, kind: str) -> None:
     g: Any = GraphBuilder(flashing(kind))
     g.add_node("set", lambda s: {"flash": "left"}).add_node("left", look).add_node("right", look)
     g.add_edge(START, "set").add_edge("left", END).add_edge("right", END)
@@ -44,7 +44,7 @@ def test_the_routers_of_its_superstep_see_it(face: Face, kind: str) -> None:
     assert get(face.run(g.compile(), {}).state, "seen") == ["left"]
 
 
-def test_it_is_reset_before_the_next_fold(face: Face, kind: str) -> None:
+def test_ephemeral_field_is_reset_before_the_next_fold(face: Face, kind: str) -> None:
     state = state_class(
         kind, flash=(Annotated[list[int], append, ephemeral], []), seen=(Annotated[list[Any], append], [])
     )
@@ -58,7 +58,7 @@ def test_it_is_reset_before_the_next_fold(face: Face, kind: str) -> None:
     assert get(face.run(graph, {}).state, "seen") == [[1], [2]]
 
 
-def test_it_is_still_there_after_a_resume(face: Face, kind: str) -> None:
+def test_ephemeral_field_survives_a_resume(face: Face, kind: str) -> None:
     graph = sequence(
         ("set", lambda s: {"flash": "on"}),
         ("ask", lambda s, ctx: {"seen": [get(s, "flash"), ctx.interrupt("?"), get(s, "flash")]}),
@@ -70,7 +70,7 @@ def test_it_is_still_there_after_a_resume(face: Face, kind: str) -> None:
     assert get(face.resume(runtime, "t", "answer").state, "seen") == ["on", "answer", "on"]
 
 
-def test_an_untracked_field_may_hold_anything(face: Face, made: Any, kind: str) -> None:
+def test_untracked_field_may_hold_any_value(face: Face, made: Any, kind: str) -> None:
     lock = threading.Lock()
     state = state_class(kind, client=(Annotated[Any, untracked], None), x=(Any, None))
     graph = sequence(
@@ -126,7 +126,7 @@ def test_reduced_is_another_spelling_of_annotated(face: Face) -> None:
 
     @dataclasses.dataclass
     class Data:
-        notes: list[int] = reduced(append, default_factory=list)  # noqa: RUF009 - it makes a dataclasses.field
+        notes: list[int] = reduced(append, default_factory=list)  # noqa: RUF009 - it returns a dataclasses.field
         flash: str | None = reduced(last, ephemeral, default=None)
 
     for cls in (Model, Data):

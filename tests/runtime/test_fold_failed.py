@@ -1,4 +1,4 @@
-"""Reading a thread whose reducer has changed says so, and what the thread holds stays as it was."""
+"""Reading a thread whose reducer has changed names the change, and leaves the thread unchanged."""
 
 from __future__ import annotations
 

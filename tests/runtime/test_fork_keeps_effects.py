@@ -21,7 +21,7 @@ class State(te.TypedDict, total=False):
 
 
 class World:
-    """Counts what the nodes do outside, and breaks a node on demand."""
+    """Counts the side effects of the nodes, and breaks a node on demand."""
 
     def __init__(self) -> None:
         self.paid: list[str] = []
@@ -106,7 +106,7 @@ def commits(runtime: Any, thread: str) -> list[int]:
     return [e.seq for e in runtime.entries(thread) if not e.path and isinstance(e.event, SuperstepCommitted)]
 
 
-def test_two_levels_of_nested_graphs_repeat_nothing_and_reach_the_same_state(world, store):
+def test_two_levels_of_nested_graphs_repeat_no_effect_and_reach_the_same_state(world, store):
     runtime = Runtime(outer(world, middle(world)), store=store)
     notes = finished(runtime)
     paid = list(world.paid)
@@ -119,14 +119,14 @@ def test_two_levels_of_nested_graphs_repeat_nothing_and_reach_the_same_state(wor
     assert step.node == "inner"
     assert step.outcome == "success"
     assert [*step.before["notes"], *step.update["notes"]] == notes[:-1]
-    assert world.paid == paid  # the model's script is used up, too: a call of it would have failed
+    assert world.paid == paid  # the model's script is also used up, so another call would fail
 
-    result = runtime.retry(fork)  # later supersteps do their own effects again
+    result = runtime.retry(fork)  # later supersteps perform their own effects again
     assert world.paid == [*paid, "bill"]
     assert result.state["notes"][:-1] == notes[:-1]
 
 
-def test_without_it_the_effects_happen_again(world, store):
+def test_effects_happen_again_without_keep_effects(world, store):
     runtime = Runtime(outer(world, innermost(world)), store=store)
     finished(runtime)
     fork = runtime.fork("source", at=commits(runtime, "source")[0])
@@ -154,7 +154,7 @@ def test_entries_of_the_fork_have_the_effects_of_the_source(world, store):
     assert runtime.verify().ok
 
 
-def test_open_superstep_that_failed_begins_with_what_it_had_recorded(world, store):
+def test_failed_open_superstep_starts_with_its_recorded_effects(world, store):
     runtime = Runtime(outer(world, middle(world)), store=store)
     world.broken = True
     with pytest.raises(NodeError):
@@ -169,7 +169,7 @@ def test_open_superstep_that_failed_begins_with_what_it_had_recorded(world, stor
     assert world.paid == ["price of tea", "tea"]
 
 
-def test_fork_of_the_fork_and_another_process_still_have_it(world, tmp_path):
+def test_fork_of_the_fork_and_another_process_still_have_the_effects(world, tmp_path):
     graph = outer(world, middle(world))
     with Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         notes = finished(runtime)
@@ -184,7 +184,7 @@ def test_fork_of_the_fork_and_another_process_still_have_it(world, tmp_path):
     assert result.state["notes"][:-1] == notes[:-1]
 
 
-def test_answer_that_was_not_used_is_not_kept(store):
+def test_unused_answer_is_not_kept(store):
     wording = ["Ship it?"]
 
     def ask(state: State, ctx: Context) -> Any:
@@ -205,7 +205,7 @@ def test_answer_that_was_not_used_is_not_kept(store):
     assert runtime.retry(fork).state["notes"] == ["no"]
 
 
-def test_tasks_of_a_fan_out_get_their_own(world, store):
+def test_tasks_of_a_fan_out_keep_their_own_effects(world, store):
     from graphrt import Send
 
     def work(arg: Any, ctx: Context) -> Any:

@@ -1,4 +1,4 @@
-"""`Command(goto=..., graph=PARENT)`: a nested graph ends, its updates fold, and the graph around it goes on elsewhere."""
+"""`Command(goto=..., graph=PARENT)`: a nested graph ends, its updates fold, and its parent continues elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def to(target: Any = "billing", text: str = "look") -> Callable[[State], Command
 
 
 def inner(look: Any = None, *, declared: Any = ("billing",), **policy: Any) -> GraphBuilder[Any, Any]:
-    """A nested graph: `look` hands over, and `after` would follow it."""
+    """A nested graph: `look` hands over, and `after` is its successor otherwise."""
     g = GraphBuilder(State, name="support", hands_over_to=declared)
     g.add_node("look", to() if look is None else look, **policy)
     g.add_node("after", said("never"))
@@ -39,7 +39,7 @@ def inner(look: Any = None, *, declared: Any = ("billing",), **policy: Any) -> G
 
 
 def outer(nested: Any, **policy: Any) -> GraphBuilder[Any, Any]:
-    """The graph around: `end` follows the nested graph, unless that hands over to `billing`."""
+    """The parent: `end` follows the nested graph, unless it hands over to `billing`."""
     g = GraphBuilder(State, name="desk")
     g.add_node("support", nested, **policy)
     g.add_node("billing", said("billing"))
@@ -54,27 +54,27 @@ def log(graph: Any, **options: Any) -> list[str]:
     return result
 
 
-# ------------------------------------------------------------------------------------------------------------ the rule
+# ------------------------------------------------------------------------------------------------------------ The rule
 
 
-def test_hand_over_takes_the_place_of_the_edges_of_the_nested_graphs_node():
+def test_handover_replaces_the_edges_of_the_nested_graphs_node():
     graph = outer(inner().compile()).compile()
 
     assert log(graph) == ["look", "billing"]
     assert graph.run({}).visited == {"support": 1, "billing": 1}
 
 
-def test_other_branches_of_the_nested_graph_end_and_what_they_wrote_folds():
+def test_other_branches_of_the_nested_graph_end_and_their_writes_fold():
     g = inner()
     g.add_node("beside", said("beside"))
     g.add_node("both", said("never"))
     g.add_edge(START, "beside")
-    g.add_join(["after", "beside"], "both")  # waits for ever: the graph ends before
+    g.add_join(["after", "beside"], "both")  # waits forever: the graph ends before
 
     assert log(outer(g.compile()).compile()) == ["look", "beside", "billing"]
 
 
-def test_nested_graph_goes_on_inside_where_its_command_names_no_graph():
+def test_nested_graph_continues_inside_if_its_command_names_no_graph():
     g = inner(lambda state: Command(update={"log": ["look"]}, goto="after"))
 
     assert log(outer(g.compile()).compile()) == ["look", "never", "end"]
@@ -85,11 +85,11 @@ def test_nested_graph_goes_on_inside_where_its_command_names_no_graph():
     [(END, ["look"]), ([], ["look", "end"]), (["billing", "other"], ["look", "billing", "other"])],
     ids=["end", "nothing", "several"],
 )
-def test_targets_are_those_of_any_command(target, expected):
+def test_handover_takes_the_targets_of_any_command(target, expected):
     g = outer(inner(to(target), declared=["billing", "other", END]).compile())
     g.add_node("other", said("other"))
     if target == []:
-        expected = ["look"]  # as `goto=[]`: the branch ends
+        expected = ["look"]  # like `goto=[]`: the branch ends
 
     assert log(g.compile()) == expected
 
@@ -101,7 +101,7 @@ def test_target_may_be_a_send():
     assert log(g.compile()) == ["look", "bill 3"]
 
 
-def test_hand_over_goes_one_graph_up():
+def test_handover_goes_one_graph_up():
     middle = GraphBuilder(State, name="middle")
     middle.add_node("support", inner().compile())
     middle.add_node("billing", to("billing", "middle"))
@@ -111,7 +111,7 @@ def test_hand_over_goes_one_graph_up():
     assert log(graph) == ["look", "middle", "billing"]
 
 
-def test_each_task_of_a_nested_graph_hands_over_for_itself():
+def test_each_task_of_a_nested_graph_hands_over_separately():
     def look(state: State) -> Any:
         return Command(goto="billing", graph=PARENT) if len(state.log) == 1 else {"log": ["stays"]}
 
@@ -137,11 +137,11 @@ def test_each_task_of_a_nested_graph_hands_over_for_itself():
 
 
 class Gone(BaseException):
-    """The process is gone."""
+    """Simulates the end of the process."""
 
 
 @pytest.mark.parametrize("where", ["beside", "billing"])
-def test_hand_over_holds_after_a_crash(where):
+def test_handover_survives_a_crash(where):
     made: list[str] = []
     broken = [True]
 
@@ -176,7 +176,7 @@ def test_hand_over_holds_after_a_crash(where):
 
 
 @pytest.mark.parametrize("kind", ["question beside", "interrupt_after"])
-def test_hand_over_holds_over_a_pause_in_the_nested_graph(kind):
+def test_handover_survives_a_pause_in_the_nested_graph(kind):
     g = inner(interrupt_after=kind == "interrupt_after")
 
     def asks(state: State, ctx: Context) -> Any:
@@ -195,7 +195,7 @@ def test_hand_over_holds_over_a_pause_in_the_nested_graph(kind):
     assert state.log == (["look", "billing"] if kind == "interrupt_after" else ["look", "yes", "billing"])
 
 
-def test_journal_says_that_the_target_is_in_the_graph_above():
+def test_journal_records_that_the_target_is_in_the_parent():
     with Runtime(outer(inner().compile()).compile(), store=MemoryStore()) as runtime:
         steps = list(runtime.steps({}, thread="t"))
         ended = [entry.event for entry in runtime.entries("t") if isinstance(entry.event, TaskSucceeded)]
@@ -210,7 +210,7 @@ def test_journal_says_that_the_target_is_in_the_graph_above():
 # ------------------------------------------------------------------------------------------------------------- refused
 
 
-def test_different_targets_in_one_superstep_are_an_error_and_a_retry_runs_these_nodes():
+def test_different_targets_in_one_superstep_are_an_error_and_a_retry_runs_their_nodes():
     calls: list[str] = []
 
     def look(state: State) -> Any:
@@ -235,7 +235,7 @@ def test_undeclared_target_and_missing_graph_are_errors():
         inner().compile().run({})
 
 
-def test_node_of_the_nested_graph_may_declare_it_and_both_count():
+def test_targets_that_a_node_of_the_nested_graph_declares_count_too():
     g = outer(inner(to("end"), declared=["billing"]).compile(), hands_over_to=["end"])
     graph = g.compile()
 
@@ -243,7 +243,7 @@ def test_node_of_the_nested_graph_may_declare_it_and_both_count():
     assert [edge["to"] for edge in graph.topology()["edges"] if edge["kind"] == "goto"] == ["billing", "end"]
 
 
-def test_compile_checks_the_targets_in_every_graph_around():
+def test_compile_checks_the_targets_in_every_parent():
     nested = inner(declared=["bill"]).compile()
     for policy in ({}, {"hands_over_to": ["other"]}):
         with pytest.raises(DefinitionError) as caught:
@@ -261,7 +261,7 @@ def test_command_with_a_wrong_graph_is_refused(options):
         Command(**options)
 
 
-def test_loop_that_only_a_hand_over_leaves_has_a_way_out():
+def test_loop_that_only_a_handover_leaves_passes_compile():
     def look(state: State) -> Command[Any]:
         return Command(goto="billing", graph=PARENT) if state.log else Command(update={"log": ["x"]}, goto="look")
 
@@ -272,7 +272,7 @@ def test_loop_that_only_a_hand_over_leaves_has_a_way_out():
     assert log(outer(g.compile()).compile()) == ["x", "billing"]
 
 
-def test_failure_after_the_hand_over_does_not_repeat_the_nested_graph():
+def test_failure_after_the_handover_does_not_repeat_the_nested_graph():
     made: list[str] = []
 
     def look(state: State) -> Command[Any]:
@@ -296,7 +296,7 @@ def test_failure_after_the_hand_over_does_not_repeat_the_nested_graph():
     assert made == ["look"]
 
 
-def test_manifest_has_the_hand_over():
+def test_manifest_has_the_handover():
     graph = outer(inner(named).compile(), hands_over_to=["end"]).compile()
     registry = registry_of(graph)
     again = GraphBuilder.from_spec(graph.to_spec(registry).to_json(), registry, state=State).compile()
@@ -305,4 +305,4 @@ def test_manifest_has_the_hand_over():
 
 
 def named(state: State) -> None:
-    """A node with a name of its own, as manifests want it."""
+    """A node with its own name, as manifests require."""

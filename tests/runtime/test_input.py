@@ -27,13 +27,13 @@ def test_the_input_is_the_initial_state_and_no_reducer_runs(face: Face, kind: st
     assert get(face.run(graph_over(state), {"v": [1]}).state, "v") == [1]
 
 
-def test_defaults_fill_what_the_input_lacks(face: Face, kind: str) -> None:
+def test_defaults_fill_missing_fields_of_the_input(face: Face, kind: str) -> None:
     state = face.run(sequence(("a", lambda s: None), state=general(kind)), {"n": 4}).state
 
     assert (get(state, "notes"), get(state, "n"), get(state, "x")) == ([], 4, None)
 
 
-def test_an_instance_of_the_state_class_is_an_input(face: Face, kind: str) -> None:
+def test_instance_of_the_state_class_is_a_valid_input(face: Face, kind: str) -> None:
     cls = general(kind)
 
     state = face.run(sequence(("a", note("a")), state=cls), cls(notes=["in"])).state
@@ -66,7 +66,7 @@ def test_missing_fields_are_all_named(face: Face, kind: str) -> None:
     assert "'also'" in str(error)
 
 
-def test_a_typeddict_key_with_a_reducer_that_has_an_identity_may_be_missing(face: Face) -> None:
+def test_typeddict_key_may_be_missing_if_its_reducer_has_an_identity(face: Face) -> None:
     assert face.run(graph_over(Needs), {"need": 1, "also": "x"}).state == {
         "need": 1,
         "also": "x",
@@ -84,7 +84,7 @@ def test_unknown_keys_are_refused(face: Face, kind: str) -> None:
 
 
 @pytest.mark.parametrize("given", [None, 3, "text", ["a"], object()], ids=lambda v: type(v).__name__)
-def test_what_is_no_state_is_refused(face: Face, kind: str, given: Any) -> None:
+def test_input_that_is_not_a_state_is_refused(face: Face, kind: str, given: Any) -> None:
     with pytest.raises(InputError) as caught:
         face.run(sequence(("a", note("a")), state=general(kind)), given)
 
@@ -101,7 +101,7 @@ def test_a_wrong_type_in_the_input_is_refused_with_its_path(face: Face, kind: st
     assert "tags[1]" in str(caught.value) or "tags.1" in str(caught.value)
 
 
-def test_the_callers_containers_are_never_aliased(face: Face, kind: str) -> None:
+def test_containers_of_the_caller_are_never_aliased(face: Face, kind: str) -> None:
     state = state_class(kind, deep=(Any, None), notes=(Annotated[list[Any], append], []))
     given = {"deep": {"list": [1, {"set": {2}}]}, "notes": [["in"]]}
     seen: list[Any] = []
@@ -120,7 +120,7 @@ def test_the_callers_containers_are_never_aliased(face: Face, kind: str) -> None
     assert seen == [({"list": [1, {"set": {2}}]}, [["in"]])]
 
 
-def test_an_instance_as_input_is_never_aliased(face: Face, kind: str) -> None:
+def test_instance_as_input_is_never_aliased(face: Face, kind: str) -> None:
     cls = state_class(kind, deep=(Any, None), notes=(Annotated[list[Any], append], []))
     given = cls(deep=[1, [2]], notes=["in"])
 
@@ -132,7 +132,7 @@ def test_an_instance_as_input_is_never_aliased(face: Face, kind: str) -> None:
     assert get(result.state, "notes") == ["in", "a"]
 
 
-def test_what_cannot_be_copied_is_passed_by_reference(face: Face, kind: str) -> None:
+def test_values_that_cannot_be_copied_are_passed_by_reference(face: Face, kind: str) -> None:
     import threading
 
     lock, numbers = threading.Lock(), (n for n in range(3))
@@ -145,7 +145,7 @@ def test_what_cannot_be_copied_is_passed_by_reference(face: Face, kind: str) -> 
     assert list(get(result.state, "numbers")) == [0, 1, 2]
 
 
-def test_the_mapping_may_be_any_mapping(face: Face) -> None:
+def test_input_may_be_any_mapping(face: Face) -> None:
     from types import MappingProxyType
 
     assert get(face.run(sequence(("a", note("a"))), MappingProxyType({"x": 1})).state, "x") == 1
@@ -164,7 +164,7 @@ def test_the_input_of_a_finished_thread_is_an_update(face: Face, kind: str) -> N
     assert (get(state, "x"), get(state, "y")) == (2, 1)
 
 
-def test_of_a_model_only_the_fields_that_were_set_are_the_update(face: Face) -> None:
+def test_only_set_fields_of_a_model_are_the_update(face: Face) -> None:
     cls = general("pydantic")
     runtime = Runtime(sequence(("a", lambda s: None), state=cls), store="memory:")
     face.run(runtime, {"x": 1, "n": 5}, thread="t")
@@ -175,7 +175,7 @@ def test_of_a_model_only_the_fields_that_were_set_are_the_update(face: Face) -> 
 
 
 @pytest.mark.parametrize("given", [{"nope": 1}, {"notes": 3}, 7, None], ids=repr)
-def test_a_bad_input_leaves_a_finished_thread_as_it_was(face: Face, kind: str, given: Any) -> None:
+def test_bad_input_leaves_a_finished_thread_unchanged(face: Face, kind: str, given: Any) -> None:
     runtime = Runtime(sequence(("a", note("a")), state=general(kind)), store="memory:")
     face.run(runtime, {}, thread="t")
 
@@ -186,7 +186,7 @@ def test_a_bad_input_leaves_a_finished_thread_as_it_was(face: Face, kind: str, g
     assert get(runtime.state("t").values, "notes") == ["a"]
 
 
-def test_a_reducer_that_refuses_the_input_of_a_finished_thread_is_an_error_of_graphrt(face: Face) -> None:
+def test_reducer_that_refuses_the_input_of_a_finished_thread_raises_a_typed_error(face: Face) -> None:
     def picky(current: int, incoming: int) -> int:
         if incoming == 13:
             raise ValueError("unlucky")
@@ -203,10 +203,10 @@ def test_a_reducer_that_refuses_the_input_of_a_finished_thread_is_an_error_of_gr
     assert face.run(runtime, {"v": 2}, thread="t").state.v == 3
 
 
-def test_an_entry_router_that_fails_on_a_finished_thread_keeps_nothing_of_the_input_or_can_be_retried(
+def test_entry_router_that_fails_on_a_finished_thread_keeps_no_input_or_can_be_retried(
     face: Face,
 ) -> None:
-    """All of it or nothing: either the input is not kept, or the thread is failed and retry asks the router again."""
+    """Either the input is not stored, or the thread is failed and retry calls the router again."""
     g = GraphBuilder(general())
     g.add_node("a", note("a")).add_edge("a", END)
     mood = {"broken": False}
@@ -240,7 +240,7 @@ def test_overwrite_in_the_input_of_a_finished_thread_bypasses_the_reducer_and_is
     assert get(result.state, "notes") == [["new"], "a"]
 
 
-def test_input_and_output_schemas_narrow_what_goes_in_and_out(face: Face) -> None:
+def test_input_and_output_schemas_narrow_the_fields(face: Face) -> None:
     class Whole(pydantic.BaseModel):
         question: str = ""
         work: int = 0

@@ -1,4 +1,4 @@
-"""Rule R10: tasks pause and ask; the thread waits; answers let them go on."""
+"""Rule R10: tasks pause and ask; the thread waits, and continues with the answers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, GraphBuilder, InputError, Interrupt, NodeError, Runtime
+from graphrt.events import AnswerUsed
 
 from .support import Face, general, get, note, parallel, sequence
 
@@ -45,7 +46,7 @@ def test_the_thread_shows_the_open_question(face: Face, made: Any) -> None:
     assert [q.id for q in snapshot.interrupts] == [q.id for q in paused.interrupts]
 
 
-def test_a_returned_interrupt_runs_the_node_again_with_the_answer(face: Face, made: Any) -> None:
+def test_returned_interrupt_runs_the_node_again_with_the_answer(face: Face, made: Any) -> None:
     def node(state: Any, ctx: Any) -> Any:
         return Interrupt("name?") if ctx.answer is None else {"x": ctx.answer}
 
@@ -92,7 +93,7 @@ def test_several_questions_of_one_node_come_one_after_another(face: Face, made: 
 
 @pytest.mark.parametrize("key", ["after", "before", "returned0", "returned", "0", "1", "#", "k/ö"])
 def test_any_text_may_be_a_key(face: Face, key: str) -> None:
-    """Names that the engine uses itself, and ordinals, are as good as any."""
+    """Names that the engine uses itself, and ordinals, are valid too."""
 
     def node(state: Any, ctx: Any) -> Any:
         assert ctx.answer is None
@@ -108,7 +109,7 @@ def test_any_text_may_be_a_key(face: Face, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["after", "before"])
-def test_a_users_key_does_not_stand_for_interrupt_before_or_after(face: Face, key: str) -> None:
+def test_user_key_does_not_answer_interrupt_before_or_after(face: Face, key: str) -> None:
     graph = sequence(("node", ask("?", key=key)), node={f"interrupt_{key}": True})
     runtime = runtime_of(graph)
     seen = [face.run(runtime, {}, thread="t").interrupts[0].payload]
@@ -120,7 +121,7 @@ def test_a_users_key_does_not_stand_for_interrupt_before_or_after(face: Face, ke
     assert get(done.state, "x") == ("one" if key == "after" else "two")
 
 
-def test_a_key_names_the_question_where_the_order_changes(face: Face) -> None:
+def test_key_identifies_the_question_when_the_order_changes(face: Face) -> None:
     turns: list[int] = []
 
     def node(state: Any, ctx: Any) -> Any:
@@ -139,6 +140,25 @@ def test_a_key_names_the_question_where_the_order_changes(face: Face) -> None:
     face.resume(runtime, "t", "A")
 
     assert get(face.resume(runtime, "t", "B").state, "x") == ("A", "B")
+
+
+def test_node_sees_which_of_its_questions_are_answered(face: Face, made: Any) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    def node(state: Any, ctx: Any) -> Any:
+        seen.append((ctx.answered("a"), ctx.answered("b")))
+        if not ctx.answered("a"):
+            ctx.interrupt("a?", key="a")
+        return {"x": (ctx.interrupt(key="a"), ctx.interrupt("b?", key="b"))}
+
+    runtime = runtime_of(sequence(("node", made(node))))
+    face.run(runtime, {}, thread="t")
+    face.resume(runtime, "t", "A")
+
+    assert get(face.resume(runtime, "t", "B").state, "x") == ("A", "B")
+    assert seen == [(False, False), (True, False), (True, True)]
+    used = [one.event for one in runtime.entries("t") if isinstance(one.event, AnswerUsed)]
+    assert [event.reworded for event in used] == [False] * len(used)
 
 
 def test_parallel_tasks_ask_at_the_same_time(face: Face, made: Any) -> None:
@@ -175,7 +195,7 @@ def test_some_of_the_questions_may_be_answered_first(face: Face, made: Any) -> N
     assert ran == ["b", "a"]
 
 
-def test_finished_siblings_are_not_run_again_after_a_pause(face: Face, made: Any) -> None:
+def test_finished_siblings_do_not_run_again_after_a_pause(face: Face, made: Any) -> None:
     ran: list[str] = []
 
     def other(state: Any) -> Any:
@@ -190,7 +210,7 @@ def test_finished_siblings_are_not_run_again_after_a_pause(face: Face, made: Any
     assert ran == ["other"]
 
 
-def test_ids_are_derived_and_the_same_in_every_run(face: Face, made: Any) -> None:
+def test_ids_are_derived_and_equal_in_every_run(face: Face, made: Any) -> None:
     def ids() -> list[str]:
         runtime = runtime_of(parallel(("a", made(ask("a?"))), ("b", made(ask("b?", "y", key="mine")))))
         return [q.id for q in face.run(runtime, {}, thread="t").interrupts]
@@ -199,7 +219,7 @@ def test_ids_are_derived_and_the_same_in_every_run(face: Face, made: Any) -> Non
     assert len(set(ids())) == 2
 
 
-def test_ids_of_a_loop_differ_from_round_to_round(face: Face) -> None:
+def test_ids_in_a_loop_differ_between_rounds(face: Face) -> None:
     g = GraphBuilder(general())
     g.add_node("ask", lambda s, ctx: {"n": 1, "notes": [ctx.interrupt("again?")]})
     g.add_edge(START, "ask")
@@ -235,7 +255,7 @@ def test_effects_do_not_run_again_after_a_pause(face: Face) -> None:
     assert get(done.state, "x") == ([5, "changed by the node"], "yes")
 
 
-def test_async_effects_do_not_run_again_either(face: Face) -> None:
+def test_async_effects_do_not_run_again_after_a_pause(face: Face) -> None:
     charged: list[int] = []
 
     async def charge(amount: int) -> int:
@@ -255,7 +275,7 @@ def test_async_effects_do_not_run_again_either(face: Face) -> None:
     assert charged == [1, 2]
 
 
-def test_another_payload_on_re_execution_is_asked_anew(face: Face, made: Any) -> None:
+def test_changed_payload_on_re_execution_is_asked_again(face: Face, made: Any) -> None:
     turns: list[int] = []
 
     def node(state: Any, ctx: Any) -> Any:
@@ -272,7 +292,7 @@ def test_another_payload_on_re_execution_is_asked_anew(face: Face, made: Any) ->
 
 def test_swallowing_the_pause_is_a_node_error(face: Face, made: Any) -> None:
     def node(state: Any, ctx: Any) -> Any:
-        with contextlib.suppress(BaseException):  # that is the mistake
+        with contextlib.suppress(BaseException):  # the tested mistake
             ctx.interrupt("?")
         return {"x": "went on"}
 
@@ -296,7 +316,7 @@ def test_except_exception_does_not_swallow_the_pause(face: Face, made: Any) -> N
 
 
 @pytest.mark.parametrize("form", ["call", "return", "before", "after"])
-def test_without_a_thread_an_interrupt_is_a_clear_error(face: Face, form: str) -> None:
+def test_interrupt_without_a_thread_is_a_clear_error(face: Face, form: str) -> None:
     node: Any = {"call": ask("?"), "return": lambda s: Interrupt("?")}.get(form, note("x"))
     policy = {f"interrupt_{form}": True} if form in {"before", "after"} else {}
 
@@ -309,9 +329,7 @@ def test_without_a_thread_an_interrupt_is_a_clear_error(face: Face, form: str) -
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("form", ["before", "after"])
-def test_a_graph_that_pauses_is_refused_without_a_thread_before_anything_runs(
-    face: Face, form: str, nested: bool
-) -> None:
+def test_graph_that_pauses_is_refused_without_a_thread_before_a_node_runs(face: Face, form: str, nested: bool) -> None:
     ran: list[str] = []
     inner = sequence(("node", note("x")), node={f"interrupt_{form}": True})
     last: Any = ("sub", inner) if nested else ("node", note("x"))

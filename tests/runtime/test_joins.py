@@ -30,7 +30,7 @@ def test_a_join_waits_for_all_sources_over_supersteps(face: Face) -> None:
     assert notes(face, g.compile()) == ["short", "long1", "long2", "join"]
 
 
-def test_add_join_says_the_same_as_an_edge_from_a_list(face: Face) -> None:
+def test_add_join_equals_an_edge_from_a_list(face: Face) -> None:
     g = builder("a", "b", "join")
     g.add_edge(START, "a").add_edge(START, "b").add_join(["a", "b"], "join").add_edge("join", END)
 
@@ -51,7 +51,7 @@ def test_a_join_fires_once_after_n_distinct_sources(face: Face, when: Any, at: i
 
 
 def looping_join(rounds: int) -> Any:
-    """a and b side by side, joined; the join goes back to both until *rounds* rounds were made."""
+    """a and b in parallel, joined; the join leads back to both for *rounds* rounds."""
     g = builder("a", "b")
     g.add_node("join", lambda s: {"notes": ["join"], "n": 1})
     g.add_edge(START, "a").add_edge(START, "b").add_join(["a", "b"], "join")
@@ -59,11 +59,11 @@ def looping_join(rounds: int) -> Any:
     return g.compile()
 
 
-def test_each_round_of_a_loop_is_a_generation_of_its_own(face: Face) -> None:
+def test_each_round_of_a_loop_is_a_separate_generation(face: Face) -> None:
     assert notes(face, looping_join(3)) == ["a", "b", "join"] * 3
 
 
-def test_a_repeat_of_one_source_before_firing_counts_once(face: Face) -> None:
+def test_repeated_arrival_of_one_source_before_firing_counts_once(face: Face) -> None:
     g = builder("b1", "b2", "b3", "b")
     g.add_node("a", lambda s: {"notes": ["a"], "n": 1}).add_node("join", note("join"))
     g.add_node("again", lambda s: Command(goto="a" if s["n"] < 2 else END))
@@ -112,7 +112,7 @@ def starving(starved: str, when: Any = "all") -> Any:
     return g.compile(allow=["starving-join"])
 
 
-def test_a_starved_join_fails_and_names_who_did_not_come(face: Face) -> None:
+def test_starved_join_fails_and_names_the_missing_sources(face: Face) -> None:
     with pytest.raises(StarvedJoinError) as caught:
         face.run(starving("error"), {"x": "one"})
 
@@ -125,7 +125,7 @@ def test_a_starved_join_may_end_the_run(face: Face) -> None:
     assert notes(face, starving("ignore"), x="one") == ["a"]
 
 
-def test_a_starved_join_may_run_with_those_that_arrived(face: Face) -> None:
+def test_starved_join_may_run_with_the_arrived_sources(face: Face) -> None:
     assert notes(face, starving("run"), x="other") == ["b", "join", "after"]
 
 
@@ -133,7 +133,7 @@ def test_a_join_that_fired_in_its_generation_is_not_starved(face: Face) -> None:
     assert notes(face, starving("error", when="any"), x="one") == ["a", "join", "after"]
 
 
-def test_a_plain_activation_of_the_joins_node_consumes_no_arrivals_and_merges(face: Face) -> None:
+def test_plain_activation_of_the_joins_node_consumes_no_arrivals_and_merges(face: Face) -> None:
     g = builder("a", "b1", "b", "join", "direct")
     g.add_edge(START, "a").add_edge(START, "b1").add_edge("b1", "b").add_edge(START, "direct")
     g.add_join(["a", "b"], "join")
@@ -144,7 +144,7 @@ def test_a_plain_activation_of_the_joins_node_consumes_no_arrivals_and_merges(fa
     assert made.count("join") == 2  # once after direct, once by the join
 
 
-def test_a_plain_activation_beside_the_firing_join_is_one_task(face: Face) -> None:
+def test_plain_activation_and_firing_join_in_one_superstep_are_one_task(face: Face) -> None:
     g = builder("a", "b", "direct", "join")
     g.add_edge(START, "a").add_edge(START, "b").add_edge(START, "direct")
     g.add_join(["a", "b"], "join").add_edge("direct", "join").add_edge("join", END)

@@ -1,4 +1,4 @@
-"""What the caller gets when a run is broken off, and the store cannot be told."""
+"""The error of the caller when a run is interrupted and the store cannot be updated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class State(TypedDict, total=False):
 
 
 class Struck(StoreWrapper):
-    """A store whose third commit lands, and is broken off right after that."""
+    """A store whose third commit succeeds, and is interrupted right after it."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
@@ -30,7 +30,7 @@ class Struck(StoreWrapper):
             raise KeyboardInterrupt
 
 
-def test_a_break_right_after_a_commit_is_what_the_caller_gets() -> None:
+def test_interrupt_right_after_a_commit_is_raised_to_the_caller() -> None:
     g = GraphBuilder(State, name="g")
     g.add_node("a", lambda s, ctx: {"notes": [ctx.effect("x", str)]}).add_edge(START, "a")
     g.add_node("b", lambda s: None).add_edge("a", "b").add_edge("b", END)

@@ -1,4 +1,4 @@
-"""Rule R8: bounds of a run, and the routes that tired nodes take."""
+"""Rule R8: limits of a run, and the routes of exhausted nodes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_max_steps_allows_that_many_and_fails_only_if_more_work_remains(face: Fa
     assert "'count'" in str(error)
 
 
-def test_the_default_number_of_steps_is_a_thousand(face: Face) -> None:
+def test_default_number_of_steps_is_a_thousand(face: Face) -> None:
     graph = counting(1_000, max_visits=None)
 
     assert face.run(graph, {}).steps == 1_000
@@ -68,13 +68,13 @@ def test_max_visits_trips_on_the_visit_after(face: Face, kind: str) -> None:
     assert get(error.state, "n") == 3
 
 
-def test_the_default_number_of_visits_is_fifty(face: Face) -> None:
+def test_default_number_of_visits_is_fifty(face: Face) -> None:
     assert face.run(counting(50), {}).steps == 50
     with pytest.raises(NodeFatigueError):
         face.run(counting(51), {})
 
 
-def test_a_nodes_own_max_visits_overrides_the_graphs(face: Face) -> None:
+def test_max_visits_of_a_node_overrides_that_of_the_graph(face: Face) -> None:
     limits = Limits(max_visits=2)
 
     assert face.run(counting(6, compile_limits=limits, max_visits=6), {}).steps == 6
@@ -96,7 +96,7 @@ def test_limits_of_the_runtime_override_those_of_the_graph_field_by_field(face: 
         face.run(graph, {}, limits=Limits(max_steps=100))
 
 
-def test_a_tired_node_takes_its_on_fatigue_route(face: Face) -> None:
+def test_exhausted_node_takes_its_on_fatigue_route(face: Face) -> None:
     result = face.run(counting(100, max_visits=2, on_fatigue="rest"), {})
 
     assert get(result.state, "n") == 2
@@ -109,7 +109,7 @@ def test_on_fatigue_may_end_the_branch(face: Face) -> None:
     assert (result.status, get(result.state, "n"), get(result.state, "notes")) == ("completed", 2, [])
 
 
-def test_on_fatigue_may_lead_to_another_tired_node_and_on(face: Face) -> None:
+def test_on_fatigue_may_lead_through_several_exhausted_nodes(face: Face) -> None:
     g = GraphBuilder(general())
     g.add_node("a", note("a"), max_visits=1, on_fatigue="b").add_node("b", note("b"), max_visits=1, on_fatigue="c")
     g.add_node("c", lambda s: Command(update={"notes": ["c"]}, goto=END if len(s["notes"]) > 2 else "a"))
@@ -119,7 +119,7 @@ def test_on_fatigue_may_lead_to_another_tired_node_and_on(face: Face) -> None:
     assert get(face.run(graph, {}).state, "notes") == ["a", "b", "c", "c"]
 
 
-def test_two_tired_nodes_that_lead_to_each_other_are_an_error_and_no_hang(face: Face) -> None:
+def test_two_exhausted_nodes_that_lead_to_each_other_raise_and_do_not_hang(face: Face) -> None:
     g = GraphBuilder(general())
     g.add_node("a", note("a"), max_visits=1, on_fatigue="b").add_node("b", note("b"), max_visits=1, on_fatigue="a")
     g.add_edge(START, "a").add_edge("a", "b")
@@ -129,7 +129,7 @@ def test_two_tired_nodes_that_lead_to_each_other_are_an_error_and_no_hang(face: 
         face.run(g.compile(), {})
 
 
-def test_a_visit_is_one_superstep_however_many_sends(face: Face, made: Any) -> None:
+def test_superstep_counts_as_one_visit_with_any_number_of_sends(face: Face, made: Any) -> None:
     g = GraphBuilder(general())
     g.add_node("begin", lambda s: None).add_node("work", made(lambda s, ctx: {"notes": [ctx.arg]}), max_visits=1)
     g.add_edge(START, "begin").add_edge("work", END)
@@ -138,7 +138,7 @@ def test_a_visit_is_one_superstep_however_many_sends(face: Face, made: Any) -> N
     assert get(face.run(g.compile(), {}).state, "notes") == [0, 1, 2, 3, 4]
 
 
-def test_retries_and_re_executions_are_no_visits(face: Face) -> None:
+def test_retries_and_re_executions_are_not_visits(face: Face) -> None:
     tries: list[int] = []
 
     def node(state: Any, ctx: Any) -> Any:
@@ -159,7 +159,7 @@ def test_retries_and_re_executions_are_no_visits(face: Face) -> None:
     assert len(tries) == 3
 
 
-def test_a_new_run_resets_the_counters_and_retry_goes_on_counting(face: Face) -> None:
+def test_new_run_resets_the_counters_and_retry_continues_them(face: Face) -> None:
     graph = counting(3, max_visits=3)
     runtime = Runtime(graph, store="memory:")
     assert face.run(runtime, {}, thread="t").steps == 3
@@ -173,7 +173,7 @@ def test_a_new_run_resets_the_counters_and_retry_goes_on_counting(face: Face) ->
     assert get(tired.state("t").values, "n") == 3
 
 
-def test_a_failed_limit_leaves_the_thread_resumable_with_higher_limits(face: Face) -> None:
+def test_thread_that_hit_a_limit_continues_with_higher_limits(face: Face) -> None:
     graph = counting(5)
     store = Runtime(graph, store="memory:").store
     with pytest.raises(StepLimitError):
@@ -184,7 +184,7 @@ def test_a_failed_limit_leaves_the_thread_resumable_with_higher_limits(face: Fac
     assert (get(result.state, "n"), result.steps, result.status) == (5, 5, "completed")
 
 
-def test_resume_goes_on_counting_steps(face: Face) -> None:
+def test_resume_continues_the_step_count(face: Face) -> None:
     graph = sequence(("a", note("a")), ("ask", lambda s, ctx: {"x": ctx.interrupt("?")}), ("b", note("b")))
     runtime = Runtime(graph, store="memory:", limits=Limits(max_steps=2))
     face.run(runtime, {}, thread="t")
@@ -208,7 +208,7 @@ def test_resume_goes_on_counting_steps(face: Face) -> None:
     ],
     ids=repr,
 )
-def test_limits_that_cannot_be_are_refused(limits: Any) -> None:
+def test_impossible_limits_are_refused(limits: Any) -> None:
     graph = sequence(("a", note("a")))
 
     with pytest.raises(InputError) as caught:
@@ -220,7 +220,7 @@ def test_limits_that_cannot_be_are_refused(limits: Any) -> None:
     assert [problem.code for problem in defined.value.problems] == ["bad-limit"]
 
 
-def test_limits_that_are_no_limits_are_refused() -> None:
+def test_values_that_are_not_limits_are_refused() -> None:
     with pytest.raises(InputError):
         Runtime(sequence(("a", note("a"))), limits={"max_steps": 3})  # type: ignore[arg-type]
 

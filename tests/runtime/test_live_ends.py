@@ -1,4 +1,4 @@
-"""The stream mode `live` shows that a task ended when it ends, also if no store keeps its outcome."""
+"""The stream mode `live` shows the end of a task at once, also if no store keeps its outcome."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def graph(second: asyncio.Event):
     return g.compile()
 
 
-def test_a_task_is_shown_to_end_while_another_still_runs() -> None:
-    """The second task goes on only once the first one was shown to have ended: else the stream would wait for ever."""
+def test_end_of_a_task_is_shown_while_another_still_runs() -> None:
+    """The second task continues only after the end of the first was shown: otherwise the stream would wait forever."""
 
     async def watch() -> list[str]:
         second = asyncio.Event()
@@ -40,7 +40,7 @@ def test_a_task_is_shown_to_end_while_another_still_runs() -> None:
     assert asyncio.run(asyncio.wait_for(watch(), 10)) == ["1.0:work", "1.1:work"]
 
 
-def test_a_task_is_shown_to_end_while_another_still_runs_under_the_sync_verb() -> None:
+def test_end_of_a_task_is_shown_while_another_still_runs_under_the_sync_verb() -> None:
     gate = threading.Event()
 
     def work(_state: State, ctx: Context) -> None:

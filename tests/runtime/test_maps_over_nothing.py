@@ -1,4 +1,4 @@
-"""A router that returns an empty list (a map over nothing): joins behind it fire, or the result warns (rule R5)."""
+"""A router that returns an empty list (an empty map): joins behind it fire, or the result warns (rule R5)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WARNING = (
 def mapped(
     starved: Literal["error", "ignore", "run"], *, entry: bool = False, between: bool = False, ask: bool = False
 ) -> Any:
-    """A map over `items`, joined; from START itself, with a node before the join, with a question at the same time."""
+    """A map over `items`, joined: from START itself, with a node before the join, or with a question at the same time."""
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node("plan", lambda state: None)
     g.add_node("work", lambda state, ctx: {"seen": [ctx.arg]})
@@ -51,14 +51,14 @@ def mapped(
 
 @pytest.mark.parametrize("entry", [False, True])
 @pytest.mark.parametrize("between", [False, True])
-def test_a_join_with_starved_run_fires_with_nobody(face: Face, entry: bool, between: bool) -> None:
+def test_join_with_starved_run_fires_without_sources(face: Face, entry: bool, between: bool) -> None:
     result = face.run(mapped("run", entry=entry, between=between), {})
 
     assert (result.status, result.state.report, result.warnings) == ("completed", "0 seen", ())
 
 
-def test_a_join_behind_the_default_of_a_router_fires_with_nobody(face: Face) -> None:
-    """What any other label leads to could have been started too."""
+def test_join_behind_the_default_of_a_router_fires_without_sources(face: Face) -> None:
+    """The targets of any other label could have been started too."""
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node("plan", lambda state: None)
     g.add_node("work", lambda state: {"seen": [1]})
@@ -72,19 +72,19 @@ def test_a_join_behind_the_default_of_a_router_fires_with_nobody(face: Face) -> 
     assert face.run(g.compile(), {"items": [1]}).state.report == "1 seen"
 
 
-def test_a_join_that_fails_when_it_starves_is_told_of(face: Face) -> None:
+def test_join_that_fails_on_starvation_gives_a_warning(face: Face) -> None:
     result = face.run(mapped("error"), {})
 
     assert (result.status, result.state.report) == ("completed", "")
     assert result.warnings == (WARNING,)
 
 
-def test_a_join_that_may_starve_is_not(face: Face) -> None:
+def test_join_that_may_starve_gives_no_warning(face: Face) -> None:
     assert face.run(mapped("ignore"), {}).warnings == ()
 
 
 @pytest.mark.parametrize("starved", ["error", "ignore", "run"])
-def test_a_map_over_something_is_as_it_was(face: Face, starved: Any) -> None:
+def test_nonempty_map_is_unaffected(face: Face, starved: Any) -> None:
     result = face.run(mapped(starved), {"items": [1, 2]})
 
     assert (result.state.seen, result.state.report, result.warnings) == ([1, 2], "2 seen", ())
@@ -92,7 +92,7 @@ def test_a_map_over_something_is_as_it_was(face: Face, starved: Any) -> None:
 
 @pytest.mark.parametrize("url", ["memory:", pytest.param("sqlite", marks=pytest.mark.full)])
 @pytest.mark.parametrize(("starved", "report", "warnings"), [("run", "0 seen", ()), ("error", "", (WARNING,))])
-def test_it_is_known_after_a_pause_and_in_a_replay(
+def test_empty_map_is_known_after_a_pause_and_in_a_replay(
     face: Face, tmp_path: Any, url: str, starved: Any, report: str, warnings: Any
 ) -> None:
     store = f"sqlite:///{tmp_path}/runs.db" if url == "sqlite" else url
@@ -111,7 +111,7 @@ def test_it_is_known_after_a_pause_and_in_a_replay(
         assert face.resume(runtime, "t", "go").warnings == ()
 
 
-def test_another_branch_that_was_chosen_is_no_empty_map(face: Face) -> None:
+def test_choice_of_another_branch_is_not_an_empty_map(face: Face) -> None:
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node("work", lambda state: None)
     g.add_node("reduce", lambda state: {"report": "ran"})
@@ -123,7 +123,7 @@ def test_another_branch_that_was_chosen_is_no_empty_map(face: Face) -> None:
     assert (result.state.report, result.warnings) == ("", ())
 
 
-def test_a_loop_that_maps_over_something_later_fires_once_each_time(face: Face) -> None:
+def test_loop_with_a_later_nonempty_map_fires_once_each_time(face: Face) -> None:
     class Loop(BaseModel):
         round: int = 0
         rounds: Annotated[list[int], append] = []

@@ -1,4 +1,4 @@
-"""Without a store a run keeps nothing of its past: memory is flat, however many steps it makes."""
+"""Without a store a run keeps no history: memory is flat over any number of steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphrt import END, START, GraphBuilder, Limits, Send
 from .support import Face, general
 
 STEPS = 50_000 if os.environ.get("GRAPHRT_FULL") == "1" else 10_000
-"""Enough to see a single pointer of 8 bytes that a step leaves behind."""
+"""Enough to detect a single leaked pointer of 8 bytes per step."""
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_memory_of_read_steps_is_flat_too() -> None:
 
 
 class Marker:
-    """Something that a run is given, and whose end can be seen."""
+    """An argument of a run whose deallocation can be observed."""
 
 
 @pytest.mark.parametrize("shape", ["chain", "timed-chain", "fan-out", "timed", "async"])
-def test_a_run_is_freed_with_its_result_and_needs_no_garbage_collection(face: Face, shape: str) -> None:
+def test_run_is_freed_with_its_result_without_garbage_collection(face: Face, shape: str) -> None:
     def node(state: Any, ctx: Any) -> Any:
         assert isinstance(ctx.deps, Marker)
         return {"n": 1}
@@ -103,7 +103,7 @@ def test_a_run_is_freed_with_its_result_and_needs_no_garbage_collection(face: Fa
         n = face.run(graph, {}, deps=marker).state["n"]
         del marker
         until = monotonic() + 10
-        while seen() is not None and monotonic() < until:  # the thread that brings helpers looks at the crew once more
+        while seen() is not None and monotonic() < until:  # the thread that recruits helpers polls the pool once more
             sleep(0.001)
         left = seen()
     finally:

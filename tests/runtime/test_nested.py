@@ -21,6 +21,7 @@ from graphrt import (
 )
 from graphrt.errors import NodeFatigueError, StepLimitError
 from graphrt.reducers import add, append
+from graphrt.stores import MemoryStore
 
 from .support import Face, general, get, note, parallel, sequence, state_class
 
@@ -29,7 +30,7 @@ def nesting(child: Any, state: Any = None, **policy: Any) -> Any:
     return sequence(("before", note("before")), ("child", child), ("after", note("after")), state=state, child=policy)
 
 
-def test_a_child_starts_with_the_shared_fields_and_its_updates_fold(face: Face, made: Any, kind: str) -> None:
+def test_nested_graph_starts_with_the_shared_fields_and_its_updates_fold(face: Face, made: Any, kind: str) -> None:
     seen: list[Any] = []
 
     def look(state: Any) -> Any:
@@ -45,7 +46,7 @@ def test_a_child_starts_with_the_shared_fields_and_its_updates_fold(face: Face, 
     assert get(result.state, "n") == 1
 
 
-def test_only_shared_fields_travel(face: Face) -> None:
+def test_only_shared_fields_are_passed(face: Face) -> None:
     child_state = state_class("pydantic", notes=(Annotated[list[Any], append], []), private=(int, 0))
     child = sequence(
         ("a", lambda s: {"notes": [s.private], "private": 9}),
@@ -57,7 +58,7 @@ def test_only_shared_fields_travel(face: Face) -> None:
 
 
 def test_updates_fold_through_the_parents_reducers(face: Face) -> None:
-    """The child appends; the parent adds up what each of its commits wrote."""
+    """The nested graph appends; the parent adds up the writes of its commits."""
     child_state = state_class("pydantic", log=(Annotated[list[int], append], []))
 
     def sum_up(old: int, new: list[int]) -> int:
@@ -106,7 +107,7 @@ def test_input_and_output_may_be_functions(face: Face) -> None:
     ],
     ids=["input-no-mapping", "input-unknown", "input-raises", "output-no-mapping", "output-raises", "output-unknown"],
 )
-def test_mappings_that_are_wrong_are_clear_errors(face: Face, policy: Any, cls: Any) -> None:
+def test_invalid_mappings_are_clear_errors(face: Face, policy: Any, cls: Any) -> None:
     with pytest.raises(cls) as caught:
         face.run(nesting(sequence(("a", note("a"))), **policy), {})
 
@@ -114,7 +115,7 @@ def test_mappings_that_are_wrong_are_clear_errors(face: Face, policy: Any, cls: 
     assert "child" in str(caught.value)
 
 
-def test_what_the_child_lacks_is_an_error_that_names_it(face: Face) -> None:
+def test_missing_field_of_the_nested_graph_is_an_error_that_names_it(face: Face) -> None:
     import pydantic
 
     class Needs(pydantic.BaseModel):
@@ -128,7 +129,7 @@ def test_what_the_child_lacks_is_an_error_that_names_it(face: Face) -> None:
     assert "child" in str(caught.value)
 
 
-def test_a_failure_inside_names_the_inner_node_and_its_path(face: Face, made: Any) -> None:
+def test_failure_inside_names_the_inner_node_and_its_path(face: Face, made: Any) -> None:
     def bad(state: Any) -> Any:
         raise ValueError("inside")
 
@@ -141,7 +142,7 @@ def test_a_failure_inside_names_the_inner_node_and_its_path(face: Face, made: An
     assert error.task_id == "2.0:child/2.0:bad"
 
 
-def test_retry_continues_the_child_from_its_last_commit(face: Face, made: Any) -> None:
+def test_retry_continues_the_nested_graph_from_its_last_commit(face: Face, made: Any) -> None:
     ran: list[str] = []
     mood = {"broken": True}
 
@@ -166,7 +167,7 @@ def test_retry_continues_the_child_from_its_last_commit(face: Face, made: Any) -
     assert ran == ["a", "bad", "bad", "c"]
 
 
-def test_an_interrupt_inside_pauses_the_whole_and_resume_continues_there(face: Face, made: Any) -> None:
+def test_interrupt_inside_pauses_the_whole_run_and_resume_continues_there(face: Face, made: Any) -> None:
     ran: list[str] = []
 
     def first(state: Any) -> Any:
@@ -185,7 +186,7 @@ def test_an_interrupt_inside_pauses_the_whole_and_resume_continues_there(face: F
     assert ran == ["first"]
 
 
-def test_several_interrupts_inside_and_beside(face: Face, made: Any) -> None:
+def test_several_interrupts_inside_and_outside_a_nested_graph_are_answered(face: Face, made: Any) -> None:
     def ask(name: str) -> Any:
         return (name, made(lambda s, ctx: {"notes": [ctx.interrupt(name)]}))
 
@@ -199,7 +200,7 @@ def test_several_interrupts_inside_and_beside(face: Face, made: Any) -> None:
     assert get(face.resume(runtime, "t", "A").state, "notes") == ["A", "B", "C"]
 
 
-def test_a_child_has_its_own_steps_and_visits(face: Face) -> None:
+def test_nested_graph_has_its_own_steps_and_visits(face: Face) -> None:
     def looping(limits: Limits) -> Any:
         g: Any = GraphBuilder(state_class("pydantic", k=(Annotated[int, add], 0)))
         g.add_node("loop", lambda s: {"k": 1}).add_edge(START, "loop")
@@ -224,7 +225,7 @@ def test_depth_is_limited(face: Face) -> None:
     assert (caught.value.code, caught.value.limit) == ("depth-limit", 2)
 
 
-def test_graphs_that_are_nested_too_deeply_are_found_by_compile() -> None:
+def test_graphs_that_are_nested_too_deeply_are_refused_by_compile() -> None:
     graph = sequence(("leaf", note("leaf")))
     for _ in range(16):
         graph = sequence(("child", graph))
@@ -246,7 +247,43 @@ def test_sends_to_a_nested_graph_carry_its_input(face: Face, made: Any) -> None:
     assert get(face.run(g.compile(), {}).state, "notes") == [0, 1, 2]
 
 
-def test_a_send_to_a_nested_graph_that_is_no_mapping_is_a_clear_error(face: Face) -> None:
+def test_input_function_of_two_parameters_builds_the_whole_input_from_the_argument(face: Face, made: Any) -> None:
+    child = sequence(("a", made(lambda s: {"notes": [s["x"]]})))
+    g: Any = GraphBuilder(general())
+    g.add_node("begin", lambda s: None).add_edge(START, "begin")
+    g.add_node("child", child, input=lambda state, arg: {"x": "plain" if arg is None else arg})
+    g.add_conditional_edges("begin", lambda s: ["child", Send("child", 1), Send("child", "two")], ["child"])
+
+    assert get(face.run(g.compile(), {"x": "not seen", "notes": ["kept"]}).state, "notes") == [
+        "kept",
+        "plain",
+        1,
+        "two",
+    ]
+
+
+def test_input_from_an_argument_is_computed_again_after_a_restart(face: Face) -> None:
+    asking = sequence(("a", note("a")), ("b", lambda s, ctx: {"notes": [s["x"], ctx.interrupt("go on?")]}))
+    g: Any = GraphBuilder(general()).add_node("child", asking, input=lambda state, arg: {"x": arg})
+    g.set_conditional_entry(lambda s: [Send("child", "given")], ["child"])
+    graph, store = g.compile(), MemoryStore()
+    with Runtime(graph, store=store) as runtime:
+        face.run(runtime, {}, thread="t")
+    with Runtime(graph, store=store) as runtime:
+        assert get(face.resume(runtime, "t", "yes").state, "notes") == ["a", "given", "yes"]
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: None, lambda a, b, c: {}, lambda *, key: {}], ids=["none", "three", "keyword"]
+)
+def test_input_function_with_other_parameters_is_refused_by_compile(made: Any) -> None:
+    with pytest.raises(DefinitionError, match="input= cannot be called as fn"):
+        GraphBuilder(general()).add_node("child", sequence(("a", note("a"))), input=made).add_edge(
+            START, "child"
+        ).compile()
+
+
+def test_send_to_a_nested_graph_that_is_not_a_mapping_is_a_clear_error(face: Face) -> None:
     g: Any = GraphBuilder(general())
     g.add_node("begin", lambda s: None).add_node("child", sequence(("a", note("a"))))
     g.add_edge(START, "begin").add_edge("child", END)
@@ -258,7 +295,7 @@ def test_a_send_to_a_nested_graph_that_is_no_mapping_is_a_clear_error(face: Face
     assert caught.value.node == "child"
 
 
-def test_two_children_side_by_side_that_write_one_last_value_field_conflict(face: Face) -> None:
+def test_two_parallel_nested_graphs_that_write_one_last_value_field_conflict(face: Face) -> None:
     from graphrt import ConcurrentUpdateError
 
     child = sequence(("a", lambda s: {"x": 1}))
@@ -267,7 +304,7 @@ def test_two_children_side_by_side_that_write_one_last_value_field_conflict(face
         face.run(parallel(("one", child), ("two", child), allow=["write-conflict"]), {})
 
 
-def test_a_child_may_fail_into_the_parents_on_error(face: Face, made: Any) -> None:
+def test_failure_of_a_nested_graph_may_be_handled_by_the_parents_on_error(face: Face, made: Any) -> None:
     def bad(state: Any) -> Any:
         raise ValueError("inside")
 

@@ -1,4 +1,4 @@
-"""A thread or an event loop that cannot be had is told to whoever needs it, and the next caller gets one."""
+"""When a thread or an event loop cannot be created, its caller gets the error, and the next caller gets a new one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class State(BaseModel):
 
 
 class Kept(SimpleNamespace):
-    """A store of which nothing else is used; it can be referred to weakly."""
+    """A store that is never used, and supports weak references."""
 
 
 def graph(node: Callable[..., Any]) -> Any:
@@ -46,13 +46,13 @@ async def add_soon(state: State) -> dict[str, int]:
 
 
 def in_time(call: Callable[[], Any]) -> Any:
-    """What *call* returns or raises, in another thread: a wait that never ends fails the test, and not the suite."""
+    """The result or error of *call* in another thread: an endless wait fails the test and not the suite."""
     found: list[Any] = []
 
     def run() -> None:
         try:
             found.append(call())
-        except BaseException as error:  # noqa: BLE001 - handed over
+        except BaseException as error:  # noqa: BLE001 - passed to the caller
             found.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -64,7 +64,7 @@ def in_time(call: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Lets no thread with a name start, or none with the name "" any more."""
+    """Prevents threads with a name from starting, or those with the name ""."""
     real = threading.Thread.start
     name = ""
 
@@ -81,7 +81,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return refuse
 
 
-def test_a_loop_that_cannot_be_made_fails_its_run_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_that_cannot_be_created_fails_only_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = Runtime(graph(add_soon))
     with monkeypatch.context() as patch:
         patch.setattr(asyncio, "new_event_loop", lambda: (_ for _ in ()).throw(OSError(24, "Too many open files")))
@@ -92,7 +92,7 @@ def test_a_loop_that_cannot_be_made_fails_its_run_and_no_other(monkeypatch: pyte
     assert in_time(lambda: Runtime(graph(add), store="memory:").run({}, thread="t")).state.n == 1
 
 
-def test_nor_does_a_loop_whose_thread_cannot_start(refused: Callable[[str], None]) -> None:
+def test_loop_whose_thread_cannot_start_fails_only_its_run(refused: Callable[[str], None]) -> None:
     refused("graphrt-loop")
     with pytest.raises(RuntimeError, match="new thread"):
         LoopThread()
@@ -101,7 +101,7 @@ def test_nor_does_a_loop_whose_thread_cannot_start(refused: Callable[[str], None
     assert in_time(lambda: Runtime(graph(add_soon)).run({})).state.n == 1
 
 
-def test_a_stream_whose_thread_cannot_start_leaves_its_thread_free(refused: Callable[[str], None]) -> None:
+def test_stream_whose_thread_cannot_start_releases_its_claim(refused: Callable[[str], None]) -> None:
     runtime = Runtime(graph(add), store="memory:")
     refused("graphrt-stream")
     with pytest.raises(RuntimeError, match="new thread"), runtime.stream({}, thread="t", modes="custom") as stream:
@@ -127,7 +127,7 @@ def test_a_background_loop_starts_later(refused: Callable[[str], None]) -> None:
     loop.close()
 
 
-def test_leases_are_renewed_later(refused: Callable[[str], None]) -> None:
+def test_lease_renewal_starts_later(refused: Callable[[str], None]) -> None:
     renewed = threading.Event()
     claim: Any = SimpleNamespace(lease_s=0.1, thread="t")
     store = Kept(renew=lambda claims: renewed.set())
@@ -142,7 +142,7 @@ def test_leases_are_renewed_later(refused: Callable[[str], None]) -> None:
     renewer.remove(claim)
 
 
-def test_mail_is_looked_for_later(refused: Callable[[str], None]) -> None:
+def test_mail_polling_starts_later(refused: Callable[[str], None]) -> None:
     store = Kept()
     watch = MailWatch(store)  # type: ignore[arg-type]
     refused("graphrt-mail")
@@ -158,7 +158,7 @@ async def exits() -> None:
     sys.exit(3)
 
 
-def test_a_child_task_that_exits_ends_its_run_and_not_the_loop_of_all() -> None:
+def test_child_task_that_exits_ends_its_run_and_not_the_shared_loop() -> None:
     began = threading.Event()
     go_on = threading.Event()
 

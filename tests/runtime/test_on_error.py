@@ -1,4 +1,4 @@
-"""`on_error`: another node takes over from one that failed after its retries; it finds the error in the context."""
+"""`on_error`: after the retries of a failed node, another node takes over, with the error in its context."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def handled(bad: Any, *, handler: Any = None, **policy: Any) -> Any:
     return g.compile()
 
 
-def test_the_handler_gets_the_error_and_replaces_the_edges(face: Face, made: Any) -> None:
+def test_handler_gets_the_error_and_replaces_the_edges(face: Face, made: Any) -> None:
     def bad(state: Any) -> Any:
         raise ValueError("broken")
 
@@ -34,7 +34,7 @@ def test_the_handler_gets_the_error_and_replaces_the_edges(face: Face, made: Any
     assert result.status == "completed"
 
 
-def test_a_handler_is_not_run_if_nothing_failed(face: Face, made: Any) -> None:
+def test_handler_does_not_run_without_a_failure(face: Face, made: Any) -> None:
     assert get(face.run(handled(made(note("fine"))), {}).state, "notes") == ["fine", "next"]
 
 
@@ -61,7 +61,7 @@ def test_on_error_comes_after_the_retries(face: Face, made: Any) -> None:
 
 
 @pytest.mark.parametrize("returned", [{"nope": 1}, {"n": "x"}, [1], 7, "text"], ids=repr)
-def test_an_update_that_is_refused_is_handled_too(face: Face, made: Any, returned: Any) -> None:
+def test_refused_update_is_handled_too(face: Face, made: Any, returned: Any) -> None:
     errors: list[Any] = []
 
     result = face.run(handled(made(lambda s: returned), handler=lambda s, ctx: errors.append(ctx.error)), {})
@@ -70,7 +70,7 @@ def test_an_update_that_is_refused_is_handled_too(face: Face, made: Any, returne
     assert isinstance(errors[0], UpdateError)
 
 
-def test_on_error_end_ends_the_branch_and_the_run_goes_on(face: Face, made: Any) -> None:
+def test_on_error_end_ends_the_branch_and_the_run_continues(face: Face, made: Any) -> None:
     def bad(state: Any) -> Any:
         raise ValueError
 
@@ -135,7 +135,7 @@ def told(ctx: Any) -> list[Any]:
 BOTH = [("work", "1.1:work", {"n": 2}, "bad 2"), ("work", "1.2:work", {"n": 4}, "bad 4")]
 
 
-def test_the_handler_is_told_which_tasks_failed_with_their_arguments(face: Face) -> None:
+def test_handler_gets_the_failed_tasks_with_their_arguments(face: Face) -> None:
     seen: list[Any] = []
 
     face.run(mapping(lambda s, ctx: seen.extend([*told(ctx), list(ctx.error.exceptions) == errors(ctx)])), {})
@@ -147,7 +147,7 @@ def errors(ctx: Any) -> list[BaseException]:
     return [one.error for one in ctx.failures]
 
 
-def test_a_single_failure_is_the_error_itself(face: Face, made: Any) -> None:
+def test_single_failure_is_the_error_itself(face: Face, made: Any) -> None:
     seen: list[Any] = []
 
     def bad(state: Any) -> Any:
@@ -159,7 +159,7 @@ def test_a_single_failure_is_the_error_itself(face: Face, made: Any) -> None:
     assert seen == [(("bad", "1.0:bad", None, "1"), True)]
 
 
-def test_there_are_no_failures_on_any_other_activation(face: Face) -> None:
+def test_failures_are_empty_on_any_other_activation(face: Face) -> None:
     seen: list[Any] = []
     g = GraphBuilder(general())
     g.add_node("a", lambda s, ctx: seen.append(ctx.failures)).add_edge(START, "a").add_edge("a", END)
@@ -168,7 +168,7 @@ def test_there_are_no_failures_on_any_other_activation(face: Face) -> None:
     assert seen == [()]
 
 
-def test_the_argument_that_a_handler_is_told_is_its_own(face: Face) -> None:
+def test_argument_that_a_handler_gets_is_a_copy(face: Face) -> None:
     tried: list[Any] = []
 
     def handler(state: Any, ctx: Any) -> Any:
@@ -184,7 +184,7 @@ def test_the_argument_that_a_handler_is_told_is_its_own(face: Face) -> None:
 
 
 @pytest.mark.parametrize("way", ["retry", "fork", "fork-at", "prune"])
-def test_the_handler_is_told_the_same_after_a_restart(face: Face, tmp_path: Any, way: str) -> None:
+def test_handler_gets_the_same_failures_after_a_restart(face: Face, tmp_path: Any, way: str) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     tried: list[Any] = []
 
@@ -208,8 +208,8 @@ def test_the_handler_is_told_the_same_after_a_restart(face: Face, tmp_path: Any,
     assert tried == [BOTH, BOTH]
 
 
-def test_the_handler_is_told_of_a_failure_before_and_after_an_edit(face: Face) -> None:
-    """An edit as a node that has not run yet keeps what another one handles."""
+def test_handler_gets_a_failure_before_and_after_an_edit(face: Face) -> None:
+    """An edit as a node that has not run yet keeps the failure that another node handles."""
     tried: list[Any] = []
     runtime = Runtime(mapping(lambda s, ctx: tried.append(told(ctx)), at={"interrupt_before": True}), store="memory:")
     face.run(runtime, {}, thread="t")
@@ -232,7 +232,7 @@ def test_a_handler_that_fails_fails_the_run(face: Face) -> None:
     assert caught.value.node == "mend"
 
 
-def test_a_handler_may_be_asked_again_after_an_interrupt_and_still_has_the_error(face: Face) -> None:
+def test_handler_that_asks_still_has_the_error_after_the_answer(face: Face) -> None:
     seen: list[str] = []
 
     def bad(state: Any) -> Any:
@@ -251,7 +251,7 @@ def test_a_handler_may_be_asked_again_after_an_interrupt_and_still_has_the_error
     assert seen == ["broken", "broken"]
 
 
-def test_a_node_may_be_its_own_handler_until_it_is_tired(face: Face) -> None:
+def test_node_may_be_its_own_handler_until_it_is_exhausted(face: Face) -> None:
     def bad(state: Any, ctx: Any) -> Any:
         if get(state, "n") < 2:
             raise ValueError
@@ -266,8 +266,8 @@ def test_a_node_may_be_its_own_handler_until_it_is_tired(face: Face) -> None:
         face.run(g.compile(allow=["endless-loop"]), {})
 
 
-def test_a_limit_or_a_missing_thread_is_not_handled(face: Face) -> None:
-    """on_error is for what the node did; a pause without a thread is the caller's mistake."""
+def test_limit_or_missing_thread_is_not_handled(face: Face) -> None:
+    """on_error is for errors of the node; a pause without a thread is the caller's mistake."""
     from graphrt import InputError
 
     with pytest.raises(InputError) as caught:

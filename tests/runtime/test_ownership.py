@@ -1,4 +1,4 @@
-"""Rule R15: nobody changes a state but the engine. What is kept stays right, or the change is found."""
+"""Rule R15: only the engine changes a state. Retained values stay unchanged, or the change is detected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.reducers import append
 from .support import Face, general, get, note, only_mutated, parallel, sequence, state_class
 
 
-def test_a_retained_old_state_stays_right_after_appends(face: Face, made: Any, kind: str) -> None:
+def test_retained_old_state_is_unchanged_by_appends(face: Face, made: Any, kind: str) -> None:
     kept: list[Any] = []
 
     def node(state: Any) -> Any:
@@ -26,8 +26,8 @@ def test_a_retained_old_state_stays_right_after_appends(face: Face, made: Any, k
     assert get(result.state, "notes") == list(range(1, 11))
 
 
-def test_a_retained_list_stays_right_after_appends(face: Face, kind: str) -> None:
-    """Keeping the list alone, not the state around it, is enough to be safe."""
+def test_retained_list_is_unchanged_by_appends(face: Face, kind: str) -> None:
+    """Retaining only the list, without its state, is enough."""
     kept: list[Any] = []
 
     def node(state: Any) -> Any:
@@ -39,7 +39,7 @@ def test_a_retained_list_stays_right_after_appends(face: Face, kind: str) -> Non
     assert kept == [list(range(1, n + 1)) for n in range(10)]
 
 
-def test_a_generator_over_a_list_keeps_seeing_the_old_one(face: Face) -> None:
+def test_generator_over_a_list_keeps_reading_the_old_one(face: Face) -> None:
     kept: list[Any] = []
 
     def node(state: Any) -> Any:
@@ -61,7 +61,7 @@ def test_a_generator_over_a_list_keeps_seeing_the_old_one(face: Face) -> None:
     ],
 )
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_node_that_changes_a_container_of_the_state_is_found(
+def test_node_that_changes_a_container_of_the_state_is_detected(
     face: Face, made: Any, kind: str, change: Any, beside: bool
 ) -> None:
     state = state_class(
@@ -88,7 +88,7 @@ def test_a_node_that_changes_a_container_of_the_state_is_found(
         pytest.param(lambda s: get(s, "deep")["list"].append(1), id="deep"),
     ],
 )
-def test_check_state_finds_changes_that_keep_the_length(face: Face, made: Any, kind: str, change: Any) -> None:
+def test_check_state_detects_changes_that_keep_the_length(face: Face, made: Any, kind: str, change: Any) -> None:
     state = state_class(kind, notes=(Annotated[list[Any], append], []), deep=(Any, None))
 
     def node(s: Any) -> Any:
@@ -102,7 +102,7 @@ def test_check_state_finds_changes_that_keep_the_length(face: Face, made: Any, k
     assert (caught.value.code, caught.value.node) == ("mutated-state", "node")
 
 
-def test_a_list_that_a_node_returned_and_keeps_is_not_the_states(face: Face, kind: str) -> None:
+def test_list_that_a_node_returns_and_keeps_is_not_shared_with_the_state(face: Face, kind: str) -> None:
     kept: list[Any] = []
 
     def one(state: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_list_that_a_node_returned_and_keeps_is_not_the_states(face: Face, kin
         only_mutated(error)
 
 
-def test_results_of_a_thread_are_not_the_threads(face: Face, kind: str) -> None:
+def test_results_of_a_thread_are_not_shared_with_the_thread(face: Face, kind: str) -> None:
     runtime = Runtime(sequence(("a", note("a")), state=general(kind)), store="memory:")
     result = face.run(runtime, {"x": [1]}, thread="t")
     get(result.state, "notes").append("spoilt")
@@ -133,7 +133,7 @@ def test_results_of_a_thread_are_not_the_threads(face: Face, kind: str) -> None:
     assert get(state, "x") == [1]
 
 
-def test_a_reducer_that_changes_its_first_argument_does_not_change_old_states(face: Face, kind: str) -> None:
+def test_reducer_that_changes_its_first_argument_does_not_change_old_states(face: Face, kind: str) -> None:
     def rude(current: list[int], incoming: list[int]) -> list[int]:
         current.extend(incoming)
         return current
@@ -151,7 +151,7 @@ def test_a_reducer_that_changes_its_first_argument_does_not_change_old_states(fa
     assert get(result.state, "v") == [1, 2, 3, 4]
 
 
-def test_side_by_side_writers_share_no_list(face: Face, made: Any) -> None:
+def test_parallel_writers_share_no_list(face: Face, made: Any) -> None:
     shared = ["x"]
     graph = parallel(("a", made(lambda s: {"notes": shared})), ("b", made(lambda s: {"notes": shared})))
 

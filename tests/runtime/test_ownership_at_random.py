@@ -1,4 +1,4 @@
-"""Rule R15 at random: nodes keep states, lists and updates, and change some of them later; a model says what is right."""
+"""Rule R15 at random: nodes keep states, lists and updates, and change some of them later; a model predicts the state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrt import Overwrite, Runtime, UpdateError
@@ -40,13 +40,13 @@ def folded(model: Model, name: str, n: int) -> Model:
 
 
 class Play:
-    """One run: what its nodes do, keep and spoil."""
+    """One run: the actions of its nodes, and the values that they keep and change."""
 
     def __init__(self) -> None:
         self.model: Model = {"notes": ["in"], "table": {}, "seen": [], "x": None}
         self.input: Model = {"notes": ["in"], "table": {}, "seen": []}
         self.kept: list[tuple[Any, Any]] = []
-        """(a state or a list that a node kept, what it must show for ever)."""
+        """(a state or a list that a node kept, its expected content)."""
         self.updates: list[Model] = []
         self.spoilt = False
 
@@ -83,7 +83,6 @@ def fields(state: Any) -> Model:
     return {name: get(state, name) for name in ("notes", "table", "seen", "x")}
 
 
-@settings(max_examples=60)
 @given(
     actions=st.lists(st.tuples(st.sampled_from(list(WRITES)), st.sampled_from(MISCHIEFS)), min_size=1, max_size=12),
     kind=st.sampled_from(["typeddict", "pydantic", "dataclass"]),
@@ -91,7 +90,7 @@ def fields(state: Any) -> Model:
     face=st.sampled_from(["sync", "async"]),
     store=st.sampled_from([None, "memory:"]),
 )
-def test_whatever_is_kept_and_changed_the_state_is_right_or_the_change_is_found(
+def test_state_is_correct_or_the_change_is_detected_for_any_retained_and_changed_values(
     actions: Any, kind: str, how: str, face: str, store: Any
 ) -> None:
     state = state_class(

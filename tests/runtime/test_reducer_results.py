@@ -1,4 +1,4 @@
-"""Rule R7: a reducer may not make None of a field that cannot be None; what it makes else is not validated again."""
+"""Rule R7: a reducer may not return None for a field that cannot be None; other results are not validated again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .support import Face, get, parallel, sequence, state_class
 
 
 def forgets(current: Any, incoming: Any) -> Any:
-    """The slip: list.append returns None."""
+    """The usual mistake: list.append returns None."""
     current.append(incoming)
 
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("hint", [list[str], list[str] | dict[str, str], Literal["a"]])
-def test_a_reducer_that_returns_none_is_found(face: Face, made: Any, kind: str, beside: bool, hint: Any) -> None:
+def test_reducer_that_returns_none_is_refused(face: Face, made: Any, kind: str, beside: bool, hint: Any) -> None:
     state = state_class(kind, log=(Annotated[hint, lambda current, incoming: None], []), n=(int, 0))
     others = [("other", made(lambda s: {"n": 1}))] if beside else []
     graph = parallel(("node", made(lambda s: {"log": "a" if hint == Literal["a"] else ["x"]})), *others, state=state)
@@ -32,7 +32,7 @@ def test_a_reducer_that_returns_none_is_found(face: Face, made: Any, kind: str, 
     assert (caught.value.code, caught.value.field, caught.value.node) == ("reducer-failed", "log", "node")
 
 
-def test_the_usual_slip_is_found_and_can_be_corrected(face: Face, kind: str) -> None:
+def test_usual_mistake_is_reported_and_can_be_corrected(face: Face, kind: str) -> None:
     slips = [True]
 
     def reducer(current: list[str], incoming: list[str]) -> Any:
@@ -50,13 +50,13 @@ def test_the_usual_slip_is_found_and_can_be_corrected(face: Face, kind: str) -> 
 
 
 @pytest.mark.parametrize("hint", [Any, object, int | None, Literal["a"] | None, list[str] | None])
-def test_a_field_that_may_be_none_may_be_made_none(face: Face, kind: str, hint: Any) -> None:
+def test_optional_field_may_be_reduced_to_none(face: Face, kind: str, hint: Any) -> None:
     state = state_class(kind, v=(Annotated[hint, lambda current, incoming: None], None))
 
     assert get(face.run(sequence(("node", lambda s: {"v": None}), state=state), {"v": None}).state, "v") is None
 
 
-def test_a_default_of_none_may_be_returned_to_and_left(face: Face) -> None:
+def test_reducer_may_return_and_leave_a_default_of_none(face: Face) -> None:
     def last(current: Any, incoming: Any) -> Any:
         return incoming
 
@@ -66,7 +66,7 @@ def test_a_default_of_none_may_be_returned_to_and_left(face: Face) -> None:
     assert face.run(sequence(("node", lambda s: {"v": 1}), state=State), {}).state.v == 1
 
 
-def test_an_edit_that_a_reducer_makes_none_of_is_refused(kind: str) -> None:
+def test_edit_that_a_reducer_turns_into_none_is_refused(kind: str) -> None:
     state = state_class(kind, log=(Annotated[list[str], lambda current, incoming: None], []))
     runtime = Runtime(sequence(("node", lambda s: None), state=state), store="memory:")
     runtime.run({"log": []}, thread="t")
@@ -77,7 +77,7 @@ def test_an_edit_that_a_reducer_makes_none_of_is_refused(kind: str) -> None:
     assert get(runtime.state("t").values, "log") == ["y"]
 
 
-def test_what_a_reducer_makes_is_not_validated_again_and_validators_of_models_run_on_the_input_only(face: Face) -> None:
+def test_results_of_reducers_are_not_validated_again_and_validators_of_models_run_on_the_input_only(face: Face) -> None:
     class State(BaseModel):
         n: Annotated[int, lambda current, incoming: current + incoming] = Field(0, le=3)
         m: int = Field(0, ge=0)
@@ -98,7 +98,7 @@ def test_what_a_reducer_makes_is_not_validated_again_and_validators_of_models_ru
 
 
 @pytest.mark.parametrize("name", ["append", "add", "union", "merge", "messages", "overwrite", "untracked", "ephemeral"])
-def test_a_text_that_names_a_reducer_is_a_finding(kind: str, name: str) -> None:
+def test_annotation_text_that_names_a_reducer_is_a_finding(kind: str, name: str) -> None:
     g: Any = GraphBuilder(state_class(kind, log=(Annotated[list[str], name], [])))
     g.add_node("node", lambda s: None).add_edge(START, "node")
 
@@ -111,7 +111,7 @@ def test_a_text_that_names_a_reducer_is_a_finding(kind: str, name: str) -> None:
     assert f"from graphrt.reducers import {name}" in problem.hint
 
 
-def test_other_texts_are_documentation(face: Face, kind: str) -> None:
+def test_other_annotation_texts_are_documentation(face: Face, kind: str) -> None:
     state = state_class(kind, log=(Annotated[list[str], "what was append-ed", append, "oldest first"], []))
 
     assert get(face.run(sequence(("node", lambda s: {"log": ["x"]}), state=state), {"log": ["a"]}).state, "log") == [

@@ -1,4 +1,4 @@
-"""Retries of a node: how often, after how long, and of what (decision 0012; no clock is waited for here)."""
+"""Retries of a node: their number, their delay, and the retried errors (decision 0012; no test waits for a clock)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AT_ONCE: dict[str, Any] = {"wait_initial_s": 0.0}
 
 
 class StatusError(Exception):
-    """What an HTTP client raises."""
+    """An error like that of an HTTP client."""
 
     def __init__(self, status: int, **data: Any) -> None:
         super().__init__(f"HTTP {status}")
@@ -24,7 +24,7 @@ class StatusError(Exception):
 
 
 class AnsweredError(Exception):
-    """What a client raises that keeps the status on its response."""
+    """An error of a client that keeps the status on its response."""
 
     def __init__(self, status: int, headers: Any = None) -> None:
         super().__init__(f"HTTP {status}")
@@ -32,7 +32,7 @@ class AnsweredError(Exception):
 
 
 def flaky(errors: list[Exception], seen: list[int]) -> Any:
-    """A node that raises each of *errors* once and then succeeds; *seen* gets the attempts."""
+    """A node that raises each of *errors* once and then succeeds; *seen* collects the attempts."""
     left = list(errors)
 
     def node(state: Any, ctx: Any) -> Any:
@@ -73,7 +73,7 @@ def test_the_last_error_is_raised_with_the_number_of_attempts(face: Face, made: 
     assert "3 attempts" in str(caught.value)
 
 
-def test_a_number_of_attempts_is_a_policy(face: Face) -> None:
+def test_int_as_retry_is_a_policy(face: Face) -> None:
     with pytest.raises(NodeError):
         face.run(sequence(("node", flaky([ConnectionError("1")], [])), node={"retry": 1}), {})
 
@@ -123,7 +123,7 @@ def name_of(error: Exception) -> str:
 
 
 @pytest.mark.parametrize("error", PASSING, ids=name_of)
-def test_what_may_pass_is_retried_by_default(face: Face, error: Exception) -> None:
+def test_transient_errors_are_retried_by_default(face: Face, error: Exception) -> None:
     seen: list[int] = []
     graph = sequence(("node", flaky([error], seen)), node={"retry": RetryPolicy(2, **AT_ONCE)})
 
@@ -133,7 +133,7 @@ def test_what_may_pass_is_retried_by_default(face: Face, error: Exception) -> No
 
 
 @pytest.mark.parametrize("error", HOPELESS, ids=name_of)
-def test_what_cannot_pass_is_not_retried_by_default(face: Face, error: Exception) -> None:
+def test_permanent_errors_are_not_retried_by_default(face: Face, error: Exception) -> None:
     seen: list[int] = []
     graph = sequence(("node", flaky([error], seen)), node={"retry": RetryPolicy(2, **AT_ONCE)})
 
@@ -153,7 +153,7 @@ def test_what_cannot_pass_is_not_retried_by_default(face: Face, error: Exception
         (lambda e: "no" in str(e), False),
     ],
 )
-def test_retry_on_says_what_is_retried(face: Face, retry_on: Any, retried: bool) -> None:
+def test_retry_on_selects_the_retried_errors(face: Face, retry_on: Any, retried: bool) -> None:
     seen: list[int] = []
     policy = RetryPolicy(2, retry_on=retry_on, **AT_ONCE)
     graph = sequence(("node", flaky([ValueError("yes")], seen)), node={"retry": policy})
@@ -189,7 +189,7 @@ def waits(face: Face, policy: RetryPolicy, errors: list[Exception], **options: A
     return [entry.event.delay_s for entry in entries if type(entry.event).__name__ == "TaskRetried"]
 
 
-def test_the_jitter_is_derived_and_the_same_in_every_run(face: Face) -> None:
+def test_jitter_is_derived_and_equal_in_every_run(face: Face) -> None:
     policy = RetryPolicy(4, wait_initial_s=0.002, wait_max_s=0.004)
     errors: list[Exception] = [ConnectionError(), ConnectionError(), ConnectionError()]
 
@@ -200,7 +200,7 @@ def test_the_jitter_is_derived_and_the_same_in_every_run(face: Face) -> None:
     assert all(0 <= wait <= bound for wait, bound in zip(first, (0.002, 0.004, 0.004), strict=True))
 
 
-def test_without_jitter_the_whole_bound_is_waited(face: Face) -> None:
+def test_without_jitter_the_wait_equals_the_bound(face: Face) -> None:
     policy = RetryPolicy(4, wait_initial_s=0.001, wait_max_s=0.003, jitter=False)
 
     assert waits(face, policy, [ConnectionError()] * 3) == [0.001, 0.002, 0.003]
@@ -217,7 +217,7 @@ def test_without_jitter_the_whole_bound_is_waited(face: Face) -> None:
     ],
     ids=name_of,
 )
-def test_what_the_server_asks_to_wait_is_waited(face: Face, error: Exception) -> None:
+def test_retry_after_of_the_server_is_respected(face: Face, error: Exception) -> None:
     assert waits(face, RetryPolicy(2, wait_initial_s=0.0), [error]) == [0.003]
 
 
@@ -235,7 +235,7 @@ def test_what_the_server_asks_to_wait_is_waited(face: Face, error: Exception) ->
         (RetryPolicy(2, **AT_ONCE), 10**400, "inf s"),
     ],
 )
-def test_a_node_fails_at_once_that_was_asked_to_wait_for_longer_than_its_policy_does(
+def test_node_fails_at_once_if_retry_after_exceeds_its_policy(
     face: Face, policy: RetryPolicy, asked: Any, said: str, beside: bool
 ) -> None:
     seen: list[int] = []
@@ -253,7 +253,7 @@ def test_a_node_fails_at_once_that_was_asked_to_wait_for_longer_than_its_policy_
 @pytest.mark.parametrize(
     "hint", ["soon", "Wed, 21 Oct 2026 07:28:00 GMT", -1, -(10**400), float("nan"), True], ids=repr
 )
-def test_a_hint_that_cannot_be_read_is_ignored(face: Face, hint: Any) -> None:
+def test_invalid_retry_after_is_ignored(face: Face, hint: Any) -> None:
     assert waits(face, RetryPolicy(2, **AT_ONCE), [StatusError(429, retry_after=hint)]) == [0.0]
 
 
@@ -275,7 +275,7 @@ def test_a_bad_update_is_not_retried_unless_asked(face: Face, kind: str) -> None
         assert seen == attempts
 
 
-def test_retry_of_the_thread_gives_all_attempts_again(face: Face) -> None:
+def test_retry_of_the_thread_grants_all_attempts_again(face: Face) -> None:
     seen: list[int] = []
     errors: list[Exception] = [ConnectionError()] * 3
     runtime = Runtime(
@@ -308,7 +308,7 @@ def test_random_numbers_and_idempotency_key_are_the_same_at_every_attempt(face: 
 @pytest.mark.parametrize(
     "policy", [RetryPolicy(0), RetryPolicy(2, growth=0.5), RetryPolicy(2, wait_max_s=-1), "often", True], ids=repr
 )
-def test_a_policy_that_cannot_be_is_found_by_compile(policy: Any) -> None:
+def test_invalid_policy_is_refused_by_compile(policy: Any) -> None:
     with pytest.raises(DefinitionError) as caught:
         sequence(("node", note("x")), node={"retry": policy})
 

@@ -13,7 +13,7 @@ from .support import Face, general, get, note
 
 
 def branching(router: Any, routes: Any, first: Any = None, **options: Any) -> Any:
-    """first, then where *router* says: a, b or c."""
+    """first, then a, b or c, as *router* decides."""
     g = GraphBuilder(general())
     g.add_node("first", first or note("first"))
     for name in ("a", "b", "c"):
@@ -43,7 +43,7 @@ class Color(Enum):
         pytest.param([Send("a"), Send("a")], ["a"], None, id="sends-to-a-node-without-context"),
     ],
 )
-def test_a_router_says_where_to_go(face: Face, said: Any, routes: Any, notes: list[str] | None) -> None:
+def test_router_chooses_the_successors(face: Face, said: Any, routes: Any, notes: list[str] | None) -> None:
     graph = branching(lambda s: said, routes)
 
     if notes is None:
@@ -93,7 +93,7 @@ def test_several_conditional_edges_are_all_followed(face: Face) -> None:
     assert order == ["one", "two"]
 
 
-def test_a_conditional_entry_chooses_on_the_input(face: Face) -> None:
+def test_conditional_entry_chooses_by_the_input(face: Face) -> None:
     g = GraphBuilder(general())
     g.add_node("a", note("a")).add_node("b", note("b")).add_edge("a", END).add_edge("b", END)
     g.set_conditional_entry(lambda s: s["x"], {"left": "a", "right": "b"})
@@ -117,7 +117,7 @@ def test_a_conditional_entry_chooses_on_the_input(face: Face) -> None:
     ],
     ids=repr,
 )
-def test_a_router_that_says_nonsense_is_a_route_error_and_nothing_is_committed(
+def test_router_that_returns_an_unknown_label_is_a_route_error_without_a_commit(
     face: Face, said: Any, code: str
 ) -> None:
     runtime = Runtime(branching(lambda s: said, {"a": "a"}), store="memory:")
@@ -137,7 +137,7 @@ def test_a_send_to_end_or_to_a_node_without_context_is_a_route_error(face: Face,
         face.run(branching(lambda s: [Send(target, 1)], ["a"]), {})
 
 
-def test_a_router_that_raises_names_itself_and_its_node(face: Face) -> None:
+def test_error_of_a_router_names_it_and_its_node(face: Face) -> None:
     def broken(state: Any) -> str:
         raise KeyError("lost")
 
@@ -150,7 +150,7 @@ def test_a_router_that_raises_names_itself_and_its_node(face: Face) -> None:
     assert "broken" in str(caught.value)
 
 
-def test_retry_after_a_router_error_asks_only_the_router(face: Face) -> None:
+def test_retry_after_a_router_error_calls_only_the_router(face: Face) -> None:
     ran: list[str] = []
     mood = {"broken": True}
 
@@ -174,7 +174,7 @@ def test_retry_after_a_router_error_asks_only_the_router(face: Face) -> None:
     assert get(result.state, "notes") == ["first", "a"]
 
 
-def test_a_list_extended_in_place_is_put_back_when_the_router_fails(face: Face) -> None:
+def test_list_extended_in_place_is_restored_when_the_router_fails(face: Face) -> None:
     mood = {"broken": True}
 
     def router(state: Any) -> str:
@@ -249,7 +249,7 @@ def test_goto_takes_a_handle(face: Face) -> None:
 @pytest.mark.parametrize(
     "goto", ["nowhere", START, 7, [3], Send("nowhere", 1), Send("a", 1), Send(END, 1), ["a", None]], ids=repr
 )
-def test_goto_without_a_possible_target_is_a_route_error(face: Face, goto: Any) -> None:
+def test_goto_to_an_impossible_target_is_a_route_error(face: Face, goto: Any) -> None:
     with pytest.raises(RouteError) as caught:
         face.run(commanding(goto), {})
 

@@ -1,4 +1,4 @@
-"""Every run that a watcher is told of ends for it, whatever goes wrong."""
+"""Every run that was announced to a watcher also ends for it, after any failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class State(te.TypedDict, total=False):
 
 
 class Watching:
-    """A sink that watches runs, and keeps how each of them ended."""
+    """A sink that watches runs, and records how each of them ended."""
 
     def __init__(self) -> None:
         self.began = 0
@@ -62,7 +62,7 @@ def graph(*, shows: bool = False) -> Any:
 
 @pytest.mark.parametrize("modes", ["updates", "custom"])
 @pytest.mark.parametrize("face", ["sync", "async"])
-def test_a_stream_that_is_closed_ends_for_its_watcher(face: str, modes: Any) -> None:
+def test_closed_stream_ends_for_its_watcher(face: str, modes: Any) -> None:
     sink = Watching()
     with Runtime(graph(shows=True), sinks=[sink]) as runtime:
         if face == "sync":
@@ -80,7 +80,7 @@ def test_a_stream_that_is_closed_ends_for_its_watcher(face: str, modes: Any) -> 
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-def test_a_run_whose_input_is_refused_does_not_stay_open_for_its_watcher(store: str | None) -> None:
+def test_run_whose_input_is_refused_ends_for_its_watcher(store: str | None) -> None:
     sink = Watching()
     with Runtime(graph(), store=store, sinks=[sink]) as runtime:
         with suppress(InputError):
@@ -91,7 +91,7 @@ def test_a_run_whose_input_is_refused_does_not_stay_open_for_its_watcher(store: 
     assert sink.ends[-1] is None
 
 
-def test_a_run_that_cannot_store_its_end_does_not_stay_open_for_its_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_cannot_store_its_end_ends_for_its_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, lost = Watching(), OSError("the disk is away")
 
     def close(_: ThreadCommits) -> None:
@@ -106,7 +106,7 @@ def test_a_run_that_cannot_store_its_end_does_not_stay_open_for_its_watcher(monk
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-def test_a_run_inside_of_an_error_handler_ends_without_that_error(store: str | None) -> None:
+def test_run_inside_an_error_handler_ends_without_that_error(store: str | None) -> None:
     sink = Watching()
     with Runtime(graph(), store=store, sinks=[sink]) as runtime:
         try:

@@ -46,7 +46,7 @@ def test_task_ids_of_sends_differ(face: Face, made: Any) -> None:
     assert len(set(ids)) == 3
 
 
-def test_no_send_at_all_ends_the_branch(face: Face, made: Any) -> None:
+def test_empty_list_of_sends_ends_the_branch(face: Face, made: Any) -> None:
     result = face.run(fan_out([], made(lambda s, ctx: None)), {})
 
     assert (result.status, result.steps) == ("completed", 1)
@@ -58,7 +58,7 @@ def test_a_send_sees_the_snapshot(face: Face, made: Any) -> None:
     assert get(face.run(graph, {"notes": ["in"]}).state, "notes") == ["in", ["in"], ["in"]]
 
 
-def test_the_argument_of_a_plain_activation_is_none(face: Face, made: Any) -> None:
+def test_argument_of_a_plain_activation_is_none(face: Face, made: Any) -> None:
     g = GraphBuilder(general())
     g.add_node("a", made(lambda s, ctx: {"x": [ctx.arg]})).add_edge(START, "a").add_edge("a", END)
 
@@ -76,7 +76,7 @@ def test_a_node_may_send_to_itself(face: Face, made: Any) -> None:
     assert get(face.run(g.compile(), {}).state, "notes") == [3, 2, 1, 0]
 
 
-def test_a_hundred_sends_fold_in_emission_order_whoever_is_faster(face: Face, made: Any) -> None:
+def test_a_hundred_sends_fold_in_emission_order_regardless_of_speed(face: Face, made: Any) -> None:
     graph = fan_out(range(100), made(lambda s, ctx: {"notes": [ctx.arg]}))
 
     assert get(face.run(graph, {}).state, "notes") == list(range(100))
@@ -109,7 +109,7 @@ def test_as_many_tasks_as_allowed_run(face: Face) -> None:
 
 
 @pytest.mark.parametrize("bound", [1, 2, None])
-def test_failures_that_are_handled_do_not_stop_the_others_under_a_bound(
+def test_handled_failures_do_not_stop_the_other_tasks_under_a_concurrency_limit(
     face: Face, made: Any, bound: int | None
 ) -> None:
     def work(state: Any, ctx: Any) -> Any:
@@ -130,7 +130,7 @@ def test_failures_that_are_handled_do_not_stop_the_others_under_a_bound(
     assert get(result.state, "x") == [1, 3, 5]
 
 
-def test_retry_runs_only_the_sends_that_failed(face: Face, made: Any) -> None:
+def test_retry_runs_only_the_failed_sends(face: Face, made: Any) -> None:
     ran: list[int] = []
     broken = {2}
 

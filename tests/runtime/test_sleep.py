@@ -1,4 +1,4 @@
-"""Every wait of a run is made by the `sleep=` of its runtime: under each driver, for one task and for several."""
+"""Every wait of a run uses the `sleep=` of its runtime: under each driver, for one task and for several."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def drive(built: Any, verb: str, **options: Any) -> Any:
 
 
 class Sleep:
-    """A sleep that takes no time, sync or async, and knows what it was asked for."""
+    """A sleep that takes no time, sync or async, and records its calls."""
 
     def __init__(self, kind: str) -> None:
         self.waits: list[float] = []
@@ -78,7 +78,7 @@ VERBS = pytest.mark.parametrize("verb", ["run", "arun"])
 @VERBS
 @pytest.mark.parametrize("timeout_s", [None, 50.0])
 @pytest.mark.parametrize("nodes", [(False,), (True,), (False, False), (True, True), (True, False)])
-def test_a_retry_waits_by_the_sleep_of_the_runtime(nodes, timeout_s, verb, kind):
+def test_retry_waits_with_the_sleep_of_the_runtime(nodes, timeout_s, verb, kind):
     sleep = Sleep(kind)
     built = graph(*map(failing_once, nodes), retry=TWICE, **({"timeout_s": timeout_s} if timeout_s else {}))
     token = NAME.set("caller")
@@ -92,7 +92,7 @@ def test_a_retry_waits_by_the_sleep_of_the_runtime(nodes, timeout_s, verb, kind)
 
 @KINDS
 @VERBS
-def test_a_retry_in_a_nested_graph_waits_by_it_too(verb, kind):
+def test_retry_in_a_nested_graph_waits_with_it_too(verb, kind):
     sleep = Sleep(kind)
     inner = graph(failing_once(asynchronous=True), retry=TWICE)
 
@@ -108,7 +108,7 @@ def busy_agent() -> Agent[Any]:
 @KINDS
 @VERBS
 @pytest.mark.parametrize("with_context", [False, True])
-def test_the_model_calls_of_agents_wait_by_it(with_context, verb, kind):
+def test_model_calls_of_agents_wait_with_it(with_context, verb, kind):
     sleep, agent = Sleep(kind), busy_agent()
 
     async def bare(state: State) -> State:
@@ -122,7 +122,7 @@ def test_the_model_calls_of_agents_wait_by_it(with_context, verb, kind):
     assert (result.state["said"], sleep.waits) == ("done", [LONG_S])
 
 
-def test_a_graph_that_an_agent_has_as_a_tool_waits_as_the_run_around_it():
+def test_graph_as_a_tool_of_an_agent_waits_with_it():
     sleep = Sleep("sync")
     tool = GraphTool(
         graph(failing_once(asynchronous=True), retry=TWICE), name="below", description="Works.", input=State
@@ -137,7 +137,7 @@ def test_a_graph_that_an_agent_has_as_a_tool_waits_as_the_run_around_it():
 
 
 @pytest.mark.parametrize("modes", ["updates", ["updates", "messages"]])
-def test_streams_wait_by_it(modes):
+def test_streams_wait_with_it(modes):
     sleep = Sleep("sync")
 
     list(graph(failing_once(asynchronous=False), retry=TWICE).stream({}, modes=modes, sleep=sleep.call))
@@ -147,7 +147,7 @@ def test_streams_wait_by_it(modes):
 
 @VERBS
 @pytest.mark.parametrize("several", [False, True])
-def test_what_the_sleep_raises_ends_the_run(several, verb):
+def test_error_of_the_sleep_ends_the_run(several, verb):
     def broken(seconds: float) -> None:
         raise ZeroDivisionError
 
@@ -158,7 +158,7 @@ def test_what_the_sleep_raises_ends_the_run(several, verb):
 @pytest.mark.parametrize("nodes", [(False,), (True,), (False, True)])
 @pytest.mark.parametrize("kind", ["real", "async"])
 def test_cancel_ends_a_wait(nodes, kind):
-    """A sync `sleep=` cannot be ended: it is waited for where the caller makes the wait."""
+    """A sync `sleep=` cannot be interrupted: the run waits for it where the caller makes the wait."""
     waiting = threading.Event()
 
     async def forever(seconds: float) -> None:
@@ -192,7 +192,7 @@ def test_cancel_ends_a_wait(nodes, kind):
             assert result.status == "cancelled"
 
 
-def test_a_failure_beside_it_ends_a_wait_under_asyncio():
+def test_parallel_failure_ends_a_wait_under_asyncio():
     ended: list[str] = []
     begun = asyncio.Event()
 
@@ -219,7 +219,7 @@ def test_a_failure_beside_it_ends_a_wait_under_asyncio():
 
 
 @pytest.mark.parametrize("sleep", [3, "1s", float])
-def test_what_is_not_a_function_is_refused(sleep):
+def test_sleep_that_is_not_a_function_is_refused(sleep):
     with pytest.raises(InputError) as refused:
         Runtime(graph(failing_once(asynchronous=False)), sleep=sleep)
 

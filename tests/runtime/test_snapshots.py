@@ -1,4 +1,4 @@
-"""Rules R1 and R2: what the tasks of a superstep see, and the order in which their updates fold."""
+"""Rules R1 and R2: the snapshot of the tasks of a superstep, and the order in which their updates fold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt import END, START, Command, GraphBuilder, NodeError, Runtime, Send
 from .support import Face, general, get, note, parallel, sequence
 
 
-def test_tasks_of_one_superstep_see_nothing_of_each_other(face: Face, made: Any, kind: str) -> None:
+def test_tasks_of_one_superstep_do_not_see_each_others_writes(face: Face, made: Any, kind: str) -> None:
     seen: dict[str, Any] = {}
 
     def writer(name: str) -> Any:
@@ -31,7 +31,7 @@ def test_tasks_of_one_superstep_see_nothing_of_each_other(face: Face, made: Any,
     assert get(result.state, "n") == 2
 
 
-def test_the_next_superstep_sees_what_the_last_one_committed(face: Face, made: Any, kind: str) -> None:
+def test_next_superstep_sees_the_last_commit(face: Face, made: Any, kind: str) -> None:
     def second(state: Any) -> Any:
         return {"x": list(get(state, "notes"))}
 
@@ -40,7 +40,7 @@ def test_the_next_superstep_sees_what_the_last_one_committed(face: Face, made: A
     assert get(face.run(graph, {}).state, "x") == ["a"]
 
 
-def test_updates_fold_in_the_order_in_which_nodes_were_added_not_in_completion_order(face: Face) -> None:
+def test_updates_fold_in_node_order_and_not_in_completion_order(face: Face) -> None:
     last_is_done = threading.Event()
 
     def first(state: Any) -> Any:
@@ -72,7 +72,7 @@ def test_sends_fold_after_plain_activations_in_emission_order(face: Face, made: 
 
 
 @pytest.mark.parametrize("broken", ["first", "last"])
-def test_nothing_of_a_superstep_with_a_failure_is_folded(face: Face, broken: str) -> None:
+def test_superstep_with_a_failure_folds_nothing(face: Face, broken: str) -> None:
     def node(name: str) -> Any:
         def run(state: Any) -> Any:
             if name == broken:
@@ -96,7 +96,7 @@ def test_nothing_of_a_superstep_with_a_failure_is_folded(face: Face, broken: str
     assert broken in snapshot.next
 
 
-def test_what_runs_again_sees_the_same_snapshot(face: Face) -> None:
+def test_retried_task_sees_the_same_snapshot(face: Face) -> None:
     seen: list[Any] = []
 
     def ask(state: Any, ctx: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A reducer of the whole state: updates of any type, folded in task order, on every path and in every reading."""
+"""A reducer of the whole state: updates of any type, folded in task order, on every path and by every reader."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def apply(state: Counter, update: int) -> Counter:
 def counting(
     *, reducer: Callable[[Counter, int], Counter] = apply, last: Callable[[Counter], Any] | None = None
 ) -> CompiledGraph[Counter, int]:
-    """One node, then two side by side, then one."""
+    """One node, then two in parallel, then one."""
     g = GraphBuilder(Counter, int, reducer=reducer, name="counting")
     for name, number in (("a", 1), ("b", 2), ("c", 3)):
         g.add_node(name, lambda s, number=number: number)
@@ -55,7 +55,7 @@ def counting(
     return g.add_edge(START, "a").add_edge("a", "b").add_edge("a", "c").add_edge(["b", "c"], "d").compile()
 
 
-def test_updates_fold_in_task_order_whatever_listens(face: Face) -> None:
+def test_updates_fold_in_task_order_with_any_listener(face: Face) -> None:
     silent = face.run(counting(), {"n": 5})
     runtime = Runtime(counting(), store="memory:")
     steps = face.steps(runtime, {"n": 5}, thread="t")
@@ -70,7 +70,7 @@ def test_updates_fold_in_task_order_whatever_listens(face: Face) -> None:
     assert face.stream(counting(), {"n": 5}, modes=("updates",)) == [{"a": 1}, {"b": 2}, {"c": 3}, {"d": 4}]
 
 
-def test_none_is_no_change_and_a_command_brings_an_update() -> None:
+def test_none_is_not_a_change_and_a_command_carries_an_update() -> None:
     g = GraphBuilder(Counter, int, reducer=apply)
     g.add_node("none", lambda s: None).add_node("command", lambda s: Command(update=7, goto="end"))
     g.add_node("end", lambda s: Command(goto=END))
@@ -79,7 +79,7 @@ def test_none_is_no_change_and_a_command_brings_an_update() -> None:
     assert graph.run({}).state == Counter(n=7, log=["7"])
 
 
-def test_inputs_of_finished_threads_and_edits_are_checked_updates() -> None:
+def test_inputs_of_finished_threads_and_edits_are_validated_updates() -> None:
     runtime = Runtime(counting(), store="memory:")
     runtime.run({"n": 0}, thread="t")
     runtime.run(9, thread="t")
@@ -162,7 +162,7 @@ def board(asks: bool = False) -> CompiledGraph[Board, Change]:
     return g.add_edge(START, "add").add_edge("add", "up").add_edge("up", "ask").add_edge("ask", "clear").compile()
 
 
-def test_updates_may_be_unions_of_classes_and_keys_may_go(tmp_path: Path) -> None:
+def test_updates_may_be_unions_of_classes_and_remove_keys(tmp_path: Path) -> None:
     """Stored exactly, resumed by another process, executed again, and a dropped key is removed."""
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     with Runtime(board(asks=True), store=url) as first:
@@ -204,7 +204,7 @@ def test_an_empty_mapping_is_an_update_and_ephemeral_fields_are_reset(face: Face
     assert seen == [0, 0]
 
 
-# --- What reducers do wrong
+# ----- Mistakes of reducers
 
 
 def fails(state: Counter, update: int) -> Any:
@@ -221,7 +221,7 @@ def fails(state: Counter, update: int) -> Any:
     ],
 )
 @pytest.mark.parametrize("store", [None, "memory:"])
-def test_a_reducer_that_makes_no_state_fails_the_task(reducer: Any, text: str, store: str | None) -> None:
+def test_reducer_that_does_not_return_a_state_fails_the_task(reducer: Any, text: str, store: str | None) -> None:
     with pytest.raises(UpdateError, match=text) as caught:
         Runtime(counting(reducer=reducer), store=store).run({"n": 1})
 
@@ -229,7 +229,7 @@ def test_a_reducer_that_makes_no_state_fails_the_task(reducer: Any, text: str, s
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-def test_a_reducer_that_changes_the_state_in_place_is_found_and_named(store: str | None) -> None:
+def test_reducer_that_changes_the_state_in_place_is_detected_and_named(store: str | None) -> None:
     def grows(state: Counter, update: int) -> Counter:
         state.log.append("x")
         return state
@@ -240,7 +240,7 @@ def test_a_reducer_that_changes_the_state_in_place_is_found_and_named(store: str
         assert (caught.value.code, caught.value.field) == ("mutated-state", "log")
 
 
-def test_after_a_wrong_reducer_is_corrected_the_thread_goes_on() -> None:
+def test_thread_continues_after_a_wrong_reducer_was_corrected() -> None:
     wrong = [True]
 
     def reducer(state: Counter, update: int) -> Counter:
@@ -257,7 +257,7 @@ def test_after_a_wrong_reducer_is_corrected_the_thread_goes_on() -> None:
     assert runtime.retry("t").state == Counter(n=1234, log=["1", "2", "3", "4"])
 
 
-def test_changes_inside_values_are_found_with_check_state() -> None:
+def test_changes_inside_values_are_detected_with_check_state() -> None:
     class Deep(BaseModel):
         rows: list[list[int]] = [[0]]
 
@@ -270,7 +270,7 @@ def test_changes_inside_values_are_found_with_check_state() -> None:
         g.compile().run({}, check_state=True)
 
 
-# --- What `compile()` finds
+# -- Findings of `compile()`
 
 
 class Reduced(BaseModel):
@@ -298,10 +298,10 @@ def builder(state: Any, update: Any = int, reducer: Any = apply, **policy: Any) 
         (builder(Counter, reducer=lambda s: s), "bad-reducer", "cannot be called as reducer"),
         (builder(Counter, reducer=5), "bad-reducer", "is not a function"),
         (builder(Counter, None), "bad-update-type", "None cannot be the Update"),
-        (builder(Counter, writes=["n"]), "bad-policy", "declares to write 'n'"),
+        (builder(Counter, writes=["n"]), "bad-policy", "declares writes= of 'n'"),
     ],
 )
-def test_what_cannot_stand_beside_it_is_found_by_compile(made: Any, code: str, text: str) -> None:
+def test_options_that_conflict_with_a_state_reducer_are_refused_by_compile(made: Any, code: str, text: str) -> None:
     with pytest.raises(DefinitionError, match=text) as caught:
         made.compile()
 
@@ -343,18 +343,18 @@ def test_updates_of_a_nested_graph_of_the_same_type_fold_in_the_parent_in_commit
         ({"update_of": lambda u: None}, 9),
     ],
 )
-def test_updates_of_another_type_are_made_by_a_function(face: Face, policy: Any, n: int) -> None:
+def test_updates_of_another_type_are_converted_by_a_function(face: Face, policy: Any, n: int) -> None:
     assert face.run(around(plain(), input=lambda s: {}, **policy), {}).state.n == n
 
 
-def test_a_graph_with_a_state_reducer_nests_in_one_without() -> None:
+def test_graph_with_a_state_reducer_can_be_nested_in_a_graph_without() -> None:
     g = GraphBuilder(Words, name="outer")
     g.add_node("child", counting(), input={"n": "n"}, update_of=lambda number: {"words": [str(number)], "n": number})
 
     assert g.add_edge(START, "child").compile().run({"n": 5}).state == Words(words=["1", "2", "3", "4"], n=4)
 
 
-def test_nested_updates_that_cannot_be_folded_are_found_by_compile() -> None:
+def test_nested_updates_that_cannot_be_folded_are_refused_by_compile() -> None:
     other = (
         GraphBuilder(Counter, str, reducer=lambda s, u: s).add_node("a", lambda s: "x").add_edge(START, "a").compile()
     )
@@ -370,14 +370,14 @@ def test_nested_updates_that_cannot_be_folded_are_found_by_compile() -> None:
         assert [problem.code for problem in caught.value.problems] == ["bad-update-type"]
 
 
-def test_what_update_of_returns_is_checked() -> None:
+def test_result_of_update_of_is_validated() -> None:
     with pytest.raises(UpdateError, match="Node 'child' returned an update of a wrong type"):
         around(plain(), input=lambda s: {}, update_of=lambda u: "x").run({})
     with pytest.raises(InputError, match="update_of= of nested graph 'child' raised ZeroDivisionError"):
         around(plain(), input=lambda s: {}, update_of=lambda u: 1 // 0).run({})
 
 
-# --- Readings of the graph and of the journal
+# ---- Readers of the graph and of the journal
 
 
 def test_topology_fingerprint_and_manifest_name_the_reducer() -> None:
@@ -401,7 +401,7 @@ def test_topology_fingerprint_and_manifest_name_the_reducer() -> None:
     assert again.run({}).state.n == 1
 
 
-def test_another_reducer_cannot_go_on_with_entries_that_it_did_not_fold() -> None:
+def test_other_reducer_cannot_continue_entries_that_it_did_not_fold() -> None:
     def other(state: Counter, update: int) -> Counter:
         return state
 
@@ -413,7 +413,7 @@ def test_another_reducer_cannot_go_on_with_entries_that_it_did_not_fold() -> Non
     assert caught.value.code == "graph-changed"
 
 
-def test_a_second_execution_repeats_inputs_and_edits() -> None:
+def test_second_execution_repeats_inputs_and_edits() -> None:
     with Runtime(counting(), store="memory:", chain=True) as runtime:
         runtime.run({}, thread="t")
         runtime.update("t", 6)
@@ -440,7 +440,7 @@ def test_texts_in_updates_are_redacted_and_encrypted_before_they_are_stored(tmp_
         assert runtime.replay("t").values.log == ["<email>"]
 
 
-def test_an_erased_update_erases_the_state_that_was_made_from_it() -> None:
+def test_erased_update_erases_the_state_that_was_computed_from_it() -> None:
     runtime = Runtime(board(), store="memory:")
     runtime.run({"notes": [], "level": 0}, thread="t")
     runtime.erase("one", threads=["t"])
@@ -450,7 +450,7 @@ def test_an_erased_update_erases_the_state_that_was_made_from_it() -> None:
         runtime.run(Move.UP, thread="t")
 
 
-def test_an_unfinished_run_continues_with_the_update_that_began_it_and_no_other() -> None:
+def test_unfinished_run_continues_only_with_the_update_that_started_it() -> None:
     broken = [False]
 
     def last(state: Counter) -> int:

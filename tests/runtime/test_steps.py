@@ -1,4 +1,4 @@
-"""Steps: one for each finished task, after its commit; before and after are right whenever they are read."""
+"""Steps: one for each finished task, after its commit; before and after are correct whenever they are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEYS = {"step", "node", "state_before", "state_diff", "state_after", "outcome", 
 
 
 def busy(kind: str) -> Any:
-    """A graph that writes every sort of field, in sequence, side by side, by Sends."""
+    """A graph that writes every kind of field, in sequence, in parallel and by Sends."""
     state = state_class(
         kind,
         notes=(Annotated[list[Any], append], []),
@@ -40,7 +40,7 @@ def busy(kind: str) -> Any:
 
 
 def plain(state: Any) -> dict[str, Any]:
-    """A state as a dict of its own."""
+    """A copy of a state as a dict."""
     fields = dict(state) if isinstance(state, dict) else dict(vars(state))
     return json.loads(json.dumps(fields))
 
@@ -73,7 +73,7 @@ def test_diffs_chain_from_the_input_to_the_result(face: Face, kind: str, store: 
     assert get(steps[0].before, "notes") == ["in"]
 
 
-def test_before_and_after_are_the_same_read_at_once_or_later(face: Face, kind: str) -> None:
+def test_before_and_after_are_equal_when_read_at_once_or_later(face: Face, kind: str) -> None:
     at_once: list[Any] = []
 
     def look(step: Any) -> None:
@@ -86,7 +86,7 @@ def test_before_and_after_are_the_same_read_at_once_or_later(face: Face, kind: s
     assert later == at_once
 
 
-def test_steps_of_a_thread_stay_right_when_the_thread_runs_again(face: Face, kind: str) -> None:
+def test_steps_of_a_thread_are_unchanged_when_the_thread_runs_again(face: Face, kind: str) -> None:
     runtime = Runtime(busy(kind), store="memory:")
     steps = face.steps(runtime, {"notes": ["in"]}, thread="t")
     told = [step.to_dict() for step in steps]
@@ -98,7 +98,7 @@ def test_steps_of_a_thread_stay_right_when_the_thread_runs_again(face: Face, kin
     assert [step.to_dict() for step in more] == told_more
 
 
-def test_only_steps_come_from_steps(face: Face) -> None:
+def test_steps_yields_steps_only(face: Face) -> None:
     from graphrt import Step
 
     for options in ({}, {"store": "memory:"}, {"sinks": [lambda entry: None]}):
@@ -106,7 +106,7 @@ def test_only_steps_come_from_steps(face: Face) -> None:
         assert [type(item) for item in items] == [Step]
 
 
-def test_to_dict_is_json_ready_and_has_the_promised_keys(face: Face, kind: str) -> None:
+def test_to_dict_is_json_ready_and_has_the_documented_keys(face: Face, kind: str) -> None:
     state = state_class(kind, x=(Any, None), notes=(Annotated[list[Any], append], []))
     graph = sequence(("a", lambda s: {"x": {1, 2}, "notes": [object(), b"bytes"]}), state=state)
 
@@ -122,7 +122,7 @@ def test_to_dict_is_json_ready_and_has_the_promised_keys(face: Face, kind: str) 
     assert {"total_tokens", "prompt_tokens", "output_tokens"} <= set(told["run_metadata"])
 
 
-def test_a_failed_task_yields_its_step_and_then_raises(face: Face, made: Any) -> None:
+def test_failed_task_yields_its_step_and_then_raises(face: Face, made: Any) -> None:
     def bad(state: Any) -> Any:
         raise ValueError("broken")
 
@@ -139,7 +139,7 @@ def test_a_failed_task_yields_its_step_and_then_raises(face: Face, made: Any) ->
 
 
 @pytest.mark.parametrize("update", [{"nope": 1}, {"n": "x"}], ids=repr)
-def test_a_refused_update_is_a_failed_step_too(face: Face, update: Any) -> None:
+def test_refused_update_is_a_failed_step_too(face: Face, update: Any) -> None:
     seen: list[Any] = []
     with pytest.raises(UpdateError):
         face.each_step(sequence(("bad", lambda s: update)), {}, seen.append)
@@ -147,7 +147,7 @@ def test_a_refused_update_is_a_failed_step_too(face: Face, update: Any) -> None:
     assert [(s.node, s.outcome, type(s.error)) for s in seen] == [("bad", "error", UpdateError)]
 
 
-def test_a_conflict_yields_the_steps_of_the_tasks_that_clashed(face: Face) -> None:
+def test_conflict_yields_the_steps_of_the_conflicting_tasks(face: Face) -> None:
     from graphrt import ConcurrentUpdateError
 
     seen: list[Any] = []
@@ -176,7 +176,7 @@ def test_a_handled_failure_is_a_step_with_its_error(face: Face) -> None:
     assert [(s.node, s.outcome, str(s.error)) for s in steps] == [("bad", "error", "broken")]
 
 
-def test_update_and_goto_of_a_step(face: Face) -> None:
+def test_step_has_its_update_and_goto(face: Face) -> None:
     g: Any = GraphBuilder(general())
     g.add_node("a", lambda s: Command(update={"n": "3"}, goto=["b", Send("c", 1), END]))
     g.add_node("b", lambda s: None).add_node("c", lambda s, ctx: None)
@@ -201,7 +201,7 @@ def test_durations_are_seconds_and_metadata_names_the_run(face: Face, made: Any)
     assert step.run_metadata["attempt"] == 1
 
 
-def test_a_caller_that_changes_what_a_step_shows_does_not_change_the_thread(face: Face, kind: str) -> None:
+def test_caller_that_changes_a_step_does_not_change_the_thread(face: Face, kind: str) -> None:
     graph = sequence(("a", note("a")), ("b", note("b")), state=general(kind))
     runtime = Runtime(graph, store="memory:")
 

@@ -1,4 +1,4 @@
-"""`Runtime.steps_of`: the records of a thread's journal are those that its steps gave while it ran."""
+"""`Runtime.steps_of`: the records of a thread's journal equal the steps of its run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lasting(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("url", ["memory:", pytest.param("sqlite:///{0}/runs.db", marks=pytest.mark.full)])
-def test_records_are_those_of_the_steps(tmp_path: Path, url: str) -> None:
+def test_records_equal_the_steps(tmp_path: Path, url: str) -> None:
     """Fan-out, retries, a nested graph, questions, an edit between the runs, a second input."""
     voyage.tries.clear()
     with Runtime(voyage.graph(), store=url.format(tmp_path), **options()) as runtime:

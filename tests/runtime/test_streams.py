@@ -1,4 +1,4 @@
-"""Streams: what each mode yields, in which order, and that live items come while the node still runs."""
+"""Streams: the items of each mode, their order, and that live items arrive while the node still runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphrt import InputError, MockHarness, NodeError, Runtime
 from .support import Face, get, note, parallel, sequence
 
 
-def test_updates_are_node_to_update_in_task_order(face: Face, made: Any) -> None:
+def test_updates_map_nodes_to_updates_in_task_order(face: Face, made: Any) -> None:
     graph = parallel(("a", made(note("a"))), ("b", made(lambda s: None)))
 
     assert face.stream(graph, {}, modes="updates") == [{"a": {"notes": ["a"]}}, {"b": None}]
@@ -30,7 +30,7 @@ def test_values_are_the_state_after_each_superstep(face: Face, made: Any) -> Non
     assert [get(state, "notes") for state in items] == [["a"], ["a", "b"]]
 
 
-def test_values_that_were_kept_stay_right(face: Face, kind: str) -> None:
+def test_retained_values_are_unchanged(face: Face, kind: str) -> None:
     from .support import general
 
     graph = sequence(*((f"n{i}", note(str(i))) for i in range(5)), state=general(kind))
@@ -74,7 +74,7 @@ def test_several_modes_yield_pairs(face: Face, made: Any) -> None:
     assert items[1] == ("updates", {"a": {"notes": ["a"]}})
 
 
-def test_emit_without_a_reader_does_nothing(face: Face, made: Any) -> None:
+def test_emit_without_a_reader_has_no_effect(face: Face, made: Any) -> None:
     graph = sequence(("a", made(lambda s, ctx: ctx.emit("nobody"))))
 
     assert face.run(graph, {}).status == "completed"
@@ -130,7 +130,7 @@ def test_an_async_node_under_a_sync_stream_is_live_too() -> None:
     assert list(items) == ["second"]
 
 
-def test_messages_are_the_pieces_of_a_reply_and_then_the_whole(face: Face, made: Any) -> None:
+def test_messages_are_the_deltas_of_a_reply_and_then_the_whole(face: Face, made: Any) -> None:
     def node(state: Any, ctx: Any) -> Any:
         return {"x": ctx.call(ctx.harness.run, "hello").text}
 
@@ -143,7 +143,7 @@ def test_messages_are_the_pieces_of_a_reply_and_then_the_whole(face: Face, made:
     assert len(items) > 1
 
 
-def test_items_of_tasks_side_by_side_all_come_before_the_end(face: Face) -> None:
+def test_items_of_parallel_tasks_all_come_before_the_end(face: Face) -> None:
     both = threading.Barrier(2, timeout=20)
 
     def node(name: str) -> Any:
@@ -161,7 +161,7 @@ def test_items_of_tasks_side_by_side_all_come_before_the_end(face: Face) -> None
 
 
 @pytest.mark.parametrize("modes", ["updates", "values", "events", "custom", ("custom", "updates")])
-def test_a_failure_is_raised_after_the_items_before_it(face: Face, made: Any, modes: Any) -> None:
+def test_failure_is_raised_after_the_items_before_it(face: Face, made: Any, modes: Any) -> None:
     def bad(state: Any, ctx: Any) -> Any:
         ctx.emit("before")
         raise ValueError("broken")
@@ -176,7 +176,7 @@ def test_a_failure_is_raised_after_the_items_before_it(face: Face, made: Any, mo
 
 
 @pytest.mark.parametrize("modes", ["values", "custom"])
-def test_a_stream_that_pauses_ends(face: Face, modes: Any) -> None:
+def test_stream_ends_when_the_run_pauses(face: Face, modes: Any) -> None:
     runtime = Runtime(sequence(("a", note("a")), ("ask", lambda s, ctx: {"x": ctx.interrupt("?")})), store="memory:")
 
     face.stream(runtime, {}, thread="t", modes=modes)
@@ -186,7 +186,7 @@ def test_a_stream_that_pauses_ends(face: Face, modes: Any) -> None:
 
 
 @pytest.mark.parametrize("modes", ["nothing", (), [], ["updates", "upates"], [3]], ids=repr)
-def test_a_mode_that_does_not_exist_is_refused(face: Face, modes: Any) -> None:
+def test_unknown_mode_is_refused(face: Face, modes: Any) -> None:
     with pytest.raises(InputError) as caught:
         face.stream(sequence(("a", note("a"))), {}, modes=modes)
 
@@ -195,12 +195,12 @@ def test_a_mode_that_does_not_exist_is_refused(face: Face, modes: Any) -> None:
 
 
 @pytest.mark.parametrize("modes", ["updates", "custom"])
-def test_a_bad_input_is_an_input_error_at_the_first_item(face: Face, modes: Any) -> None:
+def test_bad_input_is_an_input_error_at_the_first_item(face: Face, modes: Any) -> None:
     with pytest.raises(InputError):
         face.stream(sequence(("a", note("a"))), {"nope": 1}, modes=modes)
 
 
-def test_a_late_emit_of_a_node_that_ended_is_refused(face: Face) -> None:
+def test_late_emit_of_an_ended_node_is_refused(face: Face) -> None:
     kept: list[Any] = []
 
     def a(state: Any, ctx: Any) -> Any:
@@ -215,8 +215,8 @@ def test_a_late_emit_of_a_node_that_ended_is_refused(face: Face) -> None:
 
 
 @pytest.mark.parametrize("modes", ["updates", "live"])
-def test_a_stream_that_is_closed_while_it_is_opened_runs_nothing(modes: Any, tmp_path: Path) -> None:
-    """The thread is being taken, on a worker thread, when the client has gone already."""
+def test_stream_that_is_closed_while_it_is_opened_runs_no_node(modes: Any, tmp_path: Path) -> None:
+    """A worker thread is still claiming the thread when the client has already gone."""
     ran: list[str] = []
 
     def work(state: Any) -> None:
@@ -232,7 +232,7 @@ def test_a_stream_that_is_closed_while_it_is_opened_runs_nothing(modes: Any, tmp
         await asyncio.sleep(0)
         await stream.aclose()
         assert list(runtime.threads()) == []
-        runtime.run({}, thread="t")  # it is given back
+        runtime.run({}, thread="t")  # the claim is released
         return await reading
 
     with Runtime(sequence(("work", work)), store=f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
@@ -249,7 +249,7 @@ def test_undo_records_are_kept_only_if_steps_are_read(modes: Any, kept: bool) ->
     assert len(list(stream)) == 1
 
 
-def test_a_node_cannot_read_the_stream_that_runs_it() -> None:
+def test_node_cannot_read_the_stream_that_runs_it() -> None:
     streams: list[Any] = []
 
     def a(state: Any) -> None:
@@ -263,7 +263,7 @@ def test_a_node_cannot_read_the_stream_that_runs_it() -> None:
     assert list(streams[0]) == [{"a": None}]
 
 
-def test_an_error_is_raised_once_after_the_last_item(face: Face) -> None:
+def test_error_is_raised_once_after_the_last_item(face: Face) -> None:
     def a(state: Any) -> None:
         raise ValueError("no")
 
@@ -274,7 +274,7 @@ def test_an_error_is_raised_once_after_the_last_item(face: Face) -> None:
         stream = graph.astream({}, modes="events")
         try:
             async for item in stream:
-                found.append(item)  # noqa: PERF401 - kept also if the stream raises
+                found.append(item)  # noqa: PERF401 - keeps the items if the stream raises
         finally:
             found.append([item async for item in stream])
 
@@ -282,7 +282,7 @@ def test_an_error_is_raised_once_after_the_last_item(face: Face) -> None:
         stream = graph.stream({}, modes="events")
         try:
             for item in stream:
-                found.append(item)  # noqa: PERF402 - kept also if the stream raises
+                found.append(item)  # noqa: PERF402 - keeps the items if the stream raises
         finally:
             found.append(list(stream))
 

@@ -1,4 +1,4 @@
-"""A runtime reuses its worker threads over its runs, and leaves none behind."""
+"""A runtime reuses its worker threads over its runs, and leaves none running."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def use(runtime: Any, runs: int = 1) -> None:
     asyncio.run(go())
 
 
-def test_more_runs_need_no_more_threads(url: str) -> None:
+def test_more_runs_need_no_more_worker_threads(url: str) -> None:
     with Runtime(both(), store=url) as runtime:
         use(runtime)
         few = threading.active_count()
@@ -59,14 +59,14 @@ def test_more_runs_need_no_more_threads(url: str) -> None:
         assert threading.active_count() <= few
 
 
-def test_closed_runtime_leaves_no_thread(url: str) -> None:
+def test_closed_runtime_leaves_no_worker_thread(url: str) -> None:
     before = set(threading.enumerate())
     with Runtime(both(), store=url) as runtime:
         use(runtime)
     assert set(threading.enumerate()) <= before
 
 
-def test_dropped_runtime_leaves_no_thread(url: str) -> None:
+def test_dropped_runtime_leaves_no_worker_thread(url: str) -> None:
     before = set(threading.enumerate())
     runtime = Runtime(both(), store=url, lease_s=600)
     use(runtime)

@@ -1,4 +1,4 @@
-"""A CancelledError that nothing asked for is a failure of the code of the user's that raised it, under every driver (R9)."""
+"""A CancelledError without a cancellation is a failure of the user code that raised it, under every driver (R9)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from graphrt.migrations import Migration
 
 CLASSES = {"asyncio": asyncio.CancelledError, "futures": concurrent.futures.CancelledError}
 raised: type[BaseException] = asyncio.CancelledError
-"""What `leave` raises in the present test."""
+"""The error that `leave` raises in the present test."""
 
 
 def leave(*_: Any) -> Any:
@@ -49,7 +49,7 @@ class State(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Place:
-    """A graph in which one function of the user's raises CancelledError, and how the run fails."""
+    """A graph in which one user function raises CancelledError, and the failure of the run."""
 
     node: Callable[..., Any]
     policy: dict[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Place:
 
 
 def after(calls: int, fn: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
-    """A function that does as *fn* for some *calls*, and then leaves."""
+    """A function that behaves like *fn* for some *calls*, and then raises CancelledError."""
     count = 0
 
     def counted(*args: Any) -> Any:
@@ -160,7 +160,7 @@ def drive(runtime: Runtime[Any], driver: str) -> None:
     modes: dict[str, Any] = {"modes": ("custom", "updates")} if live else {}
 
     async def adrive() -> None:
-        async with asyncio.TaskGroup() as group:  # which takes a CancelledError of its task for the end of it
+        async with asyncio.TaskGroup() as group:  # which interprets a CancelledError of its task as its end
             group.create_task(drain())
 
     async def drain() -> None:
@@ -185,7 +185,7 @@ WAYS += [("futures", "run", "one"), ("futures", "arun", "one")]  # an Exception,
 
 @pytest.mark.parametrize(("cls", "driver", "shape"), WAYS)
 @pytest.mark.parametrize("place", PLACES)
-def test_a_cancelled_error_that_nothing_asked_for_is_a_failure(
+def test_cancelled_error_without_a_cancellation_is_a_failure(
     place: str, cls: str, driver: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(globals(), "raised", CLASSES[cls])
@@ -205,7 +205,7 @@ def test_a_cancelled_error_that_nothing_asked_for_is_a_failure(
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_node_that_raised_one_is_retried_by_its_policy(driver: str) -> None:
+def test_node_that_raised_a_cancelled_error_is_retried_by_its_policy(driver: str) -> None:
     policy = {"retry": RetryPolicy(attempts=3, wait_initial_s=0.0, retry_on=RuntimeError)}
     failed = [False, False]
 
@@ -223,7 +223,7 @@ def test_a_node_that_raised_one_is_retried_by_its_policy(driver: str) -> None:
 
 
 @pytest.mark.parametrize("fn", [leave, aleave])
-def test_a_model_reads_of_a_tool_that_raised_one(fn: Callable[..., Any]) -> None:
+def test_cancelled_error_of_a_tool_is_reported_to_the_model(fn: Callable[..., Any]) -> None:
     seen: list[Any] = []
 
     @tool
@@ -252,7 +252,7 @@ def test_a_model_reads_of_a_tool_that_raised_one(fn: Callable[..., Any]) -> None
         assert len(seen) == 2
 
 
-def test_a_migration_that_raises_one_is_refused() -> None:
+def test_migration_that_raises_a_cancelled_error_is_refused() -> None:
     def graph(name: str) -> Any:
         g = GraphBuilder(State, name="g")
         return g.add_node(name, ok).add_sequence([START, name, END]).compile()
@@ -266,7 +266,7 @@ def test_a_migration_that_raises_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_ids_that_raise_one_fail_the_call(driver: str) -> None:
+def test_ids_function_that_raises_a_cancelled_error_fails_the_call(driver: str) -> None:
     runtime = Runtime(graph_of(Place(ok), "one"), store="memory:", ids=leave)
 
     with pytest.raises((RuntimeError, ExceptionGroup)) as caught:

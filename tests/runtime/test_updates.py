@@ -11,10 +11,13 @@ import typing_extensions as te
 from pydantic import BaseModel
 
 from graphrt import DELETE, END, START, UNSET, Command, GraphBuilder, Overwrite, Runtime, UpdateError
+from graphrt.errors import ConcurrentUpdateError
+from graphrt.events import TaskSucceeded
 from graphrt.graph import declare_fields
 from graphrt.reducers import append
+from graphrt.stores import MemoryStore
 
-from .support import Face, get, sequence, state_class
+from .support import Face, get, parallel, sequence, state_class
 
 
 def typed(kind: str) -> Any:
@@ -33,7 +36,7 @@ def refused(face: Face, returned: Any, kind: str = "pydantic", **given: Any) -> 
     return caught.value
 
 
-def test_an_unknown_key_is_refused_and_the_nearest_field_is_named(face: Face, kind: str) -> None:
+def test_unknown_key_is_refused_with_the_nearest_field(face: Face, kind: str) -> None:
     error = refused(face, {"cuont": 1}, kind)
 
     assert (error.code, error.field) == ("unknown-key", "cuont")
@@ -45,14 +48,14 @@ class Trimmed(te.TypedDict):
     name: str
 
 
-def test_what_the_state_says_of_texts_holds_for_updates(face: Face) -> None:
+def test_string_constraints_of_the_state_apply_to_updates(face: Face) -> None:
     assert face.run(sequence(("trim", lambda s: {"name": " Ada "}), state=Trimmed), {"name": ""}).state["name"] == "Ada"
     with pytest.raises(UpdateError):
         face.run(sequence(("trim", lambda s: {"name": "longer than five"}), state=Trimmed), {"name": ""})
 
 
 @pytest.mark.parametrize("key", [3, None, ("a",), ""], ids=repr)
-def test_a_key_that_is_no_field_name_is_refused(face: Face, key: Any) -> None:
+def test_a_key_that_is_not_a_field_name_is_refused(face: Face, key: Any) -> None:
     assert refused(face, {key: 1}).code == "unknown-key"
 
 
@@ -79,14 +82,14 @@ def test_a_wrong_type_is_refused_with_its_path(face: Face, kind: str, update: An
     assert error.field == path.split("[", maxsplit=1)[0]
 
 
-def test_all_wrong_fields_are_reported_at_once(face: Face) -> None:
+def test_all_invalid_fields_are_reported_at_once(face: Face) -> None:
     text = str(refused(face, {"count": "many", "name": 3}))
 
     assert "count:" in text
     assert "name:" in text
 
 
-def test_the_validated_value_is_what_counts(face: Face, kind: str) -> None:
+def test_validated_value_is_used(face: Face, kind: str) -> None:
     """Pydantic's lax mode: "3" becomes 3."""
     graph = sequence(("a", lambda s: {"count": "3", "notes": ("4", 5)}), state=typed(kind))
 
@@ -95,7 +98,7 @@ def test_the_validated_value_is_what_counts(face: Face, kind: str) -> None:
     assert (get(state, "count"), get(state, "notes")) == (3, [4, 5])
 
 
-def test_a_strict_model_refuses_what_lax_mode_converts(face: Face) -> None:
+def test_strict_model_refuses_values_that_lax_mode_converts(face: Face) -> None:
     class Strict(BaseModel):
         model_config = pydantic.ConfigDict(strict=True)
         count: int = 0
@@ -104,7 +107,7 @@ def test_a_strict_model_refuses_what_lax_mode_converts(face: Face) -> None:
         face.run(sequence(("a", lambda s: {"count": "3"}), state=Strict), {})
 
 
-def test_constraints_of_the_field_hold_for_updates(face: Face) -> None:
+def test_constraints_of_the_field_apply_to_updates(face: Face) -> None:
     class Bound(BaseModel):
         count: int = pydantic.Field(default=0, le=10)
 
@@ -114,7 +117,7 @@ def test_constraints_of_the_field_hold_for_updates(face: Face) -> None:
     assert caught.value.code == "wrong-type"
 
 
-def test_the_update_type_is_what_values_are_checked_against(face: Face) -> None:
+def test_values_are_validated_against_the_update_type(face: Face) -> None:
     class State(TypedDict, total=False):
         total: int
 
@@ -127,7 +130,7 @@ def test_the_update_type_is_what_values_are_checked_against(face: Face) -> None:
     assert face.run(g.compile(), {}).state == {"total": "text"}
 
 
-def test_the_annotated_second_parameter_of_a_reducer_is_what_values_are_checked_against(face: Face, kind: str) -> None:
+def test_values_are_validated_against_the_annotated_second_parameter_of_a_reducer(face: Face, kind: str) -> None:
     def count(current: int, incoming: str) -> int:
         return current + len(incoming)
 
@@ -177,7 +180,7 @@ def test_an_update_narrower_than_the_state_refuses_the_other_fields(face: Face) 
     assert (caught.value.code, caught.value.field) == ("unknown-key", "name")
 
 
-def test_a_dataclass_update_writes_what_is_not_unset(face: Face) -> None:
+def test_dataclass_update_writes_all_but_unset_fields(face: Face) -> None:
     @dataclasses.dataclass
     class Update:
         name: str = UNSET
@@ -191,7 +194,7 @@ def test_a_dataclass_update_writes_what_is_not_unset(face: Face) -> None:
     assert (state.name, state.count) == ("kept", 3)
 
 
-def test_a_pydantic_update_writes_the_fields_that_were_set(face: Face) -> None:
+def test_pydantic_update_writes_only_the_set_fields(face: Face) -> None:
     class Update(BaseModel):
         name: str = "never written"
         count: int = 0
@@ -204,7 +207,7 @@ def test_a_pydantic_update_writes_the_fields_that_were_set(face: Face) -> None:
     assert (state.name, state.count) == ("kept", 0)
 
 
-def test_delete_returns_a_field_to_its_default_or_makes_it_absent(face: Face, kind: str) -> None:
+def test_delete_restores_the_default_of_a_field_or_removes_it(face: Face, kind: str) -> None:
     graph = sequence(("a", lambda s: {"tags": DELETE, "notes": DELETE}), state=typed(kind))
 
     state = face.run(graph, {"tags": ["x"], "notes": [1]}).state
@@ -226,8 +229,8 @@ def test_delete_without_a_default_is_refused(face: Face) -> None:
 
 
 @pytest.mark.parametrize("hint", [int, float, str, bool, Any, int | str, int | None])
-def test_delete_in_a_chain_of_plain_nodes_is_no_value(face: Face, hint: Any) -> None:
-    """The quick path of single tasks must not let a marker pass for a value (an Enum member passes as an int)."""
+def test_delete_in_a_chain_of_plain_nodes_is_not_a_value(face: Face, hint: Any) -> None:
+    """The fast path of single tasks must not accept a marker as a value (an Enum member passes as an int)."""
     state = state_class("pydantic", v=(hint, None), w=(Annotated[hint, max], None))
     graph = sequence(("a", lambda s: {"v": DELETE}), ("b", lambda s: {"w": DELETE}), state=state)
 
@@ -249,7 +252,79 @@ def test_overwrite_bypasses_the_reducer(face: Face, kind: str) -> None:
     assert get(face.run(graph, {"notes": [1, 2]}).state, "notes") == [9, 10]
 
 
-def test_a_graph_made_by_overwrite_takes_the_full_next_state(face: Face, kind: str) -> None:
+# --- Several updates
+
+
+def test_list_of_updates_folds_in_its_order(face: Face, kind: str) -> None:
+    updates = [{"notes": [1], "count": 1}, {"notes": Overwrite([2])}, {}, {"notes": [3], "count": 2}]
+    graph = sequence(("a", lambda s: updates), ("b", lambda s: []), state=typed(kind))
+
+    state = face.run(graph, {"notes": [0]}).state
+
+    assert (get(state, "notes"), get(state, "count")) == ([2, 3], 2)
+
+
+def test_list_of_updates_is_stored_and_loaded_unchanged(face: Face) -> None:
+    graph = sequence(
+        ("a", lambda s: Command(update=[{"notes": [1]}, {"notes": DELETE}, {"notes": [2], "count": 3}])),
+        state=typed("pydantic"),
+    )
+    store = MemoryStore()
+    with Runtime(graph, store=store) as runtime:
+        steps = list(runtime.steps({"notes": [0]}, thread="t"))
+        updates = [entry.event.updates for entry in runtime.entries("t") if isinstance(entry.event, TaskSucceeded)]
+
+    with Runtime(graph, store=store) as another:
+        state = another.state("t").values
+
+    assert updates == [({"notes": [1]}, {"notes": DELETE}, {"notes": [2], "count": 3})]
+    assert (state.notes, state.count) == ([2], 3)
+    assert (steps[0].before.notes, steps[0].after.notes) == ([0], [2])
+
+
+def test_two_tasks_conflict_regardless_of_the_rest_of_their_lists(face: Face) -> None:
+    graph = parallel(
+        ("a", lambda s: [{"notes": [1]}, {"notes": Overwrite([2])}]),
+        ("b", lambda s: {"notes": [3]}),
+        state=typed("pydantic"),
+    )
+
+    with pytest.raises(ConcurrentUpdateError):
+        face.run(graph, {})
+
+
+@pytest.mark.parametrize("bad", [[{"count": 1}, None], [{"count": 1}, 3], [Command(update={})], ["count"]], ids=repr)
+def test_list_with_other_values_than_updates_is_refused(face: Face, bad: Any) -> None:
+    assert refused(face, bad).code == "bad-update"
+
+
+def test_each_update_of_a_list_is_validated(face: Face) -> None:
+    error = refused(face, [{"count": 1}, {"count": "many"}])
+
+    assert (error.code, error.path) == ("wrong-type", "count")
+
+
+def test_an_empty_list_changes_nothing(face: Face) -> None:
+    graph = sequence(("a", lambda s: []), state=typed("pydantic"))
+
+    assert face.run(graph, {"count": 4}).state.count == 4
+
+
+def test_list_of_updates_is_cached() -> None:
+    ran: list[int] = []
+
+    def node(state: Any) -> Any:
+        ran.append(1)
+        return [{"notes": [1]}, {"notes": [2]}]
+
+    g = GraphBuilder(typed("pydantic")).add_node("a", node, cache=True).add_edge(START, "a")
+    graph = g.compile()
+
+    assert [graph.run({}).state.notes for _ in range(2)] == [[1, 2], [1, 2]]
+    assert len(ran) == 1
+
+
+def test_graph_whose_fields_use_overwrite_takes_the_full_next_state(face: Face, kind: str) -> None:
     state = state_class(kind, a=(int, 0), b=(int, 0))
 
     def step(s: Any) -> Any:
@@ -263,7 +338,7 @@ def test_a_graph_made_by_overwrite_takes_the_full_next_state(face: Face, kind: s
     assert (get(result, "a"), get(result, "b")) == (3, 5)
 
 
-def test_retry_after_a_bad_update_runs_the_offending_task_alone(face: Face) -> None:
+def test_retry_after_a_bad_update_runs_only_the_offending_task(face: Face) -> None:
     ran: list[str] = []
     mood: dict[str, Any] = {"update": {"nope": 1}}
 
@@ -274,8 +349,6 @@ def test_retry_after_a_bad_update_runs_the_offending_task_alone(face: Face) -> N
     def good(state: Any) -> Any:
         ran.append("good")
         return {"notes": [1]}
-
-    from .support import parallel
 
     runtime = Runtime(parallel(("good", good), ("bad", bad), state=typed("pydantic")), store="memory:")
     with pytest.raises(UpdateError):
@@ -331,7 +404,7 @@ def writing(made: Any, *, update: Any = None, alone: bool = True, child: bool = 
         {"made": {"n": 1, "text": "x"}, "child": True, "alone": False},
     ],
 )
-def test_a_write_that_the_node_does_not_declare_is_refused(face: Face, options: Any, store: str | None) -> None:
+def test_write_that_the_node_does_not_declare_is_refused(face: Face, options: Any, store: str | None) -> None:
     graph = writing(**options, writes=["n"])
 
     with pytest.raises(
@@ -343,7 +416,7 @@ def test_a_write_that_the_node_does_not_declare_is_refused(face: Face, options: 
     assert face.run(writing(**options, writes=["n", "text"]), {}).status == "completed"
 
 
-def test_a_function_that_declares_its_fields_is_held_to_them() -> None:
+def test_function_may_write_only_the_fields_that_it_declares() -> None:
     def work(state: Both) -> dict[str, Any]:
         return {"n": 1, "text": "x"}
 
@@ -353,8 +426,8 @@ def test_a_function_that_declares_its_fields_is_held_to_them() -> None:
         g.compile().run({})
 
 
-def test_a_node_that_returns_whole_states_writes_what_it_declares(face: Face) -> None:
-    """Fields that it returns unchanged are not writes, so that two such nodes can share a superstep."""
+def test_node_that_returns_whole_states_writes_only_its_declared_fields(face: Face) -> None:
+    """Fields that it returns unchanged are not writes, and two such nodes can share a superstep."""
     g = GraphBuilder.overwrite(Both)
     g.add_node("a", lambda state: Both(n=1, text=state.text), writes=["n"]).add_edge(START, "a")
     g.add_node("b", lambda state: Both(n=state.n, text="b"), writes=["text"]).add_edge(START, "b")
@@ -369,7 +442,7 @@ def test_a_node_that_returns_whole_states_writes_what_it_declares(face: Face) ->
         face.run(wrong.compile(), {"text": "old"})
 
 
-def test_an_empty_mapping_is_no_whole_state(face: Face, made: Any) -> None:
+def test_an_empty_mapping_is_not_a_whole_state(face: Face, made: Any) -> None:
     class Key(TypedDict):
         n: int
 

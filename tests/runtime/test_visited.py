@@ -1,4 +1,4 @@
-"""`RunResult.visited`: in how many supersteps of the run each node was active."""
+"""`RunResult.visited`: the number of supersteps of the run in which each node was active."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def one(state: State) -> State:
 
 
 def loop(rounds: int, **policy: Any) -> Any:
-    """Runs `work` so often, then `last`; `other` never."""
+    """Runs `work` several times, then `last`; never `other`."""
     g: Any = GraphBuilder(State, name="g").add_node("last", one).add_node("work", one, **policy).add_node("other", one)
     where = {"on": "work", "out": "last", "other": "other"}
     g.add_edge(START, "work").add_edge("last", END).add_edge("other", END)
@@ -44,20 +44,20 @@ def test_several_tasks_of_a_node_in_one_superstep_are_one_visit(face: Face) -> N
     assert (result.visited, result.state["n"]) == ({"work": 1}, 2)
 
 
-def test_nothing_was_visited_where_nothing_ran(face: Face) -> None:
+def test_nodes_that_did_not_run_were_not_visited(face: Face) -> None:
     g: Any = GraphBuilder(State, name="g").add_node("work", one)
     graph = g.set_conditional_entry(lambda s: "out", {"on": "work", "out": END}).compile()
 
     assert face.run(graph, {}).visited == {}
 
 
-def test_a_nested_graph_is_one_node(face: Face) -> None:
+def test_nested_graph_counts_as_one_node(face: Face) -> None:
     g: Any = GraphBuilder(State, name="outer").add_node("sub", loop(2)).add_edge(START, "sub")
 
     assert face.run(g.compile(), {}).visited == {"sub": 1}
 
 
-def test_a_run_that_goes_on_counts_on_and_the_next_one_anew(face: Face, tmp_path: Any) -> None:
+def test_continued_run_keeps_counting_and_the_next_one_starts_at_zero(face: Face, tmp_path: Any) -> None:
     g: Any = GraphBuilder(State, name="g").add_node("first", one)
     g.add_node("ask", lambda s, ctx: {"n": ctx.interrupt("n?")}).add_sequence([START, "first", "ask"])
     graph, store = g.compile(), f"sqlite:///{tmp_path}/runs.db"
@@ -73,7 +73,7 @@ def test_a_run_that_goes_on_counts_on_and_the_next_one_anew(face: Face, tmp_path
     assert (again.visited, again.steps) == ({"first": 1, "ask": 1}, 2)
 
 
-def test_a_result_is_not_changed_by_the_run_after_it(face: Face) -> None:
+def test_result_is_not_changed_by_the_next_run(face: Face) -> None:
     with Runtime(loop(2), store="memory:") as runtime:
         first = face.run(runtime, {}, thread="t")
         face.run(runtime, {"n": -5}, thread="t")

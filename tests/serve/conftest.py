@@ -1,4 +1,4 @@
-"""A server in the process of the test, over real HTTP, with a worker that drives what it starts."""
+"""A server in the test process, over real HTTP, with a worker that drives its threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphrt.reducers import append
 from graphrt.workers import Worker
 
 if any(find_spec(name) is None for name in ("starlette", "uvicorn", "httpx")):
-    collect_ignore_glob = ["test_*.py"]  # an interpreter with nothing but the extra `test` has no server
+    collect_ignore_glob = ["test_*.py"]  # an interpreter with only the extra `test` has no server
 else:
     import httpx
     import uvicorn

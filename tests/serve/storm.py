@@ -3,7 +3,7 @@
 Four replicas and two workers share a PostgreSQL database. Clients of four kinds hold conversations of two turns, with a
 tool that needs an approval, a sub-agent, a nested graph that asks a question, and files: chats of the AI SDK, agents of
 AG-UI, readers of the journal, and pages in Chromium. They reconnect as good clients do: with the id of their message or
-run, with an idempotency key, with `Last-Event-ID`. Each has to end with what its twin has, which nothing interrupts.
+run, with an idempotency key, with `Last-Event-ID`. Each has to end like its uninterrupted twin.
 """
 
 from __future__ import annotations
@@ -14,49 +14,51 @@ import json
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from shutil import which
 from typing import Any, Final
 
 import httpx
+from tests.ports import Port
 from tests.serve.test_ag_ui import as_sent
 from tests.serve.test_chat_page import BROWSER_OPTIONS
 from tests.stores import postgres_server
-from tests.wires.chats import PICTURE, desk, fold, rules, wired
+from tests.wires.chats import PICTURE, desk, fold, line, rules
 from tests.wires.test_ag_ui import Page, events_of
 
 from graphrt import Runtime
 from graphrt.harness import FunctionModel, UserMessage
 from graphrt.harness.protocol import AgentReply
+from graphrt.runtime import LiveItem
 from graphrt.serve import AgUiAgent, Caller, UiMessageChat, app, serve
 from graphrt.wires import plain_data, ui_history
 from graphrt.workers import Worker
 
 REPLICAS, WORKERS = 4, 2
 SAID: Final = ("A kettle", "And now?")
-"""What the user says, turn by turn."""
+"""The messages of the user, turn by turn."""
 COLOUR: Final = "red"
 """The answer to the question of each turn."""
 SHOWS: Final = ("notes", "colour")
 PAUSE_S: Final = 0.3
 """Seconds between two attempts of a client."""
 PATIENCE_S: Final = 180.0
-"""Seconds in which a conversation has to end once nothing is killed any more."""
+"""Seconds in which a conversation has to end after the last kill."""
 PASSING: Final = {"key-in-progress", "conflict", "too-many-requests", "store-failed"}
-"""Codes of refusals after which a client tries again; those with a status from 500 on pass too."""
+"""Codes of refusals after which a client retries; those with a status from 500 on are temporary too."""
 
 
 # -- the processes -----------------------------------------------------------------------------------------------------
 
 
 def runtime(store: str) -> Runtime[Any, Any]:
-    """The desk, with models that take their time."""
+    """The desk, with slow models."""
 
     def slow(answer: Callable[[Any], Any]) -> FunctionModel:
         async def reply(request: Any) -> Any:
@@ -90,11 +92,12 @@ def worker(store: str) -> None:
 
 
 class Fleet:
-    """The processes, and their killing."""
+    """The processes, and the code that kills them."""
 
     def __init__(self, store: str) -> None:
         self._store = store
-        self.ports = [_free_port() for _ in range(REPLICAS)]
+        self._reserved = [Port() for _ in range(REPLICAS)]
+        self.ports = [port.number for port in self._reserved]
         self._commands = [["replica", store, str(port)] for port in self.ports] + [["worker", store]] * WORKERS
         self._processes: dict[int, asyncio.subprocess.Process] = {}
 
@@ -111,7 +114,7 @@ class Fleet:
                     await asyncio.sleep(0.1)
 
     async def kill(self, seconds: float, every_s: float) -> int:
-        """Kill one process after the other; return how many."""
+        """Kill one process after another; return their number."""
         kills, until = 0, time.monotonic() + seconds
         while time.monotonic() < until:
             await asyncio.sleep(random.uniform(0.5, 1.5) * every_s)
@@ -134,13 +137,6 @@ class Fleet:
             await self._end(number)
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 async def _answers(http: httpx.AsyncClient, port: int) -> bool:
     try:
         return (await http.get(f"http://127.0.0.1:{port}/ready")).status_code == 200
@@ -153,15 +149,17 @@ async def _answers(http: httpx.AsyncClient, port: int) -> bool:
 
 @cache
 def twin() -> dict[str, Any]:
-    """What a conversation leaves that nothing interrupts: messages, the page of AG-UI, the state, events by kind."""
+    """The result of an uninterrupted conversation: messages, the page of AG-UI, the state, events by kind."""
     with runtime("memory:") as shop:
         for number, text in enumerate(SAID):
             result = shop.run({"messages": [UserMessage(text=text, id=f"m{number}")]}, thread="t")
             while result.status == "interrupted":
                 asked = shop.state("t").interrupts[0]
                 result = shop.resume("t", answer=True if asked.kind == "approval" else COLOUR)
-        entries = list(shop.entries("t"))
-        page = Page(events_of(wired(fold("ag-ui", shop), entries)))
+        entries = list(shop.entries("t", live=True))  # as a reader who was there for the questions has them
+        chat = fold("ag-ui", shop)
+        lines = (chat.live(one.mode, one.item) if isinstance(one, LiveItem) else chat.entry(one) for one in entries)
+        page = Page(events_of("".join(line(event) for some in lines for event in some)))
         return {
             "chat": of_messages(ui_history.messages(entries), "t"),
             "ag-ui": of_page(page, "t"),
@@ -170,21 +168,21 @@ def twin() -> dict[str, Any]:
 
 
 def of_messages(messages: list[Any], thread: str) -> Any:
-    """What a chat shows, without the ids of its messages, which are positions, and the name of its thread."""
+    """The content of a chat, without the ids of its messages, which are positions, and the name of its thread."""
     told = [{"role": one["role"], "parts": one["parts"]} for one in messages]
     return json.loads(json.dumps(told).replace(thread, "t"))
 
 
 def of_page(page: Page, thread: str) -> Any:
-    """What a page of AG-UI has, without the name of its thread."""
+    """The content of a page of AG-UI, without the name of its thread."""
     return json.loads(json.dumps([page.messages, page.state, page.end], sort_keys=True).replace(thread, "t"))
 
 
 # -- the clients -------------------------------------------------------------------------------------------------------
 
 
-class Wrong(Exception):  # noqa: N818 - what a storm looks for
-    """A client ended with something else than its twin."""
+class Wrong(Exception):  # noqa: N818 - the finding of a storm
+    """A client ended differently from its twin."""
 
 
 class Client:
@@ -216,7 +214,7 @@ class Client:
             await asyncio.sleep(PAUSE_S)
 
     async def chunks(self, method: str, path: str, body: Any = None, **headers: str) -> AsyncIterator[tuple[str, Any]]:
-        """Yield the events of a stream, each with its id; a transport error ends it, and a refusal that passes."""
+        """Yield the events of a stream, each with its id; a transport error ends it, and so does a temporary refusal."""
         told = {"user": self.thread, **headers}
         async with self._http.stream(method, self.url(path), json=body, headers=told) as answer:
             if answer.status_code == 204:
@@ -225,7 +223,8 @@ class Client:
                 await answer.aread()
                 if passes(answer):
                     raise httpx.ReadError(answer.text)
-                if answer.json()["code"] == "key-outcome-unknown":  # the thread says whether it had its effect
+                # The thread shows whether the request had its effect
+                if answer.json()["code"] == "key-outcome-unknown":
                     self._counts["outcomes looked up"] += 1
                     raise NothingError
                 raise Wrong(f"{method} {path}: {answer.status_code} {answer.text}")
@@ -266,11 +265,11 @@ class Client:
 
 
 class NothingError(Exception):
-    """Nothing is being made, or it is not known whether the request was taken: look at the thread."""
+    """No reply is being generated, or the outcome of the request is unknown: read the thread."""
 
 
 def passes(answer: httpx.Response) -> bool:
-    """Whether a refusal passes by itself."""
+    """Whether a refusal is temporary."""
     if answer.status_code < 400:
         return False
     return answer.status_code >= 500 or answer.json().get("code") in PASSING
@@ -314,7 +313,7 @@ class Chat(Client):
         return {**message, "parts": parts}
 
     async def read(self, message: dict[str, Any] | None, *, anew: bool) -> None:
-        """Post *message*, or join the stream, and read to the end of what is being made."""
+        """Post *message*, or join the stream, and read to the end of the current reply."""
         body = {"id": self.thread, "messages": [message], "trigger": "submit-message"}
         while True:
             whole = False
@@ -323,7 +322,7 @@ class Chat(Client):
                 async for _, chunk in self.chunks(*to):
                     message = None
                     self.take(chunk, anew=anew)
-                    anew = anew and chunk["type"] != "start"  # it comes again where the run goes on after a pause
+                    anew = anew and chunk["type"] != "start"  # it is sent again where the run continues after a pause
                     whole = chunk["type"] == "finish" or (
                         chunk["type"] == "abort" and chunk.get("reason") != "withdrawn"
                     )
@@ -341,7 +340,7 @@ class Chat(Client):
         self.messages = (await self.ask("GET", f"/chat/{self.thread}/messages")).json()["messages"]
 
     def take(self, chunk: dict[str, Any], *, anew: bool) -> None:
-        """Take a chunk into the messages, as `useChat` does."""
+        """Add a chunk to the messages, like `useChat` does."""
         if chunk["type"] == "start":
             known = next((one for one in self.messages if one["id"] == chunk["messageId"]), None)
             if known is None:
@@ -461,6 +460,8 @@ class Browser(Client):
         self._browser = browser
 
     async def talk(self) -> None:
+        from playwright.async_api import Error
+
         page = await self._browser.new_page()
         port = random.choice(self._ports)
         address = f"http://127.0.0.1:{port}/chat#chat={self.thread}"
@@ -472,14 +473,16 @@ class Browser(Client):
                     await page.locator("#send").click()
                 await asyncio.sleep(PAUSE_S)
                 if await page.locator("#stop").is_hidden():
-                    await self.load(page, address)  # what the page shows and the server does not know is taken back
+                    # Messages that the page shows and the server does not know are withdrawn
+                    await self.load(page, address)
             while (await self.head())["status"] != "completed":
                 for name in ("Approve", "Answer", "Retry"):
                     button = page.get_by_role("button", name=name, exact=True).first
                     if await button.is_visible():
                         if name == "Answer":
                             await page.get_by_role("textbox", name="Answer").fill(COLOUR)
-                        await button.click(timeout=2_000)
+                        with suppress(Error):  # it was rendered again in the meantime
+                            await button.click(timeout=2_000)
                         break
                 await asyncio.sleep(PAUSE_S)
                 if await page.locator("#stop").is_hidden():
@@ -491,12 +494,12 @@ class Browser(Client):
         await page.close()
 
     async def taken(self) -> int:
-        """How many messages of the user the server has; the page shows one that it could not send, too."""
+        """The number of user messages that the server has; the page also shows one that it could not send."""
         found = (await self.ask("GET", f"/chat/{self.thread}/messages")).json()["messages"]
         return sum(one["role"] == "user" for one in found)
 
     async def load(self, page: Any, address: str) -> None:
-        """Load the page, until a replica gives it."""
+        """Load the page, until a replica responds."""
         from playwright.async_api import Error
 
         while True:
@@ -522,17 +525,20 @@ class Browser(Client):
             [one["toolName"] for one in parts if one["type"] == "dynamic-tool"],
             [one["url"] for one in parts if one["type"] == "file"],
         ]
-        images = await page.locator("#messages img").evaluate_all("all => all.map((one) => one.src)")
-        found = [await self.texts(page, ".text"), await self.texts(page, ".card strong"), images]
-        if found != wanted:
-            raise Wrong(f"{self.thread} (page): {found}\n  instead of {wanted}")
+        for _ in range(30):  # the page may still be loading its messages
+            images = await page.locator("#messages img").evaluate_all("all => all.map((one) => one.src)")
+            found = [await self.texts(page, ".text"), await self.texts(page, ".card strong"), images]
+            if found == wanted:
+                return
+            await asyncio.sleep(PAUSE_S)
+        raise Wrong(f"{self.thread} (page): {found}\n  instead of {wanted}")
 
 
 # -- the storm ---------------------------------------------------------------------------------------------------------
 
 
 async def storm(store: str, *, seconds: float, clients: int, pages: int, every_s: float) -> list[str]:
-    """Run it, print its figures, and return what went wrong."""
+    """Run it, print its figures, and return the problems."""
     fleet, counts, wrong = Fleet(store), Counter[str](), list[str]()
     twin()
     began = time.monotonic()

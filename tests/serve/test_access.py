@@ -1,4 +1,4 @@
-"""Who may do what: rights, tenants, the user in the journal, and the guard of a server on loopback."""
+"""Access control: rights, tenants, the user in the journal, and the guard of a server on loopback."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 from graphrt import InputError, Runtime
-from graphrt.serve import ALL_RIGHTS, Caller, LoopbackAccess, app
+from graphrt.serve import ALL_RIGHTS, Bounds, Caller, LoopbackAccess, app
 from graphrt.serve._verbs import VERBS
 
 from .conftest import SECRET, papers
 
 
 def by_header(request):
-    """A caller is named by headers: `user`, `tenant`, `rights`."""
+    """A caller is identified by headers: `user`, `tenant`, `rights`."""
     if "user" not in request.headers:
         return None
     rights = request.headers.get("rights", "read run answer operate").split()
@@ -28,7 +28,7 @@ async def slowly(request):
 
 
 @pytest.mark.parametrize("authorize", [by_header, slowly])
-def test_a_request_without_credentials_is_refused(serve, authorize):
+def test_request_without_credentials_is_refused(serve, authorize):
     served = serve(authorize=authorize, drives=False)
 
     refused = served("GET", "/threads")
@@ -40,8 +40,17 @@ def test_a_request_without_credentials_is_refused(serve, authorize):
     assert [served.http.get(path).status_code for path in ("/health", "/ready")] == [200, 200]
 
 
+def test_readiness_checks_without_credentials_share_one_query_of_the_store(serve):
+    looks: list[int] = []
+    served = serve(drives=False, authorize=by_header, ready=[lambda: looks.append(1) or True])
+
+    answers = [served.http.get("/ready").status_code for _ in range(10)]
+
+    assert (set(answers), len(looks)) == ({200}, 1)
+
+
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_each_verb_needs_its_right(serve, verb):
+def test_each_verb_requires_its_right(serve, verb):
     served = serve(authorize=by_header, drives=False)
     path = verb.path.format(thread="t", name="s")
 
@@ -52,7 +61,7 @@ def test_each_verb_needs_its_right(serve, verb):
     assert own.status_code not in (401, 403)
 
 
-def test_a_tenant_sees_its_own_threads_alone(serve):
+def test_tenant_sees_only_its_own_threads(serve):
     with Runtime(papers(), store="memory:") as runtime:
         served = serve(runtime, authorize=by_header)
         for tenant, topic in (("acme", "tea"), ("bolt", "milk")):
@@ -93,7 +102,7 @@ def test_the_journal_names_the_user_of_each_request(serve):
         assert users == ["ada", "eve", "ben"]
 
 
-def test_pages_of_other_origins_are_kept_out_unless_they_are_named(serve):
+def test_pages_of_other_origins_are_refused_unless_they_are_listed(serve):
     closed = serve(drives=False)
     named = serve(drives=False, cors=["https://app.example"])
 
@@ -106,7 +115,38 @@ def test_pages_of_other_origins_are_kept_out_unless_they_are_named(serve):
     assert asked(named, "https://app.example")["access-control-allow-origin"] == "https://app.example"
 
 
-def test_a_form_of_another_page_starts_nothing(serve):
+SITES = [
+    ({}, True),
+    ({"origin": "SELF"}, True),
+    ({"origin": "https://app.example"}, True),
+    ({"origin": "https://app.example", "sec-fetch-site": "cross-site"}, True),
+    ({"origin": "https://behind.example", "sec-fetch-site": "same-origin"}, True),  # a proxy sends another Host
+    ({"origin": "https://evil.example"}, False),
+    ({"origin": "https://evil.example", "sec-fetch-site": "same-site"}, False),
+    ({"sec-fetch-site": "cross-site"}, False),
+    ({"origin": "null"}, False),
+    ({"origin": "http://[evil"}, False),
+]
+
+
+@pytest.mark.parametrize(("headers", "allowed"), SITES)
+def test_page_of_another_origin_cannot_write_even_with_the_cookies_of_the_user(serve, headers, allowed):
+    async def page(scope, receive, send):
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body"})
+
+    served = serve(drives=False, cors=["https://app.example"], mounts={"/page": page})
+    thread = served("POST", "/threads", {"input": {"topic": "tea"}}).json()["thread"]
+    given = {name: served.url if value == "SELF" else value for name, value in headers.items()}
+    paths = [f"/graphs/papers/threads/{thread}/{verb}" for verb in ("cancel", "retry")]
+
+    answers = [served.http.post(path, headers=given) for path in (*paths, "/page/x")]
+
+    assert [one.status_code for one in answers] == ([200, 202, 404] if allowed else [403] * 3)
+    assert served.http.get(f"/graphs/papers/threads/{thread}", headers=given).json()["status"] == "running"
+
+
+def test_body_without_a_json_content_type_starts_nothing(serve):
     served = serve(drives=False)
 
     answer = served.http.post(
@@ -117,16 +157,27 @@ def test_a_form_of_another_page_starts_nothing(serve):
     assert served("GET", "/threads").json()["threads"] == []
 
 
-def test_mounted_applications_get_the_requests_of_those_who_may_read(serve):
-    async def page(scope, receive, send):
+class Page:
+    """An application that answers with the caller and the body; its document is public."""
+
+    public_paths = ("/",)
+
+    async def __call__(self, scope, receive, send):
+        caller = scope.get("graphrt.caller")
+        text = "no caller" if caller is None else f"{caller.user} {(await receive())['body'].decode()}"
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": scope["state"]["caller"].user.encode()})
+        await send({"type": "http.response.body", "body": text.encode()})
 
-    served = serve(drives=False, authorize=by_header, mounts={"/page": page})
 
-    assert served.http.get("/page/").status_code == 401
-    assert served.http.get("/page/x", headers={"user": "ada", "rights": "run"}).status_code == 403
-    assert served.http.get("/page/x", headers={"user": "ada"}).text == "ada"
+def test_mounted_applications_get_the_requests_of_callers_with_the_right_to_read(serve):
+    bounds = Bounds(body_bytes=10)
+    http = serve(drives=False, authorize=by_header, bounds=bounds, mounts={"/page": Page()}).http
+
+    assert http.get("/page/x").status_code == 401
+    assert http.get("/page/x", headers={"user": "ada", "rights": "run"}).status_code == 403
+    assert http.post("/page/x", headers={"user": "ada"}, content=b"said").text == "ada said"
+    assert http.post("/page/x", headers={"user": "ada"}, content=b"x" * 11).status_code == 413
+    assert (http.get("/page/").text, http.post("/page/").status_code) == ("no caller", 401)
 
 
 def test_mounted_applications_get_no_websockets():
@@ -145,7 +196,7 @@ def test_mounted_applications_get_no_websockets():
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-def test_what_authorize_returned_by_mistake_is_not_told(serve):
+def test_invalid_result_of_authorize_is_not_revealed(serve):
     served = serve(drives=False, authorize=lambda _request: {"password": SECRET})
 
     refused = served("GET", "/threads")
@@ -155,7 +206,7 @@ def test_what_authorize_returned_by_mistake_is_not_told(serve):
 
 
 @pytest.mark.needs("fastapi")
-def test_the_application_mounts_in_another_one(running):
+def test_application_can_be_mounted_in_another_one(running):
     from fastapi import FastAPI
 
     from graphrt.serve import anyone
@@ -206,7 +257,7 @@ def test_authorize_is_required_and_returns_a_caller(serve):
         ({"via": "1.1 proxy"}, 403),
     ],
 )
-def test_a_server_on_loopback_refuses_what_comes_from_elsewhere(serve, headers, status):
+def test_server_on_loopback_refuses_requests_from_elsewhere(serve, headers, status):
     served = serve(drives=False, authorize=LoopbackAccess("token-1", cors=["http://app.example"]))
     given = {"authorization": "Bearer token-1", **headers}
     if given.get("origin") == "SELF":

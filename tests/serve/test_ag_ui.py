@@ -1,4 +1,4 @@
-"""An agent over AG-UI: what a front end sends and is given, over real HTTP."""
+"""An agent over AG-UI: the requests of a front end and their responses, over real HTTP."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 from tests.wires.chats import PICTURE, Desk, opened
 from tests.wires.test_ag_ui import Event, Page, ends, image
 
@@ -33,7 +34,7 @@ def as_sent(one: dict[str, Any]) -> dict[str, Any]:
 
 
 class Agent:
-    """A client of an agent: a page that sends its messages, and puts together what it is given."""
+    """A client of an agent: a page that sends its messages, and assembles the response."""
 
     def __init__(self, served: Served, path: str = "/ag-ui/desk") -> None:
         self.served = served
@@ -47,7 +48,7 @@ class Agent:
         return self.served.http.post(self.path, json=body, headers={"user": user})
 
     def taken(self, answer: Any) -> Page:
-        """What the page has after a response."""
+        """The state of the page after a response."""
         assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream"), answer.text
         lines = [one for one in answer.text.split("\n\n") if one and not one.startswith(":")]
         self.events += [json.loads(one.removeprefix("data: ")) for one in lines]
@@ -97,7 +98,7 @@ def agent(serve: Serve) -> Callable[..., Agent]:
     return start
 
 
-def test_a_page_talks_approves_and_answers_until_the_run_is_done(agent: Callable[..., Agent]) -> None:
+def test_page_talks_approves_and_answers_until_the_run_is_done(agent: Callable[..., Agent]) -> None:
     front = agent()
 
     approval = front.say("A kettle", "m1")
@@ -113,7 +114,7 @@ def test_a_page_talks_approves_and_answers_until_the_run_is_done(agent: Callable
     assert loaded.state == done.state
 
 
-def test_a_request_that_is_sent_twice_is_taken_once(agent: Callable[..., Agent]) -> None:
+def test_repeated_request_is_processed_once(agent: Callable[..., Agent]) -> None:
     front = agent()
 
     first = front.say("A kettle", "m1", run="same")
@@ -124,7 +125,7 @@ def test_a_request_that_is_sent_twice_is_taken_once(agent: Callable[..., Agent])
     assert [one["event"] for one in entries].count("run-started") == 1
 
 
-def test_a_page_that_is_loaded_in_the_middle_gets_the_thread_and_what_comes(agent: Callable[..., Agent]) -> None:
+def test_page_that_is_loaded_during_a_run_gets_the_thread_and_later_items(agent: Callable[..., Agent]) -> None:
     gate = threading.Event()
     front = agent(waiting(gate))
     answers: list[Any] = []
@@ -134,11 +135,11 @@ def test_a_page_that_is_loaded_in_the_middle_gets_the_thread_and_what_comes(agen
 
     posting = threading.Thread(target=post)
     posting.start()
-    for _ in range(500):
-        if "superstep-committed" in front.served("GET", "/threads/t/entries", graph="desk").text:
-            break
-    threading.Timer(0.2, gate.set).start()
-    loaded = Agent(front.served).taken(front.served.http.get("/ag-ui/desk/t/stream"))
+    eventually(lambda: "superstep-committed" in front.served("GET", "/threads/t/entries", graph="desk").text)
+    with front.served.http.stream("GET", "/ag-ui/desk/t/stream") as answer:
+        gate.set()
+        answer.read()
+    loaded = Agent(front.served).taken(answer)
     posting.join(20)
 
     assert loaded.end == front.taken(answers[0]).end == {"type": "success"}
@@ -146,7 +147,18 @@ def test_a_page_that_is_loaded_in_the_middle_gets_the_thread_and_what_comes(agen
     assert front.served.http.get("/ag-ui/desk/none/stream").status_code == 204
 
 
-def test_a_question_that_the_user_drops_refuses_a_tool_and_cancels_other_runs(agent: Callable[..., Agent]) -> None:
+def test_a_page_that_is_loaded_while_a_question_is_open_has_the_words_before_it(agent: Callable[..., Agent]) -> None:
+    front = agent()
+    front.say("A kettle", "m1")
+    asked = front.resume(payload=True)
+
+    loaded = Agent(front.served).taken(front.served.http.get("/ag-ui/desk/t/stream"))
+    assert loaded.end == asked.end
+    assert "Red and blue." in [one.get("text") for one in loaded.messages]
+    assert {one["id"]: one for one in loaded.messages} == {one["id"]: one for one in asked.messages}
+
+
+def test_dropped_question_refuses_a_tool_and_cancels_other_runs(agent: Callable[..., Agent]) -> None:
     front = agent()
     front.say("A kettle", "m1")
 
@@ -159,7 +171,7 @@ def test_a_question_that_the_user_drops_refuses_a_tool_and_cancels_other_runs(ag
     assert later.end["type"] == "interrupt"
 
 
-def test_the_same_messages_after_a_failure_retry_the_thread(agent: Callable[..., Agent]) -> None:
+def test_same_messages_after_a_failure_retry_the_thread(agent: Callable[..., Agent]) -> None:
     front = agent(ends())
 
     failed = front.say("Hi", "m1")
@@ -169,7 +181,7 @@ def test_the_same_messages_after_a_failure_retry_the_thread(agent: Callable[...,
     assert [one["text"] for one in done.messages] == ["Hi", "First words.", "Second words."]
 
 
-def test_what_a_thread_cannot_take_is_a_problem(agent: Callable[..., Agent]) -> None:
+def test_invalid_request_for_the_thread_is_a_problem(agent: Callable[..., Agent]) -> None:
     front = agent()
     image = [{"type": "image", "source": {"type": "url", "value": "x"}}]
 
@@ -184,7 +196,7 @@ def test_what_a_thread_cannot_take_is_a_problem(agent: Callable[..., Agent]) -> 
     assert front.served("GET", "/threads", graph="desk").json()["threads"] == []
 
 
-def test_a_page_sends_files_beside_its_text(agent: Callable[..., Agent]) -> None:
+def test_page_sends_files_with_its_text(agent: Callable[..., Agent]) -> None:
     front = agent()
     content = [{"type": "text", "text": "A kettle"}, image(PICTURE)]
 
@@ -195,7 +207,7 @@ def test_a_page_sends_files_beside_its_text(agent: Callable[..., Agent]) -> None
     assert said["content"][1].startswith("<Image image/png, ")
 
 
-def test_a_caller_sees_fields_and_does_what_their_rights_let_them(agent: Callable[..., Agent]) -> None:
+def test_caller_sees_and_does_only_what_their_rights_allow(agent: Callable[..., Agent]) -> None:
     rights = {"ada": {"run", "answer"}, "ben": {"run"}, "eve": {"read"}}
 
     def who(request: Any) -> Caller:

@@ -1,10 +1,10 @@
-"""What a request, a caller and a connection may take is bounded, and the others are not disturbed."""
+"""The resources of a request, a caller and a connection are bounded, and other callers are not affected."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
-import time
 from contextlib import ExitStack
 
 import pytest
@@ -19,7 +19,7 @@ def connect(served) -> socket.socket:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_long_body_is_refused_whether_its_length_is_told_or_not(serve, told):
+def test_long_body_is_refused_with_or_without_its_length(serve, told):
     served = serve(drives=False, bounds=Bounds(body_bytes=1_000))
     body = b'{"input": {"topic": "' + b"x" * 5_000 + b'"}}'
     content = body if told else iter([body[:2_500], body[2_500:]])
@@ -30,7 +30,7 @@ def test_a_long_body_is_refused_whether_its_length_is_told_or_not(serve, told):
     assert served("GET", "/threads").json()["threads"] == []
 
 
-def test_a_body_of_a_gigabyte_is_refused_before_it_is_sent(serve):
+def test_body_of_a_gigabyte_is_refused_before_it_is_sent(serve):
     served = serve(drives=False)
     with connect(served) as raw:
         raw.sendall(b"POST /graphs/papers/threads HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n")
@@ -38,7 +38,23 @@ def test_a_body_of_a_gigabyte_is_refused_before_it_is_sent(serve):
         assert raw.recv(1_000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_does_not_arrive_is_given_up(serve):
+def test_a_body_without_a_length_is_refused_while_it_is_sent(serve):
+    served = serve(drives=False)
+    sent = 0
+    with connect(served) as raw, contextlib.suppress(ConnectionError):
+        raw.sendall(
+            b"POST /graphs/papers/threads HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        while sent < 2**30:
+            raw.sendall(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
+            sent += 65_536
+
+    assert sent < 100_000_000
+    assert served("GET", "/threads").json()["threads"] == []
+
+
+def test_body_that_does_not_arrive_times_out(serve):
     served = serve(drives=False, bounds=Bounds(body_s=0.1))
     with connect(served) as raw:
         raw.sendall(b"POST /graphs/papers/threads HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -56,7 +72,7 @@ def test_long_headers_are_refused(serve):
 
 
 @pytest.mark.parametrize("bomb", [b"X-Bomb: " + b"x" * 10_000_000, b"x: y\r\n" * 1_000_000], ids=["long", "many"])
-def test_headers_that_do_not_end_are_refused_before_they_have_come(serve, bomb):
+def test_endless_headers_are_refused_before_they_have_arrived(serve, bomb):
     served = serve(drives=False)
     with connect(served) as raw:
         raw.sendall(b"GET /graphs HTTP/1.1\r\nHost: x\r\n")
@@ -95,11 +111,11 @@ def test_connections_without_a_request_make_room_for_others(serve, monkeypatch):
 
 
 @pytest.mark.slow
-def test_two_thousand_half_open_connections_are_bounded(serve):
-    """As the server is started: no more than a thousand of them stay, and requests are answered meanwhile."""
+def test_thousands_of_half_open_connections_are_bounded(serve):
+    """With the default settings of the server, at most a thousand of them stay open, and requests are still answered."""
     served = serve(drives=False)
     with ExitStack() as stack:
-        for number in range(2_000):
+        for number in range(10_000 if os.environ.get("GRAPHRT_FULL") == "1" else 2_000):
             raw = stack.enter_context(connect(served))
             if number % 2:
                 raw.sendall(b"GET /graphs HTTP/1.1\r\nHost: x\r\nX-Slow: ")
@@ -110,23 +126,18 @@ def test_two_thousand_half_open_connections_are_bounded(serve):
         assert served("GET", "/threads").status_code == 200
 
 
-def test_a_connection_that_sends_half_a_request_is_closed(serve, monkeypatch):
+def test_connection_that_sends_half_a_request_is_closed(serve, monkeypatch):
     monkeypatch.setattr(_server, "_HEAD_S", 0.1)
     served = serve(drives=False)
     with connect(served) as raw:
         raw.sendall(b"GET /graphs HTTP/1.1\r\n")
-        began = time.monotonic()
-        while time.monotonic() - began < 5:
-            try:
-                if not raw.recv(1_000):
-                    break
-            except ConnectionError:
-                break
-
-    assert time.monotonic() - began < 5
+        raw.settimeout(30)
+        with contextlib.suppress(ConnectionError):
+            while raw.recv(1_000):
+                pass  # what the server answers before it closes the connection
 
 
 @pytest.mark.parametrize("wrong", [{"body_bytes": 0}, {"streams": -1}, {"wait_s": "long"}, {"streams": True}])
-def test_a_bound_is_a_number_above_zero(wrong):
+def test_limit_must_be_a_positive_number(wrong):
     with pytest.raises(InputError):
         Bounds(**wrong)

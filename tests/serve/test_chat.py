@@ -1,4 +1,4 @@
-"""A chat over the UI message stream: what `useChat` sends and is given, over real HTTP."""
+"""A chat over the UI message stream: the requests of `useChat` and their responses, over real HTTP."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import threading
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from tests.patience import eventually
 
 from graphrt import END, START, Context, GraphBuilder, InputError, Runtime
 from graphrt.harness import Agent, AssistantMessage, Message, ModelResponse, ScriptedModel, ToolCall, UserMessage, tool
 from graphrt.reducers import append
 from graphrt.serve import AgUiAgent, Bounds, Caller, UiMessageChat, anyone, app
 from graphrt.stores import MemoryStore
-from graphrt.wires import ui_messages
+from graphrt.testing import VirtualClock
+from graphrt.wires.conversation import inputs
 
 
 class Chat(TypedDict):
@@ -54,7 +56,7 @@ def request(text: str, *, id: str = "m1", chat: str = "c1") -> dict[str, Any]:
 
 
 def decision(asked: dict[str, Any], *, approved: bool) -> dict[str, Any]:
-    """What `useChat` sends after the user has decided about a tool call."""
+    """The request of `useChat` after the user has decided about a tool call."""
     approval = {"id": asked["approvalId"], "approved": approved}
     part = {
         "type": "dynamic-tool",
@@ -87,7 +89,7 @@ def chat(serve):
     return start
 
 
-def test_messages_are_answered_one_after_another(chat):
+def test_messages_are_answered_in_order(chat):
     post, served = chat("Hello!", "Still here.")
 
     first = chunks(post(request("Hi")))
@@ -99,7 +101,7 @@ def test_messages_are_answered_one_after_another(chat):
     assert [one["text"] for one in state["messages"]] == ["Hi", "Hello!", "And now?", "Still here."]
 
 
-def test_a_message_that_is_sent_twice_is_answered_once(chat):
+def test_repeated_message_is_answered_once(chat):
     post, served = chat("Hello!")
 
     first, again = chunks(post(request("Hi"))), chunks(post(request("Hi")))
@@ -110,7 +112,7 @@ def test_a_message_that_is_sent_twice_is_answered_once(chat):
 
 
 @pytest.mark.parametrize(("approved", "last"), [(True, "tool-output-available"), (False, "tool-output-denied")])
-def test_a_tool_call_is_decided_and_the_message_goes_on_under_its_id(chat, approved, last):
+def test_tool_call_is_decided_and_the_message_continues_under_its_id(chat, approved, last):
     post, _ = chat(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done.")
 
     paused = chunks(post(request("Tea, please")))
@@ -123,18 +125,18 @@ def test_a_tool_call_is_decided_and_the_message_goes_on_under_its_id(chat, appro
     assert text(rest) == "Done."
 
 
-def test_a_page_that_is_loaded_again_is_given_the_message_from_its_beginning(chat):
+def test_reloaded_page_gets_the_message_from_its_beginning(chat):
     gate = threading.Event()
     post, served = chat("Hello!", gate=gate)
     answers: list[Any] = []
     posting = threading.Thread(target=lambda: answers.append(post(request("Hi"))))
     posting.start()
-    for _ in range(500):
-        if served("GET", "/threads/c1/entries?limit=50", graph="chat").text.count("superstep-committed"):
-            break
+    eventually(lambda: "superstep-committed" in served("GET", "/threads/c1/entries?limit=50", graph="chat").text)
 
-    threading.Timer(0.2, gate.set).start()
-    again = chunks(served.http.get("/chat/c1/stream"))
+    with served.http.stream("GET", "/chat/c1/stream") as answer:
+        gate.set()
+        answer.read()
+    again = chunks(answer)
     posting.join()
 
     assert text(again) == text(chunks(answers[0])) == "Hello!"
@@ -154,7 +156,7 @@ def test_a_page_that_is_loaded_again_is_given_the_message_from_its_beginning(cha
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{**RESPONDED, "approval": 5}]}]},
     ],
 )
-def test_what_a_thread_cannot_take_is_a_problem(chat, body):
+def test_invalid_message_for_the_thread_is_a_problem(chat, body):
     _, served = chat()
 
     answer = served.http.post("/chat", content=json.dumps(body), headers={"content-type": "application/json"})
@@ -162,13 +164,13 @@ def test_what_a_thread_cannot_take_is_a_problem(chat, body):
     assert (answer.status_code, answer.json()["code"]) == (400, "bad-request-part")
 
 
-def test_a_message_without_credentials_is_refused_unread(chat):
+def test_message_without_credentials_is_refused_unread(chat):
     post, _ = chat(authorize=lambda _request: None)
 
     assert post({"nonsense": True}).status_code == 401
 
 
-def test_a_chat_needs_the_rights_of_what_it_does(chat):
+def test_chat_requires_the_rights_of_its_actions(chat):
     def who(request: Any) -> Caller:
         return Caller(user="ada", rights=frozenset(request.headers["rights"].split()))
 
@@ -181,7 +183,7 @@ def test_a_chat_needs_the_rights_of_what_it_does(chat):
     assert text(chunks(post(decision(asked, approved=True), rights="answer"))) == "Done."
 
 
-def test_a_failed_message_is_made_anew_and_a_finished_one_is_not(chat):
+def test_failed_message_is_generated_again_and_a_finished_one_is_not(chat):
     broken = threading.Event()
     post, _ = chat("Hello!", gate=broken)
     broken.wait = lambda _s: broken.set() or 1 / 0 if not broken.is_set() else None  # type: ignore[method-assign]
@@ -195,7 +197,7 @@ def test_a_failed_message_is_made_anew_and_a_finished_one_is_not(chat):
     assert post({**request("Hi"), "trigger": "regenerate-message"}).status_code == 409
 
 
-def test_a_message_while_the_chat_waits_is_refused(chat):
+def test_message_while_the_chat_waits_is_refused(chat):
     post, _ = chat(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done.")
     post(request("Tea"))
 
@@ -204,7 +206,7 @@ def test_a_message_while_the_chat_waits_is_refused(chat):
     assert (answer.status_code, answer.json()["code"]) == (409, "wrong-verb")
 
 
-def test_the_beginning_of_a_message_is_found_in_a_long_thread():
+def test_beginning_of_a_message_is_found_in_a_long_thread():
     from graphrt.serve._chat import begin_of_turn
 
     with chats(*["Hello!"] * 30) as runtime:
@@ -213,17 +215,17 @@ def test_the_beginning_of_a_message_is_found_in_a_long_thread():
         entries = list(runtime.entries("t"))
 
         for at in (1, 40, len(entries)):
-            assert begin_of_turn(runtime, "t", at) == ui_messages.last_input(entries[:at])
+            assert begin_of_turn(runtime, "t", at) == inputs(entries[:at])[-1]
 
 
-def test_a_chat_names_a_graph_that_is_served():
+def test_chat_must_name_a_served_graph():
     with pytest.raises(InputError):
         app(chats(), authorize=anyone, mounts={"/chat": UiMessageChat("other")})
 
 
-def test_a_request_that_is_refused_a_stream_begins_no_run(chat):
+def test_request_whose_stream_is_refused_starts_no_run(chat):
     post, served = chat("Hello!", bounds=Bounds(streams_per_caller=1))
-    with served.application._slot(Caller()):
+    with served.application.slot(Caller()):
         refused = post(request("Hi"))
     served.application._draining = True
     stopped = post(request("Hi"))
@@ -234,8 +236,8 @@ def test_a_request_that_is_refused_a_stream_begins_no_run(chat):
     assert text(chunks(post(request("Hi")))) == "Hello!"
 
 
-def test_a_decision_that_a_page_sends_again_with_the_next_one_is_not_answered_twice(chat):
-    """The message of the AI SDK has all decisions about its tool calls, also those that were sent before."""
+def test_repeated_decision_of_a_page_is_not_answered_twice(chat):
+    """A message of the AI SDK has all decisions about its tool calls, including those that were already sent."""
     calls = tuple(ToolCall(id=one, name="order", arguments={"item": one}) for one in ("tea", "milk"))
     post, _ = chat(ModelResponse(tool_calls=calls), "Done.")
     paused = chunks(post(request("Both")))
@@ -250,8 +252,8 @@ def test_a_decision_that_a_page_sends_again_with_the_next_one_is_not_answered_tw
     assert text(chunks(post(second))) == text(chunks(post(second))) == "Done."
 
 
-def test_a_thread_of_another_graph_does_not_exist_for_an_agent(serve):
-    """Both graphs have the same nodes, so that only their names keep their threads apart."""
+def test_thread_of_another_graph_does_not_exist_for_an_agent(serve):
+    """Both graphs have the same nodes: only their names separate their threads."""
     store = MemoryStore()
     graphs = [chats().graph, chats(name="other").graph]
     call = ToolCall(id="1", name="order", arguments={"item": "tea"})
@@ -270,7 +272,7 @@ def test_a_thread_of_another_graph_does_not_exist_for_an_agent(serve):
     assert served("GET", "/threads/c1", graph="other").json()["status"] == "interrupted"
 
 
-def test_a_page_that_is_loaded_while_the_run_sleeps_is_given_what_follows(serve):
+def test_page_that_is_loaded_while_the_run_sleeps_gets_later_items(serve):
     g = GraphBuilder(Chat, name="chat")
 
     @g.node
@@ -282,10 +284,13 @@ def test_a_page_that_is_loaded_while_the_run_sleeps_is_given_what_follows(serve)
         return {"messages": [AssistantMessage(text="Good morning.")]}
 
     g.add_sequence([START, sleep, greet, END])
-    served = serve(Runtime(g.compile(), store="memory:"), mounts={"/chat": UiMessageChat("chat")})
+    clock = VirtualClock()
+    served = serve(Runtime(g.compile(), store="memory:", clock=clock), mounts={"/chat": UiMessageChat("chat")})
     served("POST", "/threads", {"thread": "c1", "input": {"messages": []}}, graph="chat")
-    for _ in range(500):
-        if served("GET", "/threads/c1", graph="chat").json()["status"] == "interrupted":
-            break
+    eventually(lambda: served("GET", "/threads/c1", graph="chat").json()["status"] == "interrupted")
 
-    assert text(chunks(served.http.get("/chat/c1/stream"))) == "Good morning."
+    with served.http.stream("GET", "/chat/c1/stream") as answer:
+        clock.advance(2)
+        answer.read()
+
+    assert text(chunks(answer)) == "Good morning."

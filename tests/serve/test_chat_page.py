@@ -1,4 +1,4 @@
-"""The page of a chat, and the messages that a page is given which was loaded anew."""
+"""The page of a chat, and the messages of a reloaded page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tests.serve.test_chat import chats, chunks, decision, request
 
-from graphrt.serve import UiMessageChat
+from graphrt import Runtime
+from graphrt.harness import UserMessage
+from graphrt.serve import UiMessageChat, _chat
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def served(serve):
     return start
 
 
-def test_a_page_loads_nothing_but_its_own_files_and_needs_no_credentials(served):
+def test_page_loads_only_its_own_files_and_needs_no_credentials(served):
     http = served(chats(), authorize=lambda _request: None).http
 
     page = http.get("/chat")
@@ -34,13 +36,13 @@ def test_a_page_loads_nothing_but_its_own_files_and_needs_no_credentials(served)
     assert http.get("/chat/c1/messages").status_code == 401
 
 
-def test_there_is_no_page_unless_it_is_asked_for(serve):
+def test_page_exists_only_on_request(serve):
     http = serve(chats(), mounts={"/chat": UiMessageChat("chat")}).http
 
     assert http.get("/chat").status_code == 405
 
 
-def test_a_page_that_is_loaded_again_is_given_the_messages_so_far(served):
+def test_reloaded_page_gets_the_messages_so_far(served):
     from graphrt.harness import ToolCall
 
     server = served(chats(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done."))
@@ -67,11 +69,72 @@ def test_a_page_that_is_loaded_again_is_given_the_messages_so_far(served):
     assert (answer["parts"][1]["output"], answer["parts"][-1]["text"]) == ("ordered: tea", "Done.")
 
 
+def test_a_page_that_is_loaded_while_a_question_is_open_has_the_words_before_it(served):
+    """Its answer then continues the message, and the text before the question is not repeated."""
+    from graphrt.harness import ModelResponse, ToolCall
+
+    calls = (ToolCall(id="1", name="order", arguments={"item": "tea"}),)
+    said = ModelResponse(text="I shall order it.", thinking="Hm.", tool_calls=calls)
+    http = served(chats(said, "It is ordered.")).http
+    posted = chunks(http.post("/chat", json=request("Tea, please")))
+    again = chunks(http.post("/chat", json=request("Tea, please")))  # the first answer was lost
+
+    [_, answer] = http.get("/chat/c1/messages").json()["messages"]
+    kinds = [one["type"] for one in answer["parts"] if one["type"] != "step-start"]
+    tool = answer["parts"][-1]
+    assert kinds == ["reasoning", "text", "dynamic-tool"]
+    assert "".join(one.get("delta", "") for one in posted) == "Hm.I shall order it."
+    assert [one for one in again if one["type"] != "text-delta"] == [
+        one for one in posted if one["type"] != "text-delta"
+    ]
+
+    tool |= {"state": "approval-responded", "approval": {**tool["approval"], "approved": True}}
+    rest = chunks(http.post("/chat", json={"id": "c1", "messages": [answer]}))
+    [_, whole] = http.get("/chat/c1/messages").json()["messages"]
+    assert "".join(one["delta"] for one in rest if one["type"].endswith("-delta")) == "It is ordered."
+    shown = [one.get("text") or one.get("output") for one in whole["parts"] if one["type"] != "step-start"]
+    assert shown == ["Hm.", "I shall order it.", "ordered: tea", "It is ordered."]
+    assert (rest[0]["messageId"], whole["id"]) == (answer["id"], answer["id"])
+
+
+def long_chat(turns: int) -> Runtime[Any, Any]:
+    runtime = chats(*(f"Answer {number}." for number in range(turns)))
+    for number in range(turns):
+        runtime.run({"messages": [UserMessage(text=f"Question {number}?", id=f"m{number}")]}, thread="c1")
+    return runtime
+
+
+def test_messages_of_a_long_chat_are_paged(served):
+    http = served(long_chat(5)).http
+    pages: list[list[str]] = []
+    before: Any = ""
+    while before is not None:
+        found = http.get(f"/chat/c1/messages?limit=2{before and f'&before={before}'}").json()
+        pages.append([one["parts"][-1]["text"] for one in found["messages"]])
+        before = found["before"]
+
+    assert [len(one) for one in pages] == [4, 4, 2]
+    whole = [text for page in reversed(pages) for text in page]
+    assert whole == [text for number in range(5) for text in (f"Question {number}?", f"Answer {number}.")]
+    assert http.get("/chat/c1/messages?limit=2000").status_code == 400
+
+
+def test_page_of_messages_has_few_entries(served, monkeypatch):
+    """Turns are as long as their runs: a limit on their number bounds nothing."""
+    monkeypatch.setattr(_chat, "_MOST_ENTRIES", 12)
+    http = served(long_chat(5)).http
+
+    found = http.get("/chat/c1/messages").json()
+
+    assert 2 <= len(found["messages"]) < 10
+    assert found["before"] > 1
+
+
 @pytest.mark.parametrize(
     ("first", "title"),
     [("Hi", "Hi"), ("A list:\n\t- tea\n- \x07", "A list: - tea -"), ("\n", None), ("tea " * 30, ("tea " * 15).strip())],
 )
-def test_a_new_chat_is_found_by_its_first_message(served, first, title):
+def test_new_chat_is_found_by_its_first_message(served, first, title):
     server = served(chats("Hello!", "Still here."))
 
     for id_, text in (("m1", first), ("m2", "And now?")):
@@ -80,7 +143,7 @@ def test_a_new_chat_is_found_by_its_first_message(served, first, title):
     assert server("GET", "/threads/c1", graph="chat").json()["title"] == title
 
 
-def test_a_page_finds_its_files_below_a_path_with_a_space(serve):
+def test_page_finds_its_files_below_a_path_with_a_space(serve):
     http = serve(chats(name="my chat"), mounts={"/chat/my chat": UiMessageChat("my chat", page=True)}).http
 
     page = http.get("/chat/my%20chat").text
@@ -100,7 +163,7 @@ BROWSER_OPTIONS = [
 
 @pytest.fixture
 def page():
-    """A page of a real browser; nothing may stand in its console at the end."""
+    """A page of a real browser, whose console must be empty at the end."""
     import shutil
 
     from playwright.sync_api import sync_playwright
@@ -118,7 +181,7 @@ def page():
 
 @pytest.mark.slow
 @pytest.mark.needs("playwright", "chromium")
-def test_a_person_sends_a_picture_and_is_shown_one(served, page):
+def test_person_sends_a_picture_and_receives_one(served, page):
     import json
 
     from graphrt.harness import Image
@@ -157,13 +220,13 @@ def test_a_person_sends_a_picture_and_is_shown_one(served, page):
 
 @pytest.mark.slow
 @pytest.mark.needs("playwright", "chromium")
-def test_a_person_chats_approves_answers_and_loads_the_page_again(served, page):
+def test_person_chats_approves_answers_and_reloads_the_page(served, page):
     import threading
     from typing import Annotated, NotRequired, TypedDict
 
     from tests.serve.test_chat import CLERK
 
-    from graphrt import END, START, Context, GraphBuilder, Runtime
+    from graphrt import END, START, Context, GraphBuilder
     from graphrt.harness import Message, ScriptedModel, ToolCall
     from graphrt.reducers import append
 
@@ -211,11 +274,27 @@ def test_a_person_chats_approves_answers_and_loads_the_page_again(served, page):
 
 @pytest.mark.slow
 @pytest.mark.needs("playwright", "chromium")
+def test_person_scrolls_to_the_beginning_of_a_long_chat(served, page):
+    server = served(long_chat(52))
+
+    page.goto(f"{server.url}/chat#chat=c1")
+    page.get_by_text("Answer 51.").wait_for()
+    log = page.get_by_role("log")
+    assert log.get_by_text("Answer 1.", exact=True).count() == 0
+    page.get_by_role("button", name="Show earlier messages").click()
+    log.get_by_text("Question 0?", exact=True).wait_for()
+    page.get_by_role("button", name="Show earlier messages").wait_for(state="hidden")
+
+    assert log.get_by_role("article").count() == 104
+
+
+@pytest.mark.slow
+@pytest.mark.needs("playwright", "chromium")
 def test_two_pages_show_one_chat(served, page):
-    """The second one comes later, and decides what the first one has decided already."""
+    """The second one opens later, and repeats a decision of the first."""
     from tests.serve.test_chat import CLERK, Chat
 
-    from graphrt import END, START, Context, GraphBuilder, Runtime
+    from graphrt import END, START, Context, GraphBuilder
     from graphrt.harness import ModelResponse, ScriptedModel, ToolCall
 
     g = GraphBuilder(Chat, name="chat")
@@ -243,6 +322,11 @@ def test_two_pages_show_one_chat(served, page):
     second = page.context.browser.new_page()
     second.goto(page.url)
     second.get_by_role("button", name="Approve").wait_for()
+    page.reload()
+    approve.wait_for()
+    for one in (page, second):
+        log = one.get_by_role("log").inner_text()
+        assert log.index("I shall order it.") < log.index("order waits for approval")
 
     approve.click()
     page.get_by_role("button", name="Continue").wait_for()
@@ -255,7 +339,12 @@ def test_two_pages_show_one_chat(served, page):
     second.get_by_role("button", name="Continue").wait_for(state="detached")
 
     for one in (page, second):
-        for text in ("Tea, please", "I shall order it.", "ordered: tea", "It is ordered."):
+        texts = ["Tea, please", "I shall order it.", "ordered: tea", "It is ordered."]
+        for text in texts:
             one.get_by_role("log").get_by_text(text, exact=True).wait_for()  # fails if there are two
+        one.reload()
+        one.get_by_text("It is ordered.").wait_for()
+        log = " ".join(one.get_by_role("log").inner_text().split())
+        assert sorted(texts, key=log.index) == texts
     thread = page.url.partition("chat=")[2]
     assert server("GET", f"/threads/{thread}", graph="chat").json()["status"] == "completed"

@@ -1,15 +1,15 @@
-"""`Client` has the verbs of `Runtime`: what each returns and raises, sync and async, is what the runtime would."""
+"""`Client` has the verbs of `Runtime`: each returns and raises the same as the runtime, sync and async."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
 import threading
 from typing import Any
 
 import httpx
 import pytest
+from tests.ports import Port
 
 from graphrt import END, ConflictError, InputError, Runtime, StoreError
 from graphrt.errors import RunFailedError, WaitTimeoutError
@@ -34,7 +34,7 @@ class Sync:
 
 
 class Async:
-    """Calls the async twins, each in an event loop of its own."""
+    """Calls the async twins, each in a new event loop."""
 
     def __init__(self, client: Client[Paper]) -> None:
         self.client = client
@@ -66,7 +66,7 @@ def client(request, served):
         yield request.param(made)
 
 
-def test_a_run_pauses_is_answered_and_completes(client):
+def test_run_pauses_is_answered_and_completes(client):
     paused = client.run({"topic": "tea"}, thread="t", title="Tea", tags=["a"])
     done = client.resume("t", answer=True)
 
@@ -77,7 +77,7 @@ def test_a_run_pauses_is_answered_and_completes(client):
     assert client.run(Paper(topic="milk"), thread="t").values.notes == ["on tea", "on milk"]
 
 
-def test_answers_by_id_and_starts_that_wait_for_nothing(client):
+def test_run_is_answered_by_id_and_started_without_waiting(client):
     thread = client.start({"topic": "tea"}, key="k")
     paused = client.wait(thread, timeout_s=10)
 
@@ -86,7 +86,7 @@ def test_answers_by_id_and_starts_that_wait_for_nothing(client):
     assert client.wait(thread).values.approved is False
 
 
-def test_threads_and_questions_are_found(client):
+def test_threads_and_questions_are_listed(client):
     for name in ("one", "two"):
         client.run({"topic": "tea"}, thread=name, tags={name, "tea"})
     client.label("one", title="Best", remove_tags=["tea"])
@@ -102,7 +102,7 @@ def test_threads_and_questions_are_found(client):
     ]
 
 
-def test_a_thread_is_edited_forked_cancelled_and_deleted(client):
+def test_thread_is_edited_forked_cancelled_and_deleted(client):
     client.run({"topic": "tea"}, thread="t")
     edited = client.update("t", {"notes": ["mine"]}, key="e")
     client.update("t", {"notes": ["mine"]}, key="e")
@@ -117,7 +117,7 @@ def test_a_thread_is_edited_forked_cancelled_and_deleted(client):
     assert [one.thread for one in client.threads()] == ["t"]
 
 
-def test_a_signal_is_sent_once_for_each_id(client):
+def test_signal_is_sent_once_for_each_id(client):
     client.start({"topic": "far"}, thread="t")
 
     assert (client.signal("t", "go", 7, id="s"), client.signal("t", "go", 7, id="s")) == (True, False)
@@ -127,7 +127,7 @@ def test_a_signal_is_sent_once_for_each_id(client):
     assert client.wait("t").values.notes == ["7"]
 
 
-def test_the_journal_is_read_and_followed(client):
+def test_journal_is_read_and_followed(client):
     client.run({"topic": "tea"}, thread="t")
 
     entries = client.entries("t")
@@ -158,10 +158,10 @@ async def _once(call, client):
         await client.aclose()
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------------
 
 
-def test_errors_are_those_that_the_runtime_raises(client):
+def test_errors_equal_those_of_the_runtime(client):
     client.run({"topic": "tea"}, thread="t")
 
     def code(call) -> str:
@@ -180,7 +180,7 @@ def test_errors_are_those_that_the_runtime_raises(client):
         client.run({"topic": "bad"})
 
 
-def test_a_wait_ends_when_its_time_is_over(serve):
+def test_wait_ends_at_its_timeout(serve):
     with Client(serve(drives=False).url, GRAPH) as client:
         thread = client.start({"topic": "tea"})
 
@@ -188,7 +188,7 @@ def test_a_wait_ends_when_its_time_is_over(serve):
             client.wait(thread, timeout_s=0.1)
 
 
-def test_a_conflict_is_a_conflict(serve):
+def test_conflict_is_raised_as_a_conflict(serve):
     with Runtime(GRAPH, store="memory:") as runtime, Client(serve(runtime, drives=False).url, GRAPH) as client:
         thread = client.start({"topic": "tea"})
         claim = runtime.store.claim(thread, create=False, lease_s=30, at=0.0)
@@ -198,23 +198,21 @@ def test_a_conflict_is_a_conflict(serve):
         runtime.store.release(claim)
 
 
-def test_a_server_that_is_not_there_or_not_graphrt_is_a_store_error(running):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def test_unavailable_or_foreign_server_is_a_store_error(running):
+    port = Port()
 
     async def page(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"<html>"})
 
-    for url in (f"http://127.0.0.1:{port}", running(page)):
+    for url in (f"http://127.0.0.1:{port.number}", running(page)):
         with Client(url, "papers") as client, pytest.raises(StoreError) as raised:
             client.signal("t", "go")
         assert raised.value.code == "server-unreachable"
 
 
 class Breaking(httpx.BaseTransport):
-    """A network that delivers requests and loses the first answers."""
+    """A network that delivers requests and loses the first responses."""
 
     def __init__(self, losses: int) -> None:
         self._inner = httpx.HTTPTransport()
@@ -232,7 +230,7 @@ class Breaking(httpx.BaseTransport):
         self._inner.close()
 
 
-def test_a_write_with_a_key_is_repeated_when_its_answer_is_lost_and_one_without_is_not(served):
+def test_write_with_a_key_is_retried_when_its_response_is_lost_and_one_without_is_not(served):
     thread = served.paused()
     with Client(served.url, GRAPH, transport=Breaking(1)) as client:
         kept = client.update(thread, {"notes": ["mine"]}, key="k")
@@ -244,8 +242,8 @@ def test_a_write_with_a_key_is_repeated_when_its_answer_is_lost_and_one_without_
 
 
 @pytest.mark.parametrize("twin", [Sync, Async])
-def test_a_write_waits_while_another_process_has_its_key(monkeypatch, twin):
-    """The record of a key outlives the process that made it, and is in the way of the repetition for a minute."""
+def test_write_waits_while_another_process_has_its_key(monkeypatch, twin):
+    """The record of a key outlives its process, and blocks the retry for a minute."""
     monkeypatch.setattr(_client, "_IN_PROGRESS_PAUSE_S", 0.0)
     asked: list[str] = []
 
@@ -267,7 +265,7 @@ def test_a_write_waits_while_another_process_has_its_key(monkeypatch, twin):
         assert raised.value.code == "key-in-progress"
 
 
-def test_a_follower_goes_on_when_its_server_is_replaced(serve):
+def test_follower_continues_when_its_server_is_replaced(serve):
     """Two replicas behind one address, of which the first one stops while it is followed."""
     with Runtime(GRAPH, store="memory:") as runtime:
         first, second = serve(runtime, drives=False), serve(Runtime(GRAPH, store=runtime.store), drives=False)
@@ -292,7 +290,7 @@ def test_a_follower_goes_on_when_its_server_is_replaced(serve):
     assert entries[-1].event == "run-interrupted"
 
 
-# -- its shape -----------------------------------------------------------------------------------------------------
+# -- its signatures ------------------------------------------------------------------------------------------------
 
 
 def test_each_verb_has_an_async_twin_with_the_same_signature():
@@ -307,7 +305,7 @@ def test_each_verb_has_an_async_twin_with_the_same_signature():
         )
 
 
-def test_the_verbs_are_those_of_the_runtime():
+def test_client_has_the_verbs_of_the_runtime():
     verbs = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
 
     assert verbs - set(dir(Runtime)) == {"aclose"}

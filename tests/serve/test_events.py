@@ -1,4 +1,4 @@
-"""The event stream of a thread: every entry once, with its number as position, whoever reads and however slowly."""
+"""The event stream of a thread: every entry once, with its number as position, for fast and slow readers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.patience import eventually
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.serve import Bounds
-from graphrt.serve._events import ABORT, OVER, EventStream, JournalForm
+from graphrt.serve._events import ABORT, OVER, EventStream, JournalForm, OpenStreams, event
 
 from .conftest import Paper, Served, papers
 
@@ -60,7 +61,7 @@ def test_each_entry_comes_once_with_its_number_and_an_end(served):
     assert found[-1][1:] == ("end", {"thread": thread, "status": "interrupted", "seq": len(entries)})
 
 
-def test_a_reader_that_comes_back_goes_on_after_its_last_event(served):
+def test_reader_that_reconnects_continues_after_its_last_event(served):
     thread = served.paused()
     whole = [one for one in read(served, thread) if one[1] == "entry"]
 
@@ -69,14 +70,14 @@ def test_a_reader_that_comes_back_goes_on_after_its_last_event(served):
     assert [one for one in read(served, thread, f"?after={len(whole) - 1}") if one[1] == "entry"] == whole[-1:]
 
 
-def test_a_reader_that_has_all_of_an_ended_run_is_told_not_to_come_back(served):
+def test_reader_of_a_complete_ended_run_is_told_not_to_reconnect(served):
     thread = served.paused()
     last = read(served, thread)[-1][2]["seq"]
 
     assert served("GET", f"/threads/{thread}/events", last_event_id=str(last)).status_code == 204
 
 
-def test_a_stream_that_broke_goes_on_after_the_last_live_item_and_a_page_that_was_reloaded_gets_all_again(serve):
+def test_interrupted_stream_continues_after_the_last_live_item_and_a_reloaded_page_gets_all_items_again(serve):
     shown, seen = threading.Event(), threading.Event()
     g = GraphBuilder(Paper, name="papers")
 
@@ -105,7 +106,7 @@ def test_a_stream_that_broke_goes_on_after_the_last_live_item_and_a_page_that_wa
                 found.append(one)
                 if numbers([one]) == [2]:
                     break
-        with served.http.stream("GET", path) as answer:  # without an id: the page was loaded anew
+        with served.http.stream("GET", path) as answer:  # without an id: the page was reloaded
             for one in events(answer):
                 if numbers([one]) == [4]:
                     break
@@ -123,7 +124,7 @@ def test_a_stream_that_broke_goes_on_after_the_last_live_item_and_a_page_that_wa
 @pytest.mark.parametrize(
     ("thread", "last", "status"), [("none", "0", 404), ("t", "999", 404), ("t", "x", 400), ("t", "9" * 40, 400)]
 )
-def test_an_unknown_thread_or_position_is_refused_before_the_stream_begins(served, thread, last, status):
+def test_unknown_thread_or_position_is_refused_before_the_stream_starts(served, thread, last, status):
     served.paused(thread="t")
 
     answer = served("GET", f"/threads/{thread}/events", last_event_id=last)
@@ -141,25 +142,24 @@ def test_comments_keep_an_idle_stream_alive(serve):
     assert names == ["entry", "entry", "comment", "comment", "comment"]
 
 
-def test_streams_of_each_caller_are_bounded_and_free_again_when_they_are_closed(serve):
+def test_streams_of_each_caller_are_bounded_and_released_when_they_are_closed(serve):
     served = serve(drives=False, bounds=Bounds(streams_per_caller=2))
     served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
     path = "/graphs/papers/threads/t/events"
 
     with served.http.stream("GET", path), served.http.stream("GET", path):
         refused = served.http.get(path)
-    for _ in range(200):
+
+    def is_open_again() -> bool:
         with served.http.stream("GET", path) as again:
-            if again.status_code == 200:
-                break
-        time.sleep(0.01)
+            return again.status_code == 200
 
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
     assert int(refused.headers["retry-after"]) > 0
-    assert again.status_code == 200
+    eventually(is_open_again)
 
 
-def test_a_server_that_stops_ends_its_streams_without_an_end(serve):
+def test_stopping_server_ends_its_streams_without_an_end_event(serve):
     served = serve(drives=False)
     served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
 
@@ -175,9 +175,9 @@ def test_a_server_that_stops_ends_its_streams_without_an_end(serve):
     assert served.http.get("/ready").status_code == 503
 
 
-def test_a_reader_that_never_reads_is_closed_and_disturbs_nobody(serve):
+def test_reader_that_never_reads_is_closed_without_affecting_others(serve):
     runtime = Runtime(papers(), store="memory:")
-    served = serve(runtime, bounds=Bounds(stalled_s=0.4))
+    served = serve(runtime, bounds=Bounds(stalled_s=2))
     thread = served.paused()
     for _ in range(40):
         runtime.update(thread, {"notes": ["x" * 200_000]})
@@ -185,23 +185,36 @@ def test_a_reader_that_never_reads_is_closed_and_disturbs_nobody(serve):
     with socket.create_connection((host, int(port))) as silent:
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         silent.sendall(f"GET /graphs/papers/threads/{thread}/events HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        for _ in range(500):
-            if served.application._open and len(served.application._open):
-                break
-            time.sleep(0.01)
+        eventually(lambda: len(served.application._open))
         others = read(served, thread, "?live=false")
-        for _ in range(500):
-            if not len(served.application._open):
-                break
-            time.sleep(0.01)
+        eventually(lambda: not len(served.application._open))
 
-        assert not len(served.application._open)
         assert others[-1][1] == "end"
     runtime.close()
 
 
+def test_slow_reader_gets_a_whole_long_journal_without_a_timeout(serve):
+    runtime = Runtime(papers(), store="memory:")
+    served = serve(runtime, bounds=Bounds(stalled_s=1))
+    thread = served.paused()
+    for _ in range(6):
+        runtime.update(thread, {"notes": ["x" * 50_000]})
+    host, port = served.url.removeprefix("http://").split(":")
+    found = bytearray()
+    with socket.create_connection((host, int(port)), timeout=10) as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.sendall(f"GET /graphs/papers/threads/{thread}/events HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        while b"event: end" not in found[-200:]:
+            time.sleep(0.01)
+            found += (part := slow.recv(16_000))
+            assert part
+
+    assert found.count(b"event: entry") == runtime.state(thread).seq
+    runtime.close()
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_a_reader_that_takes_all_but_the_last_message_is_given_up(goes_on):
+def test_reader_that_does_not_take_the_last_message_times_out(goes_on):
     async def listen() -> list[str]:
         sent: list[str] = []
         idle = asyncio.Event()
@@ -226,26 +239,28 @@ def test_a_reader_that_takes_all_but_the_last_message_is_given_up(goes_on):
 
         following = items()
         first = asyncio.ensure_future(anext(following, OVER))
-        stream = EventStream(
-            following,
-            first,
-            form=JournalForm(end),
-            bounds=Bounds(keep_alive_s=0.05, stalled_s=0.1),
-            closed=lambda _stream: sent.append("closed"),
-        )
+        bounds = Bounds(keep_alive_s=0.05, stalled_s=0.1)
+        streams = OpenStreams(bounds)
+
+        def closed(stream):
+            streams.discard(stream)
+            sent.append("closed")
+
+        stream = EventStream(following, first, form=JournalForm(end), bounds=bounds, closed=closed)
+        streams.add(stream)
         scope = {"extensions": {ABORT: lambda: sent.append("aborted")}}
-        await asyncio.wait_for(stream(scope, receive, send), 5)
+        await asyncio.wait_for(stream(scope, receive, send), 30)
         return sent
 
     assert asyncio.run(listen())[-2:] == ["aborted", "closed"]
 
 
-def test_a_stream_that_was_about_to_begin_when_the_server_stopped_ends_too(serve):
+def test_stream_that_was_about_to_start_when_the_server_stopped_ends_too(serve):
     served = serve(drives=False)
     served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
     last = served("GET", "/threads/t").json()["seq"]
     path = "/graphs/papers/threads/t/events"
-    with ThreadPoolExecutor(1) as pool:  # its first item does not come, so that it waits before it begins
+    with ThreadPoolExecutor(1) as pool:  # its first item never arrives, and it waits before it starts
         waiting = pool.submit(served.http.get, path, headers={"last-event-id": str(last)}, timeout=10)
         while not len(served.application._open):
             time.sleep(0.01)
@@ -254,10 +269,20 @@ def test_a_stream_that_was_about_to_begin_when_the_server_stopped_ends_too(serve
         assert waiting.result().text == ""
 
 
-def test_the_headers_of_a_stream_can_be_asked_for_alone(serve):
+def test_headers_of_a_stream_can_be_requested_alone(serve):
     served = serve(drives=False)
     served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
 
     answer = served.http.head("/graphs/papers/threads/t/events", timeout=10)
 
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
+@pytest.mark.parametrize("text", ["word ", "w\u00f6rd\u2028", "\ud800", '\x01\x7f\t"\\/\r\n'])
+def test_data_of_an_event_is_one_line_of_ascii_that_no_reader_splits(text):
+    written = event("live", {"text": text, "seq": 2}, "2.1.run")
+
+    name, kind, data, *end = written.decode("ascii").split("\n")
+    assert (name, kind, end) == ("id: 2.1.run", "event: live", ["", ""])
+    assert json.loads(data.removeprefix("data: ")) == {"text": text, "seq": 2}
+    assert data.isprintable()

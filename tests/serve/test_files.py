@@ -1,4 +1,4 @@
-"""Images and documents in a chat: what a page attaches, what it is shown, and what is refused."""
+"""Images and documents in a chat: attachments of a page, displayed files, and refused ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def chat(serve):
     return start
 
 
-def test_files_of_a_message_reach_the_model_and_a_page_that_is_loaded_again(chat):
+def test_files_of_a_message_reach_the_model_and_a_reloaded_page(chat):
     post, served = chat("A cat.")
     files = [part(PNG), part(b"tea,3\n", "text/csv", "stock.csv"), part(b"# Hi\n", "application/octet-stream", "a.md")]
 
@@ -54,7 +54,7 @@ def test_files_of_a_message_reach_the_model_and_a_page_that_is_loaded_again(chat
     assert shown[:3] == [{"type": "text", "text": "What is this?"}, *files[:2]]
 
 
-def test_a_message_may_be_a_file_alone_and_names_the_chat(chat):
+def test_message_may_be_a_file_alone_and_names_the_chat(chat):
     post, served = chat("A cat.")
 
     chunks(post(part(PNG)))
@@ -62,7 +62,7 @@ def test_a_message_may_be_a_file_alone_and_names_the_chat(chat):
     assert served("GET", "/threads/c1", graph="chat").json()["title"] == "cat.png"
 
 
-def test_a_file_that_a_model_made_is_shown_once_also_after_an_approval(chat):
+def test_file_of_a_model_is_shown_once_also_after_an_approval(chat):
     script = AgentReply(
         text="Look.", media=(PICTURE,), tool_calls=(ToolCall(id="1", name="order", arguments={"item": "tea"}),)
     )
@@ -95,7 +95,7 @@ def test_a_file_that_a_model_made_is_shown_once_also_after_an_approval(chat):
     ],
     ids=["url", "number", "other bytes", "unknown bytes", "no base64", "too large", "too many", "body"],
 )
-def test_a_file_that_cannot_be_taken_is_refused_and_starts_nothing(chat, files, status, code):
+def test_invalid_file_is_refused_and_starts_nothing(chat, files, status, code):
     post, served = chat(bounds=Bounds(file_bytes=600, files=2, chat_body_bytes=3_000, body_bytes=100))
 
     answer = post(*files)

@@ -1,4 +1,4 @@
-"""Idempotency keys: a write that is repeated under its key has its effect once."""
+"""Idempotency keys: a write that is repeated with its key has its effect once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphrt.stores import MailFilter
 from .conftest import papers
 
 
-def test_a_start_that_is_repeated_begins_one_thread(served):
+def test_repeated_start_creates_one_thread(served):
     body = {"input": {"topic": "tea"}}
 
     with ThreadPoolExecutor(8) as pool:
@@ -25,7 +25,7 @@ def test_a_start_that_is_repeated_begins_one_thread(served):
     assert len(served("GET", "/threads").json()["threads"]) == 2
 
 
-def test_a_start_and_a_fork_whose_ids_the_client_chose_are_made_once(served):
+def test_start_and_fork_with_client_ids_are_created_once(served):
     def start(thread):
         body = {"input": {"topic": "tea"}, "thread": thread}
         return served("POST", "/threads?wait_s=10", body, idempotency_key="k")
@@ -42,7 +42,7 @@ def test_a_start_and_a_fork_whose_ids_the_client_chose_are_made_once(served):
     assert fork("two").json()["code"] == "thread-exists"
 
 
-def test_a_fork_and_a_signal_are_made_once(served):
+def test_fork_and_signal_are_created_once(served):
     thread = served.paused()
 
     forks = [served("POST", f"/threads/{thread}/fork", {}, idempotency_key="k").json()["thread"] for _ in range(2)]
@@ -55,7 +55,7 @@ def test_a_fork_and_a_signal_are_made_once(served):
     assert signals == [True, False]
 
 
-def test_an_edit_folds_once_also_when_two_replicas_get_it(serve):
+def test_edit_folds_once_although_two_replicas_get_it(serve):
     with Runtime(papers(), store="memory:") as one:
         first, second = serve(one), serve(Runtime(papers(), store=one.store), drives=False)
         thread = first.paused()
@@ -74,7 +74,7 @@ def test_an_edit_folds_once_also_when_two_replicas_get_it(serve):
         assert first("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", "mine"]
 
 
-def test_an_input_and_an_answer_are_taken_once(served):
+def test_input_and_answer_are_processed_once(served):
     thread = served.paused()
 
     def answer():
@@ -88,7 +88,7 @@ def test_an_input_and_an_answer_are_taken_once(served):
     assert [run()["state"]["notes"], run()["state"]["notes"]] == [["on tea", "on milk"]] * 2
 
 
-def test_a_key_with_another_request_is_refused(served):
+def test_key_with_another_request_is_refused(served):
     thread = served.paused()
     served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
 
@@ -98,7 +98,7 @@ def test_a_key_with_another_request_is_refused(served):
     assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", "a"]
 
 
-def test_a_refused_request_may_be_mended_under_its_key(served):
+def test_refused_request_may_be_corrected_under_its_key(served):
     thread = served.paused()
     path = f"/threads/{thread}/answers?wait_s=10"
 
@@ -117,7 +117,7 @@ def test_a_refused_request_may_be_mended_under_its_key(served):
         (3_600.0, True, "key-outcome-unknown", ["b"]),
     ],
 )
-def test_a_request_whose_process_died_is_repeated_only_if_nothing_was_written(serve, age_s, goes_on, code, notes):
+def test_request_whose_process_died_is_repeated_only_if_nothing_was_written(serve, age_s, goes_on, code, notes):
     now = 1_000_000.0
     with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
         served = serve(runtime)
@@ -144,7 +144,7 @@ def test_a_request_whose_process_died_is_repeated_only_if_nothing_was_written(se
         assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", *notes]
 
 
-def test_an_input_that_was_queued_by_a_process_that_died_is_not_queued_again(serve):
+def test_input_that_a_dead_process_queued_is_not_queued_again(serve):
     now = 1_000_000.0
     with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
         served = serve(runtime, drives=False)
@@ -169,7 +169,7 @@ def test_an_input_that_was_queued_by_a_process_that_died_is_not_queued_again(ser
         assert len(runtime.store.query(MailFilter(thread="t"))) == 1
 
 
-def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
+def test_records_of_keys_are_not_listed_with_threads_and_expire_after_a_day(serve):
     now = 1_000_000.0
     with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
         served = serve(runtime)
@@ -184,7 +184,7 @@ def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
         assert [one.thread for one in runtime.threads(graph="graphrt.serve.keys")] == ["key-other"]
 
 
-def test_more_records_than_one_request_deletes_go_with_the_next_ones(monkeypatch):
+def test_expired_records_beyond_the_limit_of_a_request_are_deleted_by_later_ones(monkeypatch):
     monkeypatch.setattr(_keys, "_SWEPT", 2)
     now = 1_000_000.0
     with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
@@ -200,5 +200,5 @@ def test_more_records_than_one_request_deletes_go_with_the_next_ones(monkeypatch
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "\x01"])
-def test_a_key_is_some_printable_characters(served, key):
+def test_key_is_a_short_printable_string(served, key):
     assert served("POST", "/threads", {"input": {"topic": "tea"}}, idempotency_key=key).status_code == 400

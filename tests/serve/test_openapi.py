@@ -28,14 +28,14 @@ def test_the_document_is_valid(document):
     assert [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
 
 
-def test_every_verb_of_every_graph_has_an_operation_of_its_own(document):
+def test_every_verb_of_every_graph_has_its_own_operation(document):
     ids = [one["operationId"] for path in document["paths"].values() for one in path.values()]
 
     assert len(ids) == len(set(ids))
     assert {f"{graph}.{verb.name}" for graph in ("papers", "other papers") for verb in VERBS} <= set(ids)
 
 
-def test_input_and_state_are_the_classes_of_the_graph(document):
+def test_input_and_state_have_the_classes_of_the_graph(document):
     parts = document["components"]["schemas"]
     start = document["paths"]["/graphs/papers/threads"]["post"]["requestBody"]["content"]["application/json"]["schema"]
 
@@ -44,7 +44,7 @@ def test_input_and_state_are_the_classes_of_the_graph(document):
     assert set(parts["papers.State"]["properties"]) == {"topic", "notes", "approved"}
 
 
-def test_documents_fit_their_schemas(served):
+def test_documents_match_their_schemas(served):
     document = served.http.get("/openapi.json").json()
     thread = served.paused(tags=["a"])
     served("POST", f"/threads/{thread}/update", {"values": {"notes": ["x"]}})

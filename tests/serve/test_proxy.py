@@ -60,7 +60,7 @@ def proxied(tmp_path: Path, running: Any):
 
 @pytest.mark.full
 @pytest.mark.needs("nginx", "httpx")
-def test_a_proxy_hands_events_on_as_they_come_and_any_replica_goes_on_with_a_stream(proxied):
+def test_proxy_passes_events_on_at_once_and_any_replica_continues_a_stream(proxied):
     import httpx
 
     gate = threading.Event()

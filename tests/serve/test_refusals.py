@@ -1,4 +1,4 @@
-"""Requests that are refused before they have an effect, and mistakes of the server that a client is not shown."""
+"""Requests that are refused before they have an effect, and server errors that are hidden from clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_requests_that_wait_for_the_end_of_a_run_are_bounded_and_refused_before_
     waiting = [threading.Thread(target=lambda: served("POST", "/threads?wait_s=30", body)) for _ in range(2)]
     for one in waiting:
         one.start()
-    while len(served("GET", "/threads").json()["threads"]) < 2:  # each waits now for a run that nothing drives
+    while len(served("GET", "/threads").json()["threads"]) < 2:  # each waits now for a run without a driver
         pass
 
     refused = served("POST", "/threads?wait_s=30", body)
@@ -33,10 +33,10 @@ def test_requests_that_wait_for_the_end_of_a_run_are_bounded_and_refused_before_
         one.join()
     assert (refused.status_code, refused.json()["code"], begun.status_code) == (429, "too-many-requests", 202)
     assert len(threads) == 3
-    assert served("POST", "/threads?wait_s=0.01", body).status_code == 202  # those that ended made room
+    assert served("POST", "/threads?wait_s=0.01", body).status_code == 202  # ended requests made room
 
 
-def test_a_key_of_a_start_or_a_fork_that_comes_with_another_request_is_refused(served: Served) -> None:
+def test_key_of_a_start_or_fork_with_another_request_is_refused(served: Served) -> None:
     def start(topic: str) -> dict[str, Any]:
         return served("POST", "/threads", {"input": {"topic": topic}}, idempotency_key="k").json()
 
@@ -50,8 +50,8 @@ def test_a_key_of_a_start_or_a_fork_that_comes_with_another_request_is_refused(s
     assert (fork(at=1)["code"], fork()["thread"]) == ("key-reused", copy)
 
 
-def test_an_error_of_the_function_that_authorizes_is_the_servers_and_says_nothing(serve: Serve) -> None:
-    """A wrong right in authorize= is no mistake of the client, and its text may have a secret."""
+def test_error_in_authorize_is_a_server_error_without_details(serve: Serve) -> None:
+    """A bug in authorize= is not a mistake of the client, and its text may contain a secret."""
 
     def who(_request: Any) -> Caller:
         rights: Any = frozenset({SECRET})
@@ -63,7 +63,7 @@ def test_an_error_of_the_function_that_authorizes_is_the_servers_and_says_nothin
     assert SECRET not in answer.text
 
 
-def test_an_answer_that_is_sent_twice_is_taken_once(served: Served) -> None:
+def test_repeated_answer_is_processed_once(served: Served) -> None:
     thread = served.paused()
 
     first, again = (served("POST", f"/threads/{thread}/answers", {"answer": True}) for _ in range(2))
@@ -76,7 +76,7 @@ def test_an_answer_that_is_sent_twice_is_taken_once(served: Served) -> None:
     assert [one["event"] for one in entries].count("interrupt-answered") == 1
 
 
-def test_an_answer_to_a_question_that_has_expired_is_refused(serve: Serve) -> None:
+def test_answer_to_an_expired_question_is_refused(serve: Serve) -> None:
     now = 1_000.0
     g = GraphBuilder(Paper, name="papers")
 

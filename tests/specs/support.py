@@ -1,4 +1,4 @@
-"""What the tests of manifests share: a graph with a node of each kind, and its registry."""
+"""Shared parts of the tests of manifests: a graph with a node of each kind, and its registry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Answer(BaseModel):
 
 
 def longest(current: str, incoming: str) -> str:
-    """A reducer of the user's own."""
+    """A user's reducer."""
     return max(current, incoming, key=len)
 
 
@@ -105,7 +105,7 @@ WRITER = Agent(MODEL, name="writer")
 
 
 def every_kind() -> CompiledGraph[State, Any]:
-    """A graph with a node of each kind, each sort of edge, and most policies."""
+    """A graph with a node of each kind, each kind of edge, and most policies."""
     g = GraphBuilder(State, name="all")
     g.add_node(
         "label", label, retry=RetryPolicy(4, wait_initial_s=1, retry_on=(ConnectionError, OSError)), cache=4, key=key
@@ -153,7 +153,7 @@ def again(graph: Any, spec: Any = None, registry: Registry | None = None) -> Any
 
 
 def problems_of(act: Callable[[], Any]) -> list[tuple[str, str]]:
-    """Code and path of each problem that *act* is refused for."""
+    """Code and path of each problem for which *act* is refused."""
     try:
         act()
     except DefinitionError as error:

@@ -1,4 +1,4 @@
-"""What two graphs differ in, in words and as data."""
+"""The differences of two graphs, in words and as data."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ EDITS: list[tuple[Edit, str]] = [
 
 
 @pytest.mark.parametrize(("edit", "words"), EDITS, ids=[words.split("\n")[0][:40] for _, words in EDITS])
-def test_a_difference_is_told_in_words(edit: Edit, words: str) -> None:
+def test_a_difference_is_reported_in_words(edit: Edit, words: str) -> None:
     found = str(GRAPH.diff(edited(edit)))
 
     assert found == words or (words.endswith("from") and found.startswith(words) and "\n" not in found)
@@ -79,7 +79,7 @@ def test_equal_graphs_have_no_differences() -> None:
     assert str(found) == "no differences"
 
 
-def test_a_difference_is_data_too() -> None:
+def test_difference_is_data_too() -> None:
     (change,) = GRAPH.diff(edited(lambda d: d["limits"].update(max_steps=41))).changes
 
     assert (change.what, change.of, change.name, change.before, change.after) == (
@@ -92,7 +92,7 @@ def test_a_difference_is_data_too() -> None:
     assert pickle.loads(pickle.dumps(change)) == change
 
 
-def test_what_one_graph_lacks_the_other_has() -> None:
+def test_addition_in_one_direction_is_a_removal_in_the_other() -> None:
     bigger = edited(add_node)
 
     assert [change.what for change in GRAPH.diff(bigger).changes] == ["removed", "added", "added"]
@@ -117,7 +117,7 @@ def test_fields_of_the_state_are_compared() -> None:
     ]
 
 
-def test_a_function_is_known_by_its_name() -> None:
+def test_function_is_identified_by_its_name() -> None:
     stub = small().with_nodes({"label": label})
 
     assert not small().diff(stub)

@@ -1,4 +1,4 @@
-"""Text and data that is no manifest is refused with a typed error, in bounded time and memory."""
+"""Text and data that are not a manifest are refused with a typed error, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ def test_bombs_are_refused_fast(spec: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("spec", ["[]", "3", "null", [], 3, None, object()])
-def test_what_is_no_object_is_no_manifest(spec: Any) -> None:
+def test_value_that_is_not_an_object_is_not_a_manifest(spec: Any) -> None:
     assert "A manifest is" in refused(spec).what
 
 
-def test_the_path_of_a_value_is_told() -> None:
+def test_path_of_a_value_is_reported() -> None:
     error = refused({"nodes": [{"name": "a", "options": {"x y": {1, 2}}}]})
 
     assert error.path == "nodes[0].options['x y']"
 
 
-def test_a_bracket_in_a_string_is_no_level() -> None:
+def test_a_bracket_in_a_string_is_not_a_level() -> None:
     text = json.dumps({"name": "[" * 500 + '\\"' + "{" * 500, "nodes": []})
 
     with pytest.raises(DefinitionError):

@@ -1,4 +1,4 @@
-"""Manifests that are wrong are refused with every problem, its code and its path; nothing of them is executed."""
+"""Invalid manifests are refused with every problem, its code and its path; none of their code is executed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_problems_have_a_code_and_a_path(data: Any, expected: list[tuple[str, st
     assert found == expected
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     data = manifest(ask(prompt=3), {"name": "a", "kind": "function", "function": "labl"}, ask(name="c", into="anser"))
     data["edges"].append({"from": "ask", "to": "gone"})
 
@@ -101,7 +101,7 @@ def test_all_problems_are_told_at_once() -> None:
     assert ("unknown-node", "edges[4]") in found
 
 
-def test_nodes_are_checked_although_the_outline_is_wrong() -> None:
+def test_nodes_are_checked_although_the_outline_is_invalid() -> None:
     data = manifest(ask(prompt=3), {"name": "a", "kind": "function", "function": "labl"}, colour="red")
 
     found = problems_of(lambda: read(data))
@@ -111,14 +111,14 @@ def test_nodes_are_checked_although_the_outline_is_wrong() -> None:
     ]  # fmt: skip
 
 
-def test_a_problem_names_what_was_probably_meant() -> None:
+def test_problem_suggests_the_probable_name() -> None:
     problem = told(lambda: read(manifest({"name": "a", "kind": "function", "function": "labl"})))[0]
 
     assert problem.hint == "Did you mean 'label'?"
     assert "functions named 'labl'" in problem.message
 
 
-def test_a_registry_refuses_what_has_no_name_and_what_has_a_name_twice() -> None:
+def test_registry_refuses_values_without_a_name_and_duplicate_names() -> None:
     odd: Any = 3
     acts: list[Callable[[], Any]] = [
         lambda: registry(functions=[label, label]),
@@ -132,7 +132,7 @@ def test_a_registry_refuses_what_has_no_name_and_what_has_a_name_twice() -> None
         assert refused.value.code == "bad-registry"
 
 
-def test_a_registry_can_be_narrowed() -> None:
+def test_registry_can_be_narrowed() -> None:
     few = KNOWN.only(kinds=["llm"], functions=[])
 
     assert list(few.kinds) == ["llm"]
@@ -143,7 +143,7 @@ def test_a_registry_can_be_narrowed() -> None:
     ]
 
 
-def test_a_registry_can_be_extended() -> None:
+def test_registry_can_be_extended() -> None:
     more = registry(tools=[fetch]).extended(tools={"look": fetch}, types=[State])
 
     assert list(more.section("tools")) == ["fetch", "look"]
@@ -153,7 +153,7 @@ def test_a_registry_can_be_extended() -> None:
         more.extended(tools=[3])
 
 
-def test_labels_of_enums_are_found_in_types_too() -> None:
+def test_labels_of_enums_in_types_are_resolved() -> None:
     def choose(state: State) -> Any:
         return Way.LEFT
 
@@ -166,7 +166,7 @@ def test_labels_of_enums_are_found_in_types_too() -> None:
     assert graph.route("ask", {}) == (END,)
 
 
-def test_what_cannot_be_data_cannot_be_written() -> None:
+def test_value_that_is_not_data_cannot_be_written() -> None:
     g = GraphBuilder(State, name="odd")
     g.add_node("set", set_value(answer=object()))
     g.add_sequence([START, "set", END])
@@ -176,7 +176,7 @@ def test_what_cannot_be_data_cannot_be_written() -> None:
     assert [(one.code, one.where) for one in refused.value.problems] == [("bad-spec", "nodes[0].values.answer")]
 
 
-def test_a_manifest_that_was_edited_says_where_compile_finds_a_problem() -> None:
+def test_compile_problem_of_an_edited_manifest_names_its_place() -> None:
     data = every_kind().to_spec().to_data()
     data["nodes"][7]["into"] = "verdikt"
 

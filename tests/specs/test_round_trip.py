@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.laws.build import build
 from tests.laws.description import Graph
 from tests.laws.graphs import graphs
@@ -22,9 +22,8 @@ from .support import State, again, child, every_kind, fetch, label, mock, small
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs(mistakes=False))
-def test_random_graphs_read_back_what_was_written(graph: Graph) -> None:
+def test_random_graphs_are_read_back_unchanged(graph: Graph) -> None:
     written = build(graph, Steady(graph))
 
     read = again(written, written.to_spec().to_json())
@@ -36,7 +35,6 @@ def test_random_graphs_read_back_what_was_written(graph: Graph) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(one=graphs(mistakes=False), other=graphs(mistakes=False))
 def test_graphs_without_differences_have_one_fingerprint(one: Graph, other: Graph) -> None:
     first, second = build(one, Steady(one)), build(other, Steady(other))
@@ -46,7 +44,7 @@ def test_graphs_without_differences_have_one_fingerprint(one: Graph, other: Grap
         assert first.diff(second)
 
 
-def test_every_kind_of_node_reads_back() -> None:
+def test_every_kind_of_node_is_read_back() -> None:
     graph = every_kind()
 
     read = again(graph, graph.to_spec().to_json())
@@ -56,7 +54,7 @@ def test_every_kind_of_node_reads_back() -> None:
     assert read.to_spec().to_data() == graph.to_spec().to_data()
 
 
-def test_a_manifest_has_what_ready_made_nodes_were_made_of() -> None:
+def test_manifest_has_the_arguments_of_ready_made_nodes() -> None:
     nodes = {node["name"]: node for node in every_kind().to_spec().to_data()["nodes"]}
 
     assert nodes["score"] == {
@@ -84,7 +82,7 @@ def test_a_manifest_has_what_ready_made_nodes_were_made_of() -> None:
     }
 
 
-def test_a_graph_that_is_read_runs() -> None:
+def test_loaded_graph_runs() -> None:
     read = again(small())
 
     state = read.run({"topic": "milk"}, harness=mock("White.")).state
@@ -102,14 +100,14 @@ def test_the_names_of_a_registry_are_written() -> None:
     assert again(small(), data, known).fingerprint == small().fingerprint
 
 
-def test_what_is_not_in_the_registry_cannot_be_written() -> None:
+def test_unregistered_value_cannot_be_written() -> None:
     with pytest.raises(DefinitionError) as refused:
         small().to_spec(registry(types=[State]))
 
     assert [(problem.code, problem.node) for problem in refused.value.problems] == [("unknown-part", "label")]
 
 
-def test_functions_of_one_name_are_told_apart() -> None:
+def test_functions_with_one_name_are_distinguished() -> None:
     g = GraphBuilder(State, name="same")
     g.add_node("one", lambda state: {"notes": ["1"]}).add_node("two", lambda state: {"notes": ["2"]})
     g.add_sequence([START, "one", "two", END])
@@ -119,7 +117,7 @@ def test_functions_of_one_name_are_told_apart() -> None:
     assert read.run({}).state.notes == ["1", "2"]
 
 
-def test_a_state_is_made_of_its_fields_where_its_class_is_not_known() -> None:
+def test_state_is_built_from_its_fields_if_its_class_is_unknown() -> None:
     graph = small()
     known = registry(functions=[label], reducers={"longest": State.model_fields["title"].metadata[0]})
 
@@ -136,7 +134,7 @@ class Keys(TypedDict, total=False):
     mode: Literal["a", "b"] | None
 
 
-def test_a_typed_dict_is_made_of_its_fields() -> None:
+def test_typed_dict_is_built_from_its_fields() -> None:
     g = GraphBuilder(Keys, name="keys")
     g.add_node("set", set_value(log=["x"]))
     g.add_sequence([START, "set", END])
@@ -148,7 +146,7 @@ def test_a_typed_dict_is_made_of_its_fields() -> None:
     assert read.run({}).state["log"] == ["x"]
 
 
-def test_the_class_of_the_caller_takes_the_place_of_the_manifest_s() -> None:
+def test_class_of_the_caller_replaces_that_of_the_manifest() -> None:
     data = small().to_spec().to_data()
     del data["state"]
 
@@ -157,7 +155,7 @@ def test_the_class_of_the_caller_takes_the_place_of_the_manifest_s() -> None:
     assert read.state_type is State
 
 
-def test_a_registered_graph_is_named() -> None:
+def test_registered_graph_is_referred_to_by_name() -> None:
     inner = child()
     g = GraphBuilder(State, name="outer")
     g.add_node("inner", inner)
@@ -171,7 +169,7 @@ def test_a_registered_graph_is_named() -> None:
     assert again(graph, data, known).fingerprint == graph.fingerprint
 
 
-def test_limits_and_accepted_judgements_are_those_of_the_manifest() -> None:
+def test_limits_and_allowed_findings_are_those_of_the_manifest() -> None:
     g = GraphBuilder(State, name="loop")
     g.add_node("one", label).add_edge(START, "one").add_edge("one", "one")
     graph = g.compile(allow=["endless-loop", "no-way-out"])
@@ -180,7 +178,7 @@ def test_limits_and_accepted_judgements_are_those_of_the_manifest() -> None:
 
 
 def greet(word: str, *, into: str = "answer") -> Any:
-    """A factory of a user."""
+    """A user's factory."""
 
     def node(state: State) -> dict[str, Any]:
         return {into: f"{word} {state.topic}"}
@@ -196,7 +194,7 @@ class GreetForm(Form):
     factory = staticmethod(greet)
 
 
-def test_a_factory_of_the_user_has_a_form_of_its_own() -> None:
+def test_custom_factory_has_its_own_form() -> None:
     g = GraphBuilder(State, name="own")
     g.add_node("greet", greet("Hello"))
     g.add_sequence([START, "greet", END])
@@ -209,20 +207,20 @@ def test_a_factory_of_the_user_has_a_form_of_its_own() -> None:
     assert read.run({}).state.answer == "Hello tea"
 
 
-def test_the_text_of_a_manifest_is_json() -> None:
+def test_text_of_a_manifest_is_json() -> None:
     spec = every_kind().to_spec()
 
     assert json.loads(str(spec)) == spec.to_data()
     assert GraphSpec.model_validate(spec.to_data()).to_data() == spec.to_data()
 
 
-def test_a_replaced_node_is_written_as_what_it_is_now() -> None:
+def test_replaced_node_is_written_in_its_new_form() -> None:
     graph = small().with_nodes({"ask": lambda state: {"answer": "stub"}})
 
     assert graph.to_spec().to_data()["nodes"][0] == {"name": "ask", "kind": "function", "function": "ask"}
 
 
-def test_a_model_of_a_ready_made_node_is_named_by_its_own_name() -> None:
+def test_model_of_a_ready_made_node_is_identified_by_its_own_name() -> None:
     g = GraphBuilder(State, name="models")
     g.add_node("a", llm("{topic}", into="answer", model="gpt-x")).add_edge(START, "a")
     graph = g.compile()
@@ -231,7 +229,7 @@ def test_a_model_of_a_ready_made_node_is_named_by_its_own_name() -> None:
     assert fetch("x") == "about x"
 
 
-def test_a_graph_that_is_read_knows_the_caller_s_file() -> None:
+def test_loaded_graph_knows_the_file_of_the_caller() -> None:
     g = GraphBuilder(State, name="outer")
     g.add_node("inner", child()).add_edge(START, "inner")
 

@@ -10,7 +10,7 @@ from graphrt.stores.sqlite import _log as log
 
 
 def bare_copy(path: str, file: Any, _hold: Any) -> Any:
-    """A checkpoint as SQLite runs it by itself, without a guard: a planted build."""
+    """A checkpoint that SQLite runs without a guard: a planted bug."""
     db = log._connect(path, file)
     try:
         return log._copy(db)
@@ -19,7 +19,7 @@ def bare_copy(path: str, file: Any, _hold: Any) -> Any:
 
 
 class Guards:
-    """What all connections do that are opened through it."""
+    """Counts the transactions and checkpoints of all connections that are opened through it."""
 
     def __init__(self) -> None:
         self.open: list[Watched] = []
@@ -27,12 +27,12 @@ class Guards:
         self.copies = 0
         """Checkpoints."""
         self.unguarded = 0
-        """Those during which no other connection held a lock on the file."""
+        """Checkpoints during which no other connection held a lock on the file."""
         self.by_themselves = 0
-        """Commits on connections that checkpoint by themselves."""
+        """Commits on connections that checkpoint automatically."""
 
     def watch(self, monkeypatch: Any, *, deaf: tuple[str, ...] = ()) -> None:
-        """Watch all stores that are opened from now on; their connections do not hear what is in *deaf*."""
+        """Watch all stores that are opened from now on; their connections ignore the statements in *deaf*."""
         real = files.connect
 
         def connect(path: str, timeout_s: float, how: str | None = None) -> Any:
@@ -47,7 +47,7 @@ class Watched:
     def __init__(self, guards: Guards, db: Any, path: str, deaf: tuple[str, ...]) -> None:
         self.guards, self.db, self.path, self.deaf = guards, db, path, deaf
         self.holds = False
-        """Whether it has a lock on the file: it reads or writes in a transaction. BEGIN alone takes none."""
+        """Whether it has a lock on the file, that is, reads or writes in a transaction; BEGIN alone takes none."""
         with guards.lock:
             guards.open.append(self)
 

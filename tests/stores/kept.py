@@ -1,4 +1,4 @@
-"""Threads of every kind in a store, for the tests that look at whole stores: long, pruned, paused, with large values."""
+"""Threads of every kind in a store, for the tests of whole stores: long, pruned, paused, with large values."""
 
 from __future__ import annotations
 

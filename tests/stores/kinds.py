@@ -1,4 +1,4 @@
-"""The stores that the conformance suite is run over: each opens one new storage below a folder, as often as it is called."""
+"""The stores that the conformance suite tests: each opens a new storage below a folder, as often as it is called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sqlite(folder: Path) -> Make:
 
 
 def sqlite_other(folder: Path) -> Make:
-    """As it is written where a log cannot be used."""
+    """The file mode for file systems that do not support a write-ahead log."""
     return lambda: SqliteStore(folder / "runs.db", _pragmas=Pragmas("delete", "EXTRA"))
 
 

@@ -1,6 +1,6 @@
-"""Stores with one bug each in claims or commits, around a good one: the conformance suite has to find every one of them.
+"""Stores with one bug each in claims or commits, around a good one: the conformance suite has to detect each of them.
 
-Each class names the clause that finds it in `killer`.
+Each class names the clause that detects it in `killer`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphrt.stores.wrapper import StoreWrapper
 
 
 class Around(StoreWrapper):
-    """A store that does what the one inside does."""
+    """A store that delegates to the wrapped one."""
 
     killer: ClassVar[str] = ""
 
@@ -50,7 +50,7 @@ class LastWriterWins(Changed):
 
 
 class HalfCommit(Around):
-    """Commits in a `finally`: what was written before something broke stays."""
+    """Commits in a `finally`: writes before a failure stay."""
 
     killer = "commits.a_commit_that_breaks_in_its_blobs_leaves_nothing"
 
@@ -201,7 +201,7 @@ class WholeSeconds(Changed):
 
 
 def all_of(base: type[Around] = Around) -> list[type[Around]]:
-    """Every class with a bug that has been defined."""
+    """Every defined class with a bug."""
     found: list[type[Around]] = []
     for each in base.__subclasses__():
         found += [each] * bool(each.__dict__.get("killer")) + all_of(each)

@@ -1,4 +1,4 @@
-"""Stores with one bug each in live items, as `planted` has them for claims and commits."""
+"""Stores with one bug each in live items, like `planted` for claims and commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from graphrt.stores.filters import FollowerFilter
 
 
 class NobodyFollows(Around):
-    """Tells no driver that somebody follows."""
+    """Does not notify drivers of followers."""
 
     killer = "live.a_follower_is_told_to_the_driver"
 
@@ -17,7 +17,7 @@ class NobodyFollows(Around):
 
 
 class InterestForEver(Around):
-    """Keeps the interest of followers that are gone."""
+    """Keeps the interest of followers that have left."""
 
     killer = "live.interest_ends_by_itself"
 
@@ -35,7 +35,7 @@ class NewestBatchesFirst(Around):
 
 
 class FollowersBeginAtTheOldest(Around):
-    """Gives a new follower what was shown before it came."""
+    """Sends a new follower items from before it connected."""
 
     killer = "live.a_follower_begins_after_the_newest_batch"
 
@@ -53,9 +53,18 @@ class NewsOfEntriesAlone(Around):
 
 
 class BatchesStay(Around):
-    """Keeps what the driver says may go."""
+    """Keeps batches that the driver has released."""
 
     killer = "live.batches_are_forgotten"
 
-    def relay(self, thread, id, body, *, forget=0):
-        return self.inner.relay(thread, id, body)
+    def relay(self, batches):
+        return self.inner.relay([one._replace(forget=0) for one in batches])
+
+
+class PlacesInAnotherOrder(Around):
+    """Returns the places of batches that were stored together in another order."""
+
+    killer = "live.batches_of_several_threads_are_kept_together"
+
+    def relay(self, batches):
+        return self.inner.relay(batches)[::-1]

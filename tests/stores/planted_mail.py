@@ -1,4 +1,4 @@
-"""Stores with one bug each in mail and due threads, as `planted` has them for claims and commits."""
+"""Stores with one bug each in mail and due threads, like `planted` for claims and commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.stores.filters import DueFilter, MailFilter, ThreadFilter
 
 
 class LettersStay(Changed):
-    """Forgets to delete what a commit takes."""
+    """Does not delete the messages that a commit takes."""
 
     killer = "mail.a_commit_takes_letters"
 
@@ -21,7 +21,7 @@ class LettersStay(Changed):
 
 
 class TakenIdsForgotten(Around):
-    """Keeps a letter again whose id was taken."""
+    """Stores a letter again whose id was already taken."""
 
     killer = "mail.an_id_is_kept_once"
 
@@ -34,7 +34,7 @@ class TakenIdsForgotten(Around):
 
 
 class TakenBeforeTheCommit(Around):
-    """Takes letters in a commit of its own, which stays if the other one is refused."""
+    """Takes letters in a separate commit, which stays if the other one is refused."""
 
     killer = "mail.a_refused_commit_takes_nothing"
 
@@ -46,7 +46,7 @@ class TakenBeforeTheCommit(Around):
 
 
 class PostsAreLost(Changed):
-    """Forgets the letters of a commit to other threads."""
+    """Loses the letters of a commit to other threads."""
 
     killer = "posting.a_commit_posts_although_it_writes_nothing_else"
 
@@ -55,7 +55,7 @@ class PostsAreLost(Changed):
 
 
 class PostedBeforeTheCommit(Around):
-    """Posts letters in calls of their own, which stay if the commit is refused."""
+    """Posts letters in separate calls, which stay if the commit is refused."""
 
     killer = "posting.a_refused_commit_posts_nothing"
 
@@ -78,7 +78,7 @@ class UnknownThreadsRefuseTheCommit(Around):
 
 
 class Lists(Around):
-    """A store that changes what is listed as due."""
+    """A store that changes the list of due threads."""
 
     def select(self, wanted, *, after, limit):
         if isinstance(wanted, DueFilter):
@@ -87,7 +87,7 @@ class Lists(Around):
 
 
 class HeldIsDue(Lists):
-    """Lists threads that a living owner drives."""
+    """Lists threads of a live owner."""
 
     killer = "mail.what_is_running_is_due"
 
@@ -97,7 +97,7 @@ class HeldIsDue(Lists):
 
 
 class OldestIsDueFirst(Lists):
-    """Lists due threads in the order of their creation, whatever their priority."""
+    """Lists due threads in the order of their creation, regardless of priority."""
 
     killer = "mail.threads_of_a_higher_priority_are_due_first"
 

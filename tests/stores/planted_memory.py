@@ -1,4 +1,4 @@
-"""Stores with one bug each in the memory across threads, as `planted` has them for claims and commits."""
+"""Stores with one bug each in the memory across threads, like `planted` for claims and commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.stores.filters import MemoryFilter, NamespaceFilter
 
 
 class MemoryOfCommitsLost(Changed):
-    """Forgets what a commit writes to the memory."""
+    """Loses the writes of a commit to the memory."""
 
     killer = "memory.a_commit_writes_to_the_memory"
 
@@ -21,7 +21,7 @@ class MemoryOfCommitsLost(Changed):
 
 
 class RememberedBeforeTheCommit(Around):
-    """Writes to the memory in a call of its own, which stays if the commit is refused."""
+    """Writes to the memory in a separate call, which stays if the commit is refused."""
 
     killer = "memory.writers_of_one_item_do_not_stop_each_other"
 
@@ -33,7 +33,7 @@ class RememberedBeforeTheCommit(Around):
 
 
 class Lists(Around):
-    """A store that changes what is listed of the memory."""
+    """A store that changes the listed items of the memory."""
 
     def select(self, wanted, *, after, limit):
         if isinstance(wanted, MemoryFilter | NamespaceFilter):
@@ -74,7 +74,7 @@ class RanksByWordsAlone(Lists):
 
 
 class KeepsTheVectorOfBefore(Around):
-    """Leaves the vector of an item as it was, when the item is written anew."""
+    """Leaves the vector of an item unchanged when the item is overwritten."""
 
     killer = "memory.vectors_of_another_length_are_refused"
 

@@ -1,4 +1,4 @@
-"""Stores with one bug each in what is read or removed, as `planted` has them for claims and commits."""
+"""Stores with one bug each in reads or removals, like `planted` for claims and commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.stores.filters import ThreadFilter
 
 
 class Loads(Around):
-    """A store that changes what is loaded."""
+    """A store that changes loaded records."""
 
     def load(self, thread, *, upto=None, after=0):
         return self.seen(self.inner.load(thread, upto=upto, after=after), thread, upto)
@@ -90,7 +90,7 @@ class PageBoundaryTwice(Around):
 
 
 class Heads(Around):
-    """A store that changes what is listed."""
+    """A store that changes listed threads."""
 
     def select(self, wanted, **page):
         if isinstance(wanted, ThreadFilter):

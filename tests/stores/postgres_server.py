@@ -1,9 +1,9 @@
-"""A PostgreSQL server for tests: found, started in a temporary folder, stopped and removed when the tests end.
+"""A PostgreSQL server for tests: started in a temporary folder, and removed when the tests end.
 
-Only what finds, runs and breaks the server; what a store makes of it is tested elsewhere. Each process of a test run
-starts one of its own, so that a test may stop it. `GRAPHRT_TEST_POSTGRES=url` names a server that runs already: then
-nothing is started, and tests that have to stop the server are skipped. Without binaries the tests are skipped; where
-`CI` is set they fail.
+This module only finds, runs and breaks the server; the reaction of a store is tested elsewhere. Each process of a test
+run starts its own, because a test may stop it. `GRAPHRT_TEST_POSTGRES=url` names a server that runs already:
+then nothing is started, and tests that have to stop the server are skipped. Without binaries the tests are skipped;
+where `CI` is set they fail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 
 VARIABLE: Final = "GRAPHRT_TEST_POSTGRES"
 PASSWORD: Final = "open-sesame-%-canary"
-"""Of the role `guarded`, the only one that has to give one."""
+"""Password of the role `guarded`, the only one with a password."""
 _LINES: Final = """
 local all guarded scram-sha-256
 local all all trust
@@ -43,7 +43,7 @@ log_min_messages = 'fatal'
 
 
 def binaries() -> Path | None:
-    """The folder with `initdb` and `pg_ctl`, or None if there is no server on this machine."""
+    """The folder with `initdb` and `pg_ctl`, or None if no server is installed."""
     for folder in _folders():
         if all((folder / name).exists() for name in ("initdb", "pg_ctl", "postgres")):
             return folder
@@ -64,7 +64,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _runner() -> str | None:
-    """The user that the server runs as, None for our own: PostgreSQL refuses to run as root."""
+    """The user that the server runs as, or None for our own: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
@@ -72,12 +72,12 @@ def _runner() -> str | None:
 
 
 class Server:
-    """One cluster in a folder of its own, reached through a socket in that folder."""
+    """One cluster in its own folder, reached through a socket in that folder."""
 
     def __init__(self, tools: Path) -> None:
         self._tools = tools
         self._user = _runner()
-        # Not pytest's own folder: nobody but its owner may enter that, and a socket's path must be short. In memory where
+        # Not pytest's own folder: only its owner may enter it, and the path of a socket must be short. In memory where
         # there is room (tests/conftest.py): on a disk the conformance suite takes two to three times as long.
         places = [os.environ.get("PYTEST_DEBUG_TEMPROOT"), "/tmp"]
         place = next((place for place in places if place and Path(place).is_dir()), None)
@@ -97,7 +97,7 @@ class Server:
         return f"postgresql://postgres@/postgres?{_query({'host': str(self.folder)})}"
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it accepts connections."""
         self._tool("pg_ctl", "-D", self.data, "-w", "-t", "60", "-l", self.folder / "log", "start")
 
     def stop(self, mode: str = "immediate") -> None:
@@ -109,11 +109,11 @@ class Server:
         self.start()
 
     def kill(self, pid: int) -> None:
-        """SIGKILL one of its processes: the server then ends all others and recovers."""
+        """SIGKILL one of its processes: the server then terminates all others and recovers."""
         os.kill(pid, signal.SIGKILL)
 
     def set(self, **settings: str | None) -> None:
-        """Change settings of the server and let it read them; None takes a change back."""
+        """Change settings of the server and reload them; None restores a default."""
         for name, value in settings.items():
             change = f"RESET {name}" if value is None else f"SET {name} = '{value}'"
             run(self.url, f"ALTER SYSTEM {change}")
@@ -153,7 +153,7 @@ _run: Final = secrets.token_hex(3)
 
 
 def server(config: pytest.Config) -> Server:
-    """The server of this process, which a test may stop and start; skips the test if it is somebody else's."""
+    """The server of this process, which a test may stop and start; skips the test if the server is external."""
     if os.environ.get(VARIABLE):
         pytest.skip(f"the server that {VARIABLE} names is not ours to stop")
     if not _servers:
@@ -171,28 +171,28 @@ def server(config: pytest.Config) -> Server:
 
 
 def base_url(config: pytest.Config) -> str:
-    """Where tests may make schemas."""
+    """Where tests may create schemas."""
     return os.environ.get(VARIABLE) or server(config).url
 
 
 def fresh_url(config: pytest.Config, **options: str) -> str:
-    """A URL with a schema that nobody used yet."""
+    """A URL with a new schema."""
     return with_options(base_url(config), schema=f"t_{_run}_{next(_numbers)}", **options)
 
 
 def with_options(url: str, **options: str) -> str:
-    """*url* with *options* in its query, in place of those that it had."""
+    """*url* with *options* in its query, replacing the earlier ones."""
     parts = urlsplit(url)
     query = {**dict(parse_qsl(parts.query)), **options}
     return urlunsplit(parts._replace(query=_query(query)))
 
 
 def _query(options: dict[str, str]) -> str:
-    return urlencode(options, quote_via=quote)  # libpq takes a plus sign for a plus sign
+    return urlencode(options, quote_via=quote)  # libpq does not decode a plus sign as a space
 
 
 def plain(url: str) -> tuple[str, str]:
-    """*url* as libpq takes it, and the schema that it named."""
+    """*url* as libpq expects it, and the schema that it named."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     schema = query.pop("schema", "graphrt")
@@ -202,7 +202,7 @@ def plain(url: str) -> tuple[str, str]:
 
 
 def run(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Run one statement on a connection of its own; its rows. It does not wait for a lock for ever."""
+    """Run one statement on its own connection, and return its rows. The lock timeout is bounded."""
     import psycopg
 
     address, _ = plain(url)

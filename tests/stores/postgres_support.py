@@ -1,4 +1,4 @@
-"""What the tests of the PostgreSQL store have in common: a fresh schema, small commits, and waiting for something.
+"""Shared parts of the tests of the PostgreSQL store: a fresh schema, small commits, and waiting for a condition.
 
 No tests and no faults.
 """
@@ -14,11 +14,11 @@ from . import postgres_server
 AT = 1_700_000_000.0
 LONG_S = 600.0
 PATIENT_S = 20.0
-"""Seconds after which a test that waits for another process gives up."""
+"""Seconds after which a test that waits for another process fails."""
 
 
 def fresh(config):
-    """The body of a fixture: a URL with a schema of its own, removed at the end."""
+    """The body of a fixture: a URL with its own schema, which is removed at the end."""
     url = postgres_server.fresh_url(config, connect_timeout_s="5", busy_timeout_s="5")
     yield url
     postgres_server.drop(url)
@@ -45,7 +45,7 @@ def sql(url, statement):
 
 
 def eventually(call, *errors):
-    """What *call* returns once that is true, and none of *errors* is raised any more."""
+    """Call until the result is true and none of *errors* is raised, and return it."""
     end = time.monotonic() + PATIENT_S
     while True:
         try:

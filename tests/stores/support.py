@@ -1,4 +1,6 @@
-"""What the tests of the SQLite store share: short ways to write, other processes, and a connection that fails on demand."""
+"""Shared parts of the tests of the SQLite store: short ways to write, other processes, and a connection that fails on
+demand.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import Forked
 
 from graphrt.errors import StoreError
 from graphrt.stores.filters import ThreadFilter
@@ -43,14 +46,14 @@ def bodies(store: Store, thread: str = "t") -> list[Any]:
 
 
 def opened(path: Any, **options: Any) -> SqliteStore:
-    """A store that has opened its file, as its first call does, with the tables of any version."""
+    """A store that has opened its file, like its first call does, with the tables of any version."""
     store = SqliteStore(path, **options)
     store._file.read(lambda _db: None)
     return store
 
 
 def refused(path: Any) -> StoreError:
-    """The error that opening *path* ends in: it names the path and says what to do."""
+    """The error that opening *path* raises: it names the path and the fix."""
     with pytest.raises(StoreError) as caught:
         SqliteStore(path).query(ThreadFilter())
     assert caught.value.fix
@@ -59,7 +62,7 @@ def refused(path: Any) -> StoreError:
 
 
 def loosen(path: Any) -> None:
-    """Make tables that are not STRICT of those in *path*, so that damage of any type can be written."""
+    """Rebuild the tables in *path* without STRICT: damage of any type can be written then."""
     db = sqlite3.connect(path)
     db.execute("PRAGMA writable_schema = ON")
     db.execute("UPDATE sqlite_master SET sql = replace(replace(sql, ', STRICT', ''), ') STRICT', ')')")
@@ -75,10 +78,21 @@ def pragma(path: Any, name: str) -> Any:
         db.close()
 
 
-def other_process(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """A Python process that runs *code* with `argv`, and answers on its standard output."""
-    source = _PRELUDE + textwrap.dedent(code)
+def other_process(code: str, *arguments: object) -> Forked:
+    """A process that runs *code* with `argv`, and answers on its standard output."""
+    return Forked("tests.stores.support", code, *map(str, arguments), env=os.environ)
+
+
+def main(code: str, *arguments: str) -> None:
+    """Run *code* in a separate process."""
+    sys.argv[1:] = arguments
+    exec(_PRELUDE + textwrap.dedent(code), {"__name__": "__main__"})
+
+
+def child_process(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Like `other_process`, but a child of this process, which has to reap it."""
     root = Path(__file__).parents[2]
+    source = _PRELUDE + textwrap.dedent(code)
     path = os.pathsep.join([str(root), *filter(None, sys.path)])
     return subprocess.Popen(
         [sys.executable, "-c", source, *map(str, arguments)],
@@ -86,22 +100,21 @@ def other_process(code: str, *arguments: object, **options: Any) -> subprocess.P
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
-        **options,
     )
 
 
-def line(process: subprocess.Popen[str]) -> str:
+def line(process: Forked | subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def end(process: subprocess.Popen[str]) -> None:
+def end(process: Forked | subprocess.Popen[str]) -> None:
     process.kill()
     process.communicate()
 
 
 class Faulty:
-    """A connection that fails at the n-th statement: before it is carried out, or after."""
+    """A connection that fails at the n-th statement: before or after its execution."""
 
     def __init__(self, db: sqlite3.Connection, plan: Plan) -> None:
         self._db = db
@@ -139,6 +152,6 @@ class Plan:
         raise error
 
     def install(self, monkeypatch: Any) -> None:
-        """Let every connection that is made from now on follow this plan."""
+        """Make every new connection follow this plan."""
         real = files.connect
         monkeypatch.setattr(files, "connect", lambda *how: Faulty(real(*how), self))

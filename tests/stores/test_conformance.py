@@ -1,4 +1,4 @@
-"""The stores that come with graphrt keep every clause, and the suite says so without pytest too."""
+"""The stores of graphrt satisfy every clause, and the suite reports that without pytest too."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from graphrt.testing import conformance
 
 
 @pytest.mark.parametrize("clause", conformance.clauses(durable=False), ids=repr)
-def test_memory_store_keeps(clause, tmp_path):
+def test_memory_store_satisfies_each_clause(clause, tmp_path):
     clause(kinds.memory(tmp_path))
 
 
 @pytest.mark.parametrize("kind", kinds.DURABLE)
 @pytest.mark.parametrize("clause", conformance.CLAUSES, ids=repr)
-def test_sqlite_store_keeps(clause, kind, tmp_path):
+def test_sqlite_store_satisfies_each_clause(clause, kind, tmp_path):
     clause(kinds.DURABLE[kind](tmp_path))
 
 
-def test_every_clause_says_its_rule_and_has_a_name_of_its_own():
+def test_every_clause_states_its_rule_under_a_unique_name():
     rules = [clause.rule for clause in conformance.CLAUSES]
 
     assert all(rule.endswith(".") for rule in rules)
@@ -36,8 +36,8 @@ def test_every_clause_says_its_rule_and_has_a_name_of_its_own():
 
 
 @pytest.mark.slow
-def test_check_needs_no_pytest(tmp_path):
-    """The plain runner checks a store in a process that has no pytest, and says that it holds."""
+def test_check_runs_without_pytest(tmp_path):
+    """The plain runner checks a store in a process without pytest, and reports that it conforms."""
     code = f"""
         import sys, tempfile
         sys.modules["pytest"] = None  # whoever imports it fails
@@ -55,7 +55,7 @@ def test_check_needs_no_pytest(tmp_path):
     assert re.match(r"(\d+) of \1 clauses hold\n  claims +\d+ checked\n", done.stdout)
 
 
-def test_check_reports_what_a_store_raises():
+def test_check_reports_the_error_of_a_store():
     def no_store():
         raise OSError("no such store")
 
@@ -75,8 +75,8 @@ class Plain(StoreWrapper):
         self.offers -= {"mail", "labels"}
 
 
-def test_report_shows_what_was_checked_and_what_the_store_does_not_offer():
-    """A clause about what is not offered neither holds nor fails; pytest takes it as skipped."""
+def test_report_lists_checked_clauses_and_unsupported_features():
+    """A clause about an unsupported feature neither passes nor fails; pytest reports it as skipped."""
     report = conformance.check(lambda: Plain)
     mail = [clause for clause in conformance.CLAUSES if clause.theme == "mail"]
     found = report.to_dict()["themes"]

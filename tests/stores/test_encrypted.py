@@ -1,4 +1,4 @@
-"""An encrypted store: what its storage shows, which bodies it refuses, and how keys change."""
+"""An encrypted store: what its storage reveals, which bodies it refuses, and how keys change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphrt.stores._sealing import Keyring
 from graphrt.stores.encrypted import EncryptedStore
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.sqlite import SqliteStore
-from graphrt.stores.values import Commit, Loaded, Record, Saved
+from graphrt.stores.values import Commit, Record, StoredSnapshot, StoredThread
 from graphrt.stores.wrapper import StoreWrapper
 
 pytestmark = pytest.mark.needs("cryptography")
@@ -26,7 +26,7 @@ EVERYTHING = Commit(
     AT,
     [Record(1, 1, CANARY, b"seal")],
     stage=[("a", CANARY), ("b", b"")],
-    snapshot=Saved(1, CANARY),
+    snapshot=StoredSnapshot(1, CANARY),
     blobs={f"sha-{CANARY.decode()}": CANARY * 50},
     meta=CANARY,
 )
@@ -40,7 +40,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def plain(path):
-    """The storage without the encryption around it."""
+    """The storage without its encryption."""
     with SqliteStore(str(path)) as opened:
         yield opened
 
@@ -52,7 +52,7 @@ def store(plain):
 
 
 def filled(store, thread="t"):
-    """A claim on a new thread with everything that a thread can have."""
+    """A claim on a new thread with every kind of data."""
     claim = store.claim(thread, create=True, lease_s=LEASE_S, at=AT)
     store.commit(claim, EVERYTHING)
     return claim
@@ -72,7 +72,7 @@ def refused(call, code):
 
 
 class Tampered(StoreWrapper):
-    """A store whose bodies pass through the hands of somebody else when they are read."""
+    """A store whose bodies are changed by an attacker when they are read."""
 
     def __init__(self, store, change):
         super().__init__(store)
@@ -80,10 +80,10 @@ class Tampered(StoreWrapper):
 
     def load(self, thread, **options):
         found = self.store.load(thread, **options)
-        return Loaded(
+        return StoredThread(
             found.head,
             self._change("meta", found.meta),
-            Saved(found.snapshot.seq, self._change("snapshot", found.snapshot.body)),
+            StoredSnapshot(found.snapshot.seq, self._change("snapshot", found.snapshot.body)),
             [record._replace(body=self._change("record", record.body)) for record in found.records],
             [(key, self._change("staged", body)) for key, body in found.staged],
         )
@@ -99,21 +99,21 @@ class Tampered(StoreWrapper):
 # ---------------------------------------------------------------------------------------------------------- the storage
 
 
-def test_no_body_and_no_name_of_a_blob_is_readable_in_the_files(store, path):
+def test_files_contain_no_readable_body_or_blob_name(store, path):
     filled(store)
     read = store.load("t")
     blobs = store.blobs("t", [BLOB, "none"])
     store.close()
 
     everything = b"".join(file.read_bytes() for file in path.parent.iterdir())
-    assert (read.meta, read.snapshot, read.staged) == (CANARY, Saved(1, CANARY), [("a", CANARY), ("b", b"")])
+    assert (read.meta, read.snapshot, read.staged) == (CANARY, StoredSnapshot(1, CANARY), [("a", CANARY), ("b", b"")])
     assert blobs == {BLOB: CANARY * 50}
     assert CANARY not in everything
     assert b"sha-" not in everything
     assert b"seal" in everything
 
 
-def test_equal_bodies_do_not_look_equal(plain, store):
+def test_equal_bodies_have_different_ciphertexts(plain, store):
     for thread in ("t", "u"):
         store.release(filled(store, thread))
 
@@ -126,7 +126,7 @@ def test_equal_bodies_do_not_look_equal(plain, store):
 # ------------------------------------------------------------------------------------------------------------ refusals
 
 
-def test_every_bit_of_a_body_counts():
+def test_change_of_any_bit_of_a_body_is_detected():
     keys = Keyring(KEYS, current=None)
     sealed = keys.seal(b"abc", "t", "record", (1, 1))
 
@@ -135,13 +135,27 @@ def test_every_bit_of_a_body_counts():
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(StoreError) as caught:
             keys.open(bytes(flipped), "t", "record", (1, 1))
-        place = "magic" if bit < 32 else "key" if bit < 56 else "rest"
-        expected = {"magic": {"downgrade-refused"}, "key": {"missing-key", "store-damaged"}, "rest": {"store-damaged"}}
+        place = "magic" if bit < 24 else "form" if bit < 32 else "key" if bit < 56 else "rest"
+        form = {"downgrade-refused", "store-newer"}
+        expected = {
+            "magic": {"downgrade-refused"},
+            "form": form,
+            "key": {"missing-key", "store-damaged"},
+            "rest": {"store-damaged"},
+        }
         assert caught.value.code in expected[place]
     assert keys.open(sealed, "t", "record", (1, 1)) == b"abc"
 
 
-def test_a_body_that_was_cut_is_damaged():
+def test_a_body_of_a_newer_form_is_refused_as_newer():
+    keys = Keyring(KEYS, current=None)
+    sealed = keys.seal(b"abc", "t", "record", (1, 1))
+
+    error = refused(lambda: keys.open(sealed[:3] + b"2" + sealed[4:], "t", "record", (1, 1)), "store-newer")
+    assert error.what == "An encrypted body has the form 2, which a newer version of graphrt wrote."
+
+
+def test_truncated_body_is_damaged():
     keys = Keyring(KEYS, current=None)
     sealed = keys.seal(b"abc", "t", "meta", "")
 
@@ -159,14 +173,14 @@ def test_a_body_that_was_cut_is_damaged():
         ("t", "", ""),
     ],
 )
-def test_a_body_that_was_moved_is_refused(place):
+def test_moved_body_is_refused(place):
     keys = Keyring(KEYS, current=None)
     sealed = keys.seal(b"abc", "t", "record", (1, 1))
 
     refused(lambda: keys.open(sealed, *place), "store-damaged")
 
 
-def test_two_bodies_that_were_swapped_are_refused(plain, store):
+def test_swapped_bodies_are_refused(plain, store):
     claim = filled(store)
     store.commit(claim, Commit(1, AT, [Record(2, 1, b"other")]))
     first, second = (record.body for record in plain.records("t"))
@@ -181,7 +195,7 @@ def test_two_bodies_that_were_swapped_are_refused(plain, store):
 
 @pytest.mark.parametrize("kind", ["record", "snapshot", "meta", "staged", "blob"])
 @pytest.mark.parametrize("body", [b"", b"plain", CANARY])
-def test_a_plain_body_is_refused_wherever_it_stands(plain, store, kind, body):
+def test_plain_body_is_refused_everywhere(plain, store, kind, body):
     filled(store)
     downgraded = EncryptedStore(Tampered(plain, lambda found, old: body if found == kind else old), KEYS)
 
@@ -189,7 +203,7 @@ def test_a_plain_body_is_refused_wherever_it_stands(plain, store, kind, body):
     assert "thread 't'" in error.where
 
 
-def test_a_store_of_plain_threads_is_refused(plain, store):
+def test_store_of_plain_threads_is_refused(plain, store):
     claim = plain.claim("t", create=True, lease_s=LEASE_S, at=AT)
     plain.commit(claim, EVERYTHING)
 
@@ -199,7 +213,7 @@ def test_a_store_of_plain_threads_is_refused(plain, store):
 # ---------------------------------------------------------------------------------------------------------------- keys
 
 
-def test_the_wrong_bytes_under_the_right_id_are_damage(plain):
+def test_wrong_key_bytes_under_the_right_id_are_damage(plain):
     filled(EncryptedStore(plain, KEYS))
 
     refused(lambda: EncryptedStore(plain, {"k1": secrets.token_bytes(32)}).load("t"), "store-damaged")
@@ -222,7 +236,7 @@ def test_the_wrong_bytes_under_the_right_id_are_damage(plain):
         ({"good": secrets.token_bytes(32), "k": b"\xff" * 32}, "bad-key"),
     ],
 )
-def test_a_key_that_will_not_do_is_refused_and_not_shown(plain, keys, code):
+def test_invalid_key_is_refused_and_not_shown(plain, keys, code):
     with pytest.raises(InputError) as caught:
         EncryptedStore(plain, keys)
 
@@ -232,12 +246,12 @@ def test_a_key_that_will_not_do_is_refused_and_not_shown(plain, keys, code):
 
 
 @pytest.mark.parametrize("wrong", ["k9", ""])
-def test_a_key_that_was_not_given_cannot_be_chosen(plain, wrong):
+def test_unknown_key_cannot_be_current(plain, wrong):
     with pytest.raises(InputError):
         EncryptedStore(plain, KEYS, current=wrong)
 
 
-def test_keys_are_in_no_text_and_no_pickle(store):
+def test_keys_are_in_no_text_or_pickle(store):
     told = repr(store) + repr(store._keys) + str(vars(store))
 
     assert "k1" in told
@@ -248,7 +262,7 @@ def test_keys_are_in_no_text_and_no_pickle(store):
             pickle.dumps(thing)
 
 
-def test_a_store_in_memory_can_be_wrapped_and_is_not_durable():
+def test_memory_store_can_be_wrapped_and_is_not_durable():
     store = EncryptedStore(inner := MemoryStore(), KEYS)
     filled(store)
 
@@ -257,7 +271,7 @@ def test_a_store_in_memory_can_be_wrapped_and_is_not_durable():
     assert CANARY not in next(inner.records("t")).body
 
 
-def test_a_missing_package_is_said(plain, monkeypatch):
+def test_missing_package_is_named(plain, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
 
     with pytest.raises(MissingExtraError) as caught:

@@ -1,4 +1,4 @@
-"""An encrypted store keeps every clause of the store protocol."""
+"""An encrypted store satisfies every clause of the store protocol."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def make(tmp_path):
 
 @pytest.mark.needs("cryptography")
 @pytest.mark.parametrize("clause", conformance.CLAUSES, ids=str)
-def test_an_encrypted_store_keeps(clause: conformance.Clause, make: Callable[[], Store]):
+def test_encrypted_store_satisfies_each_clause(clause: conformance.Clause, make: Callable[[], Store]):
     clause(make)

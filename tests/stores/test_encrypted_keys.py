@@ -37,15 +37,15 @@ def test_keys_can_be_rotated(plain):
 
 
 def sealing_under_one_key_and_naming_under(named_by, plain):
-    """A store whose bodies the key k1 seals, with names that another key makes."""
+    """A store whose bodies are sealed with the key k1, and whose names use another key."""
     first = EncryptedStore(plain, {**KEYS, **named_by})
     only = EncryptedStore(plain, named_by)
     first._keys._naming, first._keys._mark = only._keys._naming, only._keys._mark  # type: ignore[misc]
     return first
 
 
-def test_key_that_made_names_is_missed_before_blobs_are(plain):
-    """Without it no blob would be found; whoever reads anything of the thread hears of it."""
+def test_missing_name_key_is_reported_before_missing_blobs(plain):
+    """Without it no blob would be found; any read of the thread reports it."""
     names = {"k0": secrets.token_bytes(32)}
     first = sealing_under_one_key_and_naming_under(names, plain)
     first.release(filled(first))
@@ -59,8 +59,8 @@ def test_key_that_made_names_is_missed_before_blobs_are(plain):
 
 @pytest.mark.parametrize("new", ["a-sorts-first", "z-sorts-last"])
 @pytest.mark.parametrize("current", ["k1", "new"])
-def test_key_that_is_added_hides_nothing(plain, new, current):
-    """Wherever its id sorts, and whichever is current: what was there is read, and what is written is read by both."""
+def test_added_key_hides_nothing(plain, new, current):
+    """Whatever its id and the current key: older data stays readable, and new data is readable with both."""
     first = EncryptedStore(plain, KEYS)
     claim = filled(first)
     keys = {new: secrets.token_bytes(32), **KEYS}
@@ -76,7 +76,7 @@ def test_key_that_is_added_hides_nothing(plain, new, current):
 
 @pytest.mark.parametrize("names", ["own", "of another key"])
 def test_key_is_retired_by_copying(plain, names):
-    """The first key, too, and one that only made names: the copy has nothing of them, whatever was pruned meanwhile."""
+    """The copy uses neither the first key nor one that was used only for names, even after a prune in between."""
     old, first = dict(KEYS), EncryptedStore(plain, KEYS)
     if names == "of another key":
         old["k0"] = secrets.token_bytes(32)

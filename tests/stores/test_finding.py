@@ -1,4 +1,4 @@
-"""Indexes that listings and the inbox use, files and schemas of version 1, and stores without the methods to search."""
+"""Indexes of listings and the inbox, files and schemas of version 1, and stores without search methods."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plan(store, statement, **page):
 
 
 @pytest.mark.parametrize(("wanted", "rare", "index"), WANTED)
-def test_a_page_of_the_inbox_is_read_from_an_index(tmp_path, wanted, rare, index):
+def test_page_of_the_inbox_is_read_from_an_index(tmp_path, wanted, rare, index):
     with SqliteStore(tmp_path / "runs.db") as store:
         first = "tenant" if wanted.tenant else "asked"
         statement = _query.SQL.inbox(wanted, rare=rare, index="" if rare else f"INDEXED BY question_{first}")
@@ -75,7 +75,7 @@ def test_questions_of_a_kind_are_read_from_its_index(tmp_path, graph, sorts):
     assert sorts == any("ORDER BY" in step for step in steps[: steps.index("SCAN page")])
 
 
-def test_the_index_of_kinds_leads_where_it_finds_fewer_questions(tmp_path):
+def test_index_of_kinds_is_used_where_it_matches_fewer_questions(tmp_path):
     with SqliteStore(tmp_path / "runs.db") as store:
         db = store._file.connection()
         db.execute(
@@ -165,7 +165,7 @@ def test_the_server_reads_pages_from_an_index(request):
 # -- rows ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_thread_has_no_row_besides_its_own(tmp_path):
+def test_plain_thread_has_only_its_own_row(tmp_path):
     path = tmp_path / "runs.db"
     with Runtime(line(("a", note("a"))), store=f"sqlite:///{path}") as runtime:
         runtime.run({}, thread="t")
@@ -179,7 +179,7 @@ def test_a_plain_thread_has_no_row_besides_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("column", "value"), [("tags", "no json"), ("tags", '{"a": 1}'), ("tags", "[1]"), ("tags", b"x"), ("title", 7.5)]
 )
-def test_a_label_that_was_damaged_is_named(tmp_path, column, value):
+def test_damaged_label_is_named(tmp_path, column, value):
     path = tmp_path / "runs.db"
     with SqliteStore(path) as store:
         claim = store.claim("t", create=True, lease_s=60, at=AT)
@@ -187,7 +187,7 @@ def test_a_label_that_was_damaged_is_named(tmp_path, column, value):
         loosen(path)
         with closing(sqlite3.connect(path)) as db, db:
             db.execute(f"UPDATE label SET {column} = ?", (value,))
-        if isinstance(value, float):  # the column's affinity makes it a text
+        if isinstance(value, float):  # the affinity of the column makes it text
             assert store.head("t").title == "7.5"
             return
         with pytest.raises(StoreError) as caught:
@@ -197,7 +197,7 @@ def test_a_label_that_was_damaged_is_named(tmp_path, column, value):
         assert store.query(ThreadFilter()) == store.query(ThreadFilter(tags=frozenset({"x"}))) == []
 
 
-def test_a_question_that_was_damaged_is_named(tmp_path):
+def test_damaged_question_is_named(tmp_path):
     path = tmp_path / "runs.db"
     with Runtime(GRAPH, store=f"sqlite:///{path}") as runtime:
         runtime.run({}, thread="t")
@@ -209,7 +209,7 @@ def test_a_question_that_was_damaged_is_named(tmp_path):
         assert (caught.value.code, caught.value.thread) == ("store-damaged", "t")
 
 
-def test_what_cannot_be_stored_is_refused_as_a_whole(tmp_path):
+def test_unstorable_commit_is_refused_as_a_whole(tmp_path):
     question = Question("p", "question", "n", "g", AT, None, False, b"b")
     with SqliteStore(tmp_path / "runs.db") as store:
         claim = claimed(store)
@@ -226,11 +226,11 @@ def test_what_cannot_be_stored_is_refused_as_a_whole(tmp_path):
         assert store.head("t").seq == 1
 
 
-# -- stores of others --------------------------------------------------------------------------------------------------
+# -- third-party stores ------------------------------------------------------------------------------------------------
 
 
 class Plain(StoreWrapper):
-    """A store that has the methods of the protocol alone."""
+    """A store that has only the methods of the protocol."""
 
     def __init__(self, inner):
         super().__init__(inner)
@@ -238,7 +238,7 @@ class Plain(StoreWrapper):
 
 
 @pytest.mark.parametrize("wrap", [False, True], ids=["alone", "in a tenant's store"])
-def test_a_store_without_the_methods_keeps_threads_without_labels(wrap):
+def test_store_without_the_methods_keeps_threads_without_labels(wrap):
     from graphrt.stores import TenantStore
 
     store = Plain(MemoryStore())
@@ -264,7 +264,7 @@ def test_a_store_without_the_methods_keeps_threads_without_labels(wrap):
     assert [one.thread for one in runtime.threads()] == ["t", "u", "v"]
 
 
-def test_an_encrypted_store_around_such_a_store_works_without_labels(tmp_path):
+def test_encrypted_store_around_such_a_store_works_without_labels(tmp_path):
     with SqliteStore(tmp_path / "runs.db") as inner:
         plain = Plain(inner)
         runtime = Runtime(GRAPH, store=EncryptedStore(plain, {"k": bytes(range(32))}))

@@ -1,4 +1,4 @@
-"""Which ids a thread may have, and what is said of the others."""
+"""Which ids a thread may have, and the errors about others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}", re.ASCII)
 
 
 @given(st.text(max_size=220) | st.text("abcXYZ019_.:@+=- \n\x00", max_size=220))
-def test_check_id_takes_exactly_what_the_rule_says(text):
+def test_check_id_accepts_exactly_the_ids_of_the_rule(text):
     if RULE.fullmatch(text):
         assert check_id(text) is text
         return
@@ -39,7 +39,7 @@ def test_check_id_takes_exactly_what_the_rule_says(text):
         ("caf\u00e9", "has '\\xe9' as character 4"),
     ],
 )
-def test_check_id_says_what_is_wrong(value, said):
+def test_check_id_names_the_problem(value, said):
     with pytest.raises(InputError) as caught:
         check_id(value)
 
@@ -56,7 +56,7 @@ def test_check_id_repeats_at_most_eighty_characters():
 
 
 def test_check_id_refuses_a_subclass_of_str():
-    """Such a value could change between two looks at it."""
+    """Such a value could change between two reads."""
 
     class Loud(str):
         __slots__ = ()

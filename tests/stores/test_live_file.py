@@ -1,4 +1,4 @@
-"""The file of live items beside a SQLite database: made when needed, private, replaced when damaged, in no backup."""
+"""The file of live items beside a SQLite database: created on demand, private, replaced when damaged, in no backup."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.stores.support import claimed
 from graphrt.errors import StoreError
 from graphrt.stores.filters import FollowerFilter
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.values import NewBatch
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def live(store) -> Path:
     return Path(f"{store.path}-live")
 
 
-def test_it_is_made_by_the_first_follower_and_by_nobody_else(store):
+def test_live_file_is_created_only_by_the_first_follower(store):
     assert store.query(FollowerFilter(threads=["t"])) == []
     assert store.relayed("t", after=0, limit=1) == []
     store.forget_live(["t"])
@@ -35,7 +36,7 @@ def test_it_is_made_by_the_first_follower_and_by_nobody_else(store):
     assert live(store).stat().st_mode & 0o777 == 0o600
 
 
-def test_it_may_be_deleted_while_it_is_open(store):
+def test_live_file_may_be_deleted_while_it_is_open(store):
     with SqliteStore(store.path) as other:
         store.follow_live(["t"], for_s=10)
         assert other.query(FollowerFilter(threads=["t"])) == ["t"]
@@ -44,13 +45,13 @@ def test_it_may_be_deleted_while_it_is_open(store):
         assert other.query(FollowerFilter(threads=["t"])) == []
         store.follow_live(["t"], for_s=10)
         assert other.query(FollowerFilter(threads=["t"])) == ["t"]
-        place = other.relay("t", "a", b"x")
+        place = other.relay([NewBatch("t", "a", b"x")])[0]
         assert [(one.place, one.body) for one in store.relayed("t", after=0, limit=1)] == [(place, b"x")]
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "version", "tables"])
-def test_one_that_is_damaged_or_of_another_version_is_replaced(store, damage):
-    store.relay("t", "a", b"x" * 10_000)
+def test_damaged_or_outdated_live_file_is_replaced(store, damage):
+    store.relay([NewBatch("t", "a", b"x" * 10_000)])
     store.close()
     path = live(store)
     with closing(sqlite3.connect(path)) as db:
@@ -65,30 +66,30 @@ def test_one_that_is_damaged_or_of_another_version_is_replaced(store, damage):
         os.truncate(path, 6_000)
     with SqliteStore(store.path) as again:
         again.follow_live(["t"], for_s=10)
-        place = again.relay("t", "b", b"y")
+        place = again.relay([NewBatch("t", "b", b"y")])[0]
 
         assert again.query(FollowerFilter(threads=["t"])) == ["t"]
         assert [one.id for one in again.relayed("t", after=place - 1, limit=5)] == ["b"]
 
 
-def test_it_is_no_part_of_a_backup(store, tmp_path):
+def test_live_file_is_not_part_of_a_backup(store, tmp_path):
     store.release(claimed(store))
-    store.relay("t", "a", b"needle in the live items")
+    store.relay([NewBatch("t", "a", b"needle in the live items")])
     store.backup(tmp_path / "copy.db")
 
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("copy")) == ["copy.db"]
     assert b"needle" not in (tmp_path / "copy.db").read_bytes()
 
 
-def test_what_is_forgotten_leaves_no_bytes(store):
-    store.relay("t", "a", b"needle in the live items")
+def test_dropped_items_leave_no_bytes(store):
+    store.relay([NewBatch("t", "a", b"needle in the live items")])
     store.forget_live(["t"])
     store.close()
 
     assert b"needle" not in live(store).read_bytes()
 
 
-def test_a_closed_store_carries_nothing(store):
+def test_closed_store_publishes_no_items(store):
     store.follow_live(["t"], for_s=10)
     store.close()
     with pytest.raises(StoreError) as error:
@@ -96,15 +97,15 @@ def test_a_closed_store_carries_nothing(store):
     assert error.value.code == "store-closed"
 
 
-def test_where_no_file_can_be_made_followers_are_refused_and_drivers_are_not(store, tmp_path):
-    live(store).mkdir()  # root may write everywhere, but not into a folder as if it were a file
+def test_where_no_file_can_be_created_followers_are_refused_and_drivers_are_not(store, tmp_path):
+    live(store).mkdir()  # root may write everywhere, but not into a file as if it were a folder
     with pytest.raises(StoreError):
         store.follow_live(["t"], for_s=1)
     store.release(claimed(store))
     assert store.head("t").seq == 1
 
 
-def test_a_folder_that_is_gone_is_told(store, tmp_path, monkeypatch):
+def test_missing_folder_is_reported(store, tmp_path, monkeypatch):
     def refuse(*args):
         raise PermissionError(13, "Permission denied")
 
@@ -114,9 +115,9 @@ def test_a_folder_that_is_gone_is_told(store, tmp_path, monkeypatch):
     assert "Permission denied" in str(error.value)
 
 
-def test_after_an_erasure_no_text_is_left_in_the_file_or_its_log(store):
+def test_erasure_leaves_no_text_in_the_live_file_or_its_log(store):
     store.release(claimed(store))
-    store.relay("t", "a", b"a secret that was shown")
+    store.relay([NewBatch("t", "a", b"a secret that was shown")])
     store.follow_live(["t"], for_s=10)
     there = [live(store), live(store).with_name(live(store).name + "-wal")]
     assert any(b"a secret" in one.read_bytes() for one in there)
@@ -128,9 +129,9 @@ def test_after_an_erasure_no_text_is_left_in_the_file_or_its_log(store):
     assert not any(b"a secret" in one.read_bytes() for one in there)
 
 
-def test_a_reader_that_keeps_the_log_of_live_items_in_use_is_reported(store, monkeypatch):
+def test_reader_that_blocks_the_log_of_live_items_is_reported(store, monkeypatch):
     monkeypatch.setattr("graphrt.stores.sqlite._live_file._PAUSE_S", 0.0)
-    store.relay("t", "a", b"a secret that was shown")
+    store.relay([NewBatch("t", "a", b"a secret that was shown")])
     with closing(sqlite3.connect(live(store))) as other:
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM batch").fetchall()
@@ -142,9 +143,9 @@ def test_a_reader_that_keeps_the_log_of_live_items_in_use_is_reported(store, mon
     assert "Erase again" in left
 
 
-def test_news_of_unchanged_files_needs_no_query(store):
+def test_unchanged_files_need_no_query(store):
     store.release(claimed(store))
-    store.relay("t", "a", b"x")
+    store.relay([NewBatch("t", "a", b"x")])
     known = {"t": (1, 1)}
     assert store.news(known) == set()
     seen: list[str] = []
@@ -153,3 +154,33 @@ def test_news_of_unchanged_files_needs_no_query(store):
 
     assert store.news(known) == set()
     assert not [one for one in seen if one.startswith("SELECT")]
+
+
+def test_old_batches_are_deleted_unless_their_thread_was_followed_lately(store):
+    for thread in ("followed", "left", "alone"):
+        store.relay([NewBatch(thread, "a", b"x")])
+    store.follow_live(["followed", "left"], for_s=10)
+    db = store._live._db
+    db.execute("UPDATE batch SET at = at - 100")
+    db.execute("UPDATE follower SET until = until - 100 WHERE thread = 'left'")
+    store._live._tidied_at = 0.0
+
+    store.follow_live(["another"], for_s=10)
+
+    kept = [thread for thread in ("followed", "left", "alone") if store.relayed(thread, after=0, limit=1)]
+    assert kept == ["followed"]
+
+
+def test_batches_outlast_the_interest_of_their_last_follower(store):
+    """The next follower still finds them: the driver polls rarely, and may not notice that there was no follower."""
+    store.relay([NewBatch("t", "a", b"x")])
+    store.follow_live(["t"], for_s=10)
+    db = store._live._db
+    db.execute("UPDATE batch SET at = at - 100")
+    db.execute("UPDATE follower SET until = until - 11")
+    store._live._tidied_at = 0.0
+    assert store.query(FollowerFilter(threads=["t"])) == []
+
+    store.follow_live(["t"], for_s=10)
+
+    assert [one.id for one in store.relayed("t", after=0, limit=1)] == ["a"]

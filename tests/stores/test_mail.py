@@ -1,4 +1,4 @@
-"""Mail of threads and due threads: indexes, remembered ids, wrappers, older files, and several senders at once."""
+"""Mail of threads and due threads: indexes, remembered ids, wrappers, older files, and concurrent senders."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_due_threads_are_read_from_indexes(tmp_path, graphs, prefix):
     assert "SCAN thread\n" not in steps
 
 
-def test_a_page_of_many_due_threads_reads_its_own_rows(tmp_path):
-    """Of 100,000 threads that are due, a page reads the rows of the page, in the order of the index."""
+def test_page_of_many_due_threads_reads_only_its_own_rows(tmp_path):
+    """Of 100,000 due threads, a page reads the rows of the page, in the order of the index."""
     with SqliteStore(tmp_path / "runs.db") as store:
         made(store, status="running")
         db = store._file.connection()
@@ -62,11 +62,11 @@ def test_a_page_of_many_due_threads_reads_its_own_rows(tmp_path):
         db.set_progress_handler(None, 0)
 
     assert [head.priority for head in [*first, *after]] == [0] * 200
-    assert steps < 2_000  # 200,000 instructions for two pages of 500 rows: a scan takes some millions
+    assert steps < 2_000  # 200,000 instructions for two pages of 500 rows: a scan takes millions
 
 
-def test_a_thread_that_is_not_due_is_in_no_index_of_those_that_are(tmp_path):
-    """An idle look costs the same however many threads have ended, wait for a person, or sleep."""
+def test_thread_that_is_not_due_is_in_no_index_of_due_threads(tmp_path):
+    """An idle poll costs the same however many threads have ended, wait for a person, or sleep."""
     with SqliteStore(tmp_path / "runs.db") as store:
         made(store, status="completed")
         db = store._file.connection()
@@ -114,8 +114,8 @@ def test_the_server_reads_due_threads_from_indexes(request):
 
 @pytest.mark.needs("psycopg")
 @pytest.mark.slow
-def test_a_step_on_the_server_stays_a_hot_update(request):
-    """The new index on the status does not make a commit that leaves the status write an index."""
+def test_step_on_the_server_stays_a_hot_update(request):
+    """The new index on the status adds no index write to a commit that does not change the status."""
     from graphrt.stores import PostgresStore
 
     url = postgres_server.fresh_url(request.config)
@@ -130,7 +130,7 @@ def test_a_step_on_the_server_stays_a_hot_update(request):
     )[0]
 
     assert updates >= 49
-    assert updates - hot <= 3  # of the first commit, and where a page was full
+    assert updates - hot <= 3  # from the first commit, and where a page was full
     postgres_server.drop(url)
 
 
@@ -138,7 +138,7 @@ def _has(url, function):
     return bool(sql(url, f"SELECT 1 FROM pg_proc WHERE proname = '{function}'"))
 
 
-# -- ids that are remembered -------------------------------------------------------------------------------------------
+# -- remembered ids ----------------------------------------------------------------------------------------------------
 
 
 def take_all(store, thread="t"):
@@ -148,7 +148,7 @@ def take_all(store, thread="t"):
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_the_last_thousand_ids_are_remembered_and_older_ones_are_not(tmp_path, kind):
+def test_last_thousand_ids_are_remembered(tmp_path, kind):
     with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "runs.db") as store:
         made(store)
         for n in range(REMEMBERED + 1):
@@ -156,7 +156,7 @@ def test_the_last_thousand_ids_are_remembered_and_older_ones_are_not(tmp_path, k
         take_all(store)
         assert not store.post("t", "1", b"again")
         assert not store.post("t", str(REMEMBERED), b"again")
-        assert store.post("t", "0", b"again")  # the oldest one is forgotten
+        assert store.post("t", "0", b"again")  # the oldest one is evicted
         assert [(one.id, one.place > REMEMBERED + 1) for one in store.query(MailFilter(thread="t"))] == [("0", True)]
 
 
@@ -164,7 +164,7 @@ def test_the_last_thousand_ids_are_remembered_and_older_ones_are_not(tmp_path, k
 
 
 @pytest.mark.needs("cryptography")
-def test_an_encrypted_store_keeps_no_letter_in_plain(tmp_path):
+def test_encrypted_store_keeps_no_letter_in_plain_text(tmp_path):
     path = tmp_path / "runs.db"
     inner = SqliteStore(path)
     with EncryptedStore(inner, {"k": bytes(range(32))}) as store:
@@ -180,7 +180,7 @@ def test_an_encrypted_store_keeps_no_letter_in_plain(tmp_path):
         assert caught.value.code == "store-damaged"
 
 
-def test_a_tenant_reaches_no_thread_of_another(tmp_path):
+def test_tenant_cannot_reach_threads_of_another(tmp_path):
     with SqliteStore(tmp_path / "runs.db") as shared:
         acme, other = TenantStore(shared, "acme"), TenantStore(shared, "other")
         made(acme, status="running")
@@ -204,7 +204,7 @@ def test_a_tenant_reaches_no_thread_of_another(tmp_path):
 
 
 @pytest.mark.parametrize("wrap", ["alone", "in a tenant's store", "flaky"])
-def test_a_store_without_the_methods_says_so(wrap):
+def test_store_without_the_methods_raises_a_typed_error(wrap):
     store = Plain(MemoryStore())
     store = {"alone": store, "flaky": FlakyStore(store)}.get(wrap) or TenantStore(store, "acme")
 
@@ -215,14 +215,14 @@ def test_a_store_without_the_methods_says_so(wrap):
     assert "does not offer 'mail'" in str(caught.value)
 
 
-def test_a_flaky_store_fails_where_it_is_told_to():
+def test_flaky_store_fails_at_the_configured_call():
     store = FlakyStore(made(MemoryStore(), status="running"), [Fault("post", moment="after"), Fault("query")])
     with pytest.raises(StoreError):
         store.post("t", "a", b"1")
     with pytest.raises(StoreError):
         store.query(DueFilter(now=AT))
 
-    assert not store.post("t", "a", b"1")  # it was kept although the call failed
+    assert not store.post("t", "a", b"1")  # it was stored although the call failed
     assert (
         [head.thread for head in store.query(ThreadFilter(ids=["t"], has_mail=True))]
         == ["t"]
@@ -231,12 +231,14 @@ def test_a_flaky_store_fails_where_it_is_told_to():
     assert store.calls["post"] == 2
 
 
-# -- several senders ---------------------------------------------------------------------------------------------------
+# -- concurrent senders ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.needs("psycopg")
-def test_a_thread_is_not_deleted_under_a_letter(request):
-    """Posting and deleting at once leave neither a letter without a thread nor an error besides `unknown-thread`."""
+def test_thread_is_not_deleted_under_a_letter(request):
+    """Posting and deleting at the same time leave neither a letter without a thread nor an error besides
+    `unknown-thread`.
+    """
     from graphrt.stores import PostgresStore
 
     url = postgres_server.fresh_url(request.config)
@@ -264,8 +266,8 @@ def test_a_thread_is_not_deleted_under_a_letter(request):
     postgres_server.drop(url)
 
 
-def test_a_lost_answer_leaves_the_letter_once(tmp_path):
-    """A letter in a file is looked for when the outcome of its transaction is not known."""
+def test_lost_reply_leaves_the_letter_once(tmp_path):
+    """A letter in a file is looked up when the outcome of its transaction is unknown."""
     with SqliteStore(tmp_path / "runs.db") as store:
         claimed(store)
         store.post("t", "a", b"x")

@@ -1,4 +1,4 @@
-"""What only the memory store does: its claims need no lease, and it forgets everything when it is closed."""
+"""Behaviour specific to the memory store: its claims need no lease, and closing it drops all data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tests.stores.support import AT, claimed
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores.filters import ScheduleFilter, ThreadFilter
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.values import Commit, Record
+from graphrt.stores.values import Commit, NewBatch, Record
 
 
-def test_claim_needs_no_lease_to_hold():
+def test_claim_is_held_without_a_lease():
     """An owner in the same process cannot die alone."""
     store = MemoryStore()
     claimed(store, lease_s=0.0)
@@ -21,7 +21,7 @@ def test_claim_needs_no_lease_to_hold():
         claimed(store)
 
 
-def test_claim_that_ctrl_c_ends_leaves_no_thread(monkeypatch: pytest.MonkeyPatch):
+def test_claim_that_ctrl_c_interrupts_leaves_no_thread(monkeypatch: pytest.MonkeyPatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -48,7 +48,7 @@ def test_commit_does_not_keep_the_callers_containers():
     assert store.blobs("t", ["b"]) == {"b": b"B"}
 
 
-def test_what_was_loaded_does_not_follow_later_commits():
+def test_loaded_thread_does_not_change_with_later_commits():
     store = MemoryStore()
     claim = claimed(store)
     loaded = store.load("t")
@@ -58,7 +58,7 @@ def test_what_was_loaded_does_not_follow_later_commits():
     assert loaded.staged == ()
 
 
-def test_close_forgets_everything():
+def test_close_drops_all_data():
     store = MemoryStore()
     claimed(store)
     store.close()
@@ -68,7 +68,7 @@ def test_close_forgets_everything():
         lambda: store.query(ScheduleFilter()),
         lambda: store.delete_schedule("nightly"),
         lambda: store.follow_live(["t"], for_s=1),
-        lambda: store.relay("t", "1", b"item"),
+        lambda: store.relay([NewBatch("t", "1", b"item")]),
     ):
         with pytest.raises(StoreError) as caught:
             call()
@@ -86,3 +86,20 @@ def test_page_begins_after_a_thread_that_has_no_entries_yet(newest_first):
 
     found = store.query(ThreadFilter(newest_first=newest_first), after="b")
     assert [head.thread for head in found] == (["a"] if newest_first else ["c"])
+
+
+def test_old_batches_are_deleted_unless_their_thread_was_followed_lately(monkeypatch: pytest.MonkeyPatch):
+    now = 1_000.0
+    monkeypatch.setattr("graphrt.stores._live_board.monotonic", lambda: now)
+    store = MemoryStore()
+    store.follow_live(["followed", "left"], for_s=10.0)
+    for thread in ("followed", "left", "alone"):
+        store.relay([NewBatch(thread, "a", b"x")])
+
+    now += 5.0
+    store.follow_live(["followed"], for_s=10.0)
+    now += 37.0  # the interest in "left" ended 32 seconds ago, and the one in "followed" 27 seconds ago
+    store.follow_live(["another"], for_s=10.0)
+
+    kept = [thread for thread in ("followed", "left", "alone") if store.relayed(thread, after=0, limit=1)]
+    assert kept == ["followed"]

@@ -1,4 +1,4 @@
-"""A thread as one file: from any store to any other, byte for byte, and refused where a byte is another one."""
+"""A thread as one file: from any store to any other, byte for byte, and refused if any byte differs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.stores.kept import KEYS, LARGE, THREADS, fill, opened, runtime
 from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores import EncryptedStore, MemoryStore, PostgresStore, SqliteStore
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.values import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, StoredSnapshot
 
 KINDS = [
     "memory",
@@ -48,7 +48,7 @@ def sqlite(tmp_path):
 
 
 def contents(store, thread):
-    """Everything that a thread is, but for what belongs to its store."""
+    """The whole content of a thread, except data that belongs to its store."""
     found = store.load(thread)
     head = found.head._replace(thread="", epoch=0, owned=False)
     snapshots, saved = {}, found.snapshot
@@ -63,7 +63,9 @@ def contents(store, thread):
 @pytest.mark.parametrize("target", KINDS)
 @pytest.mark.parametrize("source", KINDS)
 def test_threads_move_between_any_two_stores(source, target, tmp_path, folder, request):
-    """Paused, pruned, failed, with large values and effects: what arrives is what left, and goes on like it."""
+    """Paused, pruned, failed, with large values and effects: the imported thread equals the exported one and continues
+    like it.
+    """
     with made(source, tmp_path / "a.db", request) as here, made(target, tmp_path / "b.db", request) as there:
         left = fill(here)
         for name in THREADS:
@@ -90,11 +92,11 @@ def test_threads_move_between_any_two_stores(source, target, tmp_path, folder, r
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_record_that_goes_on_after_the_newest_snapshot_is_exported_once(kind, tmp_path):
+def test_record_that_spans_the_newest_snapshot_is_exported_once(kind, tmp_path):
     records = [Record(1, 1, b"a"), Record(4, 3, b"b"), Record(5, 1, b"c")]
     with opened(kind, tmp_path / "a.db") as store, MemoryStore() as there:
         claim = store.claim("t", create=True, lease_s=60, at=1.0)
-        store.commit(claim, Commit(0, 1.0, records, snapshot=Saved(2, b"s"), meta=b"{}", release=True))
+        store.commit(claim, Commit(0, 1.0, records, snapshot=StoredSnapshot(2, b"s"), meta=b"{}", release=True))
         store.export_thread("t", file := io.BytesIO())
         there.import_thread(io.BytesIO(file.getvalue()))
 
@@ -102,7 +104,7 @@ def test_record_that_goes_on_after_the_newest_snapshot_is_exported_once(kind, tm
         assert list(there.records("t")) == records
 
 
-def test_thread_gets_another_id_if_it_is_asked_for(sqlite, folder):
+def test_thread_can_be_imported_under_another_id(sqlite, folder):
     sqlite.export_thread("paused", folder / "paused.grt")
 
     assert sqlite.import_thread(folder / "paused.grt", thread="other") == "other"
@@ -113,7 +115,7 @@ def test_thread_gets_another_id_if_it_is_asked_for(sqlite, folder):
     assert sqlite.verify().findings == ()
 
 
-def test_thread_that_is_there_is_not_replaced(sqlite, folder):
+def test_existing_thread_is_not_replaced(sqlite, folder):
     sqlite.export_thread("done", folder / "done.grt")
     before = contents(sqlite, "done")
 
@@ -124,7 +126,7 @@ def test_thread_that_is_there_is_not_replaced(sqlite, folder):
     assert contents(sqlite, "done") == before
 
 
-def test_file_that_is_there_is_not_replaced(sqlite, folder):
+def test_existing_file_is_not_replaced(sqlite, folder):
     (folder / "mine.txt").write_text("mine")
     (folder / "link").symlink_to(folder / "nowhere")
 
@@ -136,7 +138,7 @@ def test_file_that_is_there_is_not_replaced(sqlite, folder):
     assert sorted(one.name for one in folder.iterdir()) == ["link", "mine.txt"]
 
 
-def test_file_is_readable_by_its_owner_only_and_nothing_else_is_left(sqlite, folder):
+def test_file_is_readable_by_its_owner_only_and_no_other_file_is_left(sqlite, folder):
     sqlite.export_thread("done", folder / "done.grt")
 
     assert [one.name for one in folder.iterdir()] == ["done.grt"]
@@ -144,21 +146,21 @@ def test_file_is_readable_by_its_owner_only_and_nothing_else_is_left(sqlite, fol
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", 5, None])
-def test_path_that_is_none_is_refused(sqlite, path):
+def test_invalid_path_is_refused(sqlite, path):
     for call in (lambda: sqlite.export_thread("done", path), lambda: sqlite.import_thread(path)):
         with pytest.raises(InputError) as caught:
             call()
         assert caught.value.code == "bad-path"
 
 
-def test_bytes_in_place_of_a_path_are_not_shown(sqlite):
+def test_bytes_instead_of_a_path_are_not_shown(sqlite):
     with pytest.raises(InputError, match="not 300,000 bytes") as caught:
         sqlite.import_thread(b"x" * 300_000)
     assert caught.value.code == "bad-path"
     assert "io.BytesIO" in str(caught.value)
 
 
-def test_folder_in_place_of_a_file_is_told(sqlite, folder):
+def test_folder_instead_of_a_file_is_refused(sqlite, folder):
     with pytest.raises(InputError, match="There is a folder") as caught:
         sqlite.export_thread("paused", folder)
     assert caught.value.code == "path-exists"
@@ -183,8 +185,8 @@ def test_file_that_is_not_open_for_bytes_is_refused(sqlite, folder):
 
 
 @pytest.mark.needs("cryptography")
-def test_encrypted_thread_that_is_read_without_keys_says_so(tmp_path, folder):
-    """Nothing is damaged, and a file of it would lack its large values, whose names are encrypted."""
+def test_encrypted_thread_that_is_read_without_keys_names_the_reason(tmp_path, folder):
+    """It is not damaged, and a file of it would lack its large values, whose names are encrypted."""
     with SqliteStore(tmp_path / "runs.db") as inner:
         fill(EncryptedStore(inner, KEYS))
         for call in (
@@ -198,7 +200,7 @@ def test_encrypted_thread_that_is_read_without_keys_says_so(tmp_path, folder):
         assert "is encrypted" in inner.verify().findings[0].what
 
 
-def test_folder_or_file_that_is_missing_is_named(sqlite, folder):
+def test_missing_folder_or_file_is_named(sqlite, folder):
     for call in (
         lambda: sqlite.export_thread("done", folder / "no" / "done.grt"),
         lambda: sqlite.import_thread(folder / "no.grt"),
@@ -208,7 +210,7 @@ def test_folder_or_file_that_is_missing_is_named(sqlite, folder):
         assert caught.value.code == "bad-path"
 
 
-def test_thread_that_is_not_there_leaves_no_file(sqlite, folder):
+def test_unknown_thread_leaves_no_file(sqlite, folder):
     with pytest.raises(InputError) as caught:
         sqlite.export_thread("nobody", folder / "nobody.grt")
 
@@ -216,7 +218,7 @@ def test_thread_that_is_not_there_leaves_no_file(sqlite, folder):
     assert list(folder.iterdir()) == []
 
 
-def test_open_files_will_do(sqlite):
+def test_open_files_are_accepted(sqlite):
     file = io.BytesIO()
     sqlite.export_thread("large", file)
 
@@ -225,7 +227,7 @@ def test_open_files_will_do(sqlite):
         assert contents(store, "large") == contents(sqlite, "large")
 
 
-def test_asyncio_twins_do_the_same(sqlite, folder):
+def test_asyncio_twins_behave_the_same(sqlite, folder):
     async def main():
         await sqlite.aexport_thread("done", folder / "done.grt")
         return await sqlite.aimport_thread(folder / "done.grt", thread="again")
@@ -234,7 +236,7 @@ def test_asyncio_twins_do_the_same(sqlite, folder):
 
 
 @pytest.mark.needs("cryptography")
-def test_encrypted_thread_is_exported_in_plain_only_if_that_is_said(tmp_path, folder):
+def test_encrypted_thread_is_exported_in_plain_text_only_on_request(tmp_path, folder):
     with EncryptedStore(SqliteStore(tmp_path / "runs.db"), KEYS) as store:
         fill(store)
         for decrypted in (False, None, "yes"):
@@ -247,7 +249,7 @@ def test_encrypted_thread_is_exported_in_plain_only_if_that_is_said(tmp_path, fo
         assert b"wrote 0" in (folder / "done.grt").read_bytes()
 
 
-def test_missing_large_value_is_told_at_export(sqlite, folder):
+def test_missing_large_value_is_reported_at_export(sqlite, folder):
     with sqlite._file.lock:
         sqlite._file.connection().execute("DELETE FROM part WHERE kind = 3")
 
@@ -257,8 +259,8 @@ def test_missing_large_value_is_told_at_export(sqlite, folder):
     assert list(folder.iterdir()) == []
 
 
-def test_every_byte_of_a_file_counts(sqlite):
-    """Cut anywhere, or with any bit of any byte another one: it is refused, and nothing is written."""
+def test_change_of_any_byte_of_a_file_is_refused(sqlite):
+    """Cut anywhere, or with any flipped bit: it is refused, and nothing is written."""
     file = io.BytesIO()
     sqlite.export_thread("failed", file)
     whole = file.getvalue()
@@ -285,7 +287,7 @@ def test_export_of_another_version_is_refused(sqlite, version, code):
     assert caught.value.code == code
 
 
-def test_import_that_fails_leaves_nothing(sqlite, monkeypatch):
+def test_failed_import_leaves_nothing(sqlite, monkeypatch):
     file = io.BytesIO()
     sqlite.export_thread("pruned", file)
     with MemoryStore() as store:
@@ -299,7 +301,7 @@ def test_import_that_fails_leaves_nothing(sqlite, monkeypatch):
         assert not store.query(ThreadFilter())
 
 
-def test_times_of_the_thread_stay(sqlite, folder):
+def test_times_of_the_thread_are_preserved(sqlite, folder):
     sqlite.export_thread("done", folder / "done.grt")
     with MemoryStore() as store:
         store.import_thread(folder / "done.grt")
@@ -308,7 +310,7 @@ def test_times_of_the_thread_stay(sqlite, folder):
     assert (here.created_at, here.updated_at) == (there.created_at, there.updated_at)
 
 
-def test_id_in_a_file_is_checked_like_any_other(sqlite):
+def test_id_in_a_file_is_validated_like_any_other(sqlite):
     from graphrt.stores import _archive
 
     file = io.BytesIO()
@@ -324,7 +326,7 @@ def test_id_in_a_file_is_checked_like_any_other(sqlite):
     assert caught.value.code == "bad-thread"
 
 
-def test_file_that_says_it_is_huge_takes_no_room():
+def test_file_that_claims_to_be_huge_allocates_nothing():
     from graphrt.stores import _archive
 
     data = _archive.MAGIC + _archive._FRAME.pack(_archive.META, 0, 0, 0, 2**31 - 1) + os.urandom(10)

@@ -1,4 +1,4 @@
-"""Letters that a commit posts to other threads: locks of a server, wrappers of stores, and outcomes that are not known."""
+"""Letters that a commit posts to other threads: locks of a server, wrappers of stores, and unknown outcomes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def mail(store, thread):
 
 @pytest.mark.needs("psycopg")
 @pytest.mark.slow
-def test_two_commits_that_post_to_each_other_do_not_wait_for_each_other(request):
-    """While a commit of a thread is not finished, another one posts to that thread; so no circle of them can wait."""
+def test_two_commits_that_post_to_each_other_do_not_deadlock(request):
+    """While a commit of a thread is unfinished, another one posts to that thread, and no deadlock is possible."""
     from graphrt.stores import PostgresStore
 
     url = postgres_server.fresh_url(request.config, busy_timeout_s="2")
     with PostgresStore(url) as store:
         claims = {thread: made(store, thread) for thread in ("t", "u")}
         with store._link.lend() as connection, connection.transaction():
-            # The lock that an unfinished commit of `u` holds; and it has posted to `t` already.
+            # The lock of an unfinished commit of `u`, which has already posted to `t`.
             connection.execute(store._link.named("UPDATE {s}.thread SET seq = 2 WHERE id = 'u'"))
             connection.execute(
                 store._link.named(
@@ -69,7 +69,7 @@ def test_many_large_letters_are_posted_in_one_transaction(request, monkeypatch):
 
 
 @pytest.mark.parametrize("open_", [MemoryStore, None], ids=["memory", "sqlite"])
-def test_a_tenant_posts_to_threads_of_its_own_alone(tmp_path, open_):
+def test_tenant_posts_only_to_its_own_threads(tmp_path, open_):
     shared = MemoryStore() if open_ is not None else SqliteStore(tmp_path / "runs.db")
     with shared, TenantStore(shared, "acme") as acme:
         made(shared, "u")
@@ -96,7 +96,7 @@ def test_posted_letters_are_encrypted_for_their_thread(tmp_path):
         assert b"x" not in {body for _, body in mail(inner, "u")}
 
 
-def test_a_commit_whose_answer_was_lost_has_posted_its_letters_once(tmp_path):
+def test_commit_whose_reply_was_lost_has_posted_its_letters_once(tmp_path):
     with FlakyStore(SqliteStore(tmp_path / "runs.db"), [Fault("commit", nth=3, moment="after")]) as store:
         made(store, "u")
         claim = made(store, "t")

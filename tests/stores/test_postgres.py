@@ -1,4 +1,4 @@
-"""A PostgreSQL store in a world that is as it should not be: URLs, settings, schemas, and errors of the server."""
+"""A PostgreSQL store under bad conditions: URLs, settings, schemas, and errors of the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from graphrt.errors import ConflictError, InputError, MissingExtraError, StoreError
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.postgres import PostgresStore, _driver, _schema, _url
-from graphrt.stores.values import Commit, Saved
+from graphrt.stores.values import Commit, NewBatch, StoredSnapshot
 
 from . import postgres_server, postgres_support
 from .postgres_support import AT, entry, eventually, sql, started
@@ -31,7 +31,7 @@ def store(url):
 
 
 def everything_told(error):
-    """All text that *error* and what led to it could show."""
+    """All text that *error* and its causes could show."""
     told = ""
     while error is not None:
         told += f"{error} {error!r} {vars(error)} {error.args}"
@@ -58,7 +58,7 @@ def everything_told(error):
         ("postgresql:h/d", "unknown-store"),
     ],
 )
-def test_a_url_that_will_not_do_is_refused(url, code):
+def test_invalid_url_is_refused(url, code):
     with pytest.raises(InputError) as caught:
         PostgresStore(url)
 
@@ -66,14 +66,14 @@ def test_a_url_that_will_not_do_is_refused(url, code):
 
 
 @pytest.mark.parametrize("secret", ["pa@ss", "pa/ss", "p:a@s:s", "12/34@x"])
-def test_a_password_that_is_not_encoded_is_refused_and_not_shown(secret):
+def test_unencoded_password_is_refused_and_not_shown(secret):
     with pytest.raises(InputError) as caught:
         PostgresStore(f"postgresql://user:{secret}@host/name")
 
     assert secret not in everything_told(caught.value)
 
 
-def test_a_url_is_taken_apart():
+def test_url_is_parsed():
     read = _url.read("postgresql://me:p%40ss@db1:5432,db2/runs?schema=mine&unsafe=true&sslmode=require&pool_size=3")
 
     assert read.libpq == "postgresql://me:p%40ss@db1:5432,db2/runs?sslmode=require"
@@ -82,12 +82,12 @@ def test_a_url_is_taken_apart():
 
 
 @pytest.mark.parametrize("wrong", [{"pool_size": 0}, {"connect_timeout_s": -1.0}, {"busy_timeout_s": float("nan")}])
-def test_a_number_that_will_not_do_is_refused(wrong):
+def test_invalid_number_is_refused(wrong):
     with pytest.raises(InputError):
         PostgresStore("postgresql://h/d", **wrong)
 
 
-def test_psycopg_is_imported_by_the_first_store_and_missed_with_advice(monkeypatch):
+def test_psycopg_is_imported_by_the_first_store_and_its_absence_names_the_fix(monkeypatch):
     script = "import sys, graphrt.stores.postgres, graphrt.stores.encrypted; print('psycopg' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -106,7 +106,7 @@ def test_psycopg_is_imported_by_the_first_store_and_missed_with_advice(monkeypat
 # -------------------------------------------------------------------------------------------------------- the server
 
 
-def test_a_wrong_password_is_unavailable_and_never_shown(request):
+def test_wrong_password_is_unavailable_and_never_shown(request):
     base = postgres_server.server(request.config).url
     wrong = base.replace("postgres@", f"guarded:{'canary-93'}@", 1)
 
@@ -119,14 +119,14 @@ def test_a_wrong_password_is_unavailable_and_never_shown(request):
 
 
 @pytest.mark.parametrize("change", [("/postgres?", "/no_such_database?"), ("host=", "host=%2Fnonexistent")])
-def test_a_server_or_database_that_is_not_there_is_unavailable(url, change):
+def test_missing_server_or_database_is_unavailable(url, change):
     with PostgresStore(url.replace(*change)) as store, pytest.raises(StoreError) as caught:
         store.query(ThreadFilter())
 
     assert caught.value.code == "store-unavailable"
 
 
-def test_settings_that_may_lose_commits_are_refused_unless_the_url_says_so(url):
+def test_settings_that_may_lose_commits_are_refused_unless_the_url_allows_them(url):
     weak = postgres_server.with_options(url, options="-c synchronous_commit=off")
     with PostgresStore(weak) as store, pytest.raises(StoreError) as caught:
         store.query(ThreadFilter())
@@ -151,7 +151,7 @@ def test_full_page_writes_off_is_refused(request, url):
     assert caught.value.code == "store-unsafe"
 
 
-def test_a_session_that_only_reads_is_read_only_and_still_reads(url, store):
+def test_read_only_session_is_read_only_and_still_reads(url, store):
     store.release(started(store))
 
     with PostgresStore(postgres_server.with_options(url, options="-c default_transaction_read_only=on")) as reader:
@@ -166,7 +166,7 @@ def test_a_session_that_only_reads_is_read_only_and_still_reads(url, store):
 # -------------------------------------------------------------------------------------------------------- the schema
 
 
-def test_many_stores_may_make_the_tables_at_once(url):
+def test_many_stores_may_create_the_tables_at_once(url):
     stores = [PostgresStore(url) for _ in range(6)]
     errors = []
     gate = threading.Barrier(len(stores))
@@ -175,7 +175,7 @@ def test_many_stores_may_make_the_tables_at_once(url):
         gate.wait()
         try:
             store.query(ThreadFilter())
-        except BaseException as error:  # noqa: BLE001 - told below
+        except BaseException as error:  # noqa: BLE001 - asserted below
             errors.append(error)
 
     workers = [threading.Thread(target=begin, args=(store,)) for store in stores]
@@ -202,7 +202,7 @@ def test_schema_of_another_version_is_refused(url, store, change, code):
 
 
 @pytest.mark.parametrize("table", ["thread (a int)", "schema_version (version int)", "record (a int)"])
-def test_a_schema_of_somebody_else_is_refused_and_left_as_it_is(url, table):
+def test_foreign_schema_is_refused_and_left_unchanged(url, table):
     sql(url, "CREATE SCHEMA {s}")
     sql(url, f"CREATE TABLE {{s}}.{table}")
     with PostgresStore(url) as store, pytest.raises(StoreError) as caught:
@@ -215,7 +215,7 @@ def test_a_schema_of_somebody_else_is_refused_and_left_as_it_is(url, table):
     assert tables == [(1,)]
 
 
-def test_a_missing_table_is_damage(url, store):
+def test_missing_table_is_damage(url, store):
     store.release(started(store))
     sql(url, "DROP TABLE {s}.record")
 
@@ -229,7 +229,7 @@ def test_a_missing_table_is_damage(url, store):
 
 
 def fail_inserts(url, table, state, times):
-    """Let the server refuse *times* inserts into *table* with SQLSTATE *state*."""
+    """Make the server refuse *times* inserts into *table* with SQLSTATE *state*."""
     sql(url, "CREATE SEQUENCE {s}.refused")
     sql(
         url,
@@ -244,10 +244,17 @@ def fail_inserts(url, table, state, times):
 @pytest.mark.parametrize(
     ("state", "code"), [("53100", "store-full"), ("58030", "store-unavailable"), ("XX001", "store-damaged")]
 )
-def test_a_commit_that_the_server_refuses_leaves_nothing_and_can_be_made_again(url, store, table, state, code):
+def test_commit_that_the_server_refuses_leaves_nothing_and_can_be_repeated(url, store, table, state, code):
     claim = started(store)
     commit = Commit(
-        1, AT, [entry(2)], stage=[("a", b"1")], snapshot=Saved(2, b"s"), blobs={"b": b"2"}, meta=b"m", status="running"
+        1,
+        AT,
+        [entry(2)],
+        stage=[("a", b"1")],
+        snapshot=StoredSnapshot(2, b"s"),
+        blobs={"b": b"2"},
+        meta=b"m",
+        status="running",
     )
     fail_inserts(url, table, state, 1)
     before = store.load("t")
@@ -265,7 +272,7 @@ def test_a_commit_that_the_server_refuses_leaves_nothing_and_can_be_made_again(u
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01"])
-def test_a_transaction_that_gave_way_is_made_again(url, store, state):
+def test_transaction_that_was_rolled_back_for_a_deadlock_is_retried(url, store, state):
     claim = started(store)
     fail_inserts(url, "record", state, 3)
 
@@ -274,7 +281,7 @@ def test_a_transaction_that_gave_way_is_made_again(url, store, state):
     assert [record.seq for record in store.records("t")] == [1, 2]
 
 
-def test_a_transaction_that_gives_way_again_and_again_is_busy(url, store):
+def test_transaction_that_is_rolled_back_repeatedly_is_busy(url, store):
     claim = started(store)
     fail_inserts(url, "record", "40001", 1000)
 
@@ -284,7 +291,7 @@ def test_a_transaction_that_gives_way_again_and_again_is_busy(url, store):
     assert caught.value.code == "store-busy"
 
 
-def test_a_row_that_is_locked_for_too_long_is_busy(url):
+def test_row_that_is_locked_for_too_long_is_busy(url):
     import psycopg
 
     address, schema = postgres_server.plain(url)
@@ -301,7 +308,7 @@ def test_a_row_that_is_locked_for_too_long_is_busy(url):
     assert caught.value.code == "store-busy"
 
 
-def test_more_calls_than_connections_wait_and_then_say_so(url):
+def test_more_calls_than_connections_wait_and_then_time_out(url):
     with PostgresStore(postgres_server.with_options(url, pool_size="1", busy_timeout_s="0.1")) as store:
         with store._link.lend(), pytest.raises(StoreError) as caught:
             store.query(ThreadFilter())
@@ -310,7 +317,7 @@ def test_more_calls_than_connections_wait_and_then_say_so(url):
     assert caught.value.code == "store-busy"
 
 
-def test_a_commit_that_is_too_large_for_one_statement_is_still_one_transaction(url, store, monkeypatch):
+def test_commit_that_is_too_large_for_one_statement_is_still_one_transaction(url, store, monkeypatch):
     from graphrt.stores.postgres import _parts
 
     monkeypatch.setattr(_parts, "LARGE", 10)
@@ -330,3 +337,20 @@ def test_a_commit_that_is_too_large_for_one_statement_is_still_one_transaction(u
     assert kept == [1]
     assert [record.body for record in store.records("t", after=1)] == [bytes([n]) * 8 for n in range(2, 9)]
     assert store.load("t").staged == [("a", b"1" * 9), ("b", b"2" * 9)]
+
+
+# -------------------------------------------------------------------------------------------------------- live items
+
+
+def test_old_batches_are_deleted_unless_their_thread_was_followed_lately(url, store):
+    for thread in ("followed", "left", "alone"):
+        store.relay([NewBatch(thread, "a", b"x")])
+    store.follow_live(["followed", "left"], for_s=10.0)
+    sql(url, "UPDATE {s}.live_batch SET at = at - interval '100 s'")
+    sql(url, "UPDATE {s}.live_follower SET until = until - interval '100 s' WHERE thread = 'left'")
+
+    store.follow_live(["another"], for_s=10.0)  # deletes the interest that ended long ago
+    store.follow_live(["another"], for_s=10.0)
+
+    kept = [thread for thread in ("followed", "left", "alone") if store.relayed(thread, after=0, limit=1)]
+    assert kept == ["followed"]

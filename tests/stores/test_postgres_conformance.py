@@ -1,4 +1,4 @@
-"""A PostgreSQL store keeps every clause of the store protocol."""
+"""A PostgreSQL store satisfies every clause of the store protocol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(request):
 
 @pytest.mark.needs("psycopg")
 @pytest.mark.parametrize("clause", conformance.CLAUSES, ids=str)
-def test_a_postgres_store_keeps(clause: conformance.Clause, make: Callable[[], Store]):
+def test_postgres_store_satisfies_each_clause(clause: conformance.Clause, make: Callable[[], Store]):
     clause(make)
 
 
@@ -45,7 +45,7 @@ def database_with_pgvector(request):
 
 
 @pytest.mark.needs("psycopg")
-def test_store_with_pgvector_keeps_the_clauses_about_meaning(database_with_pgvector: str):
+def test_store_with_pgvector_satisfies_the_clauses_about_similarity(database_with_pgvector: str):
     from graphrt.stores.postgres import PostgresStore
 
     for clause in conformance.CLAUSES:

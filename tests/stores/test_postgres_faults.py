@@ -1,4 +1,4 @@
-"""A PostgreSQL store whose connection or server dies: what became of the commit, and what is kept."""
+"""A PostgreSQL store whose connection or server dies: the outcome of the commit, and the durable data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores.postgres import PostgresStore, _commit
-from graphrt.stores.values import Commit, Saved
+from graphrt.stores.values import Commit, StoredSnapshot
 
 from . import postgres_server, postgres_support
 from .postgres_support import AT, LONG_S, PATIENT_S, entry, eventually, seqs, started
@@ -37,7 +37,7 @@ def backend_of_ours(url):
 
 
 class Cut:
-    """Cuts the connection of the next commit: before its statement is sent, or after it was carried out."""
+    """Cuts the connection of the next commit: before its statement is sent, or after its execution."""
 
     def __init__(self, monkeypatch, *, landed, times=1):
         self.left = times
@@ -63,7 +63,9 @@ class Cut:
 
 COMMITS = [
     Commit(1, AT, [entry(2)]),
-    Commit(1, AT, [entry(2), entry(3)], stage=[("a", b"1")], snapshot=Saved(3, b"s"), blobs={"b": b"2"}, meta=b"m"),
+    Commit(
+        1, AT, [entry(2), entry(3)], stage=[("a", b"1")], snapshot=StoredSnapshot(3, b"s"), blobs={"b": b"2"}, meta=b"m"
+    ),
     Commit(1, AT, stage=[("a", b"1")]),
     Commit(1, AT, status="failed"),
     Commit(1, AT, [entry(2)], release=True),
@@ -72,7 +74,7 @@ COMMITS = [
 
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize("commit", COMMITS)
-def test_a_commit_whose_connection_is_cut_is_there_once(url, store, monkeypatch, commit, landed):
+def test_commit_whose_connection_is_cut_is_stored_once(url, store, monkeypatch, commit, landed):
     claim = started(store)
     Cut(monkeypatch, landed=landed)
 
@@ -86,7 +88,7 @@ def test_a_commit_whose_connection_is_cut_is_there_once(url, store, monkeypatch,
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_a_release_without_entries_whose_connection_is_cut_frees_the_thread(store, monkeypatch, landed):
+def test_release_without_entries_whose_connection_is_cut_frees_the_thread(store, monkeypatch, landed):
     claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
     Cut(monkeypatch, landed=landed)
 
@@ -95,7 +97,7 @@ def test_a_release_without_entries_whose_connection_is_cut_frees_the_thread(stor
     assert store.claim("t", create=True, lease_s=LONG_S, at=AT).epoch == 1
 
 
-def test_a_release_without_entries_that_was_not_acknowledged_is_done(store, monkeypatch):
+def test_unacknowledged_release_without_entries_takes_effect(store, monkeypatch):
     """The thread was deleted, and then the connection was lost."""
     import psycopg
 
@@ -117,8 +119,8 @@ def test_a_release_without_entries_that_was_not_acknowledged_is_done(store, monk
     assert store.claim("t", create=True, lease_s=LONG_S, at=AT).epoch == 1
 
 
-def test_a_statement_that_arrives_after_its_commit_was_given_up_changes_nothing(store, monkeypatch):
-    """What was still on its way when the connection was lost is shut out, and cannot undo what came after."""
+def test_statement_that_arrives_after_its_commit_was_abandoned_changes_nothing(store, monkeypatch):
+    """A statement that was still in flight when the connection was lost is fenced off, and cannot undo later ones."""
     claim = started(store)
     cut = Cut(monkeypatch, landed=False)
     store.commit(claim, Commit(1, AT, stage=[("a", b"old")]))
@@ -134,7 +136,7 @@ def test_a_statement_that_arrives_after_its_commit_was_given_up_changes_nothing(
     assert store.load("t").staged == [("a", b"new")]
 
 
-def test_a_commit_that_is_cut_again_and_again_is_unknown_and_can_be_repeated(store, monkeypatch):
+def test_commit_that_is_cut_repeatedly_has_an_unknown_outcome_and_can_be_repeated(store, monkeypatch):
     claim = started(store)
     Cut(monkeypatch, landed=False, times=5)
 
@@ -149,7 +151,7 @@ def test_a_commit_that_is_cut_again_and_again_is_unknown_and_can_be_repeated(sto
 
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize("new", [False, True])
-def test_a_first_commit_whose_connection_is_cut_stores_the_claim_once(store, monkeypatch, new, landed):
+def test_first_commit_whose_connection_is_cut_stores_the_claim_once(store, monkeypatch, new, landed):
     if not new:
         store.release(started(store))
     claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
@@ -163,7 +165,7 @@ def test_a_first_commit_whose_connection_is_cut_stores_the_claim_once(store, mon
     assert seqs(store)[-2:] == [seq + 1, seq + 2]
 
 
-def test_idle_connections_that_died_are_not_used(url, store):
+def test_dead_idle_connections_are_not_used(url, store):
     claim = started(store)
     for seq in range(2, 5):
         postgres_server.run(
@@ -174,8 +176,8 @@ def test_idle_connections_that_died_are_not_used(url, store):
     assert seqs(store) == [1, 2, 3, 4]
 
 
-def test_a_pool_full_of_dead_connections_costs_no_call(url, store):
-    """More of them than a call has tries."""
+def test_pool_full_of_dead_connections_fails_no_call(url, store):
+    """It has more of them than a call has attempts."""
     claim = started(store)
     with ExitStack() as lent:
         for _ in range(8):
@@ -191,9 +193,9 @@ def test_a_pool_full_of_dead_connections_costs_no_call(url, store):
 # ------------------------------------------------------------------------------------------------------- the server
 
 
-def test_a_server_that_is_down_is_unavailable_and_the_next_call_after_works(request, url):
+def test_server_that_is_down_is_unavailable_and_the_next_call_after_it_is_up_works(request, url):
     server = postgres_server.server(request.config)
-    with PostgresStore(postgres_server.with_options(url, connect_timeout_s="0.5")) as store:
+    with PostgresStore(postgres_server.with_options(url, connect_timeout_s="1.5")) as store:
         claim = started(store)
         server.stop()
         try:
@@ -211,7 +213,7 @@ def test_a_server_that_is_down_is_unavailable_and_the_next_call_after_works(requ
         assert store.head("t").owned
 
 
-def test_what_was_confirmed_survives_crashes_of_the_server_in_the_middle_of_commits(request, url):
+def test_confirmed_commits_survive_crashes_of_the_server(request, url):
     server = postgres_server.server(request.config)
     with PostgresStore(postgres_server.with_options(url, connect_timeout_s="20")) as store:
         claim = started(store)
@@ -225,7 +227,7 @@ def test_what_was_confirmed_survives_crashes_of_the_server_in_the_middle_of_comm
                     seq = confirmed[-1] + 1
                     store.commit(claim, Commit(seq - 1, AT, [entry(seq, str(seq).encode())]))
                     confirmed.append(seq)
-            except BaseException as error:  # noqa: BLE001 - told below
+            except BaseException as error:  # noqa: BLE001 - asserted below
                 errors.append(error)
 
         worker = threading.Thread(target=work)

@@ -1,4 +1,4 @@
-"""Who may write a thread of a PostgreSQL store: owners that were killed, stand still, fork, or are taken for dead."""
+"""Who may write a thread of a PostgreSQL store: owners that were killed, are suspended, fork, or are presumed dead."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def store(url):
 
 @pytest.fixture
 def owner(url):
-    """Starts another process that claims the thread `t`, and ends it after the test."""
+    """Starts another process that claims the thread `t`, and kills it after the test."""
     processes = []
 
     def start(lease_s, *, entry=True):
@@ -66,7 +66,7 @@ def owner(url):
         process.communicate()
 
 
-def test_the_threads_of_a_killed_owner_are_free_at_once(owner, store):
+def test_threads_of_a_killed_owner_are_free_at_once(owner, store):
     process = owner(LONG_S)
     with pytest.raises(ConflictError) as caught:
         store.claim("t", create=False, lease_s=LONG_S, at=AT)
@@ -80,7 +80,7 @@ def test_the_threads_of_a_killed_owner_are_free_at_once(owner, store):
     assert "seconds left" in caught.value.known
 
 
-def test_a_thread_whose_owner_was_killed_before_its_first_entry_was_never_there(owner, store):
+def test_thread_whose_owner_was_killed_before_its_first_entry_never_existed(owner, store):
     process = owner(LONG_S, entry=False)
     process.kill()
     process.wait()
@@ -100,7 +100,7 @@ def test_a_thread_whose_owner_was_killed_before_its_first_entry_was_never_there(
     assert seqs(store) == [1]
 
 
-def test_an_owner_that_stands_still_loses_the_thread_when_its_lease_runs_out(owner, store):
+def test_suspended_owner_loses_the_thread_when_its_lease_expires(owner, store):
     process = owner(0.6)
     os.kill(process.pid, signal.SIGSTOP)
     claim = eventually(lambda: store.claim("t", create=False, lease_s=LONG_S, at=AT), ConflictError)
@@ -113,7 +113,7 @@ def test_an_owner_that_stands_still_loses_the_thread_when_its_lease_runs_out(own
     assert seqs(store) == [1, 2]
 
 
-def test_an_owner_whose_own_backend_was_ended_says_so_before_others_may_take_its_threads(url, store):
+def test_owner_whose_own_backend_was_terminated_reports_it_before_others_may_claim_its_threads(url, store):
     claim = started(store)
     before = sql(url, "SELECT backend_pid, backend_start FROM {s}.thread")
     postgres_server.run(url, "SELECT pg_terminate_backend(%s, 5000)", before[0][0])
@@ -127,7 +127,7 @@ def test_an_owner_whose_own_backend_was_ended_says_so_before_others_may_take_its
     store.commit(claim, Commit(1, AT, [entry(2)]))
 
 
-def test_a_claim_that_is_made_while_the_own_backend_is_replaced_is_told_too(url, store, monkeypatch):
+def test_claim_that_is_made_while_the_own_backend_is_replaced_is_lost_too(url, store, monkeypatch):
     """A commit of another thread of this process opens the new connection, after the claim has read the old number."""
     claim = started(store, "c")
     identity, replaced = _claims.Owner.identity, []
@@ -151,7 +151,7 @@ def test_a_claim_that_is_made_while_the_own_backend_is_replaced_is_told_too(url,
     store.commit(late, Commit(1, AT, [entry(2)]))
 
 
-def test_an_owner_that_was_taken_for_dead_is_refused(url, store):
+def test_owner_that_was_presumed_dead_is_refused(url, store):
     claim = started(store)
     [(pid,)] = sql(url, "SELECT backend_pid FROM {s}.thread")
     postgres_server.run(url, "SELECT pg_terminate_backend(%s, 5000)", pid)
@@ -165,7 +165,7 @@ def test_an_owner_that_was_taken_for_dead_is_refused(url, store):
     assert caught.value.code == "lost-lease"
 
 
-def test_a_backend_with_the_number_of_a_dead_one_is_not_taken_for_it(url, store):
+def test_backend_with_the_number_of_a_dead_one_is_distinguished_from_it(url, store):
     claim = started(store)
     sql(url, "UPDATE {s}.thread SET backend_start = backend_start - 1")
 
@@ -174,8 +174,8 @@ def test_a_backend_with_the_number_of_a_dead_one_is_not_taken_for_it(url, store)
         assert other.claim("t", create=False, lease_s=LONG_S, at=AT).epoch == claim.epoch + 1
 
 
-def test_behind_a_pooler_no_backend_is_named_and_the_lease_has_to_run_out(url, monkeypatch):
-    """A pooler gives a session a number that is not its backend's: then the backend's life says nothing of ours."""
+def test_behind_a_pooler_no_backend_is_named_and_the_lease_has_to_expire(url, monkeypatch):
+    """A pooler gives a session a pid that is not its backend's, so the state of that backend says nothing about ours."""
     pooled = _connection._SETTINGS.replace(b"pg_backend_pid()", b"-1")
     monkeypatch.setattr(_connection, "_SETTINGS", pooled)
     with PostgresStore(url) as store, PostgresStore(url) as other:
@@ -188,7 +188,7 @@ def test_behind_a_pooler_no_backend_is_named_and_the_lease_has_to_run_out(url, m
     assert taken.epoch == claim.epoch + 1
 
 
-def test_a_forked_child_leaves_the_connections_and_claims_of_its_parent_alone(url):
+def test_forked_child_does_not_touch_the_connections_and_claims_of_its_parent(url):
     """It neither uses nor ends them: not by closing the store, and not by collecting it."""
     script = f"""
 import gc, os, traceback

@@ -1,4 +1,4 @@
-"""Schedules in stores: what an encrypted one shows, what wrappers pass on, and files of older versions."""
+"""Schedules in stores: what an encrypted one reveals, what wrappers pass on, and files of older versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW = StoredSchedule("daily", "g", "v1", AT, b"an input")
 
 
 @pytest.mark.needs("cryptography")
-def test_an_encrypted_store_keeps_no_input_in_plain(tmp_path):
+def test_encrypted_store_keeps_no_input_in_plain_text(tmp_path):
     inner = SqliteStore(tmp_path / "runs.db")
     with EncryptedStore(inner, {"k": bytes(range(32))}) as store:
         store.put_schedule(ROW, replaces=None)
@@ -32,7 +32,7 @@ def test_an_encrypted_store_keeps_no_input_in_plain(tmp_path):
 
 
 @pytest.mark.parametrize("wrap", ["alone", "in a tenant's store", "flaky"])
-def test_a_store_without_the_methods_says_so(wrap):
+def test_store_without_the_methods_raises_a_typed_error(wrap):
     store = Plain(MemoryStore())
     store = {"alone": store, "flaky": FlakyStore(store)}.get(wrap) or TenantStore(store, "acme")
 
@@ -43,13 +43,13 @@ def test_a_store_without_the_methods_says_so(wrap):
     assert "does not offer 'schedules'" in str(caught.value)
 
 
-def test_a_flaky_store_fails_where_it_is_told_to():
+def test_flaky_store_fails_at_the_configured_call():
     store = FlakyStore(MemoryStore(), [Fault("put_schedule", moment="after"), Fault("query")])
     with pytest.raises(StoreError):
         store.put_schedule(ROW, replaces=None)
     with pytest.raises(StoreError):
         store.query(ScheduleFilter())
 
-    assert store.query(ScheduleFilter()) == [ROW]  # it was kept although the call failed
+    assert store.query(ScheduleFilter()) == [ROW]  # it was stored although the call failed
     assert store.move_schedule("daily", "v1", due_at=AT, to=AT + 1)
     assert store.delete_schedule("daily")

@@ -1,4 +1,4 @@
-"""A SQLite file is copied while it is in use: the copy is of one moment, and owned by nobody."""
+"""A SQLite file is copied while it is in use: the copy is consistent, and has no owners."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(request, tmp_path):
         yield made
 
 
-def test_copy_holds_what_the_file_holds(store, tmp_path):
+def test_copy_has_the_content_of_the_file(store, tmp_path):
     here = fill(store)
 
     path = store.backup(tmp_path / "copy.db")
@@ -44,7 +44,7 @@ def test_copy_holds_what_the_file_holds(store, tmp_path):
     assert here.state("paused").status == "interrupted"
 
 
-def test_nobody_owns_a_thread_of_the_copy(store, tmp_path):
+def test_threads_of_the_copy_have_no_owner(store, tmp_path):
     claimed(store, "held")
     claimed(store, "empty", entries=0)
 
@@ -55,8 +55,8 @@ def test_nobody_owns_a_thread_of_the_copy(store, tmp_path):
     assert store.head("held").owned
 
 
-def test_copy_is_of_one_moment_while_others_write(store, tmp_path):
-    """Two threads are written in turn, each entry of one before that of the other: no copy has it otherwise."""
+def test_copy_is_consistent_while_others_write(store, tmp_path):
+    """Two threads are written alternately; every copy reflects that order."""
     first, second = claimed(store, "first"), claimed(store, "second")
     stop = threading.Event()
 
@@ -80,8 +80,8 @@ def test_copy_is_of_one_moment_while_others_write(store, tmp_path):
         worker.join()
 
 
-def test_commits_go_on_while_a_copy_is_made(tmp_path):
-    """Of the same process, too, where the file has a write-ahead log; with a rollback journal SQLite lets them wait."""
+def test_commits_continue_while_a_copy_is_made(tmp_path):
+    """This includes writers of the same process if the file has a write-ahead log; with a rollback journal, SQLite blocks them."""
     with SqliteStore(tmp_path / "runs.db", _pragmas=modes.Pragmas("wal", "FULL")) as store:
         claim = claimed(store, "t")
         with store._file.aside() as source:
@@ -90,7 +90,7 @@ def test_commits_go_on_while_a_copy_is_made(tmp_path):
         assert store.head("t").seq == 2
 
 
-def test_file_that_somebody_keeps_locked_is_not_waited_for_longer_than_was_said(tmp_path):
+def test_locked_file_is_not_waited_for_beyond_the_timeout(tmp_path):
     with SqliteStore(tmp_path / "runs.db", busy_timeout_s=0.05, _pragmas=modes.Pragmas("delete", "EXTRA")) as store:
         claimed(store)
         other = sqlite3.connect(store.path, isolation_level=None)
@@ -104,7 +104,7 @@ def test_file_that_somebody_keeps_locked_is_not_waited_for_longer_than_was_said(
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_file_that_is_there_is_not_replaced(store, tmp_path):
+def test_existing_file_is_not_replaced(store, tmp_path):
     (tmp_path / "mine.db").write_bytes(b"mine")
 
     for path in (tmp_path / "mine.db", store.path):
@@ -115,13 +115,13 @@ def test_file_that_is_there_is_not_replaced(store, tmp_path):
 
 
 @pytest.mark.parametrize("path", [":memory:", "sqlite:///copy.db"])
-def test_name_of_a_store_is_no_path_of_a_copy(store, path):
+def test_store_url_is_not_a_valid_path_of_a_copy(store, path):
     with pytest.raises(InputError, match="the name of a store") as caught:
         store.backup(path)
     assert caught.value.code == "bad-path"
 
 
-def test_copy_that_cannot_be_written_leaves_nothing(store, tmp_path, monkeypatch):
+def test_unwritable_copy_leaves_no_file(store, tmp_path, monkeypatch):
     real = files.connect
 
     class Full:
@@ -169,7 +169,7 @@ def test_closed_store_is_not_copied(store, tmp_path):
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_file_that_may_only_be_looked_at_is_copied(tmp_path, monkeypatch):
+def test_read_only_file_is_copied(tmp_path, monkeypatch):
     with SqliteStore(tmp_path / "runs.db") as store:
         claimed(store)
     monkeypatch.setattr(files, "why_read_only", lambda path: "the file" if path.endswith("runs.db") else None)
@@ -180,7 +180,7 @@ def test_file_that_may_only_be_looked_at_is_copied(tmp_path, monkeypatch):
         assert copy.head("t").seq == 1
 
 
-def test_asyncio_twin_does_the_same(store, tmp_path):
+def test_asyncio_twin_behaves_the_same(store, tmp_path):
     claimed(store)
 
     assert asyncio.run(store.abackup(tmp_path / "copy.db")) == str(tmp_path / "copy.db")

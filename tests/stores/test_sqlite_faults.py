@@ -1,4 +1,4 @@
-"""The world fails at any statement: a commit is stored wholly or not at all, and the next call works."""
+"""A failure at any statement: a commit is stored completely or not, and the next call works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.stores.support import AT, Plan, bodies, claimed, entry, line, other_p
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.sqlite import SqliteStore
-from graphrt.stores.values import Commit, Saved
+from graphrt.stores.values import Commit, StoredSnapshot
 
 EIO, FULL, BUSY, CORRUPT, NOTADB, CANTOPEN = 10 | (3 << 8), 13, 5, 11, 26, 14
 CODES = {
@@ -28,7 +28,7 @@ WHOLE = Commit(
     [entry(2), entry(3)],
     unstage=True,
     stage=[("a", b"2"), ("b", b"3")],
-    snapshot=Saved(3, b"s"),
+    snapshot=StoredSnapshot(3, b"s"),
     blobs={"x": b"X"},
     meta=b"m",
     status="failed",
@@ -49,7 +49,7 @@ def started(path):
 
 
 def outcome(call):
-    """The StoreError that *call* ends in, None if it returns."""
+    """The StoreError that *call* raises, or None if it returns."""
     try:
         call()
     except StoreError as error:
@@ -70,14 +70,14 @@ def statements_of_a_commit(path, monkeypatch):
 
 
 def again(code, statement):
-    """Whether a commit is tried again that failed with *code* once."""
+    """Whether a commit that failed with *code* once is retried."""
     return code == BUSY and statement.startswith("BEGIN")
 
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_commit_is_all_or_nothing_wherever_it_fails(code, after, tmp_path, monkeypatch):
-    """At every statement of a commit, whether it failed before or after it was carried out."""
+    """At every statement of a commit, whether it failed before or after its execution."""
     number = statements_of_a_commit(tmp_path / "count.db", monkeypatch)
 
     assert number > 8
@@ -93,14 +93,14 @@ def test_commit_is_all_or_nothing_wherever_it_fails(code, after, tmp_path, monke
             assert plan.failed
             if after and code == BUSY and plan.failed.startswith("BEGIN"):
                 store.close()
-                continue  # what is busy did not begin
+                continue  # a busy statement did not run
             committed = error is None
             if error is not None:
                 assert error.code == CODES[code], f"statement {at}: {plan.failed}"
-                assert "at entry 1; nothing of this commit was stored" in str(error)
+                assert "at entry 1; this commit was not stored" in str(error)
                 assert error.thread == "t"
-            # A commit whose last statement was carried out has landed, though SQLite said that it failed. With a busy
-            # database SQLite never does that. Where it is busy it is tried again.
+            # A commit whose last statement was executed has landed, though SQLite reported a failure. With a busy
+            # database SQLite never does that, and a busy commit is retried.
             landed = after and plan.failed == "COMMIT" and code != BUSY
             assert committed == (landed or again(code, plan.failed))
             if not committed and not (after and plan.failed == "COMMIT"):
@@ -123,7 +123,7 @@ def first_commit(store):
 
 @pytest.mark.parametrize("verb", ["claim", "release", "delete", "prune", "renew"])
 def test_every_verb_is_all_or_nothing_wherever_it_fails(verb, tmp_path, monkeypatch):
-    """An I/O error at any statement of any verb leaves all as it was, and the verb can be repeated."""
+    """An I/O error at any statement of any verb changes nothing, and the verb can be repeated."""
     verbs = {
         "claim": lambda store, claim: first_commit(store),
         "release": lambda store, claim: store.release(claim),
@@ -155,7 +155,7 @@ def test_every_verb_is_all_or_nothing_wherever_it_fails(verb, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("verb", ["claim", "release", "delete", "prune"])
-def test_verb_that_landed_though_its_end_failed_returns(verb, tmp_path, monkeypatch):
+def test_verb_that_landed_although_its_end_failed_returns(verb, tmp_path, monkeypatch):
     plan = Plan(EIO, after=True)
     plan.install(monkeypatch)
     store, claim = started(tmp_path / "runs.db")
@@ -181,8 +181,8 @@ def test_verb_that_landed_though_its_end_failed_returns(verb, tmp_path, monkeypa
         assert plan.failed == "COMMIT"
 
 
-def test_commit_whose_outcome_stays_unknown_says_so(tmp_path, monkeypatch):
-    """If the file cannot be read afterwards either, the error does not claim to know."""
+def test_commit_with_an_unknown_outcome_raises_it(tmp_path, monkeypatch):
+    """If the file cannot be read afterwards either, the error does not claim an outcome."""
     plan = Plan(EIO)
     plan.install(monkeypatch)
     store, claim = started(tmp_path / "runs.db")
@@ -206,14 +206,14 @@ def test_commit_whose_outcome_stays_unknown_says_so(tmp_path, monkeypatch):
     store.close()
 
 
-def test_full_database_keeps_what_it_has_and_goes_on_when_there_is_room(tmp_path):
+def test_full_database_keeps_its_data_and_continues_when_there_is_room(tmp_path):
     with SqliteStore(tmp_path / "runs.db") as store:
         claim = claimed(store)
         db = store._file.connection()
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count = {pages + 10}")
 
-        with pytest.raises(StoreError, match="thread 't' is at entry 1; nothing of this commit") as caught:
+        with pytest.raises(StoreError, match="thread 't' is at entry 1; this commit was not stored") as caught:
             store.commit(claim, Commit(1, AT, [entry(2)], stage=[("k", b"v" * 100_000)]))
         assert caught.value.code == "store-full"
         assert (bodies(store), list(store.load("t").staged)) == ([b"1"], [])
@@ -234,7 +234,7 @@ def test_value_beyond_sqlites_limit_is_too_large(tmp_path):
         assert bodies(store) == [b"1"]
 
 
-def test_locked_database_is_busy_after_the_timeout_and_works_after_it(tmp_path):
+def test_locked_database_is_busy_after_the_timeout_and_works_afterwards(tmp_path):
     with SqliteStore(tmp_path / "runs.db", busy_timeout_s=0.05) as store:
         claim = claimed(store)
         other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
@@ -251,8 +251,8 @@ def test_locked_database_is_busy_after_the_timeout_and_works_after_it(tmp_path):
         assert bodies(store) == [b"1", b"2"]
 
 
-def test_conflict_comes_at_once_though_the_database_is_locked(tmp_path):
-    """Whether a thread is held is read without waiting for the right to write."""
+def test_conflict_is_raised_at_once_although_the_database_is_locked(tmp_path):
+    """The claim is read without waiting for the write lock."""
     with SqliteStore(tmp_path / "runs.db", busy_timeout_s=600) as store:
         claimed(store)
         other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
@@ -262,8 +262,8 @@ def test_conflict_comes_at_once_though_the_database_is_locked(tmp_path):
         other.close()
 
 
-def test_file_that_was_removed_is_not_made_anew(tmp_path):
-    """What is written to a removed file would be gone with its connection."""
+def test_removed_file_is_not_created_again(tmp_path):
+    """Data in a removed file would be lost with its connection."""
     with SqliteStore(tmp_path / "runs.db") as store:
         claim = claimed(store)
         (tmp_path / "runs.db").rename(tmp_path / "moved.db")
@@ -314,8 +314,8 @@ def test_interrupt_in_a_commit_leaves_nothing(tmp_path, monkeypatch):
         store.commit(claim, WHOLE)
 
 
-def test_killed_process_leaves_whole_commits_only(tmp_path):
-    """SIGKILL at any moment: each commit is there with all of its parts."""
+def test_killed_process_leaves_only_complete_commits(tmp_path):
+    """SIGKILL at any moment: each commit has all of its parts."""
     for _ in range(3):
         process = other_process(
             """

@@ -1,4 +1,4 @@
-"""Which files the SQLite store opens, and that it leaves all others as they are."""
+"""Which files the SQLite store opens, and that it leaves all others unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def snapshot_of(folder):
     [PNG, b"hello, this is text\n" * 50, b"x", b"SQLite format 3\x00" + b"\xff" * 5000, b"\x00" * 4096],
     ids=["picture", "text", "byte", "half-a-database", "zeros"],
 )
-def test_file_that_is_no_database_is_refused_and_left_alone(content, tmp_path):
+def test_file_that_is_not_a_database_is_refused_and_left_unchanged(content, tmp_path):
     (tmp_path / "runs.db").write_bytes(content)
 
     assert refused(tmp_path / "runs.db").code == "store-damaged"
@@ -40,7 +40,7 @@ def test_file_that_is_no_database_is_refused_and_left_alone(content, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_database_of_another_application_is_refused_and_left_alone(mode, tmp_path):
+def test_database_of_another_application_is_refused_and_left_unchanged(mode, tmp_path):
     path = tmp_path / "runs.db"
     db = sqlite3.connect(path)
     db.execute(f"PRAGMA journal_mode = {mode}")
@@ -67,7 +67,7 @@ def test_database_with_another_application_id_is_refused(tmp_path):
 
 @pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="SQLite has no STRICT tables")
 @pytest.mark.parametrize("change", ["thread SET seq = 'abc'", "record SET body = 'text'", "record SET count = 1.5"])
-def test_value_of_a_wrong_type_is_refused_when_it_is_written(tmp_path, change):
+def test_value_of_a_wrong_type_is_refused_on_write(tmp_path, change):
     path = tmp_path / "runs.db"
     with SqliteStore(path) as store:
         claimed(store)
@@ -108,7 +108,7 @@ def test_device_is_refused():
     assert "not a regular file" in str(refused("/dev/null"))
 
 
-def test_missing_folder_is_refused_and_not_made(tmp_path):
+def test_missing_folder_is_refused_and_not_created(tmp_path):
     error = refused(tmp_path / "no" / "runs.db")
 
     assert error.code == "store-unavailable"
@@ -117,7 +117,7 @@ def test_missing_folder_is_refused_and_not_made(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["", b"runs.db", None, 7, "a\0b", ":memory:"])
-def test_what_is_no_path_is_refused(path):
+def test_invalid_path_is_refused(path):
     with pytest.raises(InputError) as caught:
         SqliteStore(path).query(ThreadFilter()).query(ThreadFilter()).query(ThreadFilter())
 
@@ -125,7 +125,7 @@ def test_what_is_no_path_is_refused(path):
     assert caught.value.fix
 
 
-def test_memory_path_says_what_to_use():
+def test_memory_path_names_the_alternative():
     with pytest.raises(InputError, match='"memory:"'):
         SqliteStore(":memory:")
 
@@ -137,7 +137,7 @@ def test_bad_busy_timeout_is_refused(seconds, tmp_path):
     assert not (tmp_path / "runs.db").exists()
 
 
-def test_name_that_sqlite_could_take_for_a_url_is_a_file(tmp_path, monkeypatch):
+def test_name_that_sqlite_could_parse_as_a_url_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     opened("file:x.db?mode=memory").close()
 
@@ -192,7 +192,7 @@ except StoreError as error:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs file modes")
 @pytest.mark.parametrize("what", ["file", "folder", "unreadable", "new"])
-def test_what_may_not_be_written_can_be_looked_at(what, tmp_path):
+def test_unwritable_file_can_be_read(what, tmp_path):
     """As another user if this one is root, who may write everything."""
     root = os.geteuid() == 0
     with tempfile.TemporaryDirectory() as name:
@@ -221,7 +221,7 @@ def test_what_may_not_be_written_can_be_looked_at(what, tmp_path):
     assert after == before
 
 
-def test_store_that_nobody_closed_is_closed_when_it_is_let_go(tmp_path):
+def test_store_that_was_not_closed_is_closed_when_it_is_collected(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     connection = store._file.connection()
     del store
@@ -230,8 +230,8 @@ def test_store_that_nobody_closed_is_closed_when_it_is_let_go(tmp_path):
         connection.execute("SELECT 1")
 
 
-def test_schema_whose_words_are_no_text_is_a_damaged_file(tmp_path):
-    """SQLite quotes them, and the driver cannot make a message of that."""
+def test_schema_whose_words_are_not_text_is_a_damaged_file(tmp_path):
+    """SQLite quotes them, and the driver cannot decode the message."""
     path = tmp_path / "runs.db"
     opened(path).close()
     db = sqlite3.connect(path)

@@ -1,4 +1,4 @@
-"""The write-ahead log of a SQLite file: copied only under guard, bounded, and never trusted blindly."""
+"""The write-ahead log of a SQLite file: checkpointed only under guard, bounded, and never trusted blindly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 20.0
 
 @pytest.fixture
 def few(monkeypatch):
-    """A log is copied after a few commits."""
+    """Checkpoint a log after a few commits."""
     monkeypatch.setattr(log, "PAGES", 40)
 
 
@@ -45,12 +45,12 @@ def write(store: SqliteStore, claim: Claim, first: int, count: int, size: int = 
 
 
 def settled(store: SqliteStore) -> None:
-    """Wait until nobody copies the log."""
+    """Wait until no checkpoint runs."""
     store._file._log.close()
 
 
 def frames(path: Path) -> tuple[int, int]:
-    """Pages in the log, and those of them that are in the database, of a file that nobody writes."""
+    """The pages in the log, and those of them that are in the database, of a file without a writer."""
     db, guard = sqlite3.connect(path, isolation_level=None), sqlite3.connect(path, isolation_level=None)
     try:
         guard.execute("BEGIN IMMEDIATE")
@@ -66,7 +66,7 @@ def log_bytes(path: Path) -> int:
     return Path(f"{path}-wal").stat().st_size
 
 
-def test_log_is_copied_and_used_again(few, store, path):
+def test_log_is_checkpointed_and_reused(few, store, path):
     claim = claimed(store)
     for turn in range(20):
         write(store, claim, 1 + 20 * turn, 20)
@@ -85,7 +85,7 @@ def test_values_larger_than_the_log_count_by_their_size(few, store, path):
     assert log_bytes(path) < 3 * 400_000, log_bytes(path)
 
 
-def test_each_copy_is_guarded(few, path, monkeypatch):
+def test_each_checkpoint_is_guarded(few, path, monkeypatch):
     guards = Guards()
     guards.watch(monkeypatch)
     with SqliteStore(path) as store:
@@ -98,8 +98,8 @@ def test_each_copy_is_guarded(few, path, monkeypatch):
     assert guards.unguarded == guards.by_themselves == 0
 
 
-def test_copy_without_a_guard_is_counted(few, path, monkeypatch):
-    """That the counting of the tests finds what it is there for."""
+def test_checkpoint_without_a_guard_is_counted(few, path, monkeypatch):
+    """A test of the counting that the other tests use."""
     monkeypatch.setattr(log, "copy", bare_copy)
     guards = Guards()
     guards.watch(monkeypatch)
@@ -112,7 +112,7 @@ def test_copy_without_a_guard_is_counted(few, path, monkeypatch):
     assert guards.unguarded > 2
 
 
-def test_checkpoint_that_sqlite_makes_by_itself_is_counted(path, monkeypatch):
+def test_automatic_checkpoint_of_sqlite_is_counted(path, monkeypatch):
     guards = Guards()
     guards.watch(monkeypatch, deaf=("wal_autocheckpoint = 0",))
     with pytest.raises(StoreError, match="automatic checkpoints") as caught:
@@ -121,7 +121,7 @@ def test_checkpoint_that_sqlite_makes_by_itself_is_counted(path, monkeypatch):
     assert caught.value.code == "store-unsafe"
 
 
-def test_commits_go_on_while_the_log_is_copied(store, monkeypatch):
+def test_commits_continue_during_a_checkpoint(store, monkeypatch):
     claim = claimed(store)
     real, begun, go = log._copy, threading.Event(), threading.Event()
 
@@ -141,7 +141,7 @@ def test_commits_go_on_while_the_log_is_copied(store, monkeypatch):
     assert len(bodies(store)) == 53
 
 
-def test_copy_that_fails_fails_no_commit(few, store, path, monkeypatch):
+def test_failed_checkpoint_fails_no_commit(few, store, path, monkeypatch):
     claim = claimed(store)
 
     def failing(*_: Any) -> Any:
@@ -159,7 +159,7 @@ def test_copy_that_fails_fails_no_commit(few, store, path, monkeypatch):
     assert pages == done
 
 
-def test_log_whose_checkpoints_fail_is_told_of_once_and_bounded(few, path, monkeypatch, caplog):
+def test_log_whose_checkpoints_fail_is_reported_once_and_bounded(few, path, monkeypatch, caplog):
     def failing(*_: Any) -> Any:
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = 10
@@ -172,14 +172,14 @@ def test_log_whose_checkpoints_fail_is_told_of_once_and_bounded(few, path, monke
             with pytest.raises(StoreError, match="disk I/O error") as caught:
                 write(store, claim, 1, 1_000, size=100_000)
         assert caught.value.code == "store-unavailable"
-        assert "nothing of this commit was stored" in str(caught.value)
+        assert "this commit was not stored" in str(caught.value)
         assert [record.name for record in caplog.records] == ["graphrt.stores"]
         assert "disk I/O error" in caplog.text
         write(store, claim, store.head("t").seq, 10)
 
 
 @pytest.mark.parametrize("busy", ["another copies it", "another writes"])
-def test_at_the_limit_others_who_work_on_the_log_are_no_reader(store, monkeypatch, busy):
+def test_other_users_of_the_log_do_not_count_as_readers_at_the_limit(store, monkeypatch, busy):
     claim = claimed(store)
     real = log.copy
 
@@ -199,7 +199,7 @@ def test_at_the_limit_others_who_work_on_the_log_are_no_reader(store, monkeypatc
     assert store._file._log._left == 0
 
 
-def test_checkpoint_of_a_file_that_was_moved_away_makes_nothing(store, path):
+def test_checkpoint_of_a_file_that_was_moved_away_creates_nothing(store, path):
     write(store, claimed(store), 1, 5)
     kept = log_bytes(path)
     path.rename(f"{path}-away")
@@ -213,19 +213,19 @@ def test_checkpoint_of_a_file_that_was_moved_away_makes_nothing(store, path):
 
 
 def reader(path: Path) -> sqlite3.Connection:
-    """Somebody who began to read and does not end."""
+    """A reader that has started a read and does not end it."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("BEGIN")
     db.execute("SELECT count(*) FROM record").fetchone()
     return db
 
 
-def test_log_of_a_reader_without_end_is_bounded_and_cut_back(few, tmp_path, path, monkeypatch):
+def test_log_of_an_endless_reader_is_bounded_and_truncated(few, tmp_path, path, monkeypatch):
     monkeypatch.setattr("graphrt.stores.sqlite._journal_modes.KEPT_LOG_BYTES", 400_000)
     with SqliteStore(path, log_limit_bytes=16 * 2**20) as store:
         claim = claimed(store)
         endless = reader(path)
-        with pytest.raises(StoreError, match="reading the database for a very long time") as caught:
+        with pytest.raises(StoreError, match="another connection keeps reading") as caught:
             write(store, claim, 1, 1_000, size=100_000)
         assert caught.value.code == "store-busy"
         assert "log_limit_bytes=16777216" in caught.value.known
@@ -250,7 +250,7 @@ def test_limit_that_is_too_small_is_refused(path, limit):
 
 @pytest.mark.parametrize("part", ["wal", "shm"])
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_log_that_was_taken_away_is_told_before_anything_is_written(store, path, how, part):
+def test_removed_log_is_reported_before_a_write(store, path, how, part):
     claim = claimed(store)
     name = Path(f"{path}-{part}")
     name.rename(f"{path}-away")
@@ -260,15 +260,15 @@ def test_log_that_was_taken_away_is_told_before_anything_is_written(store, path,
         write(store, claim, 1, 1)
 
     assert caught.value.code == "store-unavailable"
-    assert "nothing of this commit was stored" in str(caught.value)
+    assert "this commit was not stored" in str(caught.value)
     name.unlink(missing_ok=True)
     Path(f"{path}-away").rename(name)
     write(store, claim, 1, 1)
     assert len(bodies(store)) == 2
 
 
-def test_log_that_is_out_of_step_is_damage(few, store, monkeypatch):
-    """A process was killed between two stores to shared memory, while it began the log anew: see decision 0063."""
+def test_inconsistent_log_is_damage(few, store, monkeypatch):
+    """A process was killed between two stores to shared memory, while it restarted the log: see decision 0063."""
     claim = claimed(store)
     monkeypatch.setattr(log, "_copy", lambda db: log.Copied(3, 901))
     with pytest.raises(StoreError, match="does not match the database") as caught:
@@ -279,7 +279,7 @@ def test_log_that_is_out_of_step_is_damage(few, store, monkeypatch):
     assert "901" in caught.value.known
 
 
-def test_log_is_copied_where_no_thread_can_be_started(few, store, path, monkeypatch):
+def test_log_is_checkpointed_where_no_thread_can_start(few, store, path, monkeypatch):
     def start(_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -291,15 +291,15 @@ def test_log_is_copied_where_no_thread_can_be_started(few, store, path, monkeypa
     assert log_bytes(path) < 3 * 40 * 4096
 
 
-def test_log_is_gone_when_the_last_has_closed(few, path):
+def test_log_is_removed_by_the_last_close(few, path):
     with SqliteStore(path) as store:
         write(store, claimed(store), 1, 100)
 
     assert [one.name for one in path.parent.iterdir()] == ["runs.db"]
 
 
-def test_copying_ends_before_a_fork_and_a_close(few, store, path, monkeypatch):
-    """No connection of a checkpoint is open when the process forks, so the child may open the file for itself."""
+def test_checkpoint_ends_before_a_fork_and_a_close(few, store, path, monkeypatch):
+    """No connection of a checkpoint is open when the process forks: the child may open the file itself."""
     claim = claimed(store)
     real, begun, forks = log._copy, threading.Event(), threading.Event()
     before_fork = store._file.before_fork

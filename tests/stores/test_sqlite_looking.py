@@ -1,4 +1,6 @@
-"""A SQLite file that this user may not write: everything can be read while nobody else writes it, and nothing is written."""
+"""A SQLite file that this user may not write: all data can be read while no other process writes it, and nothing is
+written.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def path(tmp_path):
 
 @pytest.fixture(params=["file", "folder"])
 def locked(request, monkeypatch, path):
-    """Calls that take the right to write away, and give it back. SQLite opens the file for reading then."""
+    """Revokes and restores write access. SQLite opens the file for reading while it is revoked."""
     what = path if request.param == "file" else path.parent
     now = [False]
 
@@ -74,7 +76,7 @@ def filled(path, mode):
         runtime.run({}, thread="t")
 
 
-def test_everything_can_be_looked_at(path, mode, locked):
+def test_all_data_can_be_read(path, mode, locked):
     filled(path, mode)
     before, names = path.read_bytes(), beside(path)
     locked[0] = True
@@ -118,7 +120,7 @@ def test_every_write_is_refused_and_changes_nothing(path, mode, locked):
     assert beside(path) == names
 
 
-def test_it_is_written_as_soon_as_it_may_be(path, mode, locked):
+def test_file_is_written_as_soon_as_it_is_writable(path, mode, locked):
     filled(path, mode)
     locked[0] = True
     with Runtime(graph(), store=f"sqlite:///{path}") as runtime:
@@ -128,14 +130,14 @@ def test_it_is_written_as_soon_as_it_may_be(path, mode, locked):
         assert runtime.state("t").values == {"said": "yes"}
 
 
-def test_a_file_that_would_have_to_be_made_is_refused(path, locked):
+def test_missing_file_is_refused(path, locked):
     path.touch()
     locked[0] = True
     assert refused(path).code == "store-read-only"
     assert path.read_bytes() == b""
 
 
-def test_what_is_no_database_of_ours_is_told_as_ever(path, locked):
+def test_foreign_file_is_reported_as_usual(path, locked):
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE theirs(x)")
     locked[0] = True
@@ -144,7 +146,7 @@ def test_what_is_no_database_of_ours_is_told_as_ever(path, locked):
     assert refused(path).code == "store-damaged"
 
 
-def test_what_others_wrote_is_seen_when_they_have_closed_it(path, mode, locked):
+def test_writes_of_others_are_seen_when_they_have_closed_the_file(path, mode, locked):
     """While they have it open, a read without locks is not safe; with a rollback journal, only while they write."""
     filled(path, mode)
     locked[0] = True
@@ -166,7 +168,7 @@ def test_what_others_wrote_is_seen_when_they_have_closed_it(path, mode, locked):
         assert bodies(reader, "u") == [b"1", b"2"]
 
 
-def test_log_of_a_process_that_was_killed_is_not_left_out_silently(path, tmp_path, locked):
+def test_log_of_a_killed_process_is_not_ignored_silently(path, tmp_path, locked):
     """The commits in it could only be read by writing."""
     with SqliteStore(path, _pragmas=MODES["wal"]) as writer:
         claimed(writer, "u")
@@ -185,7 +187,7 @@ def test_log_of_a_process_that_was_killed_is_not_left_out_silently(path, tmp_pat
         assert bodies(store, "u") == [b"1"]
 
 
-def test_a_read_is_repeated_if_the_file_changed_under_it(path, mode, locked):
+def test_read_is_repeated_if_the_file_changed_during_it(path, mode, locked):
     filled(path, mode)
     locked[0] = True
     with SqliteStore(path) as reader:
@@ -206,7 +208,7 @@ def test_a_read_is_repeated_if_the_file_changed_under_it(path, mode, locked):
         assert counts[-1] == 2
 
 
-def test_a_file_that_is_always_written_is_not_read_for_ever(path, locked):
+def test_constantly_written_file_does_not_block_reads_forever(path, locked):
     filled(path, "delete")
     locked[0] = True
     with SqliteStore(path) as reader:
@@ -265,7 +267,7 @@ def test_commands_read_a_backup_on_read_only_media(path, tmp_path, capsys):
         subprocess.run(["umount", media], check=True)
 
 
-def test_a_name_that_is_no_plain_uri_is_opened(tmp_path, monkeypatch):
+def test_name_that_is_not_a_plain_uri_is_opened(tmp_path, monkeypatch):
     path = tmp_path / "50% ?x=1#y.db"
     filled(path, "delete")
     monkeypatch.setattr(os, "access", lambda asked, how: how != os.W_OK and real_access(asked, how))

@@ -1,4 +1,4 @@
-"""How the SQLite store writes its file: safely with the SQLite that there is, and with few bytes."""
+"""How the SQLite store writes its file: safely with the installed SQLite, and with few bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DELETE = modes.Pragmas("delete", "EXTRA")
 
 @pytest.fixture(autouse=True)
 def anew(monkeypatch):
-    """As in a process that has logged no warning yet."""
+    """A process that has logged no warning yet."""
     monkeypatch.setattr(modes, "_warned", set())
 
 
@@ -60,7 +60,7 @@ def test_file_with_a_rollback_journal_keeps_it_and_its_copy_gets_a_log(tmp_path,
         assert bodies(copy) == [b"1"]
 
 
-def test_file_on_a_network_gets_a_rollback_journal_and_that_is_told_once(tmp_path, monkeypatch, caplog):
+def test_file_on_a_network_gets_a_rollback_journal_and_one_warning(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(modes, "network_of", lambda path: "nfs4")
     for _ in range(2):
         with SqliteStore(tmp_path / "runs.db") as store:
@@ -85,7 +85,7 @@ def test_log_on_a_network_is_refused_and_a_copy_there_has_none(tmp_path, monkeyp
 
 
 class WithoutSharedMemory:
-    """A connection where processes share no memory: a log can be used by one alone, which says so first."""
+    """A connection where processes share no memory: only one can use a log, and has to declare it first."""
 
     def __init__(self, db):
         self.db = db
@@ -131,8 +131,8 @@ def test_log_whose_shared_memory_cannot_be_used_is_refused(tmp_path, monkeypatch
     assert "cannot share memory" in str(error)
 
 
-def test_pragma_that_sqlite_does_not_grant_is_refused(tmp_path, monkeypatch):
-    """The settings are read back: what SQLite quietly ignores is not taken for granted."""
+def test_pragma_that_sqlite_does_not_apply_is_refused(tmp_path, monkeypatch):
+    """The settings are read back, because SQLite silently ignores some."""
     real = files.connect
 
     class Deaf:
@@ -159,10 +159,11 @@ def test_sqlite_that_is_too_old_is_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "runs.db").exists()
 
 
-def test_file_is_little_larger_than_what_is_in_it(tmp_path):
-    """2,000 commits of 1,024 incompressible bytes, 70 of structure and 149 of seal take at most 1.35 times the bytes.
+def test_file_is_little_larger_than_its_content(tmp_path):
+    """2,000 commits of 1,024 incompressible bytes, 70 of structure and 149 of seal take at most 1.35 times their bytes.
 
-    The empty tables and indexes of labels, questions, mail, schedules and the memory take 17 pages of any file, however much is in it.
+    The empty tables and indexes of labels, questions, mail, schedules and the memory take 17 pages of any file, however
+    much is in it.
     """
     path = tmp_path / "runs.db"
     with SqliteStore(path, _pragmas=modes.Pragmas("delete", "OFF")) as store:
@@ -195,15 +196,15 @@ def test_pages_are_small_also_with_a_write_ahead_log(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
-def test_state_of_a_file_is_of_one_moment(tmp_path, mode):
-    """Another process may create the tables between two of its reads: they are there in all of them, or in none."""
+def test_state_of_a_file_is_consistent(tmp_path, mode):
+    """Another process may create the tables between two of its reads: all of them see the tables, or none."""
     path = tmp_path / "runs.db"
     db, other = (sqlite3.connect(path, isolation_level=None, timeout=0) for _ in range(2))
     db.execute(f"PRAGMA journal_mode={mode}")
 
     def meanwhile(statement):
         if "user_version" in statement:
-            with contextlib.suppress(sqlite3.OperationalError):  # without a log the reader keeps the writer out
+            with contextlib.suppress(sqlite3.OperationalError):  # without a log the reader blocks the writer
                 schema.create(other, str(path))
 
     db.set_trace_callback(meanwhile)

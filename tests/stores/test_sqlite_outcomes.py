@@ -1,4 +1,4 @@
-"""Ends of transactions that nobody heard of, and the corners where a thread has no entry yet."""
+"""Ends of transactions with a lost reply, and edge cases of a thread without entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EIO = 10 | (3 << 8)
 
 
 class Taken(Plan):
-    """Carries out a COMMIT, lets another store take the thread over, and then fails."""
+    """Executes a COMMIT, makes another store take the thread over, and then fails."""
 
     def __init__(self, path, *, lands):
         super().__init__(EIO)
@@ -26,7 +26,7 @@ class Taken(Plan):
             return super().run(db, sql, rest)
         self.of, self.after = "", False
         db.execute("COMMIT" if self.lands else "ROLLBACK")
-        db.execute("UPDATE thread SET lease = 0")  # as if this process had been stopped for a long time
+        db.execute("UPDATE thread SET lease = 0")  # as if this process had been suspended for a long time
         with SqliteStore(self.path) as other:
             claim = claimed(other, entries=0)
             seq = claim.head.seq
@@ -36,8 +36,8 @@ class Taken(Plan):
 
 
 @pytest.mark.parametrize("lands", [True, False])
-def test_commit_is_told_from_another_ones_that_came_since(lands, tmp_path, monkeypatch):
-    """The thread was released with the commit and taken by somebody else before its outcome was asked for."""
+def test_commit_is_distinguished_from_a_later_one_of_another_owner(lands, tmp_path, monkeypatch):
+    """The thread was released with the commit and claimed by another owner before its outcome was queried."""
     path = tmp_path / "runs.db"
     plan = Taken(path, lands=lands)
     plan.install(monkeypatch)
@@ -48,14 +48,14 @@ def test_commit_is_told_from_another_ones_that_came_since(lands, tmp_path, monke
         if lands:
             store.commit(claim, commit)
         else:
-            with pytest.raises(StoreError, match="at entry 1; nothing of this commit"):
+            with pytest.raises(StoreError, match="at entry 1; this commit was not stored"):
                 store.commit(claim, commit)
 
         assert bodies(store) == [b"1", *([b"mine"] if lands else []), b"of the other"]
 
 
 @pytest.mark.parametrize("lands", [True, False])
-def test_outcome_of_a_commit_without_records_is_not_known_once_another_one_came(lands, tmp_path, monkeypatch):
+def test_outcome_of_a_commit_without_records_is_unknown_after_another_commit(lands, tmp_path, monkeypatch):
     path = tmp_path / "runs.db"
     plan = Taken(path, lands=lands)
     plan.install(monkeypatch)
@@ -66,8 +66,8 @@ def test_outcome_of_a_commit_without_records_is_not_known_once_another_one_came(
             store.commit(claim, Commit(1, AT, stage=[("k", b"v")], release=True))
 
 
-def test_rollback_that_fails_takes_the_connection_along(tmp_path, monkeypatch):
-    """Without its connection a transaction is gone, whatever SQLite thinks of the ROLLBACK."""
+def test_failed_rollback_closes_the_connection(tmp_path, monkeypatch):
+    """Without its connection a transaction is gone, whatever SQLite did with the ROLLBACK."""
     plan = Plan(EIO)
     plan.install(monkeypatch)
     with SqliteStore(tmp_path / "runs.db") as store:
@@ -112,7 +112,7 @@ def test_entry_beyond_the_last_number_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\udfff"])
-def test_text_that_cannot_be_stored_is_refused_whole(name, tmp_path):
+def test_unstorable_text_is_refused_completely(name, tmp_path):
     with SqliteStore(tmp_path / "runs.db") as store:
         claim = claimed(store)
         for commit in (

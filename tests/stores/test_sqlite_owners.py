@@ -1,4 +1,4 @@
-"""Who holds a thread when its owner dies, stops, forks or restarts."""
+"""Who owns a thread when its owner dies, stops, forks or restarts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.stores.support import AT, bodies, claimed, end, entry, line, opened, other_process
+from tests.stores.support import AT, bodies, child_process, claimed, end, entry, line, opened, other_process
 
 from graphrt.errors import ConflictError
 from graphrt.stores import _owners
@@ -38,7 +38,7 @@ def path(tmp_path):
     return tmp_path / "runs.db"
 
 
-def test_other_process_holds_the_thread_and_is_named(path):
+def test_other_process_owns_the_thread_and_is_named(path):
     process = other_process(HOLD, path, 600)
     assert line(process) == "claimed"
     try:
@@ -59,8 +59,8 @@ def test_other_process_holds_the_thread_and_is_named(path):
 @pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
 @linux
 def test_killed_owner_frees_its_thread_at_once(path, reaped):
-    """Also while nobody has asked for the dead process's exit status yet."""
-    process = other_process(HOLD, path, 600)
+    """Even before its parent has reaped the dead process."""
+    process = child_process(HOLD, path, 600)
     assert line(process) == "claimed"
     process.kill()
     if reaped:
@@ -78,7 +78,7 @@ def test_killed_owner_frees_its_thread_at_once(path, reaped):
 
 
 @linux
-def test_stopped_owner_keeps_its_thread_until_the_lease_runs_out_and_then_cannot_commit(path):
+def test_suspended_owner_keeps_its_thread_until_the_lease_expires_and_then_cannot_commit(path):
     process = other_process(HOLD, path, 1.5)
     assert line(process) == "claimed"
     os.kill(process.pid, signal.SIGSTOP)
@@ -86,7 +86,7 @@ def test_stopped_owner_keeps_its_thread_until_the_lease_runs_out_and_then_cannot
         with SqliteStore(path) as store:
             with pytest.raises(ConflictError):
                 claimed(store, entries=0)
-            # The stopped process cannot be told to hurry: its lease has to pass.
+            # The suspended process cannot react: its lease has to expire.
             deadline = time.monotonic() + 30
             while store.head("t").owned and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -103,8 +103,8 @@ def test_stopped_owner_keeps_its_thread_until_the_lease_runs_out_and_then_cannot
 
 
 @linux
-def test_pid_that_was_given_again_is_another_process():
-    """A process that has the number of a dead owner does not hold its threads."""
+def test_reused_pid_is_another_process():
+    """A process with the pid of a dead owner does not own its threads."""
     me = this_owner()
 
     assert process_lives(me.pid, me.start)
@@ -120,20 +120,20 @@ def lives(one, left_s):
     return one.lives(now_s() + left_s, me=this_owner())
 
 
-def test_living_owner_holds_until_its_lease_runs_out():
+def test_live_owner_keeps_the_thread_until_its_lease_expires():
     assert lives(holder(), 30)
     assert not lives(holder(), -0.001)
 
 
 @linux
-def test_dead_owner_holds_nothing():
+def test_dead_owner_owns_nothing():
     assert not lives(holder(pid=2**22 + 1), 30)
     assert not lives(holder(start="1"), 30)
 
 
 @linux
-def test_owner_that_is_not_known_to_be_dead_may_still_be_at_work():
-    """And so may one that it took the thread from, until a claim is released."""
+def test_owner_that_is_not_known_to_be_dead_may_still_work():
+    """The same holds for an owner from which it took the thread, until a claim is released."""
 
     def lost(one, left_s=-1):
         return one.lost(now_s() + left_s, me=this_owner())
@@ -145,34 +145,34 @@ def test_owner_that_is_not_known_to_be_dead_may_still_be_at_work():
 
 
 @linux
-def test_owner_in_another_container_holds_for_its_lease_only():
-    """Its process cannot be seen from here, whatever its number."""
+def test_owner_in_another_container_keeps_the_thread_for_its_lease_only():
+    """Its process is not visible from here, whatever its pid."""
     for other in (holder(space="pid:[1]", pid=2**22 + 1), holder(host="elsewhere", pid=2**22 + 1)):
         assert lives(other, 30)
         assert not lives(other, -1)
 
 
 @linux
-def test_owner_of_before_a_restart_holds_nothing():
+def test_owner_from_before_a_restart_owns_nothing():
     assert not lives(holder(boot="another"), 30)
 
 
-def test_owner_on_another_machine_holds_for_its_lease_by_the_wall_clock():
-    """Its boot clock says nothing here; the offset that it wrote down does."""
+def test_owner_on_another_machine_keeps_the_thread_for_its_lease_by_the_wall_clock():
+    """Its boot clock is meaningless here; the offset that it stored is not."""
     far = holder(boot="another", host="elsewhere", offset_s=time.time())
 
     assert far.lives(60.0, me=this_owner())
     assert not far.lives(-1.0, me=this_owner())
 
 
-def test_lease_that_is_longer_than_leases_was_given_before_a_restart():
-    """Where there is no boot id, a clock that began anew shows it."""
+def test_lease_beyond_the_longest_lease_is_from_before_a_restart():
+    """Without a boot id, a restarted clock shows it."""
     assert lives(holder(lease_s=60), 60)
     assert not lives(holder(lease_s=60), 86_400)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", "[1, 2]", '["a", "b", "c", "x", "d", "e", 1, 2, 3]'])
-def test_owner_that_cannot_be_read_holds_nothing(text, path):
+def test_unreadable_owner_owns_nothing(text, path):
     assert Holder.load(text) is None
 
     with SqliteStore(path) as store:
@@ -181,14 +181,14 @@ def test_owner_that_cannot_be_read_holds_nothing(text, path):
         assert not store.head("t").owned
 
 
-def test_holder_survives_being_written_down():
+def test_holder_survives_serialization():
     one = holder()
 
     assert Holder.load(one.dump()) == one
 
 
-def test_owner_where_there_is_no_proc(monkeypatch):
-    """Elsewhere the process is asked for by a signal that does nothing."""
+def test_owner_is_probed_with_a_signal_without_proc(monkeypatch):
+    """Elsewhere the process is probed with signal 0."""
     real = _owners.Path.exists
     monkeypatch.setattr(_owners.Path, "exists", lambda self: str(self) != "/proc/self/stat" and real(self))
 
@@ -197,7 +197,7 @@ def test_owner_where_there_is_no_proc(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_leaves_the_claims_of_the_parent_alone_while_the_child_uses_a_store_of_its_own(path):
+def test_fork_leaves_the_claims_of_the_parent_to_it_while_the_child_uses_its_own_store(path):
     """Another thread commits all the time. No transaction and no connection is open when the process forks."""
     process = other_process(
         """
@@ -252,8 +252,8 @@ def test_fork_leaves_the_claims_of_the_parent_alone_while_the_child_uses_a_store
     assert out.strip() == "0 True [3, 3, 3, 3, 3]"
 
 
-def test_many_processes_commit_without_losing_or_mixing(path):
-    """Four processes at once, each with its own thread, on one file."""
+def test_many_processes_commit_without_losing_or_mixing_entries(path):
+    """Four concurrent processes, each with its own thread, on one file."""
     opened(path).close()
     code = """
         import sys

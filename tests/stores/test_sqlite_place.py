@@ -17,12 +17,12 @@ from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.values import Commit
 
 
-def test_file_that_is_not_there_has_no_identity(tmp_path: Path) -> None:
+def test_missing_file_has_no_identity(tmp_path: Path) -> None:
     assert files.identity(str(tmp_path / "none")) is None
 
 
 def quiet(folder: files.Folder) -> None:
-    """Wait until nothing has changed in *folder* for longer than its timestamps are coarse."""
+    """Wait until *folder* has been unchanged for longer than the resolution of its timestamps."""
     while not folder.unchanged():
         folder.checked()
 
@@ -32,7 +32,7 @@ def renamed(file: Path) -> None:
 
 
 def remade(file: Path) -> None:
-    """As a program does that restores a backup, and sets the time of the folder back."""
+    """Like a program that restores a backup, and resets the time of the folder."""
     was = file.parent.stat()
     file.unlink()
     file.write_bytes(b"x")
@@ -40,7 +40,7 @@ def remade(file: Path) -> None:
 
 
 def moved(file: Path) -> None:
-    """The folder is another one, in which nothing has changed for long."""
+    """A different folder, which has not changed for long."""
     file.parent.rename(f"{file.parent}-away")
     file.parent.mkdir()
 
@@ -50,7 +50,7 @@ def gone(file: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [renamed, remade, moved, gone, Path.unlink])
-def test_folder_in_which_a_name_was_changed(tmp_path: Path, change: Callable[[Path], object]) -> None:
+def test_folder_with_a_changed_name_is_detected(tmp_path: Path, change: Callable[[Path], object]) -> None:
     file = tmp_path / "folder" / "file"
     file.parent.mkdir()
     file.write_bytes(b"x")
@@ -65,10 +65,10 @@ def test_folder_in_which_a_name_was_changed(tmp_path: Path, change: Callable[[Pa
 
 
 @pytest.mark.parametrize("coarse", [False, True])
-def test_folder_that_changed_just_now_is_not_trusted(
+def test_folder_that_has_just_changed_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coarse: bool
 ) -> None:
-    """A file system that counts whole seconds may be late by two, one that counts ticks by a few milliseconds."""
+    """The timestamps of a file system in whole seconds may be late by two seconds, and those in ticks by milliseconds."""
     second = time.time_ns() // 10**9 * 10**9
     was_ns = second - 2 * 10**9 if coarse else second + 1
     monkeypatch.setattr(files, "time_ns", lambda: was_ns + (2_900_000_000 if coarse else 40_000_000))
@@ -81,7 +81,7 @@ def test_folder_that_changed_just_now_is_not_trusted(
 
 
 @pytest.mark.parametrize("part", ["", "-wal", "-shm"])
-def test_file_that_was_removed_from_a_quiet_folder(tmp_path: Path, part: str) -> None:
+def test_file_that_was_removed_from_a_quiet_folder_is_detected(tmp_path: Path, part: str) -> None:
     with SqliteStore(tmp_path / "runs.db") as store:
         claim = store.claim("t", create=True, lease_s=60, at=0.0)
         store.commit(claim, Commit(0, 0.0))
@@ -124,7 +124,7 @@ def test_network_file_systems_are_known(path: str, kind: str | None, tmp_path: P
     assert modes.network_of(path) == kind
 
 
-def test_nobody_tells_of_mounts_elsewhere(tmp_path: Path, monkeypatch) -> None:
+def test_mounts_are_unknown_on_other_systems(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(modes, "_MOUNTS", str(tmp_path / "none"))
 
     assert modes.network_of(str(Path.cwd())) is None

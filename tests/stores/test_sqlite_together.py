@@ -1,4 +1,4 @@
-"""Threads that commit at the same moment share a transaction, and each is told what became of its own commit."""
+"""Threads that commit at the same moment share a transaction, and each gets the outcome of its own commit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counted:
         self.writes = 0
         self.least = COUNT
         self.at_commit: Any = None
-        """Called instead of the next COMMIT that has at least so many threads' writes in it."""
+        """Called instead of the next COMMIT that contains the writes of at least so many threads."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.db, name)
@@ -44,7 +44,7 @@ class Counted:
 
 
 class Together:
-    """COUNT threads that commit in one transaction: they come while the file is held."""
+    """COUNT threads that commit in one transaction: they arrive while the file is locked."""
 
     def __init__(self, store: SqliteStore, monkeypatch: Any) -> None:
         self.store = store
@@ -63,7 +63,7 @@ class Together:
         self.outcomes[number] = None
         try:
             self.store.commit(self.claims[number], Commit(expected, AT, [entry(expected + 1)]))
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             self.outcomes[number] = error
 
     def go(self, *, stale: int | None = None) -> None:
@@ -115,7 +115,7 @@ def together(tmp_path, monkeypatch, connections):
         yield Together(store, monkeypatch)
 
 
-def test_those_that_come_together_share_a_transaction(together):
+def test_concurrent_commits_share_a_transaction(together):
     together.go()
 
     assert together.batches == [1, COUNT]
@@ -123,7 +123,7 @@ def test_those_that_come_together_share_a_transaction(together):
     assert not any(together.outcomes.values())
 
 
-def test_one_that_is_refused_takes_nobody_along(together):
+def test_refused_commit_does_not_affect_the_others(together):
     together.go(stale=4)
 
     assert together.batches == [1, COUNT, *[1] * COUNT]
@@ -133,7 +133,7 @@ def test_one_that_is_refused_takes_nobody_along(together):
 
 
 @pytest.mark.parametrize("carried_out", [False, True], ids=["before", "after"])
-def test_each_is_told_when_the_end_of_the_transaction_fails(together, connections, carried_out):
+def test_each_caller_gets_the_error_when_the_end_of_the_transaction_fails(together, connections, carried_out):
     def fail(db: Any) -> None:
         if carried_out:
             db.execute("COMMIT")
@@ -152,12 +152,12 @@ def test_each_is_told_when_the_end_of_the_transaction_fails(together, connection
     for number, error in together.outcomes.items():
         assert isinstance(error, StoreError)
         assert error.thread == f"t{number}"
-        assert f"thread 't{number}' is at entry 1; nothing of this commit was stored" in str(error)
+        assert f"thread 't{number}' is at entry 1; this commit was not stored" in str(error)
     assert len({id(error) for error in together.outcomes.values()}) == COUNT
 
 
 @pytest.mark.parametrize("carried_out", [False, True], ids=["before", "after"])
-def test_interruption_of_the_one_that_writes_for_all_is_its_own(together, connections, carried_out):
+def test_interrupt_of_the_caller_that_writes_for_all_is_raised_only_there(together, connections, carried_out):
     def interrupt(db: Any) -> None:
         if carried_out:
             db.execute("COMMIT")
@@ -171,7 +171,7 @@ def test_interruption_of_the_one_that_writes_for_all_is_its_own(together, connec
     assert set(together.stored()) == set(range(COUNT)) - (set() if carried_out else set(raised))
 
 
-def test_who_is_interrupted_while_it_claims_leaves_the_thread_free(tmp_path, connections):
+def test_caller_that_is_interrupted_while_claiming_leaves_the_thread_free(tmp_path, connections):
     with opened(tmp_path / "runs.db") as store:
 
         def interrupt(db: Any) -> None:
@@ -187,7 +187,7 @@ def test_who_is_interrupted_while_it_claims_leaves_the_thread_free(tmp_path, con
 
 
 def in_one_transaction(store: SqliteStore, *calls: Any, meanwhile: Any = None) -> list[Any]:
-    """What *calls* return or raise that come while the file is held, so that they share a transaction."""
+    """The results or errors of *calls* that share a transaction, because they arrive while the file is locked."""
     first = claimed(store, "in-front")
     found: list[Any] = [None] * len(calls)
     file, go = store._file, threading.Event()
@@ -200,14 +200,14 @@ def in_one_transaction(store: SqliteStore, *calls: Any, meanwhile: Any = None) -
     def run(number: int, call: Any) -> None:
         try:
             found[number] = call()
-        except Exception as error:  # noqa: BLE001 - the test looks at it
+        except Exception as error:  # noqa: BLE001 - the test checks it
             found[number] = error
 
     def in_front() -> None:
-        with suppress(StoreError):  # where the file cannot be opened meanwhile
+        with suppress(StoreError):  # during which the file cannot be opened
             store.commit(first, Commit(1, AT, [entry(2)]))
 
-    file._write_all = held_up  # type: ignore[method-assign]  # for the one in front
+    file._write_all = held_up  # type: ignore[method-assign]  # for the leader
     threads = [threading.Thread(target=in_front)]
     threads[0].start()
     while group._leader is None and monotonic() < until:
@@ -231,7 +231,7 @@ def claim(store: SqliteStore, thread: str = "t") -> Any:
     return store.claim(thread, create=True, lease_s=600, at=AT)
 
 
-def test_only_one_of_those_that_claim_a_thread_together_gets_it(tmp_path):
+def test_only_one_of_several_concurrent_claims_of_a_thread_succeeds(tmp_path):
     with SqliteStore(tmp_path / "runs.db") as store:
         found = in_one_transaction(store, *[lambda: claim(store)] * 4)
 
@@ -249,7 +249,7 @@ def test_only_one_of_those_that_claim_a_thread_together_gets_it(tmp_path):
     ],
     ids=["delete", "delete_many"],
 )
-def test_a_thread_that_is_claimed_in_the_same_transaction_is_held(tmp_path, call):
+def test_thread_that_is_claimed_in_the_same_transaction_is_held(tmp_path, call):
     with SqliteStore(tmp_path / "runs.db") as store:
         store.release(claimed(store))
         mine = claim(store)
@@ -259,18 +259,18 @@ def test_a_thread_that_is_claimed_in_the_same_transaction_is_held(tmp_path, call
         assert bodies(store) == [b"1", b"2"]
 
 
-def test_a_thread_that_is_given_back_in_the_same_transaction_can_be_claimed(tmp_path):
+def test_thread_that_is_released_in_the_same_transaction_can_be_claimed(tmp_path):
     with SqliteStore(tmp_path / "runs.db") as store:
         before = claimed(store)
         _, mine = in_one_transaction(store, lambda: store.release(before), lambda: claim(store))
-        if isinstance(mine, ConflictError):  # it was looked at before, whether somebody holds it
+        if isinstance(mine, ConflictError):  # its holder was checked before
             mine = claim(store)
         store.commit(mine, Commit(1, AT, [entry(2)]))
         with pytest.raises(ConflictError):
             claim(store)
 
 
-def test_nothing_is_held_once_a_store_is_closed_that_others_claim_with(tmp_path):
+def test_closing_a_store_during_concurrent_claims_leaves_no_thread_claimed(tmp_path):
     path = tmp_path / "runs.db"
     for turn in range(10):
         store = SqliteStore(path)
@@ -283,13 +283,13 @@ def test_nothing_is_held_once_a_store_is_closed_that_others_claim_with(tmp_path)
                     number += 1
                     claimed(store, f"{name}-{number}")
             except StoreError as error:
-                assert error.code == "store-closed"  # noqa: PT017 - the only one that may be
+                assert error.code == "store-closed"  # noqa: PT017 - the only allowed error
 
         threads = [threading.Thread(target=work, args=(f"w{turn}-{number}",)) for number in range(4)]
         for thread in threads:
             thread.start()
         until = monotonic() + PATIENCE_S
-        while len(store.query(ThreadFilter())) < 8 and monotonic() < until:  # all of them are at work
+        while len(store.query(ThreadFilter())) < 8 and monotonic() < until:  # all of them are working
             sleep(0.001)
         store.close()
         ended.set()
@@ -299,8 +299,8 @@ def test_nothing_is_held_once_a_store_is_closed_that_others_claim_with(tmp_path)
             assert not [head.thread for head in other.query(ThreadFilter()) if head.owned]
 
 
-def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path, monkeypatch):
-    """And not once for each of those who share the transaction."""
+def test_unopenable_file_is_waited_for_once(tmp_path, monkeypatch):
+    """And not once for each caller that shares the transaction."""
     with SqliteStore(tmp_path / "runs.db") as store:
         claims = [claimed(store, f"t{number}") for number in range(6)]
         tries: list[str] = []
@@ -309,7 +309,7 @@ def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path, monkeypatch):
             tries.append(path)
             raise StoreError("It is locked.", code="store-busy")
 
-        def meanwhile() -> None:  # as after a fork, while another process has the file locked
+        def meanwhile() -> None:  # like after a fork, while another process has locked the file
             store._file.drop()
             monkeypatch.setattr(files, "open_file", locked)
 
@@ -318,6 +318,6 @@ def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path, monkeypatch):
 
         assert [error.code for error in found] == ["store-busy"] * 6
         assert len({id(error) for error in found}) == 6
-        assert len(tries) == 2  # by the one in front, and for all others
+        assert len(tries) == 2  # by the leader, for all others
         monkeypatch.undo()
         store.commit(claims[0], Commit(1, AT, [entry(2)]))

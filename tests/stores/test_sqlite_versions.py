@@ -32,7 +32,7 @@ def test_file_of_another_version_is_refused_and_unchanged(tmp_path, version):
     assert path.read_bytes() == before
 
 
-def test_file_says_whose_it_is(tmp_path):
+def test_file_names_its_application(tmp_path):
     opened(tmp_path / "runs.db").close()
 
     assert pragma(tmp_path / "runs.db", "application_id") == schema.APPLICATION
@@ -41,7 +41,7 @@ def test_file_says_whose_it_is(tmp_path):
 
 
 def test_opening_waits_for_a_process_that_writes(tmp_path):
-    """The other process is making the file: a short lock delays opening, one that lasts is busy."""
+    """The other process is creating the file: a short lock delays opening, and a long one is busy."""
     path = tmp_path / "runs.db"
     process = other_process(
         """
@@ -63,7 +63,7 @@ def test_opening_waits_for_a_process_that_writes(tmp_path):
 
 
 def test_no_statement_has_numbered_placeholders():
-    """Python 3.12.0 to 3.12.3 take `?1` for a name, and warn of a sequence of parameters at each call."""
+    """Python 3.12.0 to 3.12.3 treat `?1` as a name, and warn about a sequence of parameters at each call."""
     rooms = Path(schema.__file__).parent.glob("*.py")
     texts = [
         (path.name, node.value)

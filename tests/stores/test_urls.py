@@ -1,4 +1,4 @@
-"""Which store a URL opens, and what is said of URLs that open none."""
+"""Which store a URL opens, and the errors about URLs that open none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphrt.stores.urls import open_store
 
 
 @pytest.mark.parametrize("url", ["memory:", "memory://", "MEMORY:"])
-def test_memory_url_opens_a_store_of_its_own(url):
+def test_memory_url_opens_a_separate_store(url):
     first, second = open_store(url), open_store(url)
 
     assert isinstance(first, MemoryStore)
@@ -63,7 +63,7 @@ def test_sqlite_url_takes_known_options(tmp_path):
         (None, "but a NoneType"),
     ],
 )
-def test_unknown_url_is_refused_with_what_is_known(url, said):
+def test_unknown_url_is_refused_with_the_known_schemes(url, said):
     with pytest.raises(InputError) as caught:
         open_store(url)
 
@@ -85,7 +85,7 @@ def test_unknown_url_is_refused_with_what_is_known(url, said):
         pytest.param("postgresql:host=h password=sesame", marks=pytest.mark.needs("psycopg")),
     ],
 )
-def test_password_is_never_repeated(url):
+def test_password_is_never_shown(url):
     with pytest.raises(InputError) as caught:
         open_store(url)
 
@@ -94,7 +94,7 @@ def test_password_is_never_repeated(url):
 
 
 def _install(folder, monkeypatch, value):
-    """A package, as an installer would leave it, that brings the scheme "planet"."""
+    """A package with the scheme "planet", as an installer would leave it."""
     (folder / "planet_store.py").write_text(
         "from graphrt.stores.memory import MemoryStore\n"
         "opened = []\n"
@@ -116,7 +116,7 @@ def test_third_party_scheme_opens_its_store(tmp_path, monkeypatch):
     assert sys.modules["planet_store"].opened == ["planet://mars?x=1"]
 
 
-def test_third_party_scheme_is_named_among_the_known(tmp_path, monkeypatch):
+def test_third_party_scheme_is_listed_as_known(tmp_path, monkeypatch):
     _install(tmp_path, monkeypatch, "open_planet")
 
     with pytest.raises(InputError) as caught:
@@ -125,7 +125,7 @@ def test_third_party_scheme_is_named_among_the_known(tmp_path, monkeypatch):
     assert "planet" in caught.value.fix
 
 
-def test_third_party_object_that_is_no_store_is_refused(tmp_path, monkeypatch):
+def test_third_party_object_that_is_not_a_store_is_refused(tmp_path, monkeypatch):
     _install(tmp_path, monkeypatch, "open_nothing")
 
     with pytest.raises(InputError, match="is not a store") as caught:

@@ -1,4 +1,4 @@
-"""What a store gets by inheriting `Store`, beside its operations on whole threads."""
+"""What a store inherits from `Store`, besides its operations on whole threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from graphrt.stores import MemoryStore, StoreWrapper
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["blocking", "not blocking"])
-def test_store_of_your_own_is_a_context_by_inheriting(blocks):
-    """A store that blocks is closed on a worker thread, not on the event loop."""
+def test_custom_store_is_a_context_manager_by_inheritance(blocks):
+    """A blocking store is closed on a worker thread, not on the event loop."""
 
     class Own(StoreWrapper):
         def __init__(self):

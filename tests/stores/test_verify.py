@@ -1,4 +1,4 @@
-"""`store.verify()`: a whole database is looked over; damage is told thread by thread, and nothing raises."""
+"""`store.verify()`: checks a whole database; damage is reported thread by thread, and nothing raises."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def sqlite(path):
 
 @contextmanager
 def by_hand(store: SqliteStore) -> Iterator[sqlite3.Connection]:
-    """Past the store; from Python 3.13 on, one that is left open is told wherever garbage is collected next."""
+    """A connection past the store; from Python 3.13 on, an unclosed one is reported at the next garbage collection."""
     with closing(sqlite3.connect(store.path)) as db, db:
         yield db
 
 
 def change(store, statement, *values):
-    """Somebody changes the database by hand; how many rows."""
+    """Change the database by hand, and return the number of rows."""
     loosen(store.path)
     with by_hand(store) as db:
         return db.execute(statement, values).rowcount
@@ -60,7 +60,7 @@ def number(store, thread):
 
 
 def flipped(store, table, where, *values):
-    """One bit of the last body there is flipped."""
+    """Flip one bit of the last body."""
     with by_hand(store) as db:
         found = db.execute(f"SELECT rowid, body FROM {table} WHERE {where}", values) if table == "record" else None
         if found is None:
@@ -80,7 +80,7 @@ def flipped(store, table, where, *values):
         assert db.execute("UPDATE record SET body = ? WHERE rowid = ?", (changed, rowid)).rowcount == 1
 
 
-def test_store_that_is_whole_is_found_whole(store):
+def test_valid_store_has_no_findings(store):
     runtime = fill(store)
     before = {name: runtime.state(name).seq for name in THREADS}
 
@@ -95,18 +95,18 @@ def test_store_that_is_whole_is_found_whole(store):
     assert asyncio.run(store.averify()) == found
 
 
-def test_empty_store_is_whole(store):
+def test_empty_store_is_valid(store):
     assert store.verify() == Verification(0, 0, ())
 
 
-def test_store_of_threads_without_chain_is_whole(store):
+def test_store_of_threads_without_chain_is_valid(store):
     fill(store, chain=False)
 
     assert store.verify().findings == ()
 
 
 @pytest.mark.needs("psycopg")
-def test_postgresql_store_is_looked_over(request):
+def test_postgresql_store_is_verified(request):
     url = next(served := postgres_support.fresh(request.config))
     with PostgresStore(url) as store:
         fill(store)
@@ -217,7 +217,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_of_one_thread_is_told_and_the_others_are_whole(sqlite, damage):
+def test_damage_of_one_thread_is_reported_and_the_others_are_valid(sqlite, damage):
     harm, code = DAMAGE[damage]
     harm(sqlite)
 
@@ -240,7 +240,7 @@ def test_damage_of_one_thread_is_told_and_the_others_are_whole(sqlite, damage):
         ("large", BLOB, "blob", "gone"),
     ],
 )
-def test_damage_beside_the_records_is_told(sqlite, thread, kind, code, how):
+def test_damage_outside_the_records_is_reported(sqlite, thread, kind, code, how):
     where = "no = ? AND kind = ?"
     if how == "flipped":
         flipped(sqlite, "part", where, number(sqlite, thread), kind)
@@ -253,8 +253,8 @@ def test_damage_beside_the_records_is_told(sqlite, thread, kind, code, how):
     assert {one.code for one in found.findings} == {code}
 
 
-def test_snapshot_of_another_thread_does_not_belong(sqlite):
-    """Whole in itself, and sealed by nobody: the chain tells."""
+def test_snapshot_of_another_thread_is_detected(sqlite):
+    """Valid in itself, and not sealed: the chain detects it."""
     one, other = number(sqlite, "done"), number(sqlite, "pruned")
     body = sqlite.load("pruned", upto=sqlite.head("pruned").first - 1).snapshot
     change(
@@ -273,7 +273,7 @@ def test_snapshot_of_another_thread_does_not_belong(sqlite):
     assert found.damaged == ("done",)
 
 
-def test_values_that_nothing_refers_to_and_rows_of_no_thread_are_waste(sqlite):
+def test_unreferenced_values_and_rows_without_a_thread_are_waste(sqlite):
     change(
         sqlite,
         "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, 'x', 0, x'00')",
@@ -293,8 +293,8 @@ def test_values_that_nothing_refers_to_and_rows_of_no_thread_are_waste(sqlite):
 
 
 @pytest.mark.needs("cryptography")
-def test_value_that_nothing_refers_to_is_waste_in_an_encrypted_store(path):
-    """Its stored name is an HMAC, as are those of the values that entries refer to."""
+def test_unreferenced_value_is_waste_in_an_encrypted_store(path):
+    """Its stored name is an HMAC, like those of the values that entries refer to."""
     with opened("encrypted", path) as store:
         fill(store)
         assert store.verify().findings == ()
@@ -306,7 +306,7 @@ def test_value_that_nothing_refers_to_is_waste_in_an_encrypted_store(path):
 
 
 @pytest.mark.needs("cryptography")
-def test_damage_of_an_encrypted_store_is_told(path):
+def test_damage_of_an_encrypted_store_is_reported(path):
     with opened("encrypted", path) as store:
         fill(store)
         inner = store.store
@@ -319,7 +319,7 @@ def test_damage_of_an_encrypted_store_is_told(path):
 
 
 @pytest.mark.needs("cryptography")
-def test_threads_without_their_key_are_told_and_the_others_looked_at(path):
+def test_threads_without_their_key_are_reported_and_the_others_verified(path):
     with opened("encrypted", path) as store:
         fill(store)
     from graphrt.stores import EncryptedStore
@@ -331,7 +331,7 @@ def test_threads_without_their_key_are_told_and_the_others_looked_at(path):
     assert all("'k'" in one.what for one in found.findings)
 
 
-def test_file_that_sqlite_finds_damaged_is_told(path):
+def test_damage_that_sqlite_detects_is_reported(path):
     with SqliteStore(path) as store:
         fill(store)
     data = bytearray(path.read_bytes())
@@ -346,8 +346,8 @@ def test_file_that_sqlite_finds_damaged_is_told(path):
     assert "file" in {one.code for one in found.findings}
 
 
-def test_thread_that_is_written_meanwhile_is_read_again(sqlite, monkeypatch):
-    """What changed between two looks at it is no damage."""
+def test_thread_written_during_the_check_is_read_again(sqlite, monkeypatch):
+    """A change between two reads is not damage."""
     runtime = kept.runtime(sqlite)
     records = SqliteStore.records
     left = [True]
@@ -364,7 +364,7 @@ def test_thread_that_is_written_meanwhile_is_read_again(sqlite, monkeypatch):
     assert not left
 
 
-def test_store_that_cannot_be_read_raises(sqlite):
+def test_unreadable_store_raises(sqlite):
     sqlite.close()
 
     with pytest.raises(StoreError) as caught:
@@ -372,8 +372,8 @@ def test_store_that_cannot_be_read_raises(sqlite):
     assert caught.value.code == "store-closed"
 
 
-def test_store_of_your_own_has_it(sqlite):
-    """Through nothing but the protocol."""
+def test_custom_store_has_verify(sqlite):
+    """Using only the protocol."""
 
     class Own(StoreWrapper):
         _survey, _other_blobs = Store._survey, Store._other_blobs
@@ -383,7 +383,7 @@ def test_store_of_your_own_has_it(sqlite):
     assert Own(sqlite).verify().damaged == ("done",)
 
 
-def test_a_copy_made_by_a_clock_that_is_behind_is_whole(tmp_path):
+def test_copy_made_by_a_clock_that_is_behind_is_valid(tmp_path):
     graph = line(("a", note("a")))
     with SqliteStore(tmp_path / "runs.db") as store:
         Runtime(graph, store=store, clock=lambda: 1_000.0).run({"notes": []}, thread="t")
@@ -392,7 +392,7 @@ def test_a_copy_made_by_a_clock_that_is_behind_is_whole(tmp_path):
         assert store.verify().findings == ()
 
 
-def test_a_thread_listed_as_older_than_its_entries_or_under_another_graph_is_damaged(tmp_path):
+def test_thread_listed_as_older_than_its_entries_or_under_another_graph_is_damaged(tmp_path):
     graph = line(("a", note("a")))
     with SqliteStore(tmp_path / "runs.db") as store:
         for thread in ("old", "other"):

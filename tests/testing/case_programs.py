@@ -1,4 +1,4 @@
-"""Programs whose runs the tests of `case_of` record: each a module in a whole and in a broken version."""
+"""Programs whose runs the tests of `case_of` record: each a module in a correct and a broken version."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def line(*nodes: Any, state: Any = State, name: str = "program", **policies: Any
 
 @dataclass(frozen=True)
 class Program:
-    """A module, what breaks it, and how its thread is run."""
+    """A module, the change that breaks it, and the way to run its thread."""
 
     source: str
     whole: str
@@ -72,11 +72,11 @@ class Program:
     failed: bool = False
     """Whether the broken version is the one that ran in production, and failed."""
     before: str | None = None
-    """The node before whose step the case begins; None takes the last step."""
+    """The node whose step starts the case; None selects the last step."""
     options: str = ""
-    """What a person adds to `replay_case(graph, CASE)`."""
+    """The additions of a person to `replay_case(graph, CASE)`."""
     says: str = ""
-    """What the file has to say."""
+    """The expected texts of the file."""
 
     def text(self, version: str) -> str:
         assert self.source.count(self.whole) == 1

@@ -34,7 +34,7 @@ def every() -> Any:
 
     def flaky(state: State, ctx: Any) -> Any:
         if state["kind"] == "timeout":
-            raise TimeoutError("no result within 1 s")  # as the runtime words it
+            raise TimeoutError("no result within 1 s")  # in the words of the runtime
         if (state["kind"] == "retry" and ctx.attempt == 1) or state["kind"] == "error":
             raise ConnectionError("lost")
         return Command(goto="end" if state["kind"] == "command" else "pair")

@@ -1,4 +1,4 @@
-"""Graphs and stores with a bug of crashes, pauses or edits each, and the kind of finding that it must be."""
+"""Graphs and stores with one bug each about crashes, pauses or edits, and the expected kind of finding."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def sent_before_asking(_: Any, ctx: Context[World]) -> Any:
 
 
 def rewording(_: Any, ctx: Context[World]) -> Any:
-    """Each execution asks in other words, so that no answer fits."""
+    """Each execution words its question differently: no answer matches."""
     ctx.deps.executions += 1
     return {"notes": [ctx.interrupt(f"question {ctx.deps.executions}")]}
 
 
 def counted(_: Any, ctx: Context[World]) -> Any:
-    """What it returns depends on how often it ran in this world."""
+    """The result depends on the number of its calls in this world."""
     ctx.deps.executions += 1
     return {"notes": [f"execution {ctx.deps.executions}"]}
 
@@ -106,7 +106,7 @@ def turning(_: Any, ctx: Context[World]) -> Any:
 
 
 def asking_in_turn(_: Any, ctx: Context[World]) -> Any:
-    """Asks in other words from the third execution on, which only a crash brings about."""
+    """Words its question differently from the third execution on, which only a crash causes."""
     ctx.deps.executions += 1
     return {"notes": [ctx.interrupt(f"question {(ctx.deps.executions - 1) // 2}")]}
 
@@ -119,8 +119,14 @@ async def calls_again(_: Any, ctx: Context[World]) -> Any:
     return {"notes": ["called"]}
 
 
+async def speaks_again(_: Any, ctx: Context[World]) -> Any:
+    """Sends a different request to the model if it runs a second time, and does not return its answer."""
+    ctx.deps.executions += 1
+    await ctx.harness.run(f"call {ctx.deps.executions}")
+
+
 def untracked_notes() -> Any:
-    """What a superstep leaves in an untracked field is gone after a pause."""
+    """The value that a superstep leaves in an untracked field is gone after a pause."""
 
     class Kept(BaseModel):
         notes: Annotated[list[str], joined] = []
@@ -161,7 +167,7 @@ def loop_by_attempt() -> Any:
 
 
 class LogStore(StoreWrapper):
-    """A store in a file of pickles, which forgets everything if the last one is torn."""
+    """A store in a file of pickles that loses everything if the last pickle is torn."""
 
     def __init__(self, folder: Path, *, careful: bool) -> None:
         super().__init__(MemoryStore())
@@ -251,7 +257,7 @@ class LossyStore(StoreWrapper):
             self.waiting.pop(0)()
 
     def crash(self) -> None:
-        """What is not written yet is lost with the process."""
+        """Unwritten data is lost with the process."""
         self.waiting.clear()
         for claim in self.held:
             self.store.release(claim)
@@ -267,7 +273,7 @@ PLANTED: dict[str, tuple[Callable[[], Exploration], str]] = {
     "a once effect with a new name each time": (lambda: explored(chain(fresh_name, quiet)), "double-effect"),
     "a mail before a question": (lambda: explored(chain(sent_before_asking), answers=["yes"]), "double-effect"),
     "a question that is reworded": (
-        lambda: explored(chain(rewording), answers=lambda q: "yes", most=8),
+        lambda: explored(chain(rewording), answers=lambda q: "yes", max_cases=8),
         "not-resumable",
     ),
     "a result that depends on the attempt": (lambda: explored(chain(counted, quiet)), "state-differs"),
@@ -292,6 +298,14 @@ PLANTED: dict[str, tuple[Callable[[], Exploration], str]] = {
             options=lambda: {"deps": World(), "harness": MockHarness({re.compile("call"): "ok"})},
         ),
         "budget-differs",
+    ),
+    "an answer to a reader that depends on the attempt": (
+        lambda: explore_crashes(
+            chain(speaks_again, quiet),
+            {"notes": []},
+            options=lambda: {"deps": World(), "harness": MockHarness({"call 1": "first", "call 2": "second"})},
+        ),
+        "wire-differs",
     ),
     "a memory that depends on the attempt": (lambda: explored(chain(counts_attempts)), "memory-differs"),
     "a join that starves after a crash": (lambda: explored(join_by_attempt()), "not-resumable"),

@@ -1,4 +1,4 @@
-"""Graphs with a bug of order each, and the kind of finding that it must be."""
+"""Graphs with one ordering bug each, and the expected kind of finding."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ NUMBERS = itertools.count()
 
 
 def deposit(account: dict[str, int]) -> Node:
-    """Reads, awaits, and writes what it read."""
+    """Reads, awaits, and writes the stale value."""
 
     async def node(_state: State) -> Any:
         read = account["euros"]
@@ -132,7 +132,7 @@ def loses_a_write() -> CompiledGraph[State, Any]:
 
 
 def sends_twice() -> CompiledGraph[State, Any]:
-    """Each looks whether the mail went out, and it goes out while the other looks."""
+    """Each task checks whether the mail was sent, and it is sent while the other task checks."""
     sent: list[str] = []
 
     async def node(_state: State) -> Any:

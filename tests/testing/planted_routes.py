@@ -1,4 +1,4 @@
-"""Graphs with one planted bug each that routes can show, and what the same graph is without it."""
+"""Graphs with one planted bug each that routes can show, and the same graphs without the bug."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPICS = {"plan": [{"topic": "tea"}, {"topic": "coffee"}, {"topic": "both"}]}
 
 
 def starved_join(*, bug: bool) -> Graph:
-    """A join waits for two nodes of which a router runs one alone."""
+    """A join waits for two nodes, but the router runs only one of them."""
     g = GraphBuilder(State, name="starved")
     for name in ("plan", "left", "right", "meet"):
         g.add_node(name, _write())
@@ -45,7 +45,7 @@ def starved_join(*, bug: bool) -> Graph:
 
 
 def unbounded_loop(*, bug: bool) -> Graph:
-    """A loop asks for more as long as a model says so."""
+    """A loop continues as long as a model requests it."""
     g = GraphBuilder(State, name="loop")
     g.add_node("ask", _write(), **({} if bug else {"max_visits": 5, "on_fatigue": "stop"}))
     g.add_node("work", _write(notes=["x"]))
@@ -58,7 +58,7 @@ def unbounded_loop(*, bug: bool) -> Graph:
 
 
 def unchanged_loop(*, bug: bool) -> Graph:
-    """Two nodes hand on to each other without a change of the state."""
+    """Two nodes alternate without a change of the state."""
     g = GraphBuilder(State, name="unchanged")
     g.add_node("ask", _write(), max_visits=None if bug else 3, **({} if bug else {"on_fatigue": END}))
     g.add_node("work", _write())
@@ -69,7 +69,7 @@ def unchanged_loop(*, bug: bool) -> Graph:
 
 
 def write_conflict(*, bug: bool) -> Graph:
-    """Two branches write one field, for one combination of routes alone."""
+    """Two branches write one field, for a single combination of routes."""
     g = GraphBuilder(State, name="conflict")
     g.add_node("plan", _write())
     g.add_node("a", lambda state: {"result": "a"} if bug or state.topic == "tea" else {"notes": ["a"]})
@@ -99,7 +99,7 @@ def over_spent(*, bug: bool) -> Graph:
 
 
 def nobody_answers(*, bug: bool) -> Graph:
-    """A question wants a list of numbers, and persons answer yes or no."""
+    """A question expects a list of numbers, and persons answer yes or no."""
     g = GraphBuilder(State, name="question")
 
     def ask(_state: State, ctx: Context) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Loose(TypedDict, total=False):
 
 
 def unset_field(*, bug: bool) -> Graph:
-    """A field is read that one of two paths sets."""
+    """A field is read that only one of two paths sets."""
     g = GraphBuilder(Loose, name="unset")
     g.add_node("plan", _write())
     g.add_node("search", _write(result="found"))
@@ -158,7 +158,7 @@ def unset_field(*, bug: bool) -> Graph:
 
 
 def swallowed_label(*, bug: bool) -> Graph:
-    """`default=` takes a label that was misspelt."""
+    """`default=` handles a misspelled label."""
     g = GraphBuilder(State, name="default")
     for name in ("plan", "coffee", "other"):
         g.add_node(name, _write())
@@ -173,7 +173,7 @@ def swallowed_label(*, bug: bool) -> Graph:
 
 
 def fatigue_loops(*, bug: bool) -> Graph:
-    """The way out of a tired node leads back to it."""
+    """The on_fatigue route of an exhausted node leads back to it."""
     g = GraphBuilder(State, name="fatigue")
     g.add_node("try_it", _write(), max_visits=3, on_fatigue="rest")
     g.add_node("rest", _write())
@@ -184,7 +184,7 @@ def fatigue_loops(*, bug: bool) -> Graph:
 
 
 def raising_branch(*, bug: bool) -> Graph:
-    """A node fails for what one of two nodes before it writes."""
+    """A node fails because of the write of one of two earlier nodes."""
     g = GraphBuilder(State, name="raising")
     g.add_node("plan", _write())
     g.add_node("divide", lambda state: {"result": str(1 / (len(state.topic) - (4 if bug else 40)))})

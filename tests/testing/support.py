@@ -1,4 +1,4 @@
-"""Graphs that the tests of the test kit share, and runs of pytest in subprocesses."""
+"""Shared graphs of the tests of the test kit, and runs of pytest in subprocesses."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ writer = Agent("openai/gpt-4o", name="writer", system="Write one sentence.", too
 
 
 def report(prompt: str = "What is {}?", *, upper: bool = True, again: bool = False, extra: bool = False) -> Any:
-    """draft asks an agent, check decides whether send follows; the arguments plant bugs."""
+    """draft calls an agent, check decides whether send follows; the arguments plant bugs."""
     g = GraphBuilder(State, name="report")
 
     async def draft(state: State, ctx: Context) -> dict[str, Any]:
@@ -116,32 +116,19 @@ def reported(graph: Any) -> str:
     return golden_trace(run, requests={"writer": model.calls})
 
 
-FOREIGN = ("pytest", "_pytest.assertion.rewrite", "pydantic.main", "asyncio", "sqlite3")
-"""What a run of pytest imports that is not ours."""
-OURS = ("graphrt.graph", "graphrt.runtime", "graphrt.testing", "graphrt._runs.run_to_end", "graphrt._drivers.sync")
-"""What most runs use of graphrt."""
-
-
-def run_covered(folder: Path, *options: str, **files: str) -> tuple[int, str]:
-    """`run_pytest`, in a process that imports graphrt itself: that is where the collectors of route coverage start."""
-    return run_pytest(folder, *options, imported=FOREIGN, **files)
-
-
-def run_pytest(
-    folder: Path, *options: str, imported: tuple[str, ...] = (*FOREIGN, *OURS), **files: str
-) -> tuple[int, str]:
+def run_pytest(folder: Path, *options: str, warm: bool = True, **files: str) -> tuple[int, str]:
     """Run pytest in *folder* on *files*; return its exit code and its output.
 
-    The run finds the modules *imported*: it is a fork of a process that has imported them, or a new interpreter for ().
+    The run is a fork of a process that has imported graphrt, or a new interpreter without *warm*.
     """
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     env = {key: value for key, value in os.environ.items() if not key.startswith(("GRAPHRT_", "PYTEST_"))}
     env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     arguments = ["-m", "pytest", "-p", "pytest_graphrt", "-p", "no:cacheprovider", *options]
-    if not imported:
+    if warm:
+        done = warm_python().run(arguments, cwd=folder, env=env)
+    else:
         command = [sys.executable, *arguments]
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
-    else:
-        done = warm_python(*imported).run(arguments, cwd=folder, env=env, timeout_s=120)
     return done.returncode, done.stdout + done.stderr

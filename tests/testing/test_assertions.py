@@ -1,4 +1,4 @@
-"""`assert_run`: what holds passes, and what does not is explained."""
+"""`assert_run`: true expectations pass, and false ones are explained."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphrt.events import SuperstepCommitted
 from graphrt.testing import VirtualClock, assert_run, failing, record, scripted
 
 
-def test_what_holds_passes_in_any_order():
+def test_true_expectations_pass_in_any_order():
     run = record(research(), {})
     (
         assert_run(run)
@@ -59,14 +59,14 @@ def test_what_holds_passes_in_any_order():
         (lambda run: run.events(SuperstepCommitted, lambda event: False), ["no SuperstepCommitted that passes"]),
     ],
 )
-def test_what_does_not_hold_is_explained(check, told):
+def test_false_expectation_is_explained(check, told):
     run = record(research(), {})
     with pytest.raises(AssertionError) as caught:
         check(assert_run(run))
     assert [part for part in told if part not in str(caught.value)] == [], str(caught.value)
 
 
-def test_questions_that_do_not_fit_are_shown():
+def test_questions_that_do_not_match_are_shown():
     run = record(asking(), {})
     for wanted in ({"node": "draft"}, {"payload": "other"}, {"kind": "approval"}, {"count": 2}):
         with pytest.raises(AssertionError, match=r"review \(question\): \{'draft': 'a draft'\}"):
@@ -75,7 +75,7 @@ def test_questions_that_do_not_fit_are_shown():
         assert_run(run).completed()
 
 
-def test_failures_are_told_with_their_cause():
+def test_failures_are_reported_with_their_cause():
     run = record(research().with_nodes({"answer": scripted(ValueError("no tea"))}), {})
     assert_run(run).failed().failed(ValueError, match="no tea", node="answer")
     with pytest.raises(AssertionError, match=r"(?s)did not fail with KeyError.*caused by ValueError: no tea"):
@@ -97,7 +97,7 @@ def test_retries_are_counted():
         assert_run(run).retried("search", times=1)
 
 
-def test_names_that_do_not_exist_are_mistakes_of_the_test():
+def test_unknown_names_are_mistakes_of_the_test():
     run = record(mapped(), {"question": "a"})
     with pytest.raises(InputError, match="Did you mean 'fetch'"):
         assert_run(run).visited("fetsh")
@@ -110,7 +110,7 @@ def test_names_that_do_not_exist_are_mistakes_of_the_test():
         assert_run(run.result)  # type: ignore[arg-type]
 
 
-def test_the_usage_of_models():
+def test_usage_of_models_is_asserted():
     with MockHarness(["Black."]) as mock:
         graph = research().with_nodes({"answer": lambda s, ctx: {"answer": ctx.call(ctx.harness.run, "?").text}})
         run = record(graph, {}, harness=mock)

@@ -1,6 +1,6 @@
-"""`case_of`: recorded runs as tests that fail while a node is broken and pass when it is mended.
+"""`case_of`: recorded runs as tests that fail while a node is broken and pass once it is repaired.
 
-Each program is a module of its own, in a whole and in a broken version. A run of one of them is recorded in SQLite, a
+Each program is a separate module, in a correct and in a broken version. A run of one of them is recorded in SQLite, a
 step of it is written as a test, and the test is run against both versions.
 """
 
@@ -33,7 +33,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.fixture
 def module(monkeypatch):
-    """Loads a source as the module that the tests import their graph from."""
+    """Loads a source as the module from which the tests import their graph."""
 
     def load(source: str, path: Path) -> Any:
         file = path / "case_program.py"
@@ -62,7 +62,7 @@ def program(request):
 
 
 def written(program: Program, loaded: Any, folder: Path) -> Path:
-    """Run the program on a thread in SQLite, and write a step of it as a test."""
+    """Run the program on a thread in SQLite, and write one of its steps as a test."""
     with SqliteStore(folder / "runs.db") as store, Runtime(loaded.graph, store=store) as runtime:
         program.run(runtime)
         at = None
@@ -76,7 +76,7 @@ def written(program: Program, loaded: Any, folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_case_fails_while_the_node_is_broken_and_passes_when_it_is_mended(program, module, tmp_path):
+def test_case_fails_while_the_node_is_broken_and_passes_once_it_is_repaired(program, module, tmp_path):
     recorded = program.broken if program.failed else program.whole
     path = written(program, module(program.text(recorded), tmp_path), tmp_path)
     text = path.read_text()
@@ -84,7 +84,7 @@ def test_case_fails_while_the_node_is_broken_and_passes_when_it_is_mended(progra
 
     mended = module(program.text(program.whole), tmp_path)
     run_test(path)
-    assert mended.outside == []  # nothing was done again
+    assert mended.outside == []  # no effect was repeated
 
     module(program.text(program.broken), tmp_path)
     with pytest.raises((AssertionError, NodeError)):
@@ -92,7 +92,7 @@ def test_case_fails_while_the_node_is_broken_and_passes_when_it_is_mended(progra
 
 
 @pytest.mark.slow
-def test_file_is_a_pytest_file_and_the_same_each_time(module, tmp_path, pytester, monkeypatch):
+def test_file_is_a_pytest_file_and_deterministic(module, tmp_path, pytester, monkeypatch):
     program = PROGRAMS["agent with a tool"]
     source = program.text(program.whole)
     loaded = module(source, tmp_path)
@@ -100,7 +100,7 @@ def test_file_is_a_pytest_file_and_the_same_each_time(module, tmp_path, pytester
         program.run(runtime)
         path = case_of(runtime, "order-17", to=tmp_path)
         text = path.read_text()
-        assert case_of(runtime, "order-17", to=tmp_path) == path  # the same content is no obstacle
+        assert case_of(runtime, "order-17", to=tmp_path) == path  # the same content is allowed
         assert path.read_text() == text
         path.write_text(text + "# edited\n")
         with pytest.raises(InputError, match="other content"):
@@ -110,7 +110,7 @@ def test_file_is_a_pytest_file_and_the_same_each_time(module, tmp_path, pytester
 
     # The two versions have the same size, and may have the same time: bytecode of the first would hide the second.
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take as long to load as the rest
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take as long to import as everything else
     pytester.makepyfile(case_program=source)
     pytester.makepyfile(test_case=text)
     pytester.runpytest_subprocess("-q", "-p", "pytest_graphrt", "-p", "no:cacheprovider").assert_outcomes(passed=1)
@@ -120,7 +120,7 @@ def test_file_is_a_pytest_file_and_the_same_each_time(module, tmp_path, pytester
     result.stdout.fnmatch_lines(["*'tea costs 3.'*'TEA COSTS 3.'*"])
 
 
-def test_node_that_asks_something_else_is_told_so(module, tmp_path):
+def test_node_with_a_different_request_gets_an_error(module, tmp_path):
     source = """
     from graphrt.harness import LiteLLMModel
 
@@ -198,7 +198,7 @@ def simple(module, tmp_path):
         yield runtime
 
 
-def test_entries_that_no_superstep_follows(simple, tmp_path):
+def test_entries_without_a_superstep_after_them_are_refused(simple, tmp_path):
     last = simple.state("order-17").seq
     with pytest.raises(InputError, match=rf"No superstep follows entry {last} .*\n.*follow the entries 1, "):
         case_of(simple, "order-17", last, to=tmp_path)
@@ -208,7 +208,7 @@ def test_entries_that_no_superstep_follows(simple, tmp_path):
         case_of(simple, "nothing", to=tmp_path)
 
 
-def test_pruned_entries(simple, tmp_path):
+def test_pruned_entries_are_refused(simple, tmp_path):
     before = simple.history("order-17")[0].seq
     assert simple.prune("order-17") > 0
     with pytest.raises(InputError, match="No superstep"):
@@ -217,8 +217,8 @@ def test_pruned_entries(simple, tmp_path):
 
 
 @pytest.mark.parametrize("tenant", [None, "acme"])
-def test_thread_whose_audit_log_has_a_key(tenant, module, tmp_path):
-    """The key is not needed: the thread is only read."""
+def test_thread_with_a_keyed_audit_log_needs_no_key(tenant, module, tmp_path):
+    """The thread is only read."""
     program = PROGRAMS["router"]
     loaded = module(program.text(program.whole), tmp_path)
     audit = AuditLog(key=generate_key())
@@ -228,7 +228,7 @@ def test_thread_whose_audit_log_has_a_key(tenant, module, tmp_path):
         run_test(case_of(runtime, "order-17", to=tmp_path))
 
 
-def test_graph_that_no_module_holds(module, tmp_path, monkeypatch):
+def test_graph_that_is_not_in_a_module_is_refused(module, tmp_path, monkeypatch):
     program = PROGRAMS["router"]
     loaded = module(program.text(program.whole) + "\n\ndef make():\n    return graph\n", tmp_path)
     graph = loaded.graph
@@ -248,7 +248,7 @@ def test_graph_that_no_module_holds(module, tmp_path, monkeypatch):
             case_of(runtime, "order-17", to=tmp_path)
 
 
-def test_graph_that_has_changed(module, tmp_path):
+def test_changed_graph_is_refused(module, tmp_path):
     program = PROGRAMS["large state"]
     path = written(program, module(program.text(program.whole), tmp_path), tmp_path)
 
@@ -261,7 +261,7 @@ def test_graph_that_has_changed(module, tmp_path):
         run_test(path)
 
 
-def test_step_whose_node_is_gone_is_not_written(module, tmp_path):
+def test_step_whose_node_is_gone_is_refused(module, tmp_path):
     program = PROGRAMS["large state"]
     text = program.text(program.whole)
     with SqliteStore(tmp_path / "runs.db") as store:
@@ -286,7 +286,7 @@ def test_step_whose_node_is_gone_is_not_written(module, tmp_path):
         lambda text: 3,
     ],
 )
-def test_recording_that_was_edited(change, module, tmp_path):
+def test_edited_recording_is_detected(change, module, tmp_path):
     program = PROGRAMS["router"]
     loaded = module(program.text(program.whole), tmp_path)
     case = runpy.run_path(str(written(program, loaded, tmp_path)))["CASE"]
@@ -298,7 +298,7 @@ def test_recording_that_was_edited(change, module, tmp_path):
 @pytest.mark.parametrize(
     "value", ["Ada's tea", "a\nb", 'quotes """ and \\ backslash\\', "\x00\u2028é", "x" * 400, "64 x", "== x"]
 )
-def test_a_reviewer_can_read_the_recording_and_every_value_comes_back(value, module, tmp_path):
+def test_recording_is_readable_and_every_value_is_restored(value, module, tmp_path):
     loaded = module(READABLE, tmp_path)
     with Runtime(loaded.graph, store="memory:", chain=True) as runtime:
         runtime.run({"text": value, "more": [value] * 40}, thread="t")
@@ -328,7 +328,7 @@ graph = g.compile()
 """
 
 
-def test_arguments_of_a_wrong_type(simple, tmp_path):
+def test_arguments_of_a_wrong_type_are_refused(simple, tmp_path):
     with pytest.raises(InputError, match="The runtime of case_of"):
         case_of(simple.graph, "order-17", to=tmp_path)
     with pytest.raises(InputError, match="The graph for replay_case"):

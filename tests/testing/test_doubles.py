@@ -35,14 +35,14 @@ def test_noop_writes_nothing():
     assert_run(record(research().with_nodes({"answer": noop}), {})).completed().state("answer", None)
 
 
-def test_scripted_gives_one_result_a_call_and_shows_the_states():
+def test_scripted_returns_one_result_per_call_and_shows_the_states():
     node = scripted({"calls": 1}, lambda state: {"calls": state.calls})
     assert_run(record(research().with_nodes({"search": node}), {})).completed().state("calls", 2)
     assert [state.calls for state in node.states] == [0, 1]
     node.assert_done()
 
 
-def test_a_script_that_is_used_up_or_left_over_is_told():
+def test_exhausted_or_unused_script_is_reported():
     node = scripted({"calls": 1})
     run = record(research().with_nodes({"search": node}), {})
     assert_run(run).failed(ScriptError, match=r"called 2 times, and its script has 1 result\.")
@@ -64,7 +64,7 @@ def test_failing_fails_and_then_succeeds():
             failing(bad)  # type: ignore[arg-type]
 
 
-def test_slow_passes_time_on_the_clock_only():
+def test_slow_advances_only_the_clock():
     clock = VirtualClock(start=1000)
     graph = research().with_nodes({"answer": slow(3600, {"answer": "late"}, clock=clock)})
     run = record(graph, {}, clock=clock, sleep=clock.sleep)
@@ -93,7 +93,7 @@ def test_time_is_a_number_of_seconds(bad):
     assert clock.slept == []
 
 
-def test_clock_moves_on_when_told():
+def test_clock_advances_on_request():
     clock = VirtualClock(start=5)
     clock.advance(10)
     assert (clock(), clock.slept) == (15.0, [])
@@ -101,7 +101,7 @@ def test_clock_moves_on_when_told():
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
-def test_a_run_whose_commit_fails_goes_on_without_loss(tmp_path, nth, moment):
+def test_run_whose_commit_fails_continues_without_loss(tmp_path, nth, moment):
     graph = research()
     with FlakyStore(SqliteStore(tmp_path / "runs.db"), [Fault("commit", nth=nth, moment=moment)]) as store:
         runtime = Runtime(graph, store=store)
@@ -116,7 +116,7 @@ def test_a_run_whose_commit_fails_goes_on_without_loss(tmp_path, nth, moment):
         assert (state.calls, state.answer) == (2, "on tea and on tea")
 
 
-def test_a_store_that_stalls_goes_on_when_the_test_says_so():
+def test_stalled_store_continues_when_the_test_releases_it():
     free = threading.Event()
     store = FlakyStore(MemoryStore(), [Fault("commit", nth=2, stall=free)])
     done: list[Any] = []
@@ -130,7 +130,7 @@ def test_a_store_that_stalls_goes_on_when_the_test_says_so():
 
 
 class Gate(threading.Event):
-    """An event that says when a call waits for it."""
+    """An event that reports when a call waits for it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,14 +143,14 @@ class Gate(threading.Event):
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_store_that_stalls_leaves_the_event_loop_free(*, later):
+def test_stalled_store_does_not_block_the_event_loop(*, later):
     async def main() -> str:
         gate = Gate()
         fault = Fault("commit", nth=2, stall=gate)
         store = FlakyStore(MemoryStore(), [] if later else [fault])
         if later:
             store.add(fault)
-        guard = threading.Timer(5, gate.set)  # so that a loop which is not free fails instead of standing still
+        guard = threading.Timer(30, gate.set)  # a blocked loop then fails instead of hanging
         guard.start()
         run = asyncio.ensure_future(arecord(research(), {}, store=store))
         await asyncio.wait([run, asyncio.ensure_future(gate.reached.wait())], return_when=asyncio.FIRST_COMPLETED)
@@ -163,7 +163,7 @@ def test_a_store_that_stalls_leaves_the_event_loop_free(*, later):
     assert asyncio.run(main()) == "completed"
 
 
-def test_a_store_that_would_stop_the_event_loop_says_so():
+def test_store_that_would_block_the_event_loop_raises():
     store = FlakyStore(MemoryStore(), [Fault("query", stall=threading.Event())])
 
     async def reads() -> None:
@@ -173,7 +173,7 @@ def test_a_store_that_would_stop_the_event_loop_says_so():
         asyncio.run(reads())
 
 
-def test_a_store_without_faults_keeps_all_promises():
+def test_store_without_faults_satisfies_the_conformance_suite():
     def make_factory() -> Any:
         store = MemoryStore()
         return lambda: FlakyStore(store)

@@ -1,4 +1,4 @@
-"""`drive_due` when runs fail: the other threads are driven, and their results are kept."""
+"""`drive_due` with failing runs: the other threads are driven, and their results are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphrt import END, START, Context, GraphBuilder, NodeError, Runtime
 from graphrt.testing import VirtualClock, drive_due
 
 
-def test_a_run_that_fails_does_not_keep_the_others_from_being_driven():
+def test_failed_run_does_not_prevent_others_from_being_driven():
     clock = VirtualClock()
     with Runtime(napping(), store="memory:", clock=clock) as runtime:
         for thread, question in [("a", "good"), ("b", "bad"), ("c", "good"), ("d", "bad")]:
@@ -34,8 +34,8 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_driven():
         assert drive_due(runtime) == {}
 
 
-def test_a_thread_that_is_refused_ends_the_driving():
-    """It stays due, and is not tried for ever."""
+def test_refused_thread_ends_the_driving():
+    """It stays due, and is not retried forever."""
     other = GraphBuilder(State, name="napping")
     other.add_node("else", lambda _state: {})
     other.add_sequence([START, "else", END])

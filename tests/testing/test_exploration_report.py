@@ -1,13 +1,13 @@
-"""What searches report, and how they tell their progress."""
+"""The reports of searches, and their progress."""
 
 from __future__ import annotations
 
 import pytest
 
-from graphrt.testing import Exploration, Finding
+from graphrt.testing import Counterexample, Exploration
 from graphrt.testing.exploring import report
 
-FOUND = Finding(
+FOUND = Counterexample(
     kind="order-dependent-result",
     text="Field 'notes' depends on the order.\nexpected ['a', 'b'], found ['b', 'a']",
     case="b ends before a\nin superstep 2",
@@ -15,14 +15,14 @@ FOUND = Finding(
 )
 
 
-def test_nothing_found() -> None:
+def test_report_without_findings() -> None:
     made = Exploration(graph="shop", what="schedules", tried=1_200, left_out=("orders of more than 6 tasks",))
     assert made.ok
     assert made.check() is made
     assert str(made) == "shop: 1,200 schedules tried, no finding.\nNot searched: orders of more than 6 tasks"
 
 
-def test_something_found() -> None:
+def test_report_with_findings() -> None:
     made = Exploration(graph="shop", what="schedules", tried=7, findings=(FOUND,), interrupted=True)
     assert not made.ok
     with pytest.raises(AssertionError) as caught:
@@ -38,7 +38,7 @@ def test_something_found() -> None:
     ]
 
 
-def test_progress_is_told_at_most_once_a_second(monkeypatch) -> None:
+def test_progress_is_reported_at_most_once_a_second(monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr(report, "monotonic", lambda: now[0])
     lines: list[str] = []
@@ -50,7 +50,7 @@ def test_progress_is_told_at_most_once_a_second(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("tell", "told"), [(True, "1 crashes tried, 0 found\n"), (False, ""), (None, "")])
-def test_progress_goes_to_stderr_if_asked_for_and_is_silent_else(tell, told, capsys, monkeypatch) -> None:
+def test_progress_goes_to_stderr_on_request_and_is_silent_otherwise(tell, told, capsys, monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr(report, "monotonic", lambda: now[0])
     progress = report.Progress("crashes", tell)

@@ -1,4 +1,4 @@
-"""Planted bugs that `explore_crashes` and `explore_forks` must find, and correct graphs in which they find nothing."""
+"""Planted bugs that `explore_crashes` and `explore_forks` must find, and correct graphs without findings."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_replay_line_shows_the_same_finding_alone() -> None:
 
 
 @pytest.mark.parametrize("store", ["memory:", pytest.param("sqlite:", marks=pytest.mark.full)])
-def test_nothing_is_found_if_the_mail_is_a_once_effect(store: str) -> None:
+def test_once_effect_for_the_mail_has_no_finding(store: str) -> None:
     found = explored(chain(sent_once, quiet), store=store).check()
     assert found.tried > 10
 
@@ -71,8 +71,8 @@ class Chat(te.TypedDict):
     messages: Annotated[list[Message], append]
 
 
-def test_digest_of_a_picture_that_was_needed_meanwhile_is_no_difference() -> None:
-    """`Media` keeps its digest once it was computed; edits of a field with pictures are compared before and after."""
+def test_computed_digest_of_a_picture_is_not_a_difference() -> None:
+    """`Media` caches its digest; edits of a field with pictures are compared before and after."""
     g = GraphBuilder(Chat, name="pictures")
     g.add_node("look", Agent(FunctionModel(lambda request: "a cat"), name="eye"))
     g.add_sequence([START, "look", END])
@@ -82,13 +82,13 @@ def test_digest_of_a_picture_that_was_needed_meanwhile_is_no_difference() -> Non
 
 
 @pytest.mark.slow
-def test_nothing_is_found_in_an_approval() -> None:
+def test_approval_has_no_finding() -> None:
     explore_crashes(approval.graph, {"topic": "graphs"}, answers=ANSWERS).check()
     explore_forks(approval.graph, {"topic": "graphs"}, answers=ANSWERS).check()
 
 
-def test_fork_that_begins_anew_is_found() -> None:
-    """The place in the book is kept outside the state, so that a fork reads its first page again."""
+def test_fork_that_restarts_is_found() -> None:
+    """The position in the book is kept outside the state, and a fork reads its first page again."""
 
     def read(_: Any, ctx: Context[World]) -> Any:
         ctx.deps.executions += 1
@@ -115,7 +115,7 @@ def test_all_kinds_of_cases_are_tried() -> None:
 
 
 def test_lost_edit_is_found() -> None:
-    """The store says nothing, and keeps every entry but those of edits."""
+    """The store raises nothing, and keeps every entry except those of edits."""
 
     def ask(_: Any, ctx: Context[World]) -> Any:
         return {"notes": [ctx.interrupt("which?")]}
@@ -124,17 +124,17 @@ def test_lost_edit_is_found() -> None:
     assert "lost-edit" in {finding.kind for finding in found.findings}, str(found)
 
 
-def test_store_that_keeps_what_was_whole_passes_torn_writes() -> None:
+def test_store_that_keeps_complete_commits_passes_torn_writes() -> None:
     found = explored(chain(sent_once, quiet), store=lambda folder: LogStore(folder, careful=True)).check()
     assert found.left_out == ()
 
 
-def test_torn_writes_of_a_store_in_memory_are_left_out() -> None:
+def test_torn_writes_of_a_store_in_memory_are_skipped() -> None:
     assert explored(chain(quiet)).left_out == ("torn writes: the store has no files",)
 
 
 @pytest.mark.slow
-def test_parallel_async_nodes_are_interleaved_by_seed_and_come_to_the_same_end() -> None:
+def test_parallel_async_nodes_are_interleaved_by_seed_and_reach_the_same_end() -> None:
     g = GraphBuilder(State, name="parallel")
 
     async def node(_: Any, ctx: Context[World]) -> Any:
@@ -149,7 +149,7 @@ def test_parallel_async_nodes_are_interleaved_by_seed_and_come_to_the_same_end()
         explored(g.compile(), store="sqlite:", seed=seed).check()
 
 
-def test_what_nodes_do_that_cannot_be_repeated_is_noted() -> None:
+def test_unrepeatable_actions_of_nodes_are_noted() -> None:
     def slow(_: Any) -> None:
         time.sleep(0.001)
 
@@ -157,7 +157,7 @@ def test_what_nodes_do_that_cannot_be_repeated_is_noted() -> None:
     assert found.noted == ("node 'n0' sleeps for real (time.sleep), and nothing else runs meanwhile",)
 
 
-def test_node_that_does_io_leaves_everything_out() -> None:
+def test_node_with_io_skips_all_cases() -> None:
     async def connects(_: Any) -> None:
         await asyncio.open_connection("localhost", 1)
 
@@ -186,7 +186,7 @@ def test_missing_answer_is_a_finding() -> None:
     assert "answers= has no answer" in found.findings[0].text
 
 
-def test_input_that_fails_at_once_is_said() -> None:
+def test_input_that_fails_at_once_is_reported() -> None:
     def fails(_: Any) -> None:
         raise ValueError("no")
 
@@ -194,7 +194,7 @@ def test_input_that_fails_at_once_is_said() -> None:
     assert "the undisturbed run failed" in found.left_out[-1]
 
 
-def test_node_that_differs_in_two_plain_runs_is_named_and_nothing_else_is_tried() -> None:
+def test_node_that_differs_in_two_plain_runs_is_named_and_no_other_case_is_tried() -> None:
     numbers = itertools.count()
 
     def draws(_: Any) -> Any:
@@ -211,13 +211,13 @@ def test_graph_that_never_ends_is_bounded_by_its_limits() -> None:
     g.add_node("again", lambda _: None)
     g.add_edge(START, "again")
     g.add_conditional_edges("again", lambda state: "on" if not state["notes"] else "off", {"on": "again", "off": END})
-    found = explore_crashes(g.compile(), {"notes": []}, most=6)
+    found = explore_crashes(g.compile(), {"notes": []}, max_cases=6)
     assert found.ok
     assert any("failed" in reason for reason in found.left_out)
-    assert any("most=6" in reason for reason in found.left_out)
+    assert any("max_cases=6" in reason for reason in found.left_out)
 
 
-def test_ctrl_c_keeps_what_was_found() -> None:
+def test_ctrl_c_keeps_the_findings_so_far() -> None:
     runs = itertools.count()
 
     def pressed(_: Any, ctx: Context[World]) -> Any:
@@ -230,7 +230,7 @@ def test_ctrl_c_keeps_what_was_found() -> None:
     assert [one.kind for one in found.findings] == ["double-effect"]
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(InputError, match="for explore_crashes"):
         explore_crashes(GraphBuilder(State), {})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="each case needs its own"):

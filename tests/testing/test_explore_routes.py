@@ -1,4 +1,6 @@
-"""`explore_routes` finds planted bugs of routes, replays them, writes them as tests, and is silent on correct graphs."""
+"""`explore_routes` finds planted bugs in routes, replays them, writes them as tests, and has no findings in correct
+graphs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ BY_NAME = {str(planted): planted for planted in PLANTED}
 
 @functools.cache
 def explored(name: str) -> Exploration:
-    """The search of the graph with the bug of this name, which two tests look at."""
+    """The search of the graph with the bug of this name, which two tests use."""
     planted = BY_NAME[name]
     return explore_routes(planted.make(bug=True), {}, **planted.given)
 
@@ -47,7 +49,7 @@ def test_graph_without_the_planted_bug_has_no_finding(planted: Planted) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED, ids=str)
-def test_test_of_a_finding_fails_with_the_bug_and_passes_without_it(planted: Planted) -> None:
+def test_generated_test_fails_with_the_bug_and_passes_without_it(planted: Planted) -> None:
     found = explored(str(planted))
     text = found.tests[found.findings[0].replay]
     module: dict[str, Any] = {}
@@ -66,7 +68,7 @@ def test_test_of_a_finding_fails_with_the_bug_and_passes_without_it(planted: Pla
         run(bug=False)
 
 
-LONG = {"handoff"}
+LONG = {"handoff", "customer-support"}
 """Examples whose answered questions have as many routes as those of all the others: explored in full runs."""
 
 

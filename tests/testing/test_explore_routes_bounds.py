@@ -1,4 +1,4 @@
-"""What `explore_routes` does with graphs, alternatives and bounds that are odd, and what it says of them."""
+"""`explore_routes` with unusual graphs, alternatives and bounds, and its reports about them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def waits(_state: State) -> None:
 
 
 def branching(most: int = 4) -> CompiledGraph[State, Any]:
-    """A loop that writes digits, so that each path has a state of its own."""
+    """A loop that writes digits: each path has a different state."""
     g = GraphBuilder(State, name="branching")
     g.add_node("digit", nothing)
     g.add_edge(START, "digit")
@@ -68,7 +68,7 @@ def one(state: State) -> dict[str, Any]:
 DIGITS = {"digit": [zero, one]}
 
 
-def test_graph_that_never_ends_is_found_at_the_bound() -> None:
+def test_endless_graph_is_found_at_the_bound() -> None:
     (finding,) = explore_routes(forever(), {}, alternatives={}, depth=15).findings
 
     assert finding.kind == "endless-loop"
@@ -81,7 +81,7 @@ def noted(node: Callable[[Any], Any]) -> str:
     return "\n".join(explore_routes(line(first=nothing, odd=node), {}, alternatives={}).noted)
 
 
-def test_clock_of_a_node_is_noted_with_its_name() -> None:
+def test_clock_access_of_a_node_is_noted_with_its_name() -> None:
     phrase = "node 'odd' reads the wall clock ({}); ctx.now() can be replayed"
 
     assert noted(lambda _state: time.time() and None) == phrase.format("time.time")
@@ -96,7 +96,7 @@ def test_random_numbers_of_a_node_are_noted_and_seeded_ones_are_not() -> None:
     assert noted(lambda _state: random.Random(1).choice([1, 2]) and None) == ""
 
 
-def test_thread_of_a_node_is_noted() -> None:
+def test_thread_started_by_a_node_is_noted() -> None:
     def starts(_state: State) -> None:
         started = threading.Thread(target=int)
         started.start()
@@ -147,7 +147,7 @@ def test_model_without_replies_is_refused() -> None:
             explore_routes(line(first=node), {}, alternatives={})
 
 
-def test_path_that_takes_another_course_when_it_is_walked_again_ends_the_search() -> None:
+def test_path_that_differs_when_repeated_ends_the_search() -> None:
     numbers = itertools.count()
     g = GraphBuilder(State, name="odd")
     g.add_node("flip", lambda _state: {"count": next(numbers)})
@@ -162,7 +162,7 @@ def test_path_that_takes_another_course_when_it_is_walked_again_ends_the_search(
     assert {finding.kind for finding in found.findings} == {"not-deterministic"}
 
 
-def test_input_that_does_not_fit_is_refused() -> None:
+def test_invalid_input_is_refused() -> None:
     with pytest.raises(InputError, match="count"):
         explore_routes(line(first=nothing), {"count": "many"})
 
@@ -188,11 +188,11 @@ def test_several_inputs_are_alternatives_of_start() -> None:
     assert finding.replay == "explore_routes(graph, alternatives=alternatives, path=[1])"
 
 
-def test_paths_beyond_the_bound_are_said() -> None:
-    found = explore_routes(branching(), {}, alternatives=DIGITS, most=5)
+def test_paths_beyond_the_bound_are_reported() -> None:
+    found = explore_routes(branching(), {}, alternatives=DIGITS, max_paths=5)
 
     assert found.tried >= 5
-    assert found.left_out == ("paths beyond the first 5: most=5",)
+    assert found.left_out == ("paths beyond the first 5: max_paths=5",)
     assert not found.complete
     assert "Not searched" in str(found)
 
@@ -205,7 +205,7 @@ def test_all_paths_within_the_bound_are_tried() -> None:
     assert found.tried == 16
 
 
-def test_answers_beyond_the_bound_are_said() -> None:
+def test_answers_beyond_the_bound_are_reported() -> None:
     g = GraphBuilder(State, name="asking")
     g.add_node("ask", lambda state, ctx: {"count": state.count + 1, "topic": ctx.interrupt("go on?")})
     g.add_edge(START, "ask")
@@ -231,7 +231,7 @@ def test_exception_in_a_predicate_is_reported_with_its_path() -> None:
     assert "first returns {'count': 2}" in finding.case
 
 
-def test_assertion_in_a_predicate_tells_its_message() -> None:
+def test_assertion_in_a_predicate_has_its_message() -> None:
     def few(state: State) -> None:
         assert state.count < 2, f"{state.count} is too many"
 
@@ -283,7 +283,7 @@ def test_bound_below_one_and_a_builder_are_refused() -> None:
         explore_routes(GraphBuilder(State), {})  # type: ignore[arg-type]
 
 
-def test_interruption_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruption_keeps_the_findings_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     walks = itertools.count()
     real = search.walk
 
@@ -302,7 +302,7 @@ def test_interruption_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert "The search was interrupted." in str(found)
 
 
-def test_routes_that_no_alternative_leads_to_are_impossible() -> None:
+def test_routes_without_an_alternative_are_impossible() -> None:
     g = GraphBuilder(State, name="three")
     for name in ("plan", "a", "b"):
         g.add_node(name, nothing)
@@ -323,7 +323,7 @@ def test_routes_that_no_alternative_leads_to_are_impossible() -> None:
     assert "Impossible with these alternatives: node b" in str(found)
 
 
-def test_without_alternatives_nodes_do_nothing_and_routers_give_each_label() -> None:
+def test_without_alternatives_nodes_do_nothing_and_routers_return_each_label() -> None:
     g = GraphBuilder(State, name="labels")
     g.add_node("plan", lambda state: {"count": 1 // state.count}, on_error="sorry")
     g.add_node("sorry", nothing)
@@ -337,7 +337,7 @@ def test_without_alternatives_nodes_do_nothing_and_routers_give_each_label() -> 
     assert found.noted == ("no alternatives were given: nodes did nothing, and routers gave each of their labels",)
 
 
-def test_loop_that_no_label_leads_out_of_is_found() -> None:
+def test_loop_without_an_exit_label_is_found() -> None:
     g = GraphBuilder(State, name="stuck")
     for name in ("plan", "left", "right"):
         g.add_node(name, nothing)
@@ -356,7 +356,7 @@ def test_loop_that_no_label_leads_out_of_is_found() -> None:
     assert not again.ok
 
 
-def test_labels_that_only_the_default_route_takes_are_listed() -> None:
+def test_labels_handled_only_by_the_default_route_are_listed() -> None:
     g = GraphBuilder(State, name="default")
     g.add_node("plan", nothing)
     g.add_node("other", nothing)
@@ -370,12 +370,12 @@ def test_labels_that_only_the_default_route_takes_are_listed() -> None:
     assert {name: sorted(labels) for name, labels in found.defaults.items()} == {"plan": ["'coffee'", "'juice'"]}
 
 
-def test_lines_of_progress_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_progress_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphrt.testing.exploring import report
 
     told: list[str] = []
     monkeypatch.setattr(report, "_EVERY_S", -1.0)
-    explore_routes(branching(), {}, alternatives=DIGITS, tell=told.append)
+    explore_routes(branching(), {}, alternatives=DIGITS, progress=told.append)
     assert told[0] == "1 paths tried, 0 found"
 
 
@@ -388,8 +388,8 @@ def test_async_test_can_explore() -> None:
     assert asyncio.run(explore()) == 16
 
 
-def test_loop_is_found_though_no_single_path_goes_around_it() -> None:
-    """Each half of the loop is met first by a path that begins at its other end."""
+def test_loop_is_found_although_no_single_path_goes_around_it() -> None:
+    """Each half of the loop is reached first by a path that begins at its other end."""
     g = GraphBuilder(State, name="two-way")
     for name in ("plan", "a", "b"):
         g.add_node(name, nothing)
@@ -409,7 +409,7 @@ def test_loop_is_found_though_no_single_path_goes_around_it() -> None:
     assert not eval(finding.replay, names).ok
 
 
-def test_choices_that_do_not_matter_take_their_first_alternative() -> None:
+def test_irrelevant_choices_take_their_first_alternative() -> None:
     def last(state: State) -> None:
         if state.topic.endswith("c"):
             raise ValueError("c")
@@ -423,5 +423,5 @@ def test_choices_that_do_not_matter_take_their_first_alternative() -> None:
     given = {"n1": letters, "n2": letters, "n3": letters}
 
     for most in (2_000, 30):
-        found = explore_routes(graph, {}, alternatives=given, most=most)
+        found = explore_routes(graph, {}, alternatives=given, max_paths=most)
         assert found.findings[0].replay.endswith("path=[0, 0, 2])")

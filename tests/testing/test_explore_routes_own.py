@@ -1,4 +1,4 @@
-"""graphrt's own examples have no finding under `explore_routes`."""
+"""graphrt's own examples have no findings under `explore_routes`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Shop:
 
 
 def calls(name: str, arguments: Mapping[str, Any]) -> Callable[[ModelRequest], Any]:
-    """Reply with a tool call to what a user says, and with a text to the tool's result."""
+    """Reply with a tool call to the user's message, and with a text to the tool's result."""
 
     def reply(request: ModelRequest) -> Any:
         if request.messages[-1].role == "tool":

@@ -1,4 +1,4 @@
-"""Explorations of graphs whose nodes wait for child threads or signals, which nothing brings, and of queues."""
+"""Explorations of graphs whose nodes wait for child threads or signals, which never arrive, and of queues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRAPHS = [
 
 
 @pytest.mark.parametrize(("graph", "what"), GRAPHS)
-def test_a_crash_exploration_says_what_its_run_waits_for(graph: CompiledGraph[Plan, Any], what: str) -> None:
+def test_crash_exploration_reports_what_its_run_waits_for(graph: CompiledGraph[Plan, Any], what: str) -> None:
     found = explore_crashes(graph, {"most": 1})
 
     assert [finding.kind for finding in found.findings] == ["not-resumable"]
@@ -38,7 +38,7 @@ def test_schedules_and_routes_end_at_the_wait(graph: CompiledGraph[Plan, Any], w
 
 
 @pytest.mark.parametrize(("graph", "what"), GRAPHS)
-def test_a_walk_along_routes_says_what_it_waits_for(graph: CompiledGraph[Plan, Any], what: str) -> None:
+def test_walk_along_routes_reports_what_it_waits_for(graph: CompiledGraph[Plan, Any], what: str) -> None:
     found = explore_routes(graph, {"most": 1}, alternatives={})
 
     assert found.findings == ()
@@ -63,7 +63,7 @@ def test_nodes_of_queues_run_in_place(graph: CompiledGraph[Any, Any]) -> None:
     assert routes.left_out == ()
 
 
-def test_a_copy_without_queues_is_the_same_graph() -> None:
+def test_copy_without_queues_is_the_same_graph() -> None:
     graph = nested()
     copy = graph.without_queues()
 

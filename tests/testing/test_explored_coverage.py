@@ -1,4 +1,4 @@
-"""Route coverage tells what explorers know of routes apart from what tests took."""
+"""Route coverage separates the routes that explorers take from those that tests take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.testing.support import run_covered
+from tests.testing.support import run_pytest
 
 pytestmark = pytest.mark.slow  # each test starts pytest
 
@@ -52,8 +52,8 @@ def test_told():
 """
 
 
-def test_what_is_told_is_kept_apart_and_nothing_counts_while_paused(tmp_path: Path) -> None:
-    _, out = run_covered(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TOLD)
+def test_explored_routes_are_kept_apart_and_nothing_counts_while_paused(tmp_path: Path) -> None:
+    _, out = run_pytest(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TOLD)
 
     assert "node possible  (possible: an explorer took it)" in out
     assert "node impossible  (impossible: no explored path takes it)" in out
@@ -61,7 +61,7 @@ def test_what_is_told_is_kept_apart_and_nothing_counts_while_paused(tmp_path: Pa
 
 
 def test_routes_of_explorers_are_possible_or_impossible_and_not_taken(tmp_path: Path) -> None:
-    code, out = run_covered(
+    code, out = run_pytest(
         tmp_path,
         "--graphrt-cov=flows",
         "--graphrt-cov-report=term-missing",
@@ -83,18 +83,18 @@ def test_routes_of_explorers_are_possible_or_impossible_and_not_taken(tmp_path: 
     }
 
 
-def test_nothing_is_impossible_if_paths_were_left_out(tmp_path: Path) -> None:
-    _, out = run_covered(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % ", most=1")
+def test_nothing_is_impossible_if_paths_were_skipped(tmp_path: Path) -> None:
+    _, out = run_pytest(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % ", max_paths=1")
 
     assert "node possible\n" in out
     assert "impossible:" not in out
 
 
-def test_merged_data_keeps_what_explorers_took(tmp_path: Path) -> None:
+def test_merged_data_keeps_explored_routes(tmp_path: Path) -> None:
     from graphrt.testing.route_coverage import load, summarise
     from graphrt.testing.route_coverage.arcs import Arc
 
-    run_covered(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % "")
+    run_pytest(tmp_path, "--graphrt-cov=flows", flows=FLOWS, test_flows=TESTS % "")
     data = load(tmp_path / ".graphrt_coverage.json")
     data.merge(load(tmp_path / ".graphrt_coverage.json"))
     data.save(tmp_path / "again.json")

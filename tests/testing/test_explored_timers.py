@@ -1,4 +1,4 @@
-"""The explorers know timers: time passes while a thread sleeps, and no answer is asked for."""
+"""The explorers support timers: time passes while a thread sleeps, and no answer is requested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class State(BaseModel):
 
 
 def sleeping() -> Any:
-    """A nap beside a question, and another nap after both."""
+    """A nap in parallel with a question, and another nap after both."""
     g = GraphBuilder(State, name="sleeping")
 
     @g.node
@@ -54,7 +54,7 @@ def test_orders_of_timers_change_nothing() -> None:
     assert report.ok, str(report)
 
 
-def test_routes_behind_a_timer_are_walked() -> None:
+def test_routes_after_a_timer_are_walked() -> None:
     report = explore_routes(sleeping(), {}, answers=["Ann"])
 
     assert report.ok, str(report)

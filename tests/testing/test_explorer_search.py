@@ -1,4 +1,4 @@
-"""The search that all explorers share: lists of choices are walked and made smaller, and the smallest cases are kept."""
+"""The search of all explorers: lists of choices are walked and shrunk, and the smallest cases are kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def run(prefix: Sequence[int], _sites: object = ()) -> Walked:
 
 
 def search() -> Search[int]:
-    return Search("schedules", size=lambda size: size, shown=lambda key, size: (f"{key} {size}", "again()"), tell=False)
+    return Search(
+        "schedules", size=lambda size: size, shown=lambda key, size: (f"{key} {size}", "again()"), progress=False
+    )
 
 
 def test_every_list_of_choices_is_run_once() -> None:
@@ -48,7 +50,7 @@ def test_every_list_of_choices_is_run_once() -> None:
     assert sorted(paths) == list(itertools.product(range(3), repeat=3))
 
 
-def test_walk_ends_at_its_bound_and_takes_short_and_long_lists_in_turn() -> None:
+def test_walk_ends_at_its_bound_and_alternates_short_and_long_lists() -> None:
     prefixes: list[tuple[int, ...]] = []
 
     def noted(prefix: tuple[int, ...], _sites: object) -> Walked:
@@ -60,7 +62,7 @@ def test_walk_ends_at_its_bound_and_takes_short_and_long_lists_in_turn() -> None
 
 
 @pytest.mark.parametrize(("leave_out", "smallest"), [(False, (0, 0, 0, 2)), (True, (2,))])
-def test_choices_that_do_not_matter_become_zero_or_are_left_out(leave_out: bool, smallest: tuple[int, ...]) -> None:
+def test_irrelevant_choices_become_zero_or_are_dropped(leave_out: bool, smallest: tuple[int, ...]) -> None:
     def shows(path: tuple[int, ...]) -> Walked | None:
         found.append(path)
         return Walked(path) if 2 in path else None
@@ -78,7 +80,7 @@ def test_choices_that_do_not_matter_become_zero_or_are_left_out(leave_out: bool,
     assert len(found) < 20
 
 
-def test_zeros_at_the_end_of_a_list_say_nothing() -> None:
+def test_trailing_zeros_of_a_list_are_irrelevant() -> None:
     assert trimmed([0, 2, 0, 0]) == (0, 2)
 
 

@@ -1,4 +1,4 @@
-"""The process that forks a run of pytest for each mutant, so that no mutant pays for starting and importing."""
+"""The process that forks a run of pytest for each mutant: mutants do not pay for startup and imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def server() -> Iterator[ForkServer]:
     made.close()
 
 
-def test_each_run_is_a_process_of_its_own_with_its_arguments_environment_and_exit_code(
+def test_each_run_is_a_separate_process_with_its_arguments_environment_and_exit_code(
     server: ForkServer, tmp_path: Path
 ) -> None:
     test, output = tmp_path / "test_it.py", tmp_path / "output.txt"
@@ -46,7 +46,7 @@ def test_each_run_is_a_process_of_its_own_with_its_arguments_environment_and_exi
     assert "1 failed" in output.read_text()
 
 
-def test_a_run_that_is_killed_leaves_the_server_to_the_next_one(server: ForkServer, tmp_path: Path) -> None:
+def test_killed_run_does_not_stop_the_server(server: ForkServer, tmp_path: Path) -> None:
     test, output = tmp_path / "test_it.py", tmp_path / "output.txt"
     test.write_text("import time\ndef test_it():\n    time.sleep(600)\n")
     output.touch()
@@ -61,7 +61,7 @@ def test_a_run_that_is_killed_leaves_the_server_to_the_next_one(server: ForkServ
 @pytest.mark.parametrize(
     "source", ["import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()", "x = 1"]
 )
-def test_a_server_refuses_what_a_fork_would_not_copy_or_what_belongs_to_the_project(
+def test_server_refuses_modules_that_a_fork_would_not_copy_or_that_belong_to_the_project(
     tmp_path: Path, source: str
 ) -> None:
     (tmp_path / "planted.py").write_text(source)

@@ -1,4 +1,4 @@
-"""`golden_trace`: equal runs give equal texts, without what varies and what is secret."""
+"""`golden_trace`: equal runs give equal texts, without varying and secret parts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from graphrt.harness import ScriptedModel, ToolCall, UserMessage
 from graphrt.testing import arecord, golden_trace, record, run_scripted
 from graphrt.testing.golden._values import plain
 
-# -- what the text is --------------------------------------------------------------------------------------------
+# -- the text ----------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_has_one_event_on_each_line_by_superstep() -> None:
+def test_trace_has_one_event_on_each_line_by_superstep() -> None:
     assert golden_trace(record(research(), {})) == (
         "{\n"
         '"format": "graphrt golden trace",\n'
@@ -55,7 +55,7 @@ def test_a_trace_has_one_event_on_each_line_by_superstep() -> None:
     )
 
 
-def test_a_round_of_a_conversation_has_only_its_new_messages() -> None:
+def test_round_of_a_conversation_has_only_its_new_messages() -> None:
     requests = json.loads(reported(report()))["requests"]["writer"]
     assert requests[0]["tools"][0]["name"] == "price"
     assert [message["role"] for message in requests[0]["messages"]] == ["system", "user"]
@@ -69,7 +69,7 @@ def test_a_round_of_a_conversation_has_only_its_new_messages() -> None:
     }
 
 
-def test_a_trace_does_not_have_ids_digests_or_times() -> None:
+def test_trace_has_no_ids_digests_or_times() -> None:
     run = record(asking(), {}, thread="my-thread", clock=lambda: 1234.5, ids=lambda: "my-run", seed=987654)
     model = ScriptedModel([ToolCall(id="c1", name="price", arguments={"of": "tea"}), "A leaf."])
     agents = record(report(), {}, models={"writer": model}, seed=987654)
@@ -80,7 +80,7 @@ def test_a_trace_does_not_have_ids_digests_or_times() -> None:
     assert '"key": "tool/price#1"' in text
 
 
-def test_what_is_secret_or_no_part_of_the_question_is_left_out_of_requests() -> None:
+def test_secrets_and_irrelevant_parts_of_requests_are_left_out() -> None:
     g = GraphBuilder(State, name="secret")
 
     async def ask(state: State, ctx: Context) -> None:
@@ -142,7 +142,7 @@ async def of_busy_async(**options: Any) -> str:
     return golden_trace(await run.aresume("yes"), requests=mock.calls)
 
 
-def test_a_trace_is_the_same_on_every_store_and_under_asyncio(tmp_path: Path) -> None:
+def test_trace_is_the_same_on_every_store_and_under_asyncio(tmp_path: Path) -> None:
     text = of_busy()
     assert text == of_busy(store=f"sqlite:///{tmp_path / 'one.db'}", thread="other")
     assert text == asyncio.run(of_busy_async())
@@ -152,7 +152,7 @@ def test_a_trace_is_the_same_on_every_store_and_under_asyncio(tmp_path: Path) ->
     assert '"key": "pay#0"' in text
 
 
-def test_requests_that_no_task_counted_have_no_order_if_tasks_were_parallel() -> None:
+def test_uncounted_requests_have_no_order_if_tasks_were_parallel() -> None:
     def of(*, parallel: bool) -> str:
         mock = MockHarness({"hi": "hello"})
 
@@ -171,7 +171,7 @@ def test_requests_that_no_task_counted_have_no_order_if_tasks_were_parallel() ->
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_trace_does_not_depend_on_the_order_in_which_tasks_end(seed: int) -> None:
+def test_trace_does_not_depend_on_the_order_in_which_tasks_end(seed: int) -> None:
     def of(choose: Any) -> str:
         entries: list[Entry] = []
         run_scripted(mapped(), {"question": "a b c d"}, choose=choose, sinks=[entries.append])
@@ -181,7 +181,7 @@ def test_a_trace_does_not_depend_on_the_order_in_which_tasks_end(seed: int) -> N
 
 
 @pytest.mark.slow
-def test_a_trace_is_the_same_in_every_process() -> None:
+def test_trace_is_the_same_in_every_process() -> None:
     program = (
         "from tests.testing.test_golden import of_busy; import hashlib;"
         "print(hashlib.sha256(of_busy().encode()).hexdigest())"
@@ -225,11 +225,11 @@ class _Point:
         (Path("a"), "a"),
     ],
 )
-def test_values_become_data_without_what_varies(value: Any, data: Any) -> None:
+def test_values_become_data_without_varying_parts(value: Any, data: Any) -> None:
     assert plain(value) == data
 
 
-def test_long_values_are_kept_as_their_beginning_and_a_digest() -> None:
+def test_long_values_are_stored_as_their_beginning_and_a_digest() -> None:
     text = plain("x" * 5_000)
     assert text.startswith("x" * 200 + "... <5,000 characters, sha256 ")
     assert plain("x" * 4_999 + "y") != text
@@ -242,12 +242,12 @@ def test_long_values_are_kept_as_their_beginning_and_a_digest() -> None:
 
 
 @pytest.mark.parametrize("run", [[], [3], 3, "text"])
-def test_what_is_not_a_run_is_refused(run: Any) -> None:
+def test_value_that_is_not_a_run_is_refused(run: Any) -> None:
     with pytest.raises(InputError, match="The run of a golden trace cannot be"):
         golden_trace(run)
 
 
 @pytest.mark.parametrize("requests", ["text", 3, ["text"], {"writer": "text"}])
-def test_what_is_not_a_request_is_refused(requests: Any) -> None:
+def test_value_that_is_not_a_request_is_refused(requests: Any) -> None:
     with pytest.raises(InputError, match="A model request in requests= cannot be"):
         golden_trace(record(research(), {}), requests=requests)

@@ -17,13 +17,13 @@ from graphrt.testing import golden_divergence, golden_trace, record
 # -- a difference is explained -----------------------------------------------------------------------------------
 
 
-def test_equal_traces_do_not_differ_whatever_their_formatting() -> None:
+def test_equal_traces_do_not_differ_with_any_formatting() -> None:
     text = reported(report())
     assert golden_divergence(text, text) is None
     assert golden_divergence(json.dumps(json.loads(text), indent=3, sort_keys=True), text) is None
 
 
-def test_a_changed_prompt_is_shown_in_its_request() -> None:
+def test_changed_prompt_is_shown_in_its_request() -> None:
     assert golden_divergence(reported(report()), reported(report("What, in one word, is {}?"))) == (
         "Model request that differs: request 1 of 'writer'.\n"
         "  messages[1].text\n"
@@ -32,7 +32,7 @@ def test_a_changed_prompt_is_shown_in_its_request() -> None:
     )
 
 
-def test_a_changed_route_is_shown_with_where_it_leads() -> None:
+def test_changed_route_is_shown_with_its_target() -> None:
     assert golden_divergence(reported(report()), reported(report(again=True))) == (
         "First difference: what runs after superstep 2 (check).\n"
         "  expected  send\n"
@@ -42,7 +42,7 @@ def test_a_changed_route_is_shown_with_where_it_leads() -> None:
     )
 
 
-def test_a_changed_update_is_shown_with_its_node_and_field() -> None:
+def test_changed_update_is_shown_with_its_node_and_field() -> None:
     assert golden_divergence(reported(report()), reported(report(upper=False))) == (
         "First difference: superstep 2, task-succeeded of 'check' (task 2.0:check).\n"
         "  update.answer\n"
@@ -51,13 +51,13 @@ def test_a_changed_update_is_shown_with_its_node_and_field() -> None:
     )
 
 
-def test_an_extra_node_is_shown_where_it_became_due() -> None:
+def test_extra_node_is_shown_where_it_became_due() -> None:
     assert golden_divergence(reported(report()), reported(report(extra=True))) == (
         "First difference: what runs after superstep 1 (draft).\n  expected  check\n  found     extra"
     )
 
 
-def test_a_failure_is_shown_with_its_error_and_what_came_next() -> None:
+def test_failure_is_shown_with_its_error_and_the_next_event() -> None:
     def fails(state: State) -> None:
         raise ValueError("no sources")
 
@@ -72,7 +72,7 @@ def test_a_failure_is_shown_with_its_error_and_what_came_next() -> None:
     )
 
 
-def test_an_end_too_early_is_shown() -> None:
+def test_premature_end_is_shown() -> None:
     run = record(asking(), {})
     assert golden_divergence(golden_trace(run.resume("yes")), golden_trace(run)) == (
         "First difference: superstep 2.\n"
@@ -82,7 +82,7 @@ def test_an_end_too_early_is_shown() -> None:
     )
 
 
-def test_a_difference_in_a_long_text_shows_the_text_around_it() -> None:
+def test_difference_in_a_long_text_shows_the_text_around_it() -> None:
     def of(word: str) -> str:
         return golden_trace(record(research(), {"question": "tea and " * 60 + word + " and so on" * 30}))
 
@@ -97,7 +97,7 @@ def test_a_difference_in_a_long_text_shows_the_text_around_it() -> None:
     )
 
 
-def test_a_longer_list_is_shown_with_its_lengths() -> None:
+def test_longer_list_is_shown_with_its_lengths() -> None:
     graph = research()
 
     def search(state: State) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_a_longer_list_is_shown_with_its_lengths() -> None:
         (1_700_000_000.5, 1_700_000_001.5, "a time: fix it"),
     ],
 )
-def test_a_value_that_varies_is_named_as_such(one: Any, other: Any, told: str) -> None:
+def test_varying_value_is_named_as_such(one: Any, other: Any, told: str) -> None:
     def of(value: Any) -> str:
         return golden_trace(record(asking(), {}).resume(value))
 
@@ -130,7 +130,7 @@ def test_a_value_that_varies_is_named_as_such(one: Any, other: Any, told: str) -
     assert told in difference
 
 
-def test_without_requests_a_changed_prompt_says_how_to_see_it() -> None:
+def test_changed_prompt_without_requests_explains_how_to_see_it() -> None:
     def of(prompt: str) -> str:
         model = ScriptedModel([ToolCall(id="c1", name="price", arguments={"of": "tea"}), "A leaf."])
         return golden_trace(record(report(prompt), {}, models={"writer": model}))
@@ -168,12 +168,12 @@ def test_requests_of_parallel_tasks_are_compared_with_the_most_similar_one() -> 
 # -- bad input ---------------------------------------------------------------------------------------------------
 
 
-def test_another_graph_is_named() -> None:
+def test_different_graph_is_named() -> None:
     difference = golden_divergence(golden_trace(record(research(), {})), golden_trace(record(asking(), {})))
     assert difference == "The golden trace is of graph 'research', and the run is of graph 'asking'."
 
 
-def test_a_missing_line_is_a_difference() -> None:
+def test_missing_line_is_a_difference() -> None:
     text = reported(report())
     lines = [line for line in text.splitlines() if '"task": "2.0:check"' not in line]
     assert golden_divergence("\n".join(lines), text) == (
@@ -206,7 +206,7 @@ BAD_EDITS: list[tuple[Callable[[str], str], str]] = [
 
 
 @pytest.mark.parametrize(("change", "told"), BAD_EDITS)
-def test_a_file_that_was_edited_badly_is_refused_with_the_reason(change: Callable[[str], str], told: str) -> None:
+def test_invalid_edit_of_a_file_is_refused_with_the_reason(change: Callable[[str], str], told: str) -> None:
     text = reported(report())
     with pytest.raises(InputError) as raised:
         golden_divergence(change(text), text)

@@ -46,7 +46,7 @@ FILES = ["TestNames.test_two-first", "TestNames.test_two-second", "test_kind[aga
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A folder with a graph and tests of it, whose golden traces are not written yet."""
+    """A folder with a graph and its tests, whose golden traces are not written yet."""
     (tmp_path / "flow.py").write_text(FLOW)
     (tmp_path / "test_flow.py").write_text(TESTS)
     return tmp_path
@@ -54,7 +54,7 @@ def suite(tmp_path: Path) -> Path:
 
 @functools.cache
 def written_goldens() -> dict[str, str]:
-    """The golden traces of the suite as it is given, by path: one run of pytest writes them for all tests here."""
+    """The golden traces of the unchanged suite, by path: one run of pytest writes them for all tests here."""
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder)
         (suite / "flow.py").write_text(FLOW)
@@ -66,7 +66,7 @@ def written_goldens() -> dict[str, str]:
 
 @pytest.fixture
 def up_to_date(suite: Path) -> Path:
-    """The suite, whose golden traces are as it is."""
+    """The suite with up-to-date golden traces."""
     for name, text in written_goldens().items():
         path = suite / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def change(suite: Path, old: str, new: str) -> None:
     (suite / "flow.py").write_text(text.replace(old, new))
 
 
-def test_a_missing_golden_trace_fails_and_nothing_is_written(suite: Path) -> None:
+def test_missing_golden_trace_fails_and_no_file_is_written(suite: Path) -> None:
     code, text = run_pytest(suite, "-q")
     assert code == 1, text
     assert "There is no golden trace goldens/test_flow/test_kind[again].json." in text
@@ -96,7 +96,7 @@ def test_a_missing_golden_trace_fails_and_nothing_is_written(suite: Path) -> Non
     assert "_golden.py" not in text, "a traceback from inside the plugin"
 
 
-def test_an_update_writes_the_files_and_tells_which(suite: Path) -> None:
+def test_update_writes_the_files_and_lists_them(suite: Path) -> None:
     code, text = run_pytest(suite, "-q", "--graphrt-update")
     assert code == 0, text
     assert list(goldens(suite)) == FILES
@@ -110,7 +110,7 @@ def test_an_update_writes_the_files_and_tells_which(suite: Path) -> None:
     assert [path.stat().st_mtime_ns for path in sorted(suite.glob("goldens/test_flow/*"))] == before
 
 
-def test_a_run_that_differs_fails_with_the_first_difference_alone(up_to_date: Path) -> None:
+def test_different_run_fails_with_the_first_difference_only(up_to_date: Path) -> None:
     suite = up_to_date
     change(suite, "did b", "did more")
     code, text = run_pytest(suite, "-q")
@@ -138,8 +138,8 @@ def test_a_run_that_differs_fails_with_the_first_difference_alone(up_to_date: Pa
     assert "2 written, 2 unchanged" in text
 
 
-@pytest.mark.parametrize("dist", ["load", "each"])
-def test_xdist_writes_each_file_once_and_tells_it_at_the_end(suite: Path, dist: str) -> None:
+@pytest.mark.parametrize("dist", ["load", pytest.param("each", marks=pytest.mark.full)])
+def test_xdist_writes_each_file_once_and_lists_it_at_the_end(suite: Path, dist: str) -> None:
     many = TESTS.replace('["again", "end"]', '["again", "end"] * 6')
     options = ("-q", "-p", "xdist", *(("-n", "2") if dist == "load" else ("--dist=each", "--tx=2*popen")))
     code, text = run_pytest(suite, *options, "--graphrt-update", test_flow=many)
@@ -157,7 +157,7 @@ def test_the_order_of_tests_does_not_matter(up_to_date: Path) -> None:
     assert code == 0, text
 
 
-def test_files_that_no_test_asked_for_are_named_but_not_deleted(up_to_date: Path) -> None:
+def test_unused_files_are_listed_but_not_deleted(up_to_date: Path) -> None:
     suite = up_to_date
     fewer = TESTS.replace('["again", "end"]', '["again"]')
     for options in (("-k", "kind"), ("-k", "kind", "-p", "xdist", "-n", "2"), ("test_flow.py::TestNames",), ()):
@@ -168,7 +168,7 @@ def test_files_that_no_test_asked_for_are_named_but_not_deleted(up_to_date: Path
     assert list(goldens(suite)) == FILES
 
 
-def test_files_are_not_named_if_only_failed_tests_ran(up_to_date: Path) -> None:
+def test_files_are_not_listed_if_only_failed_tests_ran(up_to_date: Path) -> None:
     suite = up_to_date
     cache = ("-q", "-p", "cacheprovider")
     failing = TESTS + "\ndef test_fails(): assert 0\n"
@@ -179,7 +179,7 @@ def test_files_are_not_named_if_only_failed_tests_ran(up_to_date: Path) -> None:
     assert "no test asked for" not in text
 
 
-def test_files_of_a_module_with_a_skipped_test_are_not_named(up_to_date: Path) -> None:
+def test_files_of_a_module_with_a_skipped_test_are_not_listed(up_to_date: Path) -> None:
     suite = up_to_date
     skipped = TESTS.replace("def test_kind(graphrt_golden, kind):\n", "def test_kind(kind):\n    pytest.skip()\n")
     code, text = run_pytest(suite, "-q", "--graphrt-update", test_flow=skipped)
@@ -188,30 +188,37 @@ def test_files_of_a_module_with_a_skipped_test_are_not_named(up_to_date: Path) -
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    "unusable",
     [
-        (b"{", "it is not valid JSON"),
-        (b"<<<<<<< ours\n", "marks of a merge conflict"),
-        (b'{"format": "graphrt golden trace", "version": 99}', "its version is 99"),
-        (b"\xff", "cannot be read"),
+        {
+            "test_kind[again]": (b"{", "it is not valid JSON"),
+            "test_kind[end]": (b"<<<<<<< ours\n", "marks of a merge conflict"),
+        },
+        {
+            "test_kind[again]": (b'{"format": "graphrt golden trace", "version": 99}', "its version is 99"),
+            "test_kind[end]": (b"\xff", "cannot be read"),
+        },
     ],
 )
-def test_a_file_that_cannot_be_used_fails_with_the_reason_and_can_be_written_anew(
-    up_to_date: Path, content: bytes, told: str
+def test_unusable_files_fail_with_the_reason_and_can_be_rewritten(
+    up_to_date: Path, unusable: dict[str, tuple[bytes, str]]
 ) -> None:
     suite = up_to_date
-    (suite / "goldens/test_flow/test_kind[end].json").write_bytes(content)
+    for name, (content, _) in unusable.items():
+        (suite / f"goldens/test_flow/{name}.json").write_bytes(content)
     code, text = run_pytest(suite, "-q")
     assert code == 1, text
-    assert "1 failed, 2 passed" in text
-    assert told in text
-    assert "The golden trace goldens/test_flow/test_kind[end].json" in text
+    assert "2 failed, 1 passed" in text
+    for name, (_, reason) in unusable.items():
+        _, found, rest = text.partition(f"The golden trace goldens/test_flow/{name}.json")
+        assert found, text
+        assert reason in rest.partition("The golden trace ")[0], text
     assert "_golden.py" not in text, "a traceback from inside the plugin"
     assert run_pytest(suite, "-q", "--graphrt-update")[0] == 0
     assert run_pytest(suite, "-q")[0] == 0
 
 
-def test_a_file_that_cannot_be_written_fails_with_the_reason(suite: Path) -> None:
+def test_unwritable_file_fails_with_the_reason(suite: Path) -> None:
     (suite / "goldens").write_text("a file where the folder should be")
     code, text = run_pytest(suite, "-q", "--graphrt-update")
 
@@ -221,26 +228,27 @@ def test_a_file_that_cannot_be_written_fails_with_the_reason(suite: Path) -> Non
     assert "unchanged" not in text
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ("graphrt_golden(run); graphrt_golden(run)", "Fix: give each a name: graphrt_golden(run, 'name')."),
-        ("graphrt_golden(run, 'x'); graphrt_golden(run, 'X')", "compares two runs with one golden trace"),
-        ("graphrt_golden(run, '../x')", "'../x' cannot be the name of a golden trace"),
-        ("graphrt_golden(run, '')", "'' cannot be the name of a golden trace"),
-        ("graphrt_golden(run, 'a b')", "'a b' cannot be the name of a golden trace"),
-    ],
-)
-def test_a_name_that_does_not_fit_is_refused(suite: Path, body: str, told: str) -> None:
+INVALID_NAMES = {
+    "graphrt_golden(run); graphrt_golden(run)": "Fix: give each a name: graphrt_golden(run, 'name').",
+    "graphrt_golden(run, 'x'); graphrt_golden(run, 'X')": "compares two runs with one golden trace",
+    "graphrt_golden(run, '../x')": "'../x' cannot be the name of a golden trace",
+    "graphrt_golden(run, '')": "'' cannot be the name of a golden trace",
+    "graphrt_golden(run, 'a b')": "'a b' cannot be the name of a golden trace",
+}
+
+
+def test_invalid_names_are_refused(suite: Path) -> None:
     test = "from flow import graph\nfrom graphrt.testing import record\n"
-    test += f"def test_it(graphrt_golden):\n    run = record(graph, {{'kind': 'end'}})\n    {body}\n"
+    for number, body in enumerate(INVALID_NAMES):
+        test += f"def test_{number}(graphrt_golden):\n    run = record(graph, {{'kind': 'end'}})\n    {body}\n"
     code, text = run_pytest(suite, "-q", "--graphrt-update", "test_it.py", test_it=test)
     assert code == 1, text
-    assert told in text
-    assert sorted(path.name for path in suite.rglob("*x*.json")) in ([], ["test_it-x.json"])
+    assert "5 failed" in text
+    assert [reason for reason in INVALID_NAMES.values() if reason not in text] == []
+    assert sorted(path.name for path in suite.rglob("*.json")) == ["test_0.json", "test_1-x.json"]
 
 
-def test_file_names_of_odd_parameters_are_safe_and_different(suite: Path) -> None:
+def test_file_names_of_unusual_parameters_are_safe_and_different(suite: Path) -> None:
     odd = TESTS.replace(
         '["again", "end"]', '["a/b", "a:b", "A:b", "\\u00e9", "x" * 300, "x" * 301, "::", "../../up", "up", "UP"]'
     )

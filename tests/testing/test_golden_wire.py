@@ -1,4 +1,4 @@
-"""Golden wires: what a front end is sent of a recorded run, as a file beside the test."""
+"""Golden wires: the messages of a recorded run to a front end, as a file beside the test."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_equal_runs_give_equal_wires_in_both_protocols() -> None:
     assert shown.count("\n") == len(shown.splitlines())
 
 
-def test_the_first_event_that_differs_is_named() -> None:
+def test_first_event_that_differs_is_named() -> None:
     assert wire_divergence("a\nb\n", "a\nb\n") is None
     assert wire_divergence("a\nb\n", "a\nc\n") == "Event 2 differs.\n  expected: b\n  found: c"
     assert wire_divergence("a\nb\n", "a\n") == "Event 2 differs.\n  expected: b\n  found: nothing"
 
 
 @pytest.mark.parametrize(("protocol", "shows"), [("ai-sdk", {"notes"}), ("other", ())])
-def test_a_wire_without_what_it_needs_is_refused(protocol: Any, shows: Any) -> None:
+def test_wire_without_its_required_arguments_is_refused(protocol: Any, shows: Any) -> None:
     with pytest.raises(InputError):
         golden_wire(recorded(), protocol, shows=shows)
 
@@ -63,7 +63,7 @@ def test_wire(graphrt_golden):
 """
 
 
-def test_the_fixture_keeps_a_file_of_the_wire_and_finds_a_difference(tmp_path: Path) -> None:
+def test_fixture_stores_a_file_of_the_wire_and_detects_a_difference(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TEST, encoding="utf-8")
     run_pytest(tmp_path, "--graphrt-update")
     kept = (tmp_path / "goldens" / "test_it" / "test_wire.txt").read_text(encoding="utf-8")

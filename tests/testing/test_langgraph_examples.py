@@ -1,4 +1,4 @@
-"""The examples of LangGraph that were written anew run to their ends."""
+"""The rewritten examples of LangGraph run to their ends."""
 
 from __future__ import annotations
 

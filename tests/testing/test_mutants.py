@@ -1,4 +1,4 @@
-"""Mutations and mutants: what is listed for a graph, and what each mutant does instead. No pytest is started here."""
+"""Mutations and mutants: the list for a graph, and the behaviour of each mutant. No test starts pytest."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def ids(graph: Any, operator: str = "", **options: Any) -> list[str]:
     return [one.id for one in mutations(graph.topology(), **options) if one.operator == operator or not operator]
 
 
-def made(graph: Any, id: str, tell: Callable[[], None] = lambda: None) -> Any:
-    """The mutant with this id, whose mutation has been through JSON as between processes."""
+def made(graph: Any, id: str, on_difference: Callable[[], None] = lambda: None) -> Any:
+    """The mutant with this id, whose mutation was serialized as JSON like between processes."""
     (found,) = [one for one in mutations(graph.topology()) if one.id == id]
-    return mutant(graph, Mutation.of(json.loads(json.dumps(found.to_json()))), tell)
+    return mutant(graph, Mutation.of(json.loads(json.dumps(found.to_json()))), on_difference)
 
 
 def log(graph: Any, **given: Any) -> list[str]:
@@ -48,7 +48,7 @@ def log(graph: Any, **given: Any) -> list[str]:
 
 
 def fork() -> Any:
-    """a, then the node that the field `way` names, or d."""
+    """a, then the node in the field `way`, or d."""
 
     def build(g: Any) -> None:
         g.add_edge(START, "a")
@@ -71,10 +71,10 @@ def pair(**join: Any) -> Any:
     return graph_of(build, "a", "left", "more", "right", "both", allow=["starving-join"])
 
 
-# -- what is listed ----------------------------------------------------------------------------------------------
+# -- the list ----------------------------------------------------------------------------------------------------
 
 
-def test_every_mutation_of_a_graph_by_hand() -> None:
+def test_list_has_every_mutation_counted_by_hand() -> None:
     assert ids(fork()) == [
         "drop-edge:START->a",
         "drop-edge:a:b->b",
@@ -92,7 +92,7 @@ def test_every_mutation_of_a_graph_by_hand() -> None:
     assert len(ids(fork(), "redirect-edge")) == 8  # START, three labels, the default, and three edges to END
 
 
-def test_policies_and_limits_that_are_listed() -> None:
+def test_listed_policies_and_limits() -> None:
     def build(g: Any) -> None:
         g.add_node("a", note("a"), retry=2, timeout_s=3, max_visits=4, on_fatigue="b", on_error=END,
                    interrupt_before=True, budget=Budget(calls=1))  # fmt: skip
@@ -120,7 +120,7 @@ def test_policies_and_limits_that_are_listed() -> None:
     ]
 
 
-def test_what_no_test_could_notice_is_not_listed() -> None:
+def test_undetectable_mutations_are_not_listed() -> None:
     def build(g: Any) -> None:
         g.add_edge(START, "a")
         g.add_conditional_edges("a", lambda state: state["way"], {"x": "b", "y": "b"}, default="b")
@@ -132,20 +132,20 @@ def test_what_no_test_could_notice_is_not_listed() -> None:
     assert not [one for one in listed if one.startswith(("drop-edge:a:", "swap-labels"))]  # all labels lead to b
 
 
-def test_a_seed_draws_other_targets_and_the_same_ones_again() -> None:
+def test_seed_draws_other_targets_deterministically() -> None:
     first = ids(fork(), "redirect-edge", seed=1)
 
     assert first == ids(fork(), "redirect-edge", seed=1)
     assert any(ids(fork(), "redirect-edge", seed=seed) != first for seed in range(2, 5))
 
 
-def test_every_mutation_says_in_words_what_it_changes() -> None:
+def test_every_mutation_describes_its_change() -> None:
     for one in mutations(fork().topology()):
         assert one.operator in OPERATORS
         assert one.words[-1:] not in ("", ".")
 
 
-def test_making_a_mutant_leaves_the_graph_as_it_is() -> None:
+def test_building_a_mutant_does_not_change_the_graph() -> None:
     graph = fork()
     before = graph.topology()
     for one in mutations(before):
@@ -158,10 +158,10 @@ def test_making_a_mutant_leaves_the_graph_as_it_is() -> None:
     assert log(graph, way="b") == ["a", "b"]
 
 
-# -- what they do ------------------------------------------------------------------------------------------------
+# -- the behaviour -----------------------------------------------------------------------------------------------
 
 
-def test_a_dropped_edge_is_not_followed() -> None:
+def test_dropped_edge_is_not_followed() -> None:
     def build(g: Any) -> None:
         g.add_sequence([START, "a", "b", END])
 
@@ -170,11 +170,11 @@ def test_a_dropped_edge_is_not_followed() -> None:
     assert log(made(graph, "drop-edge:a->b")) == ["a"]
 
 
-def test_a_dropped_label_goes_to_the_default() -> None:
+def test_dropped_label_goes_to_the_default() -> None:
     assert log(made(fork(), "drop-edge:a:also c->c"), way="also c") == ["a", "d"]
 
 
-def test_a_dropped_default_refuses_other_labels() -> None:
+def test_dropped_default_refuses_other_labels() -> None:
     def build(g: Any) -> None:
         g.add_edge(START, "a")
         g.add_conditional_edges("a", lambda state: state["way"], {"b": "b"}, default="b")
@@ -202,11 +202,11 @@ def test_redirected_edges_lead_to_the_other_target() -> None:
         try:
             other = mutant(graph, one)
         except DefinitionError:
-            continue  # its target is reached by this edge alone
+            continue  # its target is reached only by this edge
         assert other.route("a", {"way": label}) == (END if one.args["to"] == "END" else one.args["to"],)
 
 
-def test_a_mutant_that_compile_refuses_raises() -> None:
+def test_mutant_that_compile_refuses_raises() -> None:
     with pytest.raises(DefinitionError, match="no-entry"):
         made(fork(), "drop-edge:START->a")
 
@@ -258,12 +258,12 @@ def line(first: Any, **policy: Any) -> Any:
     return g.compile()
 
 
-def test_without_its_reducer_a_field_takes_the_last_value() -> None:
+def test_field_without_its_reducer_takes_the_last_value() -> None:
     assert log(line(note("a"))) == ["a", "b"]
     assert log(made(line(note("a")), "drop-reducer:log")) == ["b"]
 
 
-def test_a_field_that_keeps_the_latest_update_still_takes_parallel_writes() -> None:
+def test_field_that_keeps_the_latest_update_still_takes_parallel_writes() -> None:
     def build(g: Any) -> None:
         g.add_edge(START, "a")
         g.add_edge(START, "b")
@@ -287,7 +287,7 @@ class Called:
 
 
 @pytest.mark.parametrize("first", [note("a"), acall, with_context, Called()])
-def test_nodes_of_every_shape_fail_or_return_nothing(first: Any) -> None:
+def test_nodes_of_every_kind_fail_or_return_nothing(first: Any) -> None:
     told: list[str] = []
 
     assert log(made(line(first), "no-update:a", lambda: told.append("acted"))) == ["b"]
@@ -298,7 +298,7 @@ def test_nodes_of_every_shape_fail_or_return_nothing(first: Any) -> None:
     assert told == ["acted", "raised"]
 
 
-def test_no_retry_helps_a_node_that_fails() -> None:
+def test_failing_mutant_is_not_saved_by_a_retry() -> None:
     g = GraphBuilder(State, name="g")
     g.add_node("a", note("a"), retry=RetryPolicy(attempts=5, wait_initial_s=60))
     g.add_sequence([START, "a", END])
@@ -307,7 +307,7 @@ def test_no_retry_helps_a_node_that_fails() -> None:
         made(g.compile(), "raise:a").run({})
 
 
-def test_a_node_that_returns_no_update_anyway_is_not_changed() -> None:
+def test_node_that_returns_no_update_is_not_mutated() -> None:
     told: list[str] = []
 
     for result in (None, {}, Command(goto="b")):
@@ -316,7 +316,7 @@ def test_a_node_that_returns_no_update_anyway_is_not_changed() -> None:
     assert told == []
 
 
-def test_without_an_update_a_command_still_leads_and_an_interrupt_still_asks() -> None:
+def test_command_without_an_update_still_routes_and_an_interrupt_still_asks() -> None:
     commands = made(commanding(), "no-update:a")
     asks = made(line(lambda state, ctx: Interrupt("?") if ctx.answer is None else {"log": ["x"]}), "no-update:a")
 
@@ -326,7 +326,7 @@ def test_without_an_update_a_command_still_leads_and_an_interrupt_still_asks() -
         assert runtime.resume("t", answer="yes").state["log"] == ["b"]
 
 
-def test_a_nested_graph_fails_or_returns_nothing() -> None:
+def test_nested_graph_fails_or_returns_nothing() -> None:
     outer = line(line(note("inner")))
 
     assert log(outer) == ["inner", "b", "b"]
@@ -335,7 +335,7 @@ def test_a_nested_graph_fails_or_returns_nothing() -> None:
         made(outer, "raise:a").run({})
 
 
-def test_a_widened_join_does_not_wait_for_the_others() -> None:
+def test_widened_join_does_not_wait_for_the_others() -> None:
     assert log(pair(), way="left right") == ["a", "left", "right", "more", "both"]
     assert log(made(pair(), "widen-join:more,right->both"), way="left right") == ["a", "left", "right", "more", "both"]
     with pytest.raises(StarvedJoinError):
@@ -344,7 +344,7 @@ def test_a_widened_join_does_not_wait_for_the_others() -> None:
 
 
 @pytest.mark.parametrize("starved", ["run", "ignore"])
-def test_a_starved_join_fails_the_run_when_starved_is_dropped(starved: Literal["run", "ignore"]) -> None:
+def test_starved_join_fails_the_run_when_starved_is_dropped(starved: Literal["run", "ignore"]) -> None:
     graph = pair(starved=starved)
 
     assert "both" in log(graph, way="left") or starved == "ignore"
@@ -352,7 +352,7 @@ def test_a_starved_join_fails_the_run_when_starved_is_dropped(starved: Literal["
         made(graph, "drop-starved:more,right->both").run({"way": "left"})
 
 
-def test_dropped_limits_no_longer_hold() -> None:
+def test_dropped_limits_no_longer_apply() -> None:
     def build(g: Any) -> None:
         g.add_node("a", lambda state: {"count": 1}, max_visits=2)
         g.add_edge(START, "a")
@@ -366,7 +366,7 @@ def test_dropped_limits_no_longer_hold() -> None:
     assert ids(steps, "drop-limit") == ["drop-limit:a:max_visits", "drop-limit:max_steps"]  # None is no limit
 
 
-def test_a_dropped_retry_or_handler_lets_the_first_failure_through() -> None:
+def test_dropped_retry_or_handler_exposes_the_first_failure() -> None:
     def flaky(state: State, ctx: Context) -> Any:
         if ctx.attempt == 1:
             raise ConnectionError("lost")
@@ -385,7 +385,7 @@ def test_a_dropped_retry_or_handler_lets_the_first_failure_through() -> None:
 
 
 @pytest.mark.parametrize("flag", ["interrupt_before", "interrupt_after"])
-def test_a_dropped_interrupt_does_not_pause(flag: str) -> None:
+def test_dropped_interrupt_does_not_pause(flag: str) -> None:
     g = GraphBuilder(State, name="g")
     g.add_node("a", note("a"), **{flag: True})
     g.add_sequence([START, "a", END])

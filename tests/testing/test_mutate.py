@@ -1,4 +1,4 @@
-"""`python -m graphrt.testing.mutate`, in real runs: planted suites, what the report says, and what can go wrong."""
+"""`python -m graphrt.testing.mutate`, in real runs: planted suites, the content of the report, and failures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 from graphrt.testing.mutate.__main__ import main
 
@@ -84,7 +85,7 @@ def test_it_begins_with_a(ran):
     assert ran.state["log"][0] == "a"
 """
 WEAK_SURVIVORS = {
-    "flow/swap-labels:a:again<>end",  # the run is completed either way, and begins with a
+    "flow/swap-labels:a:again<>end",  # the run completes either way, and begins with a
     "flow/no-update:b",
     "flow/no-update:sub",
     "child/drop-reducer:log",
@@ -125,7 +126,7 @@ def mutate(folder: Path, capfd: pytest.CaptureFixture[str]) -> Mutate:
 
 @pytest.fixture
 def verdicts(mutate: Mutate) -> Read:
-    """The JSON of a run that ended well."""
+    """The JSON of a successful run."""
 
     def read(*arguments: str, **files: str) -> dict[str, Any]:
         code, out, err = mutate("--json=-", "-j2", *arguments, **files)
@@ -154,8 +155,8 @@ def test_no_mutant_of_a_fully_asserted_graph_survives(verdicts: Read) -> None:
     assert "flow/drop-edge:a:end->END" in ids(data, "killed")
 
 
-def test_the_survivors_of_a_weak_suite_are_those_known_by_hand(mutate: Mutate, verdicts: Read, folder: Path) -> None:
-    skip = ["--skip=raise", "--skip=flow/drop-reducer:*", "--skip=flow/keep-latest:*"]  # to take less time
+def test_survivors_of_a_weak_suite_equal_those_computed_by_hand(mutate: Mutate, verdicts: Read, folder: Path) -> None:
+    skip = ["--skip=raise", "--skip=flow/drop-reducer:*", "--skip=flow/keep-latest:*"]  # to save time
     command = ["flow", "--json=found.json", "--fail-under=60", *skip, "-j2", "--", "test_weak.py"]
     code, out, _ = mutate(*command, test_full=FULL, test_weak=WEAK)
     data = json.loads((folder / "found.json").read_text())
@@ -182,7 +183,7 @@ def lines_with(*texts: str) -> list[int]:
     return [next(number for number, found in enumerate(FLOW.splitlines(), 1) if text in found) for text in texts]
 
 
-def test_a_mutant_is_used_in_subprocesses_and_in_copies_with_doubles(verdicts: Read) -> None:
+def test_mutant_is_used_in_subprocesses_and_in_copies_with_doubles(verdicts: Read) -> None:
     test = """
 import subprocess, sys
 from flow import graph
@@ -208,17 +209,17 @@ def test_with_a_double():
 
 @pytest.mark.needs("xdist")
 def test_workers_of_xdist_and_thresholds_of_other_plugins_do_not_matter(verdicts: Read) -> None:
-    """A subset of the tests takes fewer routes than all: that a threshold fails then does not kill a mutant."""
+    """A subset of the tests takes fewer routes than all, and a threshold that fails then does not kill a mutant."""
     options = ["-p", "xdist", "-n1", "-p", "pytest_graphrt", "--graphrt-cov=flow", "--graphrt-cov-fail-under=100"]
     data = verdicts("flow:graph", "--only=flow/no-update:b", "--", *options, "test_weak.py", test_weak=WEAK)
 
     assert ids(data, "survived") == {"flow/no-update:b"}
 
 
-# -- what is tested, and how much of it --------------------------------------------------------------------------
+# -- selection of mutants and tests ------------------------------------------------------------------------------
 
 
-def test_the_list_names_mutants_and_tests_none(mutate: Mutate) -> None:
+def test_list_names_mutants_and_tests_none(mutate: Mutate) -> None:
     code, out, _ = mutate("flow:graph", "--list", "--", "-q", test_full=FULL)
 
     assert code == 0
@@ -227,35 +228,40 @@ def test_the_list_names_mutants_and_tests_none(mutate: Mutate) -> None:
     assert len(out.splitlines()) == 23
 
 
-def test_a_sample_is_drawn_by_the_seed_and_says_what_it_leaves_out(mutate: Mutate) -> None:
-    command = ["flow:graph", "--skip=*edge", "--most=1", "--seed=3", "--", "test_full.py"]
+def test_sample_is_drawn_by_the_seed_and_reports_the_omitted_mutants(mutate: Mutate) -> None:
+    command = ["flow:graph", "--skip=*edge", "--max-mutants=1", "--seed=3", "--", "test_full.py"]
     code, out, _ = mutate(*command, test_full=FULL)
 
     assert code == 0
-    assert "Not searched: 12 mutants, by --most; another --seed draws others" in out
+    assert "Not searched: 12 mutants, by --max-mutants; another --seed draws others" in out
     assert "of 1 mutant (" in out
 
 
-# -- mutants that do not end well --------------------------------------------------------------------------------
+# -- abnormal ends of mutants ------------------------------------------------------------------------------------
 
 
-def test_a_mutant_that_never_ends_is_stopped(verdicts: Read) -> None:
-    test = """
+def test_endless_mutant_is_stopped(verdicts: Read, folder: Path) -> None:
+    test = f"""
 import subprocess, sys
 from flow import graph
 
 def test_it():
-    while graph.run({"kind": "end"}).state.get("log") != ["a"]:
-        subprocess.run([sys.executable, "-c", "import time; time.sleep(60)  # planted-sleeper"])
+    while graph.run({{"kind": "end"}}).state.get("log") != ["a"]:
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(600)  # {folder}"])
 """
     data = verdicts("flow:graph", "--only=no-update:a", "--timeout=3", "--", "test_it.py", test_it=test)
 
     assert [(one["status"], one["note"]) for one in data["verdicts"]] == [("timeout", "no end within 3 s")]
     assert data["score"] == 100
-    assert "planted-sleeper" not in subprocess.run(["ps", "ax"], capture_output=True, text=True, check=False).stdout
+    eventually(lambda: str(folder) not in processes())
 
 
-def test_a_mutant_that_ends_pytest_itself_is_tried_twice(verdicts: Read, folder: Path) -> None:
+def processes() -> str:
+    """The command lines of all processes."""
+    return subprocess.run(["ps", "axww"], capture_output=True, text=True, check=False).stdout
+
+
+def test_mutant_that_ends_pytest_itself_is_tried_twice(verdicts: Read, folder: Path) -> None:
     test = """
 import os
 from flow import graph
@@ -273,7 +279,7 @@ def test_it():
     assert (folder / "died").read_text() == "xx"
 
 
-def test_tests_whose_names_change_are_said_not_to_be_found(verdicts: Read) -> None:
+def test_tests_whose_names_change_are_reported_as_missing(verdicts: Read) -> None:
     test = """
 import os, pytest
 from flow import graph
@@ -288,7 +294,7 @@ def test_it(pid):
     assert "their ids differ" in data["verdicts"][0]["note"]
 
 
-def test_an_interrupt_shows_the_result_so_far_and_leaves_no_process(folder: Path) -> None:
+def test_interrupt_shows_the_result_so_far_and_leaves_no_process(folder: Path) -> None:
     slow = FULL.replace("def test_again():", "def test_again():\n    import time; time.sleep(0.5)  # planted-slow")
     write(folder, test_full=slow)
     command = ["flow:graph", "-j1", "--skip=*edge", "--", "test_full.py"]
@@ -307,7 +313,7 @@ def test_an_interrupt_shows_the_result_so_far_and_leaves_no_process(folder: Path
     assert "The search was interrupted." in out
     assert "mutation score: 100.0% of " in out
     assert "Traceback" not in err
-    assert str(folder) not in subprocess.run(["ps", "axww"], capture_output=True, text=True, check=False).stdout
+    eventually(lambda: str(folder) not in processes())
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------
@@ -320,19 +326,27 @@ USED = "from flow import graph\ndef test_it(): graph.run({'kind': 'end'})"
     ("arguments", "test", "says"),
     [
         ("bad:graph", USED, "Module 'bad' cannot be imported: RuntimeError: no key"),
-        ("nowhere:graph", USED, "Module 'nowhere' cannot be imported: ModuleNotFoundError"),
-        ("flow:nothing", USED, "Module 'flow' has no graph 'nothing'."),
-        ("flow:child", USED, "flow:child is a function, not a compiled graph"),
+        pytest.param(
+            "nowhere:graph", USED, "Module 'nowhere' cannot be imported: ModuleNotFoundError", marks=pytest.mark.full
+        ),
+        pytest.param("flow:nothing", USED, "Module 'flow' has no graph 'nothing'.", marks=pytest.mark.full),
+        pytest.param(
+            "flow:child", USED, "flow:child is a function, not a compiled graph", marks=pytest.mark.full
+        ),
         ("flwo", USED, "Did you mean 'flow'?"),
         ("flow:graph", NOTHING, "No test runs 'flow', or asks for a route."),
-        ("flow:graph", "", "ran no tests"),
+        pytest.param("flow:graph", "", "ran no tests", marks=pytest.mark.full),
         ("flow:graph", USED + "\ndef test_no(): assert 0, 'broken'", "has 1 test that cannot pass"),
-        ("flow:graph", "import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
+        pytest.param(
+            "flow:graph", "import nowhere", "ModuleNotFoundError: No module named 'nowhere'", marks=pytest.mark.full
+        ),
         ("flow:graph", "import os\ndef test_it(): os._exit(3)", "which has no mutant, did not come to its end (exit code 3)"),
         ("flow:graph --only=flow/rais:a", USED, "Did you mean 'flow/raise:a'?"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_and_no_mutant_is_tested(mutate: Mutate, arguments: str, test: str, says: str) -> None:
+def test_invalid_setup_is_reported_and_no_mutant_is_tested(
+    mutate: Mutate, arguments: str, test: str, says: str
+) -> None:
     command = [*arguments.split(), "--", "test_it.py"]
     code, out, err = mutate(*command, test_it=test, bad="raise RuntimeError('no key')")
 
@@ -343,8 +357,8 @@ def test_what_is_wrong_is_said_and_no_mutant_is_tested(mutate: Mutate, arguments
     assert out == "running the tests without a mutant ...\n"
 
 
-@pytest.mark.parametrize("option", ["--jobs=0", "--timeout=-1", "--fail-under=101", "--most=none", "--nothing"])
-def test_wrong_options_are_usage_errors(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", ["--jobs=0", "--timeout=-1", "--fail-under=101", "--max-mutants=none", "--nothing"])
+def test_invalid_options_are_usage_errors(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["flow:graph", option])
 

@@ -1,4 +1,4 @@
-"""The pytest plugin beside other plugins, and its figures beside those of coverage.py."""
+"""The pytest plugin together with other plugins, and its figures next to those of coverage.py."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_routes(): ...
 """
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_asyncio_anyio_randomly_and_xdist(suite: Path, workers: str) -> None:
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.full), "2"])
+def test_plugin_works_with_asyncio_anyio_randomly_and_xdist(suite: Path, workers: str) -> None:
     (suite / "test_many.py").write_text(MANY)
     code, text = python(
         suite,
@@ -134,12 +134,12 @@ def write_kinds(suite: Path, kinds: list[str]) -> None:
 
 
 def covered(suite: Path, *options: str) -> tuple[int, str]:
-    """Run the suite under coverage.py, without the plugins that it does not need: they triple the time."""
+    """Run the suite under coverage.py, without unneeded plugins: they triple the time."""
     command = ("coverage", "run", "--branch", "--include=flow.py", "-m", "pytest", "-q", "-p", "pytest_graphrt")
     return python(suite, *command, *options, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
-def test_coverage_sees_the_same_beside_it_and_alone(suite: Path) -> None:
+def test_coverage_is_the_same_with_and_without_the_plugin(suite: Path) -> None:
     write_kinds(suite, ["two", "end"])
     lines = []
     for options in ([], ["--graphrt-cov=flow"]):
@@ -153,10 +153,12 @@ def test_coverage_sees_the_same_beside_it_and_alone(suite: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kinds", [["three"], ["two", "end"], pytest.param(["two", "three", "end"], marks=pytest.mark.full)], ids="+".join
+    "kinds",
+    [["three"], *(pytest.param(kinds, marks=pytest.mark.full) for kinds in (["two", "end"], ["two", "three", "end"]))],
+    ids="+".join,
 )
-def test_arcs_agree_with_the_lines_that_coverage_saw(suite: Path, kinds: list[str]) -> None:
-    """A node's function has lines of its own, and each label is returned on a line of its own: both can be compared."""
+def test_arcs_agree_with_the_lines_of_coverage(suite: Path, kinds: list[str]) -> None:
+    """A node's function has its own lines, and each label is returned on its own line: both can be compared."""
     write_kinds(suite, kinds)
     code, text = covered(suite, "--graphrt-cov=flow", "--graphrt-cov-report=json")
     assert code == 0, text

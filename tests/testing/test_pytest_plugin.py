@@ -37,30 +37,30 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_names_of_the_environment_are_those_that_graphrt_reads() -> None:
+def test_environment_names_are_those_that_graphrt_reads() -> None:
     assert (_coverage._OBSERVER, _coverage._FOLDER) == (ENVIRONMENT, collecting.FOLDER)
     assert f"{collecting.__name__}:{collecting.start.__name__}" == _coverage._START
 
 
-def test_the_plugin_imports_nothing_until_it_is_used(suite: Path) -> None:
+def test_plugin_imports_nothing_until_it_is_used(suite: Path) -> None:
     code, text = run(
         suite,
         "-q",
-        imported=(),
+        warm=False,
         test_nothing="import sys\ndef test(): assert not [n for n in sys.modules if n in ('graphrt', 'pydantic')]",
     )
     assert code == 0, text
 
 
-def test_a_table_needs_no_module_of_the_other_reports(suite: Path) -> None:
+def test_routing_table_needs_no_module_of_the_other_reports(suite: Path) -> None:
     told = "def pytest_unconfigure():\n    import sys\n    print('imported', 'urllib.request' in sys.modules)"
     test = "from flow import graph\ndef test(): graph.run({'kind': 'end'})"
-    code, text = run(suite, "-q", "--graphrt-cov=flow", imported=(), conftest=told, test_run=test)
+    code, text = run(suite, "-q", "--graphrt-cov=flow", warm=False, conftest=told, test_run=test)
     assert code == 0, text
     assert "imported False" in text
 
 
-def test_the_plugin_is_an_entry_point() -> None:
+def test_plugin_is_an_entry_point() -> None:
     from importlib.metadata import entry_points
 
     (found,) = [point for point in entry_points(group="pytest11") if point.name == "graphrt"]
@@ -111,7 +111,7 @@ def test_each_row_is_a_test(suite: Path) -> None:
         ('"flow", {}', "@pytest.mark.routes needs a compiled graph"),
     ],
 )
-def test_a_wrong_table_fails_its_test_with_a_reason(suite: Path, marker: str, told: str) -> None:
+def test_invalid_table_fails_its_test_with_a_reason(suite: Path, marker: str, told: str) -> None:
     head = "import pytest\nfrom flow import graph\nfrom graphrt import END\n"
     code, text = run(suite, "-q", test_table=f"{head}@pytest.mark.routes({marker})\ndef test(): ...")
     assert code == 1, text
@@ -153,14 +153,14 @@ def test_model(graphrt_model):
 """
 
 
-def test_fixtures(suite: Path) -> None:
-    code, text = run(suite, "-q", "-rs", test_fixtures=FIXTURES)
+def test_fixtures_are_available(suite: Path) -> None:
+    code, text = run(suite, "-q", "-rs", test_fixtures_are_available=FIXTURES)
     assert code == 0, text
     assert "5 passed, 1 skipped" in text
     assert "GRAPHRT_TEST_POSTGRES does not have the URL" in text
 
 
-def test_a_script_that_is_left_over_is_an_error(suite: Path) -> None:
+def test_unused_script_is_an_error(suite: Path) -> None:
     code, text = run(suite, "-q", test_model="def test(graphrt_model): graphrt_model(['tea'])")
     assert code == 1, text
     assert "1 passed, 1 error" in text
@@ -186,7 +186,7 @@ def test_forbidden_again():
 """
 
 
-def test_real_requests_are_forbidden_unless_a_test_asks(suite: Path) -> None:
+def test_real_requests_are_forbidden_unless_a_test_requests_them(suite: Path) -> None:
     code, text = run(suite, "-q", test_requests=REQUESTS)
     assert code == 0, text
     code, text = run(

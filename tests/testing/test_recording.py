@@ -1,4 +1,4 @@
-"""`record`: what a recording of a run holds, however the run ends."""
+"""`record`: the content of a recording of a run, for every kind of end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_send_is_a_visit_and_its_edge_is_one_route():
     )
 
 
-def test_a_failed_run_is_recorded_with_its_error_and_last_state():
+def test_failed_run_is_recorded_with_its_error_and_last_state():
     run = record(research().with_nodes({"answer": scripted(ValueError("no"))}), {})
     assert run.status == "failed"
     assert isinstance(run.error, NodeError)
@@ -56,7 +56,7 @@ def test_a_failed_run_is_recorded_with_its_error_and_last_state():
     assert run.routes[-1] == Route("search", "answer", 2)
 
 
-def test_a_failed_run_can_be_retried():
+def test_failed_run_can_be_retried():
     graph = research().with_nodes({"answer": scripted(ValueError("no"), {"answer": "yes"})})
     run = record(graph, {}).retry()
     assert run.status == "completed"
@@ -64,7 +64,7 @@ def test_a_failed_run_can_be_retried():
     assert run.state.answer == "yes"
 
 
-def test_a_paused_run_is_answered_and_the_recording_goes_on():
+def test_paused_run_is_answered_and_the_recording_continues():
     first = record(asking(), {})
     assert (first.status, first.visited) == ("interrupted", ("draft", "review"))
     assert first.routes[-1] == Route("draft", "review", 1)
@@ -75,7 +75,7 @@ def test_a_paused_run_is_answered_and_the_recording_goes_on():
     assert len(first.entries) < len(run.entries)
 
 
-def test_a_paused_run_is_answered_on_the_event_loop():
+def test_paused_run_is_answered_on_the_event_loop():
     async def both() -> Any:
         run = await arecord(asking(), {})
         return await run.aresume(answer="no")
@@ -100,7 +100,7 @@ def test_target_of_a_command_and_of_an_error_handler_are_routes():
     )
 
 
-def test_route_of_a_tired_node():
+def test_fatigue_route_is_recorded():
     g = GraphBuilder(State, name="tired")
     g.add_node("search", search, max_visits=1, on_fatigue="answer")
     g.add_node("answer", answer)
@@ -112,7 +112,7 @@ def test_route_of_a_tired_node():
     assert run.visited == ("search", "answer")
 
 
-def test_join_that_did_not_fire_is_no_route():
+def test_join_that_did_not_fire_is_not_a_route():
     g = GraphBuilder(State, name="joined")
     for name in ("a", "b", "c", "both"):
         g.add_node(name, noop)
@@ -124,7 +124,7 @@ def test_join_that_did_not_fire_is_no_route():
     assert [route for route in run.routes if route.target == "both"] == [Route("c", "both", 2)]
 
 
-def test_nested_graphs_are_told_by_the_task_that_runs_them():
+def test_nested_graphs_are_identified_by_their_task():
     g = GraphBuilder(State, name="outer")
     g.add_node("inner", research())
     g.add_edge(START, "inner")
@@ -150,7 +150,7 @@ def test_sinks_of_the_test_get_the_entries_too():
     assert tuple(seen) == run.entries
 
 
-def test_limit_is_an_outcome_and_a_bad_call_is_not():
+def test_limit_is_an_outcome_and_an_invalid_call_is_not():
     assert record(research(), {}, limits=Limits(max_steps=1)).status == "failed"
     with pytest.raises(InputError, match="unknown"):
         record(research(), {"questions": "tea"})
@@ -160,7 +160,7 @@ def test_limit_is_an_outcome_and_a_bad_call_is_not():
         record(Runtime(research()), {})  # type: ignore[arg-type]
 
 
-def test_a_recording_goes_on_after_a_timer_without_an_answer():
+def test_recording_continues_after_a_timer_without_an_answer():
     clock = VirtualClock()
     run = record(napping(), {"question": "tea"}, clock=clock)
     assert [one.kind for one in run.interrupts] == ["timer"]
@@ -175,7 +175,7 @@ def test_a_recording_goes_on_after_a_timer_without_an_answer():
     assert run.resume().state.answer == "rested"
 
 
-def test_an_async_recording_goes_on_after_a_timer():
+def test_async_recording_continues_after_a_timer():
     async def go() -> str:
         clock = VirtualClock()
         run = await arecord(napping(), {"question": "tea"}, clock=clock)
@@ -185,7 +185,7 @@ def test_an_async_recording_goes_on_after_a_timer():
     assert asyncio.run(go()) == "rested"
 
 
-def test_a_question_is_not_answered_by_a_resume_without_an_answer():
+def test_question_is_not_answered_by_a_resume_without_an_answer():
     run = record(asking(), {})
     with pytest.raises(InputError):
         run.resume()

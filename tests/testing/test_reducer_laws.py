@@ -1,4 +1,4 @@
-"""`check_reducer`: broken reducers are found with a small example, and sound ones pass."""
+"""`check_reducer`: broken reducers are found with a small example, and correct ones pass."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from graphrt.testing import check_reducer
 
 LISTS = st.lists(st.integers(), max_size=3)
 EXAMPLES: dict[str, Any] = {} if os.environ.get("GRAPHRT_FULL") == "1" else {"max_examples": 40}
-"""Of each law; what is broken is found with fewer, as the tests below show."""
+"""Examples of each law; broken reducers are found with fewer, as the tests below show."""
 
 
 @pytest.mark.slow
-def test_built_in_reducers_keep_their_laws():
+def test_built_in_reducers_satisfy_their_laws():
     counts = st.dictionaries(st.text("ab", max_size=2), st.integers())
     check_reducer(append, LISTS, identity=[], batch=lambda a, b: [*a, *b], **EXAMPLES)
     check_reducer(union, st.lists(st.integers(), unique=True, max_size=3), identity=[], associative=True, **EXAMPLES)
@@ -70,14 +70,14 @@ def test_broken_laws_are_found_with_a_small_example(reducer: Any, values: Any, c
         check_reducer(reducer, values, **claims)
 
 
-def test_values_are_made_by_a_strategy():
+def test_values_are_drawn_from_a_strategy():
     with pytest.raises(InputError, match="a Hypothesis strategy"):
         check_reducer(add, [1, 2])
     with pytest.raises(InputError, match="current"):
         check_reducer(add, st.integers(), current=1)
 
 
-def test_without_hypothesis_the_extra_is_named(monkeypatch):
+def test_missing_hypothesis_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(MissingExtraError, match=r"graphrt\[testing\]"):
         check_reducer(add, st.integers())

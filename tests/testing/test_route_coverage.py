@@ -1,4 +1,4 @@
-"""Route coverage, against a hand count: what is declared, what runs take, and what the reports say of it."""
+"""Route coverage, compared with a hand count: declared routes, taken routes, and the reports about them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAIR = (
 )
 
 
-def test_what_a_graph_declares() -> None:
+def test_declared_arcs_of_a_graph() -> None:
     arcs = declared(every().topology())
     count = {kind: sum(arc.kind == kind for arc in arcs) for kind in {arc.kind for arc in arcs}}
 
@@ -112,7 +112,7 @@ def test_all_runs_together_take_every_arc(collect: Callable[..., Summary]) -> No
     assert summary.percent == 100
 
 
-def test_a_timeout_is_an_arc_of_its_own(collect: Callable[..., Summary]) -> None:
+def test_timeout_is_a_separate_arc(collect: Callable[..., Summary]) -> None:
     async def slow(state: State) -> None:
         import asyncio
 
@@ -127,7 +127,7 @@ def test_a_timeout_is_an_arc_of_its_own(collect: Callable[..., Summary]) -> None
 
 
 @pytest.mark.parametrize(("starved", "outcome"), [("run", "starved"), ("ignore", "starved")])
-def test_a_starved_join_is_an_outcome(collect: Callable[..., Summary], starved: Any, outcome: str) -> None:
+def test_starved_join_is_an_outcome(collect: Callable[..., Summary], starved: Any, outcome: str) -> None:
     g = GraphBuilder(State, name="every")
     for name in ("a", "b", "c", "d"):
         g.add_node(name, log(name))
@@ -142,7 +142,7 @@ def test_a_starved_join_is_an_outcome(collect: Callable[..., Summary], starved: 
     assert [arc.label for arc in joins] == [outcome]
 
 
-def test_a_nested_graph_counts_at_its_path_and_alone(collect: Callable[..., Summary]) -> None:
+def test_nested_graph_counts_at_its_path_and_alone(collect: Callable[..., Summary]) -> None:
     inner = child()
     g = GraphBuilder(State, name="every")
     g.add_node("one", inner)
@@ -160,14 +160,14 @@ def test_a_nested_graph_counts_at_its_path_and_alone(collect: Callable[..., Summ
     assert both == {"every": [], "every/one": [], "every/two": []}
 
 
-def test_a_router_that_is_asked_without_a_run_counts(collect: Callable[..., Summary]) -> None:
+def test_router_that_is_called_without_a_run_counts(collect: Callable[..., Summary]) -> None:
     graph = child()
     graph.route("inside", {"kind": "twice"})
 
     assert [arc.id for arc in collect("child").graphs[0].taken] == ["route:inside:True->other"]
 
 
-def test_a_copy_with_other_nodes_counts_for_the_graph(collect: Callable[..., Summary]) -> None:
+def test_copy_with_other_nodes_counts_for_the_graph(collect: Callable[..., Summary]) -> None:
     graph = child()
     record(graph.with_nodes({"inside": log("double")}), {"kind": "once"})
 
@@ -209,7 +209,7 @@ def test_every_verb_counts(collect: Callable[..., Summary], verb: str, tmp_path:
     assert [arc.id for arc in collect("child").graphs[0].missing] == ["route:inside:False->END"]
 
 
-def test_a_run_that_fails_has_taken_what_it_took(collect: Callable[..., Summary]) -> None:
+def test_failed_run_keeps_its_taken_arcs(collect: Callable[..., Summary]) -> None:
     def broken(state: State) -> None:
         raise ValueError("no")
 
@@ -220,7 +220,7 @@ def test_a_run_that_fails_has_taken_what_it_took(collect: Callable[..., Summary]
 
 
 def collected(collect: Callable[..., Summary]) -> CoverageData:
-    """The data of a graph that no run drove."""
+    """The data of a graph without runs."""
     child()
     return CoverageData({found.graph.key: found.graph for found in collect("child").graphs})
 
@@ -253,13 +253,13 @@ UNKNOWN_KIND = b'{"format": 1, "graphs": [], "hits": [["g", "", [[["leap", "a"],
     "data",
     [b"", b"{", b"\xff\xfe", b"[]", b'{"format": 99}', b'{"format": 1}', b'{"format": 1, "graphs": 3}', UNKNOWN_KIND],
 )
-def test_data_that_cannot_be_read(tmp_path: Path, data: bytes) -> None:
+def test_unreadable_data_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "data.json").write_bytes(data)
     with pytest.raises(InputError, match=r"route coverage data at .* cannot be used"):
         load(tmp_path / "data.json")
 
 
-def test_a_killed_process_leaves_half_a_line(collect: Callable[..., Summary], tmp_path: Path) -> None:
+def test_half_a_line_of_a_killed_process_is_ignored(collect: Callable[..., Summary], tmp_path: Path) -> None:
     record(child(), {"kind": "once"})
     before = collect("child").percent
     (file,) = (tmp_path / "data").iterdir()
@@ -268,14 +268,14 @@ def test_a_killed_process_leaves_half_a_line(collect: Callable[..., Summary], tm
     assert collect("child").percent == before
 
 
-def test_a_target_that_names_nothing(collect: Callable[..., Summary]) -> None:
+def test_unknown_target_is_refused(collect: Callable[..., Summary]) -> None:
     child()
     with pytest.raises(InputError, match="'chlid' names no graph") as caught:
         collect("chlid")
     assert "Did you mean 'child'?" in str(caught.value)
 
 
-def test_a_module_that_cannot_be_imported_is_found_by_its_file(collect: Callable[..., Summary]) -> None:
+def test_unimportable_module_is_found_by_its_file(collect: Callable[..., Summary]) -> None:
     """A package below `src` that is not installed where the data of several runs is merged."""
     graph = next(iter(collected(collect).graphs.values()))
     graph.file = "src/desk/flows/__init__.py"
@@ -304,14 +304,14 @@ def test_data_of_two_versions_of_a_file_is_not_merged(
 
 
 @pytest.mark.slow
-def test_data_without_a_graph_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_without_a_graph_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     CoverageData().save(tmp_path / "empty.json")
 
     assert main([str(tmp_path / "empty.json"), "--fail-under", "90"]) == 2
     assert "has no graph that was compiled outside of test files" in capsys.readouterr().err
 
 
-def test_a_hand_over_is_an_arc_of_the_nested_graphs_node(collect: Callable[..., Summary]) -> None:
+def test_handover_is_an_arc_of_the_nested_graphs_node(collect: Callable[..., Summary]) -> None:
     inner = GraphBuilder(State, name="inner", hands_over_to=["bill"])
     inner.add_node("look", lambda state: Command(goto="bill", graph=PARENT))
     inner.set_entry("look")

@@ -1,4 +1,4 @@
-"""Route coverage of runs that pause: a run that goes on is another run of its thread, maybe in another process."""
+"""Route coverage of runs that pause: a continued run is another run of its thread, maybe in another process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphrt.testing.route_coverage.collecting import Collector
 
 @pytest.mark.parametrize("runtimes", [1, 2])
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_a_pause_divides_counts_as_a_whole(
+def test_run_divided_by_a_pause_counts_as_a_whole(
     collect: Callable[..., Summary], tmp_path: Path, runtimes: int, *, nested: bool
 ) -> None:
     """The edges after an `interrupt_after`, of its node and of others, and a join that waits all along."""
@@ -61,7 +61,7 @@ def test_what_a_pause_divides_counts_as_a_whole(
     ("result", "taken"),
     [({"log": ["a"]}, ["node:b", "edge:a->b", "edge:b->END"]), (Command(goto="c"), ["node:c", "edge:c->END"])],
 )
-def test_a_pause_counts_the_edges_of_its_node_though_another_process_began(
+def test_pause_counts_the_edges_of_its_node_although_another_process_started(
     collect: Callable[..., Summary], tmp_path: Path, result: Any, taken: list[str]
 ) -> None:
     g = GraphBuilder(State, name="every")
@@ -84,8 +84,8 @@ def test_a_pause_counts_the_edges_of_its_node_though_another_process_began(
     assert [arc.id for arc in found.taken] == [*taken, "resume:a"]
 
 
-def test_threads_of_one_name_in_two_stores_are_told_apart(collect: Callable[..., Summary]) -> None:
-    """A thread that is paused after node `a` says nothing of one of its name elsewhere, which begins as a copy."""
+def test_threads_of_one_name_in_two_stores_are_distinguished(collect: Callable[..., Summary]) -> None:
+    """A thread paused after node `a` does not affect another thread with the same id, which starts as a copy."""
 
     def fails(state: State) -> None:
         raise ValueError("no")

@@ -1,4 +1,4 @@
-"""Route coverage in real runs of pytest: with and without xdist, in subprocesses, and with wrong options."""
+"""Route coverage in real runs of pytest: with and without xdist, in subprocesses, and with invalid options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.testing.support import run_covered as run
+from tests.testing.support import run_pytest as run
 
 FLOW = """
 from typing import Annotated, TypedDict
@@ -46,13 +46,13 @@ def test_end():
 
 
 @pytest.mark.parametrize("target", ["", "=flow", "=flow.py", "=flow:graph"])
-def test_coverage_of_a_target(suite: Path, target: str) -> None:
+def test_coverage_of_a_target_is_reported(suite: Path, target: str) -> None:
     code, text = run(suite, f"--graphrt-cov{target}", "--graphrt-cov-fail-under=100", test_two=TWO)
     assert code == 0, text
     assert "flow       6      6       0   100%" in text
 
 
-def test_too_little_coverage_fails_the_run(suite: Path) -> None:
+def test_insufficient_coverage_fails_the_run(suite: Path) -> None:
     code, text = run(suite, "-k", "end", "--graphrt-cov", "--graphrt-cov-fail-under=90", test_two=TWO)
     assert code == 1, text
     assert "a -[again]-> b" in text
@@ -60,7 +60,7 @@ def test_too_little_coverage_fails_the_run(suite: Path) -> None:
     assert "1 passed" in text
 
 
-def test_runs_add_up_if_asked(suite: Path) -> None:
+def test_runs_add_up_on_request(suite: Path) -> None:
     run(suite, "-k", "end", "--graphrt-cov", test_two=TWO)
     code, text = run(suite, "-k", "again", "--graphrt-cov", "--graphrt-cov-append", "--graphrt-cov-fail-under=100")
     assert code == 0, text
@@ -69,7 +69,7 @@ def test_runs_add_up_if_asked(suite: Path) -> None:
 
 
 @pytest.mark.needs("xdist")
-def test_coverage_over_workers(suite: Path) -> None:
+def test_coverage_of_xdist_workers_is_merged(suite: Path) -> None:
     code, text = run(
         suite,
         *("-p", "xdist", "-n", "2", "--dist=each", "--graphrt-cov", "--graphrt-cov-fail-under=100"),
@@ -84,7 +84,7 @@ def test_coverage_over_workers(suite: Path) -> None:
 
 
 @pytest.mark.needs("xdist")
-def test_a_worker_that_dies_loses_no_route(suite: Path) -> None:
+def test_worker_that_dies_loses_no_route(suite: Path) -> None:
     dies = "\ndef test_dies():\n    import os, signal\n    graph.run({'kind': 'again'})\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     code, text = run(suite, "-p", "xdist", "-n", "1", "-k", "end or dies", "--graphrt-cov", test_two=TWO + dies)
     assert code == 1, text
@@ -93,7 +93,7 @@ def test_a_worker_that_dies_loses_no_route(suite: Path) -> None:
 
 
 @pytest.mark.needs("xdist")
-def test_a_worker_that_dies_loses_no_answer_of_a_router(suite: Path) -> None:
+def test_worker_that_dies_loses_no_answer_of_a_router(suite: Path) -> None:
     dies = "from flow import graph\nimport os, signal\n"
     dies += "def test_asks():\n    assert graph.route('a', {'kind': 'end'})\n"
     dies += "def test_dies():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -104,7 +104,7 @@ def test_a_worker_that_dies_loses_no_answer_of_a_router(suite: Path) -> None:
     assert "a -[end]-> END" not in text
 
 
-def test_coverage_of_a_subprocess(suite: Path) -> None:
+def test_coverage_of_a_subprocess_is_merged(suite: Path) -> None:
     (suite / "worker.py").write_text("from flow import graph\ngraph.run({'kind': 'again'})\n")
     test = "import subprocess, sys\ndef test_it(): subprocess.run([sys.executable, 'worker.py'], check=True)"
     code, text = run(suite, "--graphrt-cov=flow", "--graphrt-cov-report=json", test_two=test)
@@ -113,7 +113,7 @@ def test_coverage_of_a_subprocess(suite: Path) -> None:
     assert {arc["id"]: arc["tests"] for arc in data["graphs"][0]["arcs"]}["node:b"] == ["test_two.py::test_it"]
 
 
-def test_coverage_of_a_graph_that_a_fixture_makes(suite: Path) -> None:
+def test_coverage_of_a_graph_from_a_fixture_is_measured(suite: Path) -> None:
     test = "import pytest\n@pytest.fixture\ndef graph():\n    import flow\n    return flow.g.compile()\n" + TWO.replace(
         "from flow import graph", ""
     ).replace("():", "(graph):")
@@ -121,7 +121,7 @@ def test_coverage_of_a_graph_that_a_fixture_makes(suite: Path) -> None:
     assert code == 0, text
 
 
-def test_a_module_that_no_test_imports_is_named(suite: Path) -> None:
+def test_module_that_no_test_imports_is_named(suite: Path) -> None:
     package = suite / "flows"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -132,7 +132,7 @@ def test_a_module_that_no_test_imports_is_named(suite: Path) -> None:
     assert "no test imported flows/two.py, so the graphs that it makes are not counted" in text
 
 
-def test_every_report(suite: Path) -> None:
+def test_every_report_is_written(suite: Path) -> None:
     kinds = ("term", "json", "lcov", "cobertura:out/routes.xml")
     code, text = run(suite, "--graphrt-cov", *(f"--graphrt-cov-report={kind}" for kind in kinds), test_two=TWO)
     assert code == 0, text
@@ -154,14 +154,14 @@ def test_every_report(suite: Path) -> None:
         (["--graphrt-cov", "-k", "nothing"], 5, "flow       6      0       6     0%"),
     ],
 )
-def test_wrong_options(suite: Path, options: list[str], code: int, told: str) -> None:
+def test_invalid_options_are_refused(suite: Path, options: list[str], code: int, told: str) -> None:
     found, text = run(suite, *options, test_two=TWO)
     assert told in text
     assert found == code, text
     assert "Traceback" not in text
 
 
-def test_data_of_another_version(suite: Path) -> None:
+def test_data_of_another_version_is_refused(suite: Path) -> None:
     (suite / ".graphrt_coverage.json").write_text('{"format": 0}')
     code, text = run(suite, "--graphrt-cov", "--graphrt-cov-append", test_two=TWO)
     assert code == 1, text
@@ -169,7 +169,7 @@ def test_data_of_another_version(suite: Path) -> None:
     assert "Traceback" not in text
 
 
-def test_data_of_a_graph_that_has_changed_is_left_out(suite: Path) -> None:
+def test_data_of_a_changed_graph_is_dropped(suite: Path) -> None:
     run(suite, "-k", "end", "--graphrt-cov", test_two=TWO)
     (suite / "flow.py").write_text(FLOW.replace('"end": END', '"end": END, "stop": END'))
     code, text = run(suite, "-k", "again", "--graphrt-cov", "--graphrt-cov-append", test_two=TWO)
@@ -187,8 +187,8 @@ def test_nothing_is_measured_if_tests_are_only_collected(suite: Path) -> None:
     assert not (suite / ".graphrt_coverage.json").exists()
 
 
-def test_reports_are_there_though_the_data_cannot_be_kept(suite: Path) -> None:
-    (suite / ".graphrt_coverage.json").mkdir()  # as in a folder that is read-only
+def test_reports_are_written_although_the_data_cannot_be_saved(suite: Path) -> None:
+    (suite / ".graphrt_coverage.json").mkdir()  # like in a read-only folder
     code, text = run(suite, "--graphrt-cov", "--graphrt-cov-fail-under=100", test_two=TWO)
 
     assert code == 0, text
@@ -196,7 +196,7 @@ def test_reports_are_there_though_the_data_cannot_be_kept(suite: Path) -> None:
     assert "flow       6      6       0   100%" in text
 
 
-def test_packages_with_the_same_graph_are_told_apart(suite: Path) -> None:
+def test_packages_with_the_same_graph_are_distinguished(suite: Path) -> None:
     for package in ("one", "two"):
         (suite / package).mkdir()
         (suite / package / "flow.py").write_text(FLOW)
@@ -207,7 +207,7 @@ def test_packages_with_the_same_graph_are_told_apart(suite: Path) -> None:
     assert "two" not in text.partition("cover\n")[2]
 
 
-def test_settings_stand_in_the_configuration(suite: Path) -> None:
+def test_settings_are_read_from_the_configuration(suite: Path) -> None:
     (suite / "pytest.ini").write_text(
         "[pytest]\ngraphrt_cov = flow\ngraphrt_cov_fail_under = 90\ngraphrt_cov_report = term\n"
     )

@@ -1,4 +1,4 @@
-"""The reports of route coverage, of a graph of which half was taken."""
+"""The reports of route coverage, for a graph with half of its routes taken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def half(collect: Callable[..., Summary]) -> Summary:
     return collect("child")
 
 
-def test_the_table(half: Summary) -> None:
+def test_table_lists_every_arc(half: Summary) -> None:
     assert terminal(half).splitlines() == [
         "graph   arcs  taken  missed  cover",
         "----------------------------------",
@@ -51,7 +51,7 @@ def test_lcov_and_cobertura_count_the_same(half: Summary) -> None:
 
     assert "BRF:6\nBRH:3" in text
     branches = [line.rpartition(",")[2] for line in text.splitlines() if line.startswith("BRDA:")]
-    assert branches == ["1", "1", "1", "0", "-", "-"]  # 0 beside others that were taken, "-" where none was
+    assert branches == ["1", "1", "1", "0", "-", "-"]  # 0 beside others that were taken, "-" if none was
     assert text.count("BRDA:") == 6
     assert root.attrib["branches-valid"] == "6"
     assert root.attrib["branches-covered"] == "3"

@@ -1,4 +1,4 @@
-"""`explore_schedules` finds planted bugs of order, replays them, and is silent on correct graphs."""
+"""`explore_schedules` finds planted ordering bugs, replays them, and has no findings in correct graphs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphrt.testing.exploring._user_functions import Answers
 
 @pytest.mark.parametrize(("make", "kind"), PLANTED.items(), ids=lambda value: getattr(value, "__name__", value))
 def test_planted_bug_is_found_and_its_line_replays_it(make: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # No thread brings anything to these nodes: the nine runs that hang would each wait a second for one.
+    # No worker thread affects these nodes: otherwise each of the nine runs that hang would wait a second for one.
     monkeypatch.setattr(_virtual_loop, "_FROM_THREADS_S", 0.1)
     found = explore_schedules(make, {}).findings
 
@@ -42,7 +42,7 @@ def test_correct_graph_has_no_finding_in_all_orders() -> None:
     assert made.tried == 7  # the first order twice, and the other five
 
 
-def test_more_orders_than_the_bound_are_drawn_by_seed_and_said() -> None:
+def test_orders_beyond_the_bound_are_drawn_by_seed_and_reported() -> None:
     made = explore_schedules(graph(*map(note, "abcdef")), {}, seeds=20)
     assert made.left_out == ("about 720 orders in all; 20 of them were drawn, with the seeds from 0",)
     assert made.tried == 22
@@ -79,7 +79,7 @@ def test_even_seeds_interleave_and_odd_ones_run_tasks_as_a_whole() -> None:
     assert len(went[1]) == 2
 
 
-def test_seed_replays_what_it_found() -> None:
+def test_seed_replays_its_findings() -> None:
     for seed in range(20):
         alone = explore_schedules(loses_a_write, {}, seed=seed)
         if alone.findings:
@@ -89,7 +89,7 @@ def test_seed_replays_what_it_found() -> None:
     assert not explore_schedules(loses_a_write, {}, order=[]).findings
 
 
-def test_questions_are_answered_and_what_follows_is_explored() -> None:
+def test_questions_are_answered_and_their_successors_explored() -> None:
     def ask(_state: State, ctx: Context) -> Any:
         return {"notes": [ctx.interrupt("which?")]}
 
@@ -109,7 +109,7 @@ def test_questions_are_answered_and_what_follows_is_explored() -> None:
     assert "tea" in finding.text
 
 
-def test_options_are_made_for_each_run() -> None:
+def test_options_are_created_for_each_run() -> None:
     def pay(_state: State, ctx: Context[list[str]]) -> Any:
         ctx.deps.append("paid")
         return {"notes": [str(len(ctx.deps))]}
@@ -134,14 +134,14 @@ def test_function_of_the_user_that_raises_is_reported(given: str) -> None:
     assert finding.text == f"{given}{'' if given.startswith('the') else '='} raised LookupError: not here"
 
 
-def test_input_that_fails_at_once_is_said() -> None:
+def test_input_that_fails_at_once_is_reported() -> None:
     def fails(_state: State) -> Any:
         raise ValueError("no")
 
     assert "what comes after the failure" in explore_schedules(graph(fails), {}).left_out[0]
 
 
-def test_interruption_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruption_keeps_the_findings_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = itertools.count()
     real = schedules.scheduled
 
@@ -156,7 +156,7 @@ def test_interruption_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert made.findings
 
 
-def test_what_is_not_a_graph_is_refused() -> None:
+def test_value_that_is_not_a_graph_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be 42"):
         explore_schedules(42, {})  # type: ignore[arg-type]
 

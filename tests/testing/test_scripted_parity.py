@@ -1,4 +1,4 @@
-"""`run_scripted` counts what model calls use as every other run does."""
+"""`run_scripted` counts the usage of model calls like every other run does."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from graphrt.testing import run_scripted
 
 class State(BaseModel):
     token_budget: int = 100
-    unit: Annotated[int, "UNSET"] = 0  # a note of the user's, although graphrt has a marker of this name
+    unit: Annotated[int, "UNSET"] = 0  # a note of the user, although graphrt has a marker with this name
 
 
-def test_tokens_are_taken_off_the_budget_in_the_state() -> None:
+def test_tokens_are_subtracted_from_the_budget_in_the_state() -> None:
     def ask(state: State, ctx: Context) -> dict[str, Any]:
         ctx.harness.run_sync("Hello there.", max_tokens=10)
         return {}

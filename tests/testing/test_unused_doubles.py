@@ -1,10 +1,12 @@
-"""The plugin's summary of what no test used: replies of doubles, recordings of cassettes, rows of routing tables."""
+"""The plugin's summary of unused test data: replies of doubles, recordings of cassettes, rows of routing tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+
+from graphrt.harness._doubles import unused
 
 from .support import run_pytest
 
@@ -99,7 +101,7 @@ def summary(output: str) -> list[str]:
     return [line for line in lines if not line.startswith("=") and " passed" not in line]
 
 
-def test_replies_and_recordings_that_no_test_used_are_told(recorded: Path) -> None:
+def test_unused_replies_and_recordings_are_listed(recorded: Path) -> None:
     code, output = run_pytest(recorded, "-q", test_it=SUITE)
 
     assert code == 0
@@ -113,13 +115,33 @@ def test_replies_and_recordings_that_no_test_used_are_told(recorded: Path) -> No
     assert len(summary(output)) == 5
 
 
-def test_recordings_are_not_judged_when_only_some_tests_run(recorded: Path) -> None:
+def test_kept_doubles_are_looked_at_once_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the time after each test would grow with the doubles that earlier tests have left."""
+    monkeypatch.setenv(unused.ENVIRONMENT, "1")
+    monkeypatch.setattr(unused, "NOTED", [])
+    looks: list[str] = []
+
+    def left(name: str, *items: str) -> list[str]:
+        looks.append(name)
+        return [*items]
+
+    unused.note("kept", lambda: left("kept", "item"))
+    unused.note("used", lambda: left("used"))
+    start = unused.forget_used()
+    unused.note("later", lambda: left("later", "item"))
+    unused.forget_used(start)
+
+    assert [noted.name for noted in unused.NOTED] == ["kept", "later"]
+    assert looks == ["kept", "used", "later"]
+
+
+def test_recordings_are_not_checked_when_only_some_tests_run(recorded: Path) -> None:
     _, output = run_pytest(recorded, "-q", "test_it.py::test_one_recording", test_it=SUITE)
 
     assert summary(output) == ["ScriptedModel at test_it.py:12: item 1: reply 'shared'"]
 
 
-def test_rows_of_routing_tables_that_no_test_checked_are_told(tmp_path: Path) -> None:
+def test_unchecked_rows_of_routing_tables_are_listed(tmp_path: Path) -> None:
     code, output = run_pytest(tmp_path, "-q", test_rows=TABLES)
 
     assert code == 0

@@ -1,4 +1,4 @@
-"""The event loop of the explorers: virtual time, chosen order, and what it says of nodes that reach outside."""
+"""The event loop of the explorers: virtual time, chosen order, and its notes about nodes with outside effects."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ async def starts_a_program(_state: State) -> Any:
 
 
 @pytest.mark.parametrize(("node", "what"), [(connects, "create_connection"), (starts_a_program, "subprocess_exec")])
-def test_node_that_does_real_io_is_named_and_what_follows_is_left_out(node: Any, what: str) -> None:
+def test_node_with_real_io_is_named_and_its_successors_skipped(node: Any, what: str) -> None:
     made = explore_schedules(graph(other, node), {})
 
     assert made.ok
@@ -186,7 +186,7 @@ def test_node_that_does_real_io_is_named_and_what_follows_is_left_out(node: Any,
 
 def reads_a_clock(_state: State) -> None:
     time.time()
-    dt.datetime.now()  # noqa: DTZ005 - that is what it is about
+    dt.datetime.now()  # noqa: DTZ005 - the tested call
     time.perf_counter()
 
 
@@ -248,7 +248,7 @@ def test_node_that_cannot_be_ordered_or_repeated_is_named(node: Any, what: list[
         assert text in noted
 
 
-def test_clock_of_a_garbage_collection_is_not_the_doing_of_the_node_in_which_it_begins() -> None:
+def test_clock_access_of_a_garbage_collection_is_not_attributed_to_the_running_node() -> None:
     """Hypothesis measures all collections from its first test on."""
 
     @settings(max_examples=1, database=None)
@@ -275,7 +275,7 @@ def test_object_outside_the_state_is_noted_with_its_nodes() -> None:
     assert made.noted == ("nodes 'n0', 'n1' share 'seen' outside the state, and it changed: no journal has it",)
 
 
-def test_node_that_waits_for_ever_hangs() -> None:
+def test_node_that_waits_forever_hangs() -> None:
     async def forever(_state: State) -> None:
         await asyncio.Event().wait()
 
@@ -284,9 +284,9 @@ def test_node_that_waits_for_ever_hangs() -> None:
 
 
 @pytest.mark.slow
-def test_node_that_polls_for_ever_hangs() -> None:
+def test_node_that_polls_forever_hangs() -> None:
     async def polls(_state: State) -> None:
-        while True:  # noqa: ASYNC110 - that is what it is about
+        while True:  # noqa: ASYNC110 - the tested call
             await asyncio.sleep(1)
 
     (finding,) = explore_schedules(graph(polls), {}).findings
@@ -315,7 +315,7 @@ def test_loop_alone_keeps_time_and_order_of_callbacks() -> None:
     assert loop.is_closed()
 
 
-def test_loop_without_anything_to_do_raises() -> None:
+def test_idle_loop_raises() -> None:
     loop = VirtualLoop(lambda _number, _names: 0)
     with pytest.raises(HangError, match="waits for something"):
         loop.run(asyncio.Event().wait())

@@ -1,1 +1,1 @@
-"""Threads as their users meet them: every verb, bad input, and newcomers' mistakes; by the public face alone."""
+"""Threads from the point of view of their users: every verb, bad input, and the mistakes of newcomers; public API only."""

@@ -1,6 +1,7 @@
 """Thread verbs, with a clock and ids of the test's own: over the in-memory store, and over SQLite where files matter.
 
-What a verb does does not depend on the store: conformance (tests/stores) holds that. GRAPHRT_FULL=1 tests them on all.
+The behaviour of a verb does not depend on the store, which conformance (tests/stores) checks. GRAPHRT_FULL=1 tests them
+on all.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SQLITE = pytest.param("sqlite", marks=pytest.mark.full)
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest):
-    """A PostgreSQL store that the tests of this process share; each begins with no thread in it."""
+    """A PostgreSQL store that the tests of this process share; each test starts with an empty one."""
     from graphrt.stores import open_store
 
     url = postgres_server.fresh_url(request.config, connect_timeout_s="5", busy_timeout_s="5", pool_size="2")
@@ -33,7 +34,9 @@ def postgres(request: pytest.FixtureRequest):
 
 @pytest.fixture
 def folder():
-    """A folder in memory where there is such a thing: nothing here is about power loss, and syncing costs most of the time."""
+    """A folder in memory where the system has one: these tests do not test power loss, and syncing takes most of the
+    time.
+    """
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as made:
         yield Path(made)
@@ -59,13 +62,13 @@ def durable(request: pytest.FixtureRequest, folder):
 
 @pytest.fixture(params=["memory", SQLITE])
 def local(request: pytest.FixtureRequest, folder):
-    """A store in memory and a durable one, where their kinds must make no difference."""
+    """A store in memory and a durable one, for tests in which they must behave alike."""
     yield from the_world(request.param, folder, request)
 
 
 @pytest.fixture
 def lite(request: pytest.FixtureRequest, folder):
-    """SQLite alone, where the kind of store makes no difference."""
+    """Only SQLite, for tests that do not depend on the store."""
     yield from the_world("sqlite", folder, request)
 
 

@@ -1,4 +1,4 @@
-"""A graph whose threads repeat what they are told in every kind of place, and how a store is searched for it."""
+"""A graph whose threads repeat their input in every kind of place, and a search of a store for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OTHER = "somebody else"
 
 
 def joined(current: list[Any], incoming: list[Any]) -> list[Any]:
-    """A reducer of the user's, which must not be called with anything but lists of texts."""
+    """A user's reducer, which must be called only with lists of texts."""
     assert all(isinstance(one, str) for one in (*current, *incoming)), (current, incoming)
     return [*current, *incoming]
 
@@ -33,7 +33,7 @@ class State(BaseModel):
 
 
 def graph(*, ask: bool = False) -> Any:
-    """Write, send, call a model and an effect, fail once, and then ask if wanted."""
+    """Write, send, call a model and an effect, fail once, and then ask if requested."""
 
     async def greet(state: State, ctx: Context) -> Any:
         said = await ctx.bind(MockHarness([f"hello {state.name}"])).run(state.name)
@@ -67,7 +67,7 @@ def graph(*, ask: bool = False) -> Any:
 
 
 def files_with(folder: Path, text: str = PERSON) -> list[str]:
-    """The files below *folder* that hold *text*."""
+    """The files below *folder* that contain *text*."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return [str(path.relative_to(folder)) for path in found if text.encode() in path.read_bytes()]
 

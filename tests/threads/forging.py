@@ -28,13 +28,13 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def checksummed(lines: list[bytes]) -> bytes:
-    """A body of *lines*, with the checksum that fits."""
+    """A body of *lines*, with a matching checksum."""
     text = b"\n".join(lines)
     return b"%b\n%08x" % (text, zlib.crc32(text))
 
 
 def change_body(path: Path, table: str, where: str, change: Callable[[list[bytes]], None]) -> int:
-    """Change the lines of bodies in place; returns how many rows differ now."""
+    """Change the lines of bodies in place; return how many rows differ now."""
     changed = 0
     with opened(path) as db:
         key = "key" if table == "record" else "no || '/' || kind || '/' || name"
@@ -49,7 +49,7 @@ def change_body(path: Path, table: str, where: str, change: Callable[[list[bytes
 
 
 def replace_in_body(path: Path, table: str, where: str, old: bytes, new: bytes) -> None:
-    """Replace *old* by *new* in the lines of values; that it stood there is checked."""
+    """Replace *old* by *new* in the lines of values, and check that it was there."""
 
     def change(lines: list[bytes]) -> None:
         lines[1:] = [line.replace(old, new) for line in lines[1:]]
@@ -58,7 +58,7 @@ def replace_in_body(path: Path, table: str, where: str, old: bytes, new: bytes) 
 
 
 def replace_bound(path: Path, where: str, old: bytes, new: bytes, chained: str = "t") -> None:
-    """Replace *old* by *new* in what is staged, and make anew what binds it to its key and to the chain *chained*."""
+    """Replace *old* by *new* in a staged row, and recompute its binding to its key and to the chain *chained*."""
     with opened(path) as db:
         rows = db.execute(f"SELECT name, body FROM part WHERE {where}").fetchall()
         assert rows, where
@@ -81,7 +81,7 @@ def change_meta(path: Path, change: Callable[[dict[str, Any]], None], no: int = 
 
 
 def execute(path: Path, statement: str, *values: Any) -> None:
-    """Run *statement*, which has to change something."""
+    """Run *statement*, which has to change a row."""
     loosen(path)
     with opened(path) as db:
         assert db.execute(statement, values).rowcount > 0, statement

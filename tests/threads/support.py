@@ -1,6 +1,6 @@
-"""What the tests of threads share: a store of each kind with its runtimes, and small graphs.
+"""Shared parts of the tests of threads: a store of each kind with its runtimes, and small graphs.
 
-Only what a user could write; no rule of execution may live here.
+It contains only code that a user could write, and no rules of execution.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ START_S = 1_700_000_000.0
 
 
 class Clock:
-    """A clock that moves by one second at each look, or by hand."""
+    """A clock that advances by one second at each reading, or by hand."""
 
     def __init__(self) -> None:
         self.now = START_S
@@ -107,7 +107,7 @@ def fan(*nodes: tuple[str, Callable[..., Any]], then: Callable[..., Any] | None 
 
 
 def note(text: str) -> Callable[[Any], dict[str, Any]]:
-    """A node that notes *text* and counts one."""
+    """A node that writes the note *text* and counts one."""
     return lambda state: {"notes": [text], "n": 1}
 
 
@@ -184,7 +184,7 @@ EVERYTHING = [
 
 
 def finish(runtime: Runtime[Any], thread: str, answer: Any = "yes") -> Any:
-    """Drive the thread to its end, by the verb that its status asks for; the last result."""
+    """Drive the thread to its end by the verbs that its status requires; return the last result."""
     for _ in range(20):
         snapshot = runtime.state(thread)
         match snapshot.status:
@@ -201,7 +201,7 @@ def finish(runtime: Runtime[Any], thread: str, answer: Any = "yes") -> Any:
 
 
 def refused(code: str, call: Callable[[], Any], *words: str, error: type[GraphrtError] = GraphrtError) -> GraphrtError:
-    """The error that *call* must raise: its code, and what its text must say."""
+    """Return the error that *call* must raise, after checking its code and its text."""
     with pytest.raises(error) as caught:
         call()
     text = str(caught.value)

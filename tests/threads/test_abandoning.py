@@ -1,4 +1,4 @@
-"""New input on a thread that waits, failed or was cancelled, and ending one that waits (rule R10, abandoning)."""
+"""New input on a thread that waits, failed or was cancelled, and cancelling a waiting thread (rule R10, abandoning)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def abandoned(runtime: Any, thread: str = "t") -> SuperstepAbandoned:
     return found
 
 
-def test_new_input_while_a_question_is_open_gives_the_question_up(world):
+def test_new_input_abandons_an_open_question(world):
     graph = fan(("p", ask("p")), ("c", Counts("c")))
     runtime = world.runtime(graph)
     question = runtime.run({"notes": ["one"]}, thread="t").interrupts[0]
@@ -41,8 +41,8 @@ def test_new_input_while_a_question_is_open_gives_the_question_up(world):
     runtime.replay("t")
 
 
-def test_fork_of_a_thread_right_after_it_gave_up_an_answered_question_can_be_read(world):
-    """What was asked and answered in the superstep belongs to it, and is over with it."""
+def test_fork_of_a_thread_that_has_just_abandoned_an_answered_question_can_be_read(world):
+    """The questions and answers of the superstep belong to it, and end with it."""
 
     def q(state: Any, ctx: Any) -> Any:
         return {"notes": [ctx.interrupt("one"), ctx.interrupt("two")]}
@@ -72,8 +72,8 @@ def test_a_failed_thread_takes_new_input(world):
     runtime.replay("t")
 
 
-def test_what_ends_after_an_abandoned_superstep_of_which_nothing_was_told_runs_once(world):
-    """Tasks that could not be folded are staged, and the journal does not say that their superstep was open."""
+def test_run_after_an_abandoned_superstep_without_entries_executes_once(world):
+    """Tasks that could not be folded are staged, and the journal does not contain that their superstep was open."""
     counts, both = Counts("c"), [True]
 
     def writes(state: Any) -> Any:
@@ -90,7 +90,7 @@ def test_what_ends_after_an_abandoned_superstep_of_which_nothing_was_told_runs_o
     assert (result.status, counts.calls) == ("completed", 2)
 
 
-def test_a_completed_and_a_new_thread_take_it_as_a_plain_run(world):
+def test_input_to_a_completed_or_new_thread_starts_a_plain_run(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t", if_exists="abandon")
     assert runtime.run({"notes": ["more"]}, thread="t", if_exists="abandon").state["notes"] == ["a", "more", "a"]
@@ -101,14 +101,59 @@ def test_a_completed_and_a_new_thread_take_it_as_a_plain_run(world):
 def test_a_thread_whose_owner_died_takes_new_input(world):
     runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
     runtime.run({"notes": []}, thread="t")
-    left = runtime.fork("t", at=3)  # running, and nobody drives it
+    left = runtime.fork("t", at=3)  # running, but no process drives it
     result = runtime.run({"notes": ["new"]}, thread=left, if_exists="abandon")
 
     assert result.state["notes"] == ["a", "new", "a", "b"]
     assert abandoned(runtime, left).next == ("b",)
 
 
-def test_what_a_living_run_drives_is_not_abandoned(world):
+def test_abandoned_tasks_without_entries_retire_their_idempotency_keys(world):
+    """A service that saw the key of an abandoned payment would take the payment of the new run for the same one."""
+    keys: list[str] = []
+
+    def pay(state: Any, ctx: Context) -> Any:
+        keys.append(ctx.idempotency_key)
+        if len(keys) == 1:
+            raise KeyboardInterrupt
+        return {"x": 1}
+
+    runtime = world.runtime(line(("pay", pay)))
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({"notes": []}, thread="t")
+    runtime.run({"notes": ["new"]}, thread="t")
+
+    told = abandoned(runtime)
+    assert (told.superstep, told.tasks, told.next) == (1, (), ("pay",))
+    assert len(keys) == len(set(keys)) == 2
+    runtime.replay("t")
+
+
+@pytest.mark.parametrize("canceller", ["first", "second"])
+def test_cancelled_superstep_retires_its_number_whether_open_or_due(world, canceller):
+    def node(name: str) -> Any:
+        def cancels(state: Any, ctx: Context) -> Any:
+            if name == canceller and "new" not in state["notes"]:
+                runtime.cancel("t")
+                if name == "second":
+                    ctx.interrupt("?")  # stops here, in the middle of superstep 2
+            return {}
+
+        return cancels
+
+    g = GraphBuilder(State).add_node("first", node("first")).add_node("second", node("second"))
+    g.add_node("c", Counts("c")).add_edge(START, "first").add_edge("first", "second").add_edge("first", "c")
+    runtime = world.runtime(g.compile())
+    assert runtime.run({"notes": []}, thread="t").status == "cancelled"
+    runtime.run({"notes": ["new"]}, thread="t")
+
+    told = abandoned(runtime)
+    assert (told.superstep, bool(told.tasks)) == (2, canceller == "second")
+    runtime.replay("t")
+    assert runtime.reexecute("t").same
+
+
+def test_live_run_is_not_abandoned(world):
     def node(state: Any, ctx: Context) -> Any:
         with pytest.raises(ConflictError):
             runtime.run({"notes": []}, thread="t", if_exists="abandon")
@@ -119,7 +164,7 @@ def test_what_a_living_run_drives_is_not_abandoned(world):
     assert runtime.run({"notes": []}, thread="t").state["notes"] == ["ran"]
 
 
-def test_an_effect_of_unknown_outcome_is_named(world):
+def test_effect_with_an_unknown_outcome_is_named(world):
     def dies() -> None:
         raise KeyboardInterrupt
 
@@ -137,7 +182,7 @@ def test_an_effect_of_unknown_outcome_is_named(world):
     assert abandoned(runtime).effects == ("1.0:pay#charge#0",)
 
 
-def test_what_the_abandoned_tasks_used_stays_in_the_totals_and_the_new_run_begins_at_zero(world):
+def test_usage_of_abandoned_tasks_stays_in_the_totals_and_the_new_run_starts_at_zero(world):
     async def node(state: Any, ctx: Context) -> Any:
         await ctx.harness.run("draft")
         if "again" not in state["notes"]:
@@ -161,7 +206,7 @@ class Fleeting(te.TypedDict, total=False):
     hint: Annotated[str, ephemeral]
 
 
-def test_ephemeral_fields_and_open_joins_begin_anew(world):
+def test_ephemeral_fields_and_open_joins_are_reset(world):
     g: GraphBuilder[Any, Any] = GraphBuilder(Fleeting, name="g")
     g.add_node("a", lambda state: {"hint": "seen", "notes": ["a"]})
     g.add_node("slow", lambda state, ctx: {"notes": [f"{ctx.interrupt('?')} {state.get('hint')}"]})
@@ -178,7 +223,7 @@ def test_ephemeral_fields_and_open_joins_begin_anew(world):
     assert finish(runtime, "t")["notes"] == ["new", "a", "yes None", "end"]
 
 
-def test_a_stream_and_steps_abandon_too(world):
+def test_stream_and_steps_abandon_too(world):
     runtime = world.runtime(line(("a", note("a")), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     steps = list(runtime.steps({"notes": ["two"]}, thread="t", if_exists="abandon"))
@@ -189,7 +234,7 @@ def test_a_stream_and_steps_abandon_too(world):
     assert runtime.state("t").values["notes"] == ["a", "two", "a", "three", "a"]
 
 
-def test_a_fan_out_of_sends_and_a_nested_graph_are_given_up_whole(world):
+def test_fan_out_and_nested_graph_are_abandoned_as_a_whole(world):
     inner = line(("in1", note("in1")), ("in2", ask("in2")), name="inner")
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node("item", lambda state, ctx: {"notes": [f"item {ctx.arg}"]})
@@ -209,8 +254,8 @@ def test_a_fan_out_of_sends_and_a_nested_graph_are_given_up_whole(world):
 @pytest.mark.parametrize("edited", [False, True], ids=["left", "edited"])
 @pytest.mark.parametrize("abandon", [False, True], ids=["finished", "abandoned"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_what_a_nested_graph_did_is_told_whatever_becomes_of_its_outcome(world, edited, abandon, depth):
-    """A mail was sent and a model was paid beside an open question, before a person finished the task by hand."""
+def test_effects_of_a_nested_graph_are_reported_for_every_outcome(world, edited, abandon, depth):
+    """A mail was sent and a model was paid while a question was open, before a person finished the task by hand."""
 
     async def works(state: Any, ctx: Context) -> Any:
         ctx.effect("mail", lambda: "sent")
@@ -242,7 +287,7 @@ def test_what_a_nested_graph_did_is_told_whatever_becomes_of_its_outcome(world, 
     runtime.replay("t")
 
 
-def test_what_a_nested_graph_did_is_told_although_the_edit_keeps_it_from_beginning_again(world):
+def test_effects_of_a_nested_graph_are_reported_although_an_edit_prevents_its_restart(world):
     """Its `input=` cannot take the edited values."""
 
     def works(state: Any, ctx: Context) -> Any:
@@ -272,7 +317,7 @@ def test_what_a_nested_graph_did_is_told_although_the_edit_keeps_it_from_beginni
 # -- cancelling a paused thread ----------------------------------------------------------------------------------------
 
 
-def test_cancelling_a_paused_thread_ends_it_and_a_retry_asks_anew(world):
+def test_cancelling_a_paused_thread_ends_it_and_a_retry_asks_again(world):
     runtime = world.runtime(line(("q", ask("q"))))
     question = runtime.run({"notes": []}, thread="t").interrupts[0]
 
@@ -285,15 +330,15 @@ def test_cancelling_a_paused_thread_ends_it_and_a_retry_asks_anew(world):
     runtime.replay("t")
 
 
-def test_what_a_retry_withdrew_stays_withdrawn_when_the_process_dies_before_it_is_asked_anew(tmp_path):
-    """Two tasks ask, so that their questions are also staged: that row is older than what withdrew them."""
+def test_withdrawn_question_stays_withdrawn_when_the_process_dies_before_it_is_asked_again(tmp_path):
+    """Two tasks ask, and their questions are also staged: that row is older than their withdrawal."""
     graph = fan(("p", ask("p")), ("q", ask("q")))
     kept = SqliteStore(tmp_path / "runs.db")
     runtime = Runtime(graph, store=kept)
     runtime.run({"notes": []}, thread="t")
     runtime.cancel("t")
     with pytest.raises(PowerCutError):
-        Runtime(graph, store=Mortal(kept, after=1)).retry("t")  # only that it withdrew them is stored
+        Runtime(graph, store=Mortal(kept, after=1)).retry("t")  # only the withdrawal is stored
     with opened_again(kept) as store:
         again = Runtime(graph, store=store)
         assert again.state("t").interrupts == ()
@@ -302,7 +347,7 @@ def test_what_a_retry_withdrew_stays_withdrawn_when_the_process_dies_before_it_i
         assert again.resume("t", {question.id: "yes" for question in asked}).status == "completed"
 
 
-def test_cancelling_what_has_ended_changes_nothing(world):
+def test_cancelling_an_ended_thread_changes_nothing(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 

@@ -25,7 +25,7 @@ def ring(*values: Any) -> list[Any]:
 
 
 def table(**values: Any) -> dict[str, Any]:
-    """A dict that holds itself."""
+    """A dict that contains itself."""
     values["self"] = values
     return values
 
@@ -60,7 +60,7 @@ class Never:
 
 
 def holding(cls: type[Any], end: Any = 1) -> Any:
-    """An instance that holds itself."""
+    """An instance that contains itself."""
     made = cls()
     made.x = [end, made]
     return made
@@ -124,18 +124,18 @@ UNLIKE = [
 
 
 @pytest.mark.parametrize("at", range(len(ALIKE)))
-def test_what_is_alike(at):
+def test_equivalent_values_are_equal(at):
     one, other = ALIKE[at]
     assert alike(one, other) is alike(other, one) is True
 
 
 @pytest.mark.parametrize("at", range(len(UNLIKE)))
-def test_what_is_not(at):
+def test_different_values_are_unequal(at):
     one, other = UNLIKE[at]
     assert alike(one, other) is alike(other, one) is False
 
 
-def test_what_cannot_be_compared_is_said():
+def test_values_that_cannot_be_compared_raise():
     same = Never()
     assert alike([ring(), same], [ring(), same])
     error = refused("not-comparable", lambda: alike([Never()], [Never()]), "Never", "never ask", error=InputError)
@@ -148,7 +148,7 @@ class State(te.TypedDict, total=False):
 
 
 def in_memory(make: Any) -> Runtime[Any]:
-    """Two threads in memory whose state holds what *make* gives: a reducer's result is not checked again."""
+    """Two threads in memory whose state holds the result of *make*: a reducer's result is not validated again."""
     fields = {
         "x": Annotated[Any, lambda current, incoming: make()],
         "all": Annotated[list[Any], lambda current, incoming: [*current, make()]],
@@ -167,7 +167,7 @@ def test_replay_and_diff_of_values_that_contain_themselves(make):
         assert runtime.diff("t", "u") is None
 
 
-def test_diff_tells_where_they_differ():
+def test_diff_names_the_place_of_the_difference():
     made = iter([1, 2])
     with Runtime(line(("a", lambda state: {"x": next(made)}), state=State), store="memory:") as runtime:
         for thread in ("t", "u"):
@@ -179,7 +179,7 @@ def test_diff_tells_where_they_differ():
 
 
 numbers: list[int] = []
-"""What the reducer below makes rings of, one after another."""
+"""The values from which the reducer below builds rings, one after another."""
 
 
 def fickle(current: list[Any], incoming: list[Any]) -> list[Any]:
@@ -190,7 +190,7 @@ class Fickle(te.TypedDict, total=False):
     x: Annotated[list[Any], fickle]
 
 
-def test_replay_tells_that_a_reducer_changed():
+def test_replay_reports_a_changed_reducer():
     with Runtime(line(("a", lambda state: {"x": [1]}), state=Fickle), store="memory:") as runtime:
         numbers[:] = [1]
         runtime.run({"x": []}, thread="t")
@@ -203,7 +203,7 @@ def test_replay_tells_that_a_reducer_changed():
     assert same == "completed"
 
 
-def test_values_that_refuse_are_an_error_of_the_call():
+def test_values_that_refuse_comparison_are_an_error_of_the_call():
     with in_memory(Never) as runtime:
         refused("not-comparable", lambda: runtime.replay("t"), "Never", error=InputError)
 

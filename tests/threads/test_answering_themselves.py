@@ -1,4 +1,4 @@
-"""Questions that answer themselves (R23): with their default, or by telling the node that nobody answered."""
+"""Questions that expire with an answer (R23): with their default, or by an error in the node."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def clock(world: World) -> VirtualClock:
 
 
 def given(runtime: Runtime[Any], thread: str = "t") -> list[tuple[str, Any]]:
-    """What answered the questions of the thread, and with what."""
+    """The sources and values of the answers of the thread."""
     found = [one.event for one in runtime.entries(thread) if isinstance(one.event, InterruptAnswered)]
     return [(event.by, event.answer) for event in found]
 
 
 @pytest.mark.parametrize("asks", [ask, ask_once])
-def test_a_question_gives_itself_its_default(world: World, clock: VirtualClock, asks: Any) -> None:
+def test_expired_question_takes_its_default(world: World, clock: VirtualClock, asks: Any) -> None:
     runtime = world.runtime(line(("q", asks("q", expires_s=60, default="later"))))
     (question,) = runtime.run({"notes": []}, thread="t").interrupts
     assert (question.default, question.expires_at) == ("later", clock() + 60)
@@ -41,7 +41,7 @@ def test_a_question_gives_itself_its_default(world: World, clock: VirtualClock, 
 
 
 @pytest.mark.parametrize("asks", [ask, ask_once])
-def test_none_is_a_default_too(world: World, clock: VirtualClock, asks: Any) -> None:
+def test_none_is_a_valid_default(world: World, clock: VirtualClock, asks: Any) -> None:
     def node(state: Any, ctx: Context) -> Any:
         return {"notes": [ctx.interrupt("q", expires_s=60, default=None)]}
 
@@ -52,7 +52,7 @@ def test_none_is_a_default_too(world: World, clock: VirtualClock, asks: Any) -> 
     assert runtime.drive("t").state["notes"] == [None]
 
 
-def test_what_the_time_gives_is_not_sent_to_the_owner_as_a_persons_answer(world: World, clock: VirtualClock) -> None:
+def test_default_answer_is_not_sent_to_the_owner_as_an_answer_of_a_person(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("q", ask("q", expires_s=60, default="later"))))
     runtime.run({"notes": []}, thread="t")
     clock.advance(60)
@@ -65,7 +65,7 @@ def test_what_the_time_gives_is_not_sent_to_the_owner_as_a_persons_answer(world:
     assert given(runtime) == [("default", "later")]
 
 
-def test_a_person_who_is_in_time_decides(world: World, clock: VirtualClock) -> None:
+def test_answer_of_a_person_in_time_wins_over_the_default(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("q", ask("q", expires_s=60, default="later")), ("r", ask("r"))))
     (question,) = runtime.run({"notes": []}, thread="t").interrupts
     clock.advance(59)
@@ -76,20 +76,18 @@ def test_a_person_who_is_in_time_decides(world: World, clock: VirtualClock) -> N
     assert given(runtime) == [("", "now")]
 
 
-def test_an_answer_that_comes_late_is_refused_before_and_after_the_default_was_taken(
-    world: World, clock: VirtualClock
-) -> None:
+def test_late_answer_is_refused_before_and_after_the_default_was_taken(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(fan(("p", ask("p", expires_s=60, default="later")), ("q", ask("q"))))
     late, other = runtime.run({"notes": []}, thread="t").interrupts
     clock.advance(61)
     refused("interrupt-expired", lambda: runtime.resume("t", {late.id: "now"}), "expired 1 s ago")
-    refused("wrong-verb", lambda: runtime.retry("t"))  # the default stands: the question is not asked anew
+    refused("wrong-verb", lambda: runtime.retry("t"))  # the default counts: the question is not asked again
     assert [one.id for one in runtime.drive("t").interrupts] == [other.id]
     refused("unknown-interrupt", lambda: runtime.resume("t", {late.id: "now"}))
     assert "p=later" in runtime.resume("t", "yes").state["notes"]
 
 
-def test_without_a_default_the_node_is_told(world: World, clock: VirtualClock) -> None:
+def test_expired_question_without_a_default_raises_in_the_node(world: World, clock: VirtualClock) -> None:
     told: list[str] = []
 
     def node(state: Any, ctx: Context) -> Any:
@@ -110,7 +108,7 @@ def test_without_a_default_the_node_is_told(world: World, clock: VirtualClock) -
     assert runtime.reexecute("t").same
 
 
-def test_a_returned_question_tells_by_its_answer(world: World, clock: VirtualClock) -> None:
+def test_returned_question_gets_an_expiry_as_its_answer(world: World, clock: VirtualClock) -> None:
     def node(state: Any, ctx: Context) -> Any:
         try:
             answer = ctx.answer
@@ -125,7 +123,7 @@ def test_a_returned_question_tells_by_its_answer(world: World, clock: VirtualClo
 
 
 @pytest.mark.parametrize("asks", [ask, ask_once])
-def test_a_node_that_does_not_catch_it_fails_and_asks_anew_after_retry(
+def test_node_that_does_not_catch_the_expiry_fails_and_asks_again_after_retry(
     world: World, clock: VirtualClock, asks: Any
 ) -> None:
     runtime = world.runtime(line(("q", asks("q", expires_s=60))))
@@ -135,7 +133,7 @@ def test_a_node_that_does_not_catch_it_fails_and_asks_anew_after_retry(
         runtime.drive("t")
     assert isinstance(caught.value.__cause__, QuestionExpiredError)
     assert caught.value.__cause__.interrupt == first.id
-    again = world.runtime(line(("q", asks("q", expires_s=60)))).retry("t")  # as another process would
+    again = world.runtime(line(("q", asks("q", expires_s=60)))).retry("t")  # like another process
     (second,) = again.interrupts
     assert second.id != first.id
     assert second.expires_at == clock() + 60
@@ -145,14 +143,14 @@ def test_a_node_that_does_not_catch_it_fails_and_asks_anew_after_retry(
     assert runtime.replay("t").values == runtime.state("t").values
 
 
-def test_a_retry_of_a_question_that_expired_asks_it_anew_as_before(world: World, clock: VirtualClock) -> None:
+def test_retry_asks_an_expired_question_again(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("q", ask("q", expires_s=60))))
     runtime.run({"notes": []}, thread="t")
     clock.advance(61)
     assert runtime.retry("t").interrupts[0].expires_at == clock() + 60
 
 
-def test_a_moment_in_place_of_seconds(world: World, clock: VirtualClock) -> None:
+def test_expiry_may_be_a_datetime_instead_of_seconds(world: World, clock: VirtualClock) -> None:
     when = dt.datetime.fromtimestamp(clock() + 90, dt.UTC)
     runtime = world.runtime(line(("q", ask("q", expires_at=when, default=1)), ("r", ask_once("r", expires_at=5.0))))
     assert runtime.run({"notes": []}, thread="t").interrupts[0].expires_at == clock() + 90
@@ -160,7 +158,7 @@ def test_a_moment_in_place_of_seconds(world: World, clock: VirtualClock) -> None
     assert runtime.drive("t").interrupts[0].expires_at == 5.0
 
 
-def test_a_default_has_the_type_of_an_answer(world: World, clock: VirtualClock) -> None:
+def test_default_is_checked_against_the_answer_type(world: World, clock: VirtualClock) -> None:
     def node(state: Any, ctx: Context) -> Any:
         return {"notes": [ctx.interrupt("q", answer_type=list[int], expires_s=60, default=["1", 2])]}
 
@@ -170,7 +168,7 @@ def test_a_default_has_the_type_of_an_answer(world: World, clock: VirtualClock) 
     assert runtime.drive("t").state["notes"] == [[1, 2]]
 
 
-def test_nested_graphs_and_forks_give_the_same_answers(world: World, clock: VirtualClock) -> None:
+def test_nested_graphs_and_forks_take_the_same_defaults(world: World, clock: VirtualClock) -> None:
     inner = builder("inner")
     inner.add_node("q", ask("q", expires_s=60, default="later"))
     inner.add_node("r", ask("r"))
@@ -204,13 +202,13 @@ WRONG: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize("asks", [ask, ask_once])
 @pytest.mark.parametrize(("code", "options", "word"), WRONG)
-def test_arguments_that_do_not_go_together_are_refused(asks: Any, code: str, options: Any, word: str) -> None:
+def test_conflicting_arguments_are_refused(asks: Any, code: str, options: Any, word: str) -> None:
     runtime = Runtime(line(("q", asks("q", **options))), store="memory:")
     refused(code, lambda: runtime.run({}, thread="t"), word, error=InputError)
     runtime.close()
 
 
-def test_a_default_that_cannot_be_stored_is_refused(world: World) -> None:
+def test_default_that_cannot_be_stored_is_refused(world: World) -> None:
     runtime = world.runtime(line(("q", ask("q", expires_s=5, default=object()))))
     refused("not-storable", lambda: runtime.run({"notes": []}, thread="t"), "default", error=UpdateError)
 
@@ -219,7 +217,7 @@ def test_a_default_that_cannot_be_stored_is_refused(world: World) -> None:
     ("default", "seen"),
     [({"default": None}, None), ({}, "Node 'q' got no signal 'paid' in time."), ({"default": [1]}, [1])],
 )
-def test_waiting_for_a_signal_ends_in_time(world: World, clock: VirtualClock, default: Any, seen: Any) -> None:
+def test_waiting_for_a_signal_times_out(world: World, clock: VirtualClock, default: Any, seen: Any) -> None:
     """The end is computed once: it survives the process, and running the node again does not move it."""
 
     def node(state: Any, ctx: Context) -> Any:
@@ -242,7 +240,7 @@ def test_waiting_for_a_signal_ends_in_time(world: World, clock: VirtualClock, de
     assert runtime.drive("t").state["notes"] == [seen, "late"]
 
 
-def test_a_signal_that_is_there_when_the_thread_goes_on_is_received(world: World, clock: VirtualClock) -> None:
+def test_signal_that_arrived_before_the_thread_continues_is_received(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(
         line(("q", lambda state, ctx: {"notes": [ctx.receive("paid", timeout_s=60, default=None)]}))
     )

@@ -1,4 +1,4 @@
-"""Calls that cannot be right: a typed error that helps, nothing changed, and the next correct call works."""
+"""Invalid calls: each raises a typed, helpful error and changes nothing, and the next valid call works."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_ids_that_are_none_are_refused_by_every_verb(world, name):
+def test_invalid_ids_are_refused_by_every_verb(world, name):
     bad, word = IDS[name]
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
@@ -66,7 +66,7 @@ def test_ids_that_are_none_are_refused_by_every_verb(world, name):
 
 
 @pytest.mark.parametrize("good", ["t", "a.b", "user@host:5", "x=1+2-3", "0", "_", "A" * 200, "a..b"])
-def test_ids_that_are_good_work(durable, good):
+def test_valid_ids_work(durable, good):
     runtime = durable.runtime(line(("q", ask("q"))))
     runtime.run({"notes": []}, thread=good)
 
@@ -83,8 +83,8 @@ def test_ids_that_differ_in_case_are_two_threads(world):
     assert runtime.state("thread").values["notes"] == ["2", "a"]
 
 
-def test_an_unknown_thread_is_named_and_no_other_one(world):
-    """The text of an error may reach somebody whose threads the others are not."""
+def test_error_about_an_unknown_thread_names_no_other_thread(world):
+    """The reader of an error may not be allowed to see the other threads."""
     runtime = world.runtime(line(("a", note("a"))))
     refused("unknown-thread", lambda: runtime.state("order-1"), "'order-1'", error=InputError)
     runtime.run({"notes": []}, thread="order-17")
@@ -96,7 +96,7 @@ def test_an_unknown_thread_is_named_and_no_other_one(world):
     assert [info.thread for info in runtime.threads()] == ["order-17"]
 
 
-def test_thread_verbs_without_a_store_say_so():
+def test_thread_verbs_without_a_store_raise():
     runtime = Runtime(line(("a", note("a"))))
     for call in (
         lambda: runtime.run({"notes": []}, thread="t"),
@@ -136,21 +136,21 @@ def test_thread_verbs_without_a_store_say_so():
         ({"migrations": 5}, "input", ["5", "Migration"]),
     ],
 )
-def test_options_that_cannot_be_right_are_refused_at_once(tmp_path, monkeypatch, options, code, words):
+def test_invalid_options_are_refused_at_once(tmp_path, monkeypatch, options, code, words):
     monkeypatch.chdir(tmp_path)
 
     refused(code, lambda: Runtime(line(("a", note("a"))), **options), *words, error=InputError)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_class_in_place_of_a_store_is_refused():
+def test_class_instead_of_a_store_is_refused():
     from graphrt.stores import MemoryStore
 
     refused("input", lambda: Runtime(line(("a", note("a"))), store=MemoryStore), "MemoryStore", error=InputError)
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-def test_a_closed_store_says_so(tmp_path, face):
+def test_closed_store_raises_a_typed_error(tmp_path, face):
     store = open_store(f"sqlite:///{tmp_path}/runs.db")
     runtime = Runtime(line(("a", note("a"))), store=store)
     runtime.run({"notes": []}, thread="t")
@@ -165,7 +165,7 @@ def test_a_closed_store_says_so(tmp_path, face):
 
 
 @pytest.mark.parametrize("given", [None, 5, "text", [("notes", [])], object()])
-def test_inputs_that_are_no_state_are_refused(world, given):
+def test_inputs_that_do_not_match_the_state_are_refused(world, given):
     runtime = world.runtime(line(("a", note("a"))))
     with pytest.raises(InputError):
         runtime.run(given, thread="t")
@@ -180,7 +180,7 @@ def test_inputs_that_are_no_state_are_refused(world, given):
     assert runtime.run({"notes": []}, thread="t").status == "completed"
 
 
-def test_updates_that_are_no_pairs_are_refused(world):
+def test_updates_that_are_not_pairs_are_refused(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
     before = runtime.state("t").seq
@@ -193,7 +193,7 @@ def test_updates_that_are_no_pairs_are_refused(world):
 
 
 @pytest.mark.parametrize("older_than_s", [-1, "1 day", None, float("nan"), True])
-def test_sweep_refuses_what_is_no_time(world, older_than_s):
+def test_sweep_refuses_invalid_ages(world, older_than_s):
     """A negative or missing age would delete everything."""
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
@@ -205,7 +205,7 @@ def test_sweep_refuses_what_is_no_time(world, older_than_s):
 @pytest.mark.parametrize(
     "filters", [{"graph": 5}, {"prefix": 5}, {"prefix": b"t"}, {"updated_before": "1"}, {"updated_before": True}]
 )
-def test_filters_that_no_thread_can_be_compared_with_are_refused(world, filters):
+def test_filters_that_match_no_thread_by_type_are_refused(world, filters):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
     (name, value) = next(iter(filters.items()))
@@ -216,14 +216,14 @@ def test_filters_that_no_thread_can_be_compared_with_are_refused(world, filters)
 
 
 @pytest.mark.parametrize("modes", [5, None, b"updates", ["values", 5], [["values"]]])
-def test_stream_modes_that_are_none_are_refused(world, modes):
+def test_unknown_stream_modes_are_refused(world, modes):
     runtime = world.runtime(line(("a", note("a"))))
 
     refused("input", lambda: list(runtime.stream({"notes": []}, modes=modes)), "'updates'", error=InputError)
 
 
 @pytest.mark.parametrize("told", ["12:30", None, b"1", True, 1j])
-def test_a_clock_that_tells_no_number_is_refused_by_name(world, told):
+def test_clock_that_does_not_return_a_number_is_refused_by_name(world, told):
     runtime = world.runtime(line(("a", note("a"))), clock=lambda: told)
 
     with pytest.raises(InputError, match="time that the clock returned cannot be") as caught:
@@ -235,12 +235,12 @@ def test_a_clock_that_tells_no_number_is_refused_by_name(world, told):
 
 
 @pytest.mark.parametrize("clock", [5, "now", float])
-def test_a_clock_that_is_no_function_is_refused(clock):
+def test_clock_that_is_not_callable_is_refused(clock):
     refused("input", lambda: Runtime(line(("a", note("a"))), clock=clock), "time.time", error=InputError)
 
 
 @pytest.mark.parametrize("key", [5, b"k", ("k",)])
-def test_a_key_of_a_question_that_is_no_text_is_refused(world, key):
+def test_key_of_a_question_that_is_not_a_string_is_refused(world, key):
     runtime = world.runtime(line(("q", lambda state, ctx: {"notes": [ctx.interrupt("Really?", key=key)]})))
 
     error = refused("input", lambda: runtime.run({"notes": []}, thread="t"), "key=", repr(key))

@@ -1,6 +1,7 @@
-"""Database files that cannot be used: read-only, no folder, full, locked, a picture, of a newer version, too large a value.
+"""Unusable database files: read-only, missing folder, full, locked, a picture, a newer version, too large a value.
 
-A typed error that says what was kept; nothing is changed; and once the trouble is over the next call works.
+Each gives a typed error that describes the stored data and changes nothing; once the cause is gone, the next call
+works.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
-import subprocess
 import sys
 import zlib
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.testing.warm_python import warm_python
 
 from graphrt import Runtime
 from graphrt.errors import InputError, StoreError, UpdateError
@@ -37,7 +38,7 @@ def png():
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\0")) + chunk(b"IEND", b"")
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_missing_folder_is_named(tmp_path):
     missing = tmp_path / "no" / "such"
     url = f"sqlite:///{missing}/runs.db"
 
@@ -48,7 +49,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
         assert runtime.run({"notes": []}, thread="t").status == "interrupted"
 
 
-def test_a_folder_in_place_of_the_file(tmp_path):
+def test_folder_instead_of_a_file_is_refused(tmp_path):
     refused(
         "store-unavailable", lambda: Runtime(graph(), store=f"sqlite:///{tmp_path}").run({"notes": []}), str(tmp_path)
     )
@@ -59,7 +60,7 @@ def test_a_folder_in_place_of_the_file(tmp_path):
     [png(), b"not a database", b"SQLite format 3\x00" + b"\x07" * 500, b"\x00" * 4096],
     ids=["a picture", "text", "a broken header", "zeros"],
 )
-def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path, content):
+def test_file_that_is_not_a_database_is_left_unchanged(tmp_path, content):
     path = tmp_path / "runs.db"
     path.write_bytes(content)
     error = refused(
@@ -74,7 +75,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path, content):
     assert path.read_bytes() == content
 
 
-def test_a_database_of_another_application_is_left_as_it_is(tmp_path):
+def test_database_of_another_application_is_left_unchanged(tmp_path):
     path = tmp_path / "runs.db"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE thread(id TEXT)")
@@ -86,7 +87,7 @@ def test_a_database_of_another_application_is_left_as_it_is(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_file_of_a_newer_version_is_left_as_it_is(lite):
+def test_file_of_a_newer_version_is_left_unchanged(lite):
     runtime = lite.runtime(graph())
     runtime.run({"notes": []}, thread="t")
     lite.store.close()
@@ -128,8 +129,8 @@ except StoreError as error:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes somebody else")
-def test_a_file_that_may_only_be_read_is_refused_and_works_again_later(lite):
-    """Somebody else owns it: nothing is changed."""
+def test_read_only_file_is_refused_and_works_once_it_is_writable(lite):
+    """Another user owns it: nothing is changed."""
     lite.runtime(graph()).run({"notes": []}, thread="t")
     lite.store.close()
     lite.path.parent.chmod(0o755)
@@ -144,21 +145,15 @@ def test_a_file_that_may_only_be_read_is_refused_and_works_again_later(lite):
 
 
 def elsewhere(script, lite):
-    """What *script* prints in another process, given the URL, the path of modules, and the folder."""
+    """The output of *script* in another process, given the URL, the path of modules, and the folder."""
     modules = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", script, lite.url, modules, str(lite.path.parent)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = warm_python().run(["-c", script, lite.url, modules, str(lite.path.parent)], timeout_s=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_a_locked_file_is_told_and_works_afterwards(lite):
-    """Another process holds it for longer than we wait."""
+def test_locked_file_is_reported_and_works_afterwards(lite):
+    """Another process holds the lock for longer than our timeout."""
     store = open_store(f"{lite.url}?busy_timeout_s=0.2")
     runtime = lite.runtime(graph(), store=store)
     runtime.run({"notes": []}, thread="t")
@@ -203,7 +198,7 @@ runtime.replay("t")
 """
 
 
-def test_a_full_disk_keeps_what_was_acknowledged_and_goes_on_afterwards(lite):
+def test_full_disk_keeps_acknowledged_entries_and_the_thread_continues_afterwards(lite):
     lite.store.close()
     done = elsewhere(FULL, lite)
 
@@ -214,7 +209,7 @@ def test_a_full_disk_keeps_what_was_acknowledged_and_goes_on_afterwards(lite):
     assert end == "['a', 'c']"
 
 
-def test_a_file_that_is_removed_under_the_store_is_not_written_blindly(lite):
+def test_removed_file_is_not_written_blindly(lite):
     runtime = lite.runtime(graph())
     runtime.run({"notes": []}, thread="t")
     for path in lite.path.parent.iterdir():
@@ -228,8 +223,8 @@ def test_a_file_that_is_removed_under_the_store_is_not_written_blindly(lite):
         call()
 
 
-def test_a_failing_store_is_told_beside_the_node_that_failed(lite):
-    """Both are known: the node's error is raised, the store's is a note on it or its cause."""
+def test_failing_store_is_reported_beside_the_node_that_failed(lite):
+    """Both are reported: the node's error is raised, and the store's is a note on it or its cause."""
     store = open_store(f"{lite.url}?busy_timeout_s=0.1")
     other = sqlite3.connect(lite.path, isolation_level=None, check_same_thread=False)
     fails = Fails()
@@ -253,8 +248,10 @@ def test_a_failing_store_is_told_beside_the_node_that_failed(lite):
     store.close()
 
 
-def test_300_mb_are_refused_and_never_changed(tmp_path):
-    """More than what a store takes of one value: said at the node's boundary, and a smaller one goes through."""
+def test_value_of_300_mb_is_refused_unchanged(tmp_path):
+    """It exceeds the limit of a store for one value: the error is raised at the node's boundary, and a smaller value
+    passes.
+    """
     size = [300_000_000]
     graph = line(("a", note("a")), ("b", lambda state: {"x": bytes(size[-1])}))
     with Runtime(graph, store=f"sqlite:///{tmp_path}/runs.db") as runtime:

@@ -1,4 +1,4 @@
-"""The journal writes and reads a plain superstep without making events of it, with the result that its events give."""
+"""The journal writes and reads a plain superstep without building its events, with the same result."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def graph(updates: list[Any], *, context: bool, state: Any = State) -> Any:
 
 
 def stored(path: Path, made: Any, *, chain: bool = True, sinks: Any = (), times: Any = None) -> Any:
-    """All that a seeded run leaves in the store."""
+    """Everything that a seeded run leaves in the store."""
     clock = iter(times or (1_700_000_000 + at / 4 for at in itertools.count()))
     store = SqliteStore(path)
     options: Any = {"seed": 7, "clock": lambda: next(clock), "ids": lambda: "run-1", "chain": chain}
@@ -80,16 +80,16 @@ def stored(path: Path, made: Any, *, chain: bool = True, sinks: Any = (), times:
 
 
 def no_step(_reader: FastStepReader, _body: bytes) -> None:
-    """In place of `FastStepReader.read`: no superstep is plain."""
+    """A replacement of `FastStepReader.read`: no superstep is plain."""
 
 
 def nobody(_entry: Any) -> None:
-    """A sink: for it, events are made."""
+    """A sink: the runtime builds events for it."""
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bodies that were made without events."""
+    """The bodies that were written without events."""
     found: list[bytes] = []
     make = FastStepBytes.make
 
@@ -104,10 +104,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @pytest.mark.parametrize("context", [False, True], ids=["plain", "context"])
 @pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])
-def test_bytes_are_those_of_the_events(tmp_path: Path, made: list[bytes], chain: bool, context: bool) -> None:
+def test_bytes_equal_those_of_the_events(tmp_path: Path, made: list[bytes], chain: bool, context: bool) -> None:
     updates = UPDATES * 6
     brief = stored(tmp_path / "brief.db", graph(updates, context=context), chain=chain)
-    # The record after a snapshot vouches for it, and is made in the long way; so is the last, with the end of the run.
+    # The record after a snapshot vouches for it, and is written the long way; so is the last, with the end of the run.
     vouching = sum(b'"snapshot":[' in record.body for record in brief[3])
     assert vouching > 0
     assert len(made) == len(updates) - vouching - 1
@@ -127,7 +127,7 @@ def test_a_superstep_that_resets_an_ephemeral_field_names_it(tmp_path: Path, mad
     assert brief == stored(tmp_path / "long.db", graph(updates, context=False, state=Hinted), sinks=[nobody])
 
 
-def test_new_names_are_told_once(tmp_path: Path, made: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_names_are_written_once(tmp_path: Path, made: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_meta, "PRELOADED_NAMES", 0)
     updates = UPDATES * 2
     brief = stored(tmp_path / "brief.db", graph(updates, context=False))
@@ -137,7 +137,7 @@ def test_new_names_are_told_once(tmp_path: Path, made: list[bytes], monkeypatch:
 
 
 @pytest.mark.parametrize("times", [itertools.count(5), (1e16 * n for n in itertools.count(1))], ids=["whole", "huge"])
-def test_time_is_written_alike(tmp_path: Path, times: Any) -> None:
+def test_times_are_written_alike(tmp_path: Path, times: Any) -> None:
     shown = [next(times) for _ in range(100)]
     brief = stored(tmp_path / "brief.db", graph(UPDATES, context=False), chain=False, times=shown)
 
@@ -146,7 +146,7 @@ def test_time_is_written_alike(tmp_path: Path, times: Any) -> None:
     )
 
 
-def test_bytes_are_read_as_their_events_are(tmp_path: Path) -> None:
+def test_bytes_decode_to_the_same_events(tmp_path: Path) -> None:
     made = graph(UPDATES, context=False)
     stored(tmp_path / "brief.db", made)
     with SqliteStore(tmp_path / "brief.db") as store:
@@ -161,10 +161,11 @@ def test_bytes_are_read_as_their_events_are(tmp_path: Path) -> None:
         done, commit = (event for _, event in batch.logged)
         assert isinstance(done, events.TaskSucceeded)
         assert isinstance(commit, events.SuperstepCommitted)
-        assert (step.at, step.run, step.lines) == (batch.at, batch.run, body.lines)
-        assert [*step.written] == body.written
-        assert (step.update,) == done.updates
-        assert (step.target,) == commit.next
+        at, run, lines, written, update, target = step
+        assert (at, run, lines) == (batch.at, batch.run, body.lines)
+        assert [*written] == body.written
+        assert (update,) == done.updates
+        assert (target,) == commit.next
 
 
 @pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])

@@ -1,4 +1,4 @@
-"""Which build may drive a thread that has work left (rule R14): not an older one, unless a person says so."""
+"""Which build may drive a thread with pending work (rule R14): not an older one, unless a person allows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .support import ask, builder, line, note, refused
 
 
 def first(version: int = 0) -> Any:
-    """The build that was there before."""
+    """The previous build."""
     return line(("q", ask("q")), ("end", note("end")), version=version)
 
 
@@ -38,7 +38,7 @@ OLDER = [
 
 
 @pytest.mark.parametrize(("newer", "older", "why"), OLDER)
-def test_an_older_build_looks_at_a_thread_with_work_left_and_does_not_drive_it(world, newer, older, why):
+def test_older_build_can_read_a_thread_with_pending_work_but_not_drive_it(world, newer, older, why):
     paused(world, newer)
     runtime = world.runtime(older)
     before = list(runtime.entries("t"))
@@ -58,7 +58,7 @@ def test_an_older_build_looks_at_a_thread_with_work_left_and_does_not_drive_it(w
 
 
 @pytest.mark.parametrize(("newer", "older", "why"), OLDER)
-def test_a_person_may_go_on_with_an_older_build_to_which_the_thread_belongs_then(world, newer, older, why):
+def test_thread_belongs_to_the_older_build_with_which_a_person_continues_it(world, newer, older, why):
     paused(world, newer)
     runtime = world.runtime(older)
 
@@ -67,7 +67,7 @@ def test_a_person_may_go_on_with_an_older_build_to_which_the_thread_belongs_then
     assert "end" in runtime.resume("t", "yes").state["notes"]
 
 
-def test_verbs_take_the_thread_with_an_older_build_if_they_are_told_to(world):
+def test_verbs_take_a_thread_with_an_older_build_if_asked(world):
     older = first()
     for at, go_on in enumerate(
         (
@@ -87,7 +87,7 @@ def test_verbs_take_the_thread_with_an_older_build_if_they_are_told_to(world):
         assert runtime.state(f"t{at}").values["notes"] == ["q=yes", "end"]
 
 
-def test_finished_threads_take_turns_between_builds(world):
+def test_finished_threads_alternate_between_builds(world):
     notes = ["q=yes", "checked", "end", "q=yes", "end", "q=yes", "checked", "end"]
     for graph in (second(1), first(), second(1)):
         runtime = world.runtime(graph)
@@ -97,7 +97,7 @@ def test_finished_threads_take_turns_between_builds(world):
     assert runtime.state("t").values["notes"] == notes
 
 
-def test_a_migration_or_a_higher_version_says_which_build_is_the_newer_one(world):
+def test_migration_or_higher_version_decides_which_build_is_newer(world):
     paused(world, second(), "migrated")
     paused(world, second(), "numbered")
     back = Migration(source=second().fingerprint, name="back")
@@ -116,14 +116,14 @@ def test_a_build_that_lacks_a_node_of_a_nested_graph_is_older(world):
     refused("older-build", lambda: world.runtime(outer("one")).resume("t", "yes"), "in its node 'sub'", "'two'")
 
 
-def test_a_run_that_a_newer_build_left_to_workers_waits_for_one_of_its_own(world):
+def test_run_that_a_newer_build_left_to_workers_waits_for_a_worker_of_that_build(world):
     thread = world.runtime(second()).start({"notes": []})
 
     refused("older-build", lambda: world.runtime(first()).drive(thread), error=InputError)
     assert world.runtime(second()).drive(thread).status == "interrupted"
 
 
-def test_a_worker_of_an_older_build_leaves_the_thread_and_its_mail_and_says_so_once(world, caplog):
+def test_worker_of_an_older_build_leaves_the_thread_and_its_mail_and_logs_it_once(world, caplog):
     newer = line(("r", lambda state, ctx: {"notes": [ctx.receive("go")]}), ("check", note("checked")))
     older = line(("r", lambda state, ctx: {"notes": [ctx.receive("go")]}))
     threads = [f"t{n}" for n in range(3)]
@@ -142,7 +142,7 @@ def test_a_worker_of_an_older_build_leaves_the_thread_and_its_mail_and_says_so_o
         assert world.runtime(newer).drive(thread).state["notes"] == ["now", "checked"]
 
 
-def test_a_release_that_was_taken_back_adopts_its_threads(world):
+def test_release_that_was_rolled_back_adopts_its_threads(world):
     paused(world, second())
     runtime = world.runtime(first())
 
@@ -164,7 +164,7 @@ def test_a_thread_of_a_higher_version_of_the_same_graph_can_be_adopted(world):
     assert runtime.resume("t", "yes").state["notes"] == ["q=yes", "end"]
 
 
-def test_the_version_is_no_part_of_the_fingerprint_and_is_kept_by_copies_and_manifests():
+def test_version_is_not_part_of_the_fingerprint_and_is_kept_by_copies_and_manifests():
     graph = first(3)
     read = GraphBuilder.from_spec(graph.to_spec().to_json(), registry_of(graph)).compile()
 
@@ -174,7 +174,7 @@ def test_the_version_is_no_part_of_the_fingerprint_and_is_kept_by_copies_and_man
 
 
 @pytest.mark.parametrize("version", [-1, True, "2", 1.5, None])
-def test_a_version_that_is_no_number_is_a_finding(version: Any):
+def test_version_that_is_not_a_number_is_a_finding(version: Any):
     made = builder(version=version)
     made.add_node("a", note("a")).set_entry("a")
 

@@ -1,4 +1,4 @@
-"""Repeated calls are matched by their arguments, and a person decides about those that changed (R10)."""
+"""Repeated calls are matched by their arguments, and a person decides about changed arguments (R10)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .support import Fails, World, fan, line, note, refused
 
 
 class Prices:
-    """Tells prices, and counts how often it is asked for each item."""
+    """Returns prices, and counts the requests for each item."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -43,7 +43,7 @@ def changing(prices: Prices, items: list[str], **options: Any) -> Any:
 
 
 async def each_async(ctx: Context, prices: Prices, order: list[str]) -> dict[str, str]:
-    """Ask for each item in a task of its own; they get to the effect in *order*."""
+    """Ask for each item in its own task; they reach the effect in *order*."""
     turn = {item: asyncio.Event() for item in order}
     turn[order[0]].set()
 
@@ -97,7 +97,7 @@ def test_threads_of_a_node_get_their_own_results_in_any_order(world: World) -> N
     assert sorted(prices.asked) == ITEMS
 
 
-def test_a_gathered_effect_that_was_lost_runs_and_none_is_asked(world: World) -> None:
+def test_lost_effect_of_a_gather_runs_again_without_a_question(world: World) -> None:
     """The node failed with some of its effects recorded, and the rest comes first in the next attempt."""
     prices, order = Prices(), ["milk", "tea"]
 
@@ -155,7 +155,7 @@ def test_a_person_decides_about_changed_arguments(
     assert world.runtime(graph).reexecute("t").same
 
 
-def test_the_question_says_which_answers_it_takes_and_refuses_others(world: World) -> None:
+def test_question_lists_its_valid_answers_and_refuses_others(world: World) -> None:
     prices, items = Prices(), ["tea"]
     runtime = world.runtime(line(("n", changing(prices, items))))
     runtime.run({"notes": []}, thread="t")
@@ -166,7 +166,7 @@ def test_the_question_says_which_answers_it_takes_and_refuses_others(world: Worl
     refused("bad-answer", lambda: runtime.resume("t", "go"), "'recorded'")
 
 
-def test_the_answer_fail_fails_the_node_and_a_retry_asks_anew(world: World) -> None:
+def test_answer_fail_fails_the_node_and_a_retry_asks_again(world: World) -> None:
     prices, items = Prices(), ["tea"]
     runtime = world.runtime(line(("n", changing(prices, items))))
     runtime.run({"notes": []}, thread="t")
@@ -178,7 +178,7 @@ def test_the_answer_fail_fails_the_node_and_a_retry_asks_anew(world: World) -> N
     assert runtime.resume("t", "run").state["notes"] == ["price of milk", 1]
 
 
-def test_an_answer_about_some_arguments_is_not_used_for_others(world: World) -> None:
+def test_answer_about_some_arguments_is_not_reused_for_others(world: World) -> None:
     prices, items = Prices(), ["tea"]
     runtime = world.runtime(line(("n", changing(prices, items))))
     runtime.run({"notes": []}, thread="t")
@@ -191,7 +191,7 @@ def test_an_answer_about_some_arguments_is_not_used_for_others(world: World) -> 
     assert prices.asked == ["tea"]
 
 
-def test_changed_arguments_between_attempts_are_asked_about(world: World) -> None:
+def test_changed_arguments_between_attempts_raise_a_question(world: World) -> None:
     prices, items = Prices(), ["tea"]
 
     def node(state: Any, ctx: Context) -> dict[str, Any]:
@@ -203,12 +203,12 @@ def test_changed_arguments_between_attempts_are_asked_about(world: World) -> Non
     graph = line(("n", node), n={"retry": RetryPolicy(attempts=3, wait_initial_s=0)})
     assert world.runtime(graph).run({"notes": []}, thread="t").status == "interrupted"
     assert world.runtime(graph).resume("t", "run").state["notes"] == ["price of milk"]
-    # Without a thread there is no one to ask: the effect runs for its arguments.
+    # Without a thread no person can be asked: the effect runs for its arguments.
     assert graph.run({"notes": []}).state["notes"] == ["price of milk"]
     assert items == ["tea"]
 
 
-def test_a_started_effect_of_unknown_outcome_is_not_run_for_other_arguments(world: World) -> None:
+def test_started_effect_with_an_unknown_outcome_is_not_run_for_other_arguments(world: World) -> None:
     outside, items = Fails(), ["tea"]
 
     def node(state: Any, ctx: Context) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def test_nested_graphs_and_forks_compare_arguments(world: World) -> None:
         assert "price of milk" in runtime.resume(thread, "run").state["notes"]
 
 
-def test_ids_of_the_run_are_no_change_in_a_fork(world: World) -> None:
+def test_ids_of_the_run_do_not_count_as_a_change_in_a_fork(world: World) -> None:
     def node(state: Any, ctx: Context) -> dict[str, Any]:
         made = ctx.effect("make", lambda *args: "made", f"key {ctx.idempotency_key}", ctx.thread, kind="once")
         return {"x": [made, ctx.interrupt("go on?")]}
@@ -269,7 +269,7 @@ def test_ids_of_the_run_are_no_change_in_a_fork(world: World) -> None:
     assert runtime.resume(runtime.fork("t", to="f"), 1).state["x"] == ["made", 1]
 
 
-def test_an_argument_that_no_store_takes_equals_any_other(world: World) -> None:
+def test_argument_that_cannot_be_stored_equals_any_other(world: World) -> None:
     items = ["tea"]
 
     def node(state: Any, ctx: Context) -> dict[str, Any]:
@@ -299,7 +299,7 @@ class Deps:
         self.api_key = "sk-4711-0815"
 
 
-def test_arguments_that_are_never_written_are_not_in_the_journal(tmp_path: Any) -> None:
+def test_unrecorded_arguments_are_not_in_the_journal(tmp_path: Any) -> None:
     def node(state: Any, ctx: Context[Deps]) -> dict[str, Any]:
         private = (f"Bearer {state.get('token')}", state["key"].reveal(), [ctx.deps.api_key], "ann@example.org")
         ctx.effect("call", lambda *args: len(args), *private, 5)

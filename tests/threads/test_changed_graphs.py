@@ -1,4 +1,6 @@
-"""Threads of an older graph: identical, compatible, refused, or migrated (rule R14); `check_threads` says so before."""
+"""Threads of an older graph: identical, compatible, refused, or migrated (rule R14); `check_threads` reports it
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ def verdict(world, graph, **options):
     return found
 
 
-def test_a_reworded_question_is_not_seen_before_the_thread_goes_on(world):
-    """A verdict compares no code; it names the node that waits, also in the first superstep of a run."""
+def test_check_does_not_see_a_reworded_question_before_the_thread_continues(world):
+    """A verdict does not compare code; it names the node that waits, also in the first superstep of a run."""
     paused(world, line(("q", ask("one?"))))
     reworded = line(("q", ask("two?")))
     found = verdict(world, reworded)
@@ -69,7 +71,7 @@ def test_a_reworded_question_is_not_seen_before_the_thread_goes_on(world):
     assert (again.status, [info.payload for info in again.interrupts]) == ("interrupted", [{"q": "two?"}])
 
 
-def test_the_same_graph_is_identical(world):
+def test_unchanged_graph_is_identical(world):
     paused(world)
     found = verdict(world, old())
 
@@ -92,7 +94,7 @@ def test_the_same_graph_is_identical(world):
     ],
     ids=["node added", "finished node removed", "field added", "version of another node"],
 )
-def test_compatible_changes_go_on_and_say_why(world, changed, words):
+def test_compatible_changes_continue_and_name_the_changes(world, changed, words):
     paused(world)
     found = verdict(world, changed)
     assert (found.kind, found.ok) == ("compatible", True)
@@ -121,7 +123,7 @@ def test_compatible_changes_go_on_and_say_why(world, changed, words):
     ],
     ids=["pending node renamed", "pending node is another kind", "field retyped", "field removed", "reducer changed"],
 )
-def test_incompatible_changes_are_refused_and_change_nothing(world, changed, words):
+def test_incompatible_changes_are_refused_without_a_change_of_the_thread(world, changed, words):
     graph = paused(world)
     found = verdict(world, changed)
     assert (found.kind, found.ok, found.pending) == ("incompatible", False, ("q",))
@@ -142,7 +144,7 @@ def test_incompatible_changes_are_refused_and_change_nothing(world, changed, wor
     assert world.runtime(graph).resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]
 
 
-def test_another_graph_is_refused_as_another(world):
+def test_different_graph_is_refused_by_name(world):
     paused(world)
     other = line(("z", note("z")), name="other")
 
@@ -173,7 +175,7 @@ def test_migration_renames_a_pending_node(world):
 
 
 def command_beside_a_question(target: str, *, send: bool):
-    """A finished task whose Command leads to *target* waits beside one that asks: the superstep is not committed."""
+    """A finished task whose Command leads to *target* is pending next to one that asks, so the superstep is not committed."""
     made = builder()
     made.add_node(
         "a",
@@ -186,7 +188,7 @@ def command_beside_a_question(target: str, *, send: bool):
 
 
 @pytest.mark.parametrize("send", [False, True], ids=["name", "send"])
-def test_a_node_that_a_finished_task_leads_to_has_to_exist(world, send):
+def test_node_that_a_finished_task_routes_to_has_to_exist(world, send):
     paused(world, command_beside_a_question("b", send=send))
     changed = command_beside_a_question("c", send=send)
 
@@ -201,7 +203,7 @@ def test_a_node_that_a_finished_task_leads_to_has_to_exist(world, send):
 
 
 @pytest.mark.parametrize("send", [False, True], ids=["name", "send"])
-def test_migration_renames_a_node_that_a_finished_task_leads_to(world, send):
+def test_migration_renames_a_node_that_a_finished_task_routes_to(world, send):
     graph = paused(world, command_beside_a_question("b", send=send))
     changed = command_beside_a_question("c", send=send)
     moved = Migration(source=graph.fingerprint, nodes={"b": "c"}, name="rename b")
@@ -211,7 +213,7 @@ def test_migration_renames_a_node_that_a_finished_task_leads_to(world, send):
 
 
 def moved_on(world, *graphs: Any, **renamed: str) -> Any:
-    """Pause a thread of the first graph, bring it over to each later one, and return a runtime of the last."""
+    """Pause a thread of the first graph, take it over to each later one, and return a runtime of the last."""
     first, *later = graphs
     paused(world, first)
     migrations: list[Migration] = []
@@ -231,7 +233,7 @@ def test_a_pending_node_can_be_renamed_by_two_releases(world):
     assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]
 
 
-def test_a_thread_whose_pending_node_was_renamed_goes_on_with_later_releases(world):
+def test_thread_whose_pending_node_was_renamed_continues_with_later_releases(world):
     first, second = (line(("a", note("a")), (name, ask("q")), ("b", note("b"))) for name in ("first", "second"))
     moved_on(world, first, second, first="second")
     third = line(("a", note("a")), ("second", ask("q")), ("b", note("b")), ("c", note("c")))
@@ -242,14 +244,14 @@ def test_a_thread_whose_pending_node_was_renamed_goes_on_with_later_releases(wor
 
 
 @pytest.mark.parametrize("send", [False, True], ids=["name", "send"])
-def test_a_node_that_a_finished_task_leads_to_can_be_renamed_by_two_releases(world, send):
+def test_node_that_a_finished_task_routes_to_can_be_renamed_by_two_releases(world, send):
     graphs = [command_beside_a_question(name, send=send) for name in ("first", "second", "third")]
     runtime = moved_on(world, *graphs, first="second", second="third")
 
     assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "third"]
 
 
-def test_migration_makes_new_values(world):
+def test_migration_computes_new_values(world):
     graph = paused(world)
     changed = old(Retyped)
     moved = Migration(source=graph.fingerprint[:12], values=lambda values: {**values, "x": int(values["x"]) + 1})
@@ -304,7 +306,7 @@ def test_completed_threads_of_an_older_graph_take_new_runs(world):
     assert runtime.replay("t").status == "completed"
 
 
-def test_a_nested_graph_that_changed_under_a_pending_node_is_judged(world):
+def test_changed_nested_graph_under_a_pending_node_gets_a_verdict(world):
     def graph(*inner):
         return line(("a", note("a")), ("child", line(*inner, name="inner")))
 
@@ -319,7 +321,7 @@ def test_a_nested_graph_that_changed_under_a_pending_node_is_judged(world):
 
 
 def test_edits_forks_and_prunes_take_a_thread_over_to_a_compatible_graph(world):
-    """Whatever writes first journals the change, and both kinds of values fit afterwards."""
+    """The first write journals the change, and both kinds of values fit afterwards."""
     changed = old(New)
     for verb in ("update", "fork", "prune", "copy"):
         graph = old()
@@ -341,7 +343,7 @@ def test_edits_forks_and_prunes_take_a_thread_over_to_a_compatible_graph(world):
         assert world.runtime(changed).state(thread).values["notes"] == ["a", "q=yes", "b"]
 
 
-def test_a_fork_at_an_entry_whose_due_node_is_gone_is_refused_and_makes_no_thread(world):
+def test_fork_at_an_entry_whose_due_node_is_gone_is_refused_without_a_new_thread(world):
     world.runtime(line(("a", note("a")), ("b", note("b")))).run({"notes": []}, thread="t")
     runtime = world.runtime(line(("a", note("a"))))
     (at,) = (shot.seq for shot in runtime.history("t") if shot.next == ("b",))
@@ -351,7 +353,7 @@ def test_a_fork_at_an_entry_whose_due_node_is_gone_is_refused_and_makes_no_threa
     assert [info.thread for info in runtime.threads()] == ["t"]
 
 
-def test_check_threads_judges_all_live_threads(world):
+def test_check_threads_covers_all_live_threads(world):
     graph = old()
     for thread in ("t1", "t2", "t3"):
         world.runtime(graph).run({"notes": []}, thread=thread)

@@ -1,4 +1,4 @@
-"""Joins that wait while a release changes them: nodes are renamed, sources come and go."""
+"""Joins that wait while a release changes them: nodes are renamed, sources are added and removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def paused(world: Any, graph: Any) -> Any:
 
 @pytest.mark.parametrize("renamed", ["quick", "slow", "last"])
 def test_migration_renames_a_node_of_a_join_that_waits(world, renamed):
-    """One source has arrived already, and that stays so."""
+    """One source has already arrived, and its arrival is kept."""
 
     def joined(**names: str) -> Any:
         quick, slow, last = (names.get(name, name) for name in ("quick", "slow", "last"))
@@ -64,7 +64,7 @@ def gathering(*sources: str, **options: Any) -> Any:
     ],
     ids=["one is exchanged", "one is added", "exchanged for an earlier one", "the one that is missing is removed"],
 )
-def test_a_join_that_waits_keeps_its_arrivals_if_its_sources_change(world, old, new, notes):
+def test_waiting_join_keeps_its_arrivals_if_its_sources_change(world, old, new, notes):
     paused(world, gathering(*old))
     runtime = world.runtime(gathering(*new))
 
@@ -83,7 +83,7 @@ def test_a_join_that_ran_does_not_run_again_if_its_sources_change(world):
     assert runtime.resume("t", "yes").state["notes"].count("last") == 1
 
 
-def test_a_join_that_takes_the_place_of_two_keeps_the_arrivals_of_both(world):
+def test_join_that_replaces_two_keeps_the_arrivals_of_both(world):
     def graph(*joins: list[str]) -> Any:
         made = builder()
         for name in ("a", "b", "d"):
@@ -119,8 +119,8 @@ def beside(*joins: list[str], when: Any = "all") -> Any:
 @pytest.mark.parametrize("removed", [["a", "b"], ["a", "b", "d"], ["b", "e"]], ids=["that ran", "that waits", "other"])
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("when", ["all", "any"])
-def test_a_removed_join_leaves_the_others_before_its_node_alone(world, removed, is_first, when):
-    """Where it stood says nothing about a join that was there beside it, although they may share sources."""
+def test_removed_join_does_not_affect_other_joins_before_its_node(world, removed, is_first, when):
+    """Its arrivals do not count for another join, although they may share sources."""
     kept = ["a", "d"]
     paused(world, beside(*([removed, kept] if is_first else [kept, removed]), when=when))
     now = world.runtime(beside(kept, when=when))
@@ -128,12 +128,12 @@ def test_a_removed_join_leaves_the_others_before_its_node_alone(world, removed, 
 
     ran, alone = (now.resume(name, "yes").state["notes"].count("last") for name in ("t", "alone"))
 
-    # The removed join had made `last` due once: by itself, or in the same superstep as the other one.
+    # The removed join had made `last` due once: alone, or in the same superstep as the other one.
     assert ran == alone + (when == "all" and removed == ["a", "b"])
 
 
-def test_a_join_with_other_sources_hands_on_what_arrived_over_two_releases(world):
-    """The entries of the first graph are folded by the third: what had arrived passes through the second."""
+def test_join_with_other_sources_passes_on_arrivals_over_two_releases(world):
+    """The entries of the first graph are folded by the third: the arrivals pass through the second."""
     paused(world, gathering("quick", "slow"))
     world.runtime(gathering("quick", "other")).update("t", {"notes": ["edited"]})
     runtime = world.runtime(gathering("quick", "slow", "other"))
@@ -142,7 +142,7 @@ def test_a_join_with_other_sources_hands_on_what_arrived_over_two_releases(world
     assert world.runtime(gathering("quick", "slow", "other")).replay("t").status == "completed"
 
 
-def test_a_node_that_two_releases_rename_stays_a_source_that_has_arrived(world):
+def test_node_that_two_releases_rename_stays_an_arrived_source(world):
     def joined(quick: str) -> Any:
         made = builder()
         made.add_node(quick, note("quick")).add_edge(START, quick)
@@ -164,7 +164,7 @@ def test_a_node_that_two_releases_rename_stays_a_source_that_has_arrived(world):
 
 
 @pytest.mark.parametrize("is_folded_between", [True, False], ids=["a commit between", "nothing between"])
-def test_a_source_that_one_release_renames_and_the_next_removes_takes_no_other_arrival_along(world, is_folded_between):
+def test_source_that_one_release_renames_and_the_next_removes_removes_no_other_arrival(world, is_folded_between):
     def joined(*others: str, version: int = 0) -> Any:
         made = builder(version=version)
         made.add_node("before", note("before")).add_edge(START, "before")

@@ -1,4 +1,4 @@
-"""Rows that somebody changed who knows the format: what loading makes of them, chained and not."""
+"""Forged rows, changed with knowledge of the format: the result of loading them, with and without a chain."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ DAMAGE = {
 
 
 SOUND = {"superstep", "other superstep", "time that a header cannot hold", "cause", "one line more"}
-"""What leaves a record as some other run could have written it."""
+"""Changes that leave a record which another run could have written."""
 
 
 @pytest.mark.parametrize("what", DAMAGE)
 @pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])
 def test_changed_row_is_refused(tmp_path: Path, what: str, chain: bool) -> None:
-    """With a checksum that fits. Without the chain, a change that leaves a sound record cannot be known."""
+    """With a matching checksum. Without the chain, a change that leaves a valid record cannot be detected."""
     path = tmp_path / "runs.db"
     made = graph([{"count": 1}, {"log": ["a"], "count": 1}] * 4, context=False)
     written(path, made, runs=1, chain=chain)
@@ -102,12 +102,12 @@ def changed_value(text: bytes) -> bytes:
 
 
 def changed_names(text: bytes) -> bytes:
-    """As if fewer fields had been written: nothing is folded otherwise."""
+    """Forge the names as if fewer fields had been written: the fold does not change otherwise."""
     return re.sub(rb"(\[12,0,\d+,\[\d+),[\d,]+\]", rb"\1]", text)
 
 
 @pytest.mark.parametrize("change", [changed_time, changed_value, changed_names])
-def test_changed_values_times_and_names_are_found_by_looking(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+def test_changed_values_times_and_names_are_detected_on_read(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     made, path = varied(), tmp_path / "runs.db"
     written(path, made, runs=1, chain=True)
     db = sqlite3.connect(path)

@@ -1,4 +1,4 @@
-"""Every column of every table with values of any type: each verb works, or raises a typed error that names the thread.
+"""Values of any type in every column of every table: each verb works or raises a typed error that names the thread.
 
 SQLite holds any type in any column, so a flipped bit in a row's header makes a number of a text.
 """
@@ -43,7 +43,7 @@ VALUES: dict[str, Any] = {
     "a list of numbers": b'{"names":[1,null],"fingerprint":null,"chained":null,"topology":null}',
     "broken text": "CAST(x'ff41' AS TEXT)",
 }
-"""What is written; the last one as an expression."""
+"""The values to write; the last one is an expression."""
 TABLES = {
     "thread": (
         *("no", "id", "seq", "first", "epoch", "turn", "status", "graph", "created_at", "updated_at", "lease", "owner"),
@@ -72,7 +72,7 @@ class State(te.TypedDict, total=False):
 
 
 def graph() -> Any:
-    """Large values, a snapshot, an effect, and a task that has ended beside one that asks."""
+    """Large values, a snapshot, an effect, and a finished task next to one that asks."""
 
     def ask(state: Any, ctx: Context) -> Any:
         ctx.effect("pay", lambda: 7)
@@ -145,7 +145,7 @@ def pristine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def damage(folder: Path, pristine: bytes) -> Callable[..., Path | None]:
-    """A file in which rows hold something else; None where SQLite itself refuses that."""
+    """A file with damaged rows, or None where SQLite itself refuses the damage."""
 
     def made(statement: str, *values: Any) -> Path | None:
         path = folder / "runs.db"
@@ -166,8 +166,8 @@ def damage(folder: Path, pristine: bytes) -> Callable[..., Path | None]:
     return made
 
 
-STEP = 1 if os.environ.get("GRAPHRT_FULL") == "1" else 16
-"""Each verb meets every sixteenth value in a cell: others than the next verb does, and others than in the next cell."""
+STEP = 1 if os.environ.get("GRAPHRT_FULL") == "1" else len(READERS) + len(EDITS)
+"""Each value in a cell meets one verb: another than the next value does, and another than in the next cell."""
 CELLS = [(table, column, which) for table, columns in TABLES.items() for column in columns for which in ROWS[table]]
 VERBS = {**READERS, **EDITS}
 DAMAGES = [
@@ -176,12 +176,12 @@ DAMAGES = [
     for number, chain in enumerate(CHAINS)
     for ours in [(place + place // 2) % len(CHAINS) == number]
 ]
-"""Every cell, in turns of a chained thread and of a plain one; of both in full runs."""
+"""Every cell, alternately of a chained and a plain thread; of both in full runs."""
 
 
 @pytest.mark.parametrize(("pristine", "cell"), DAMAGES, indirect=["pristine"])
-def test_a_row_of_any_type_is_read_or_refused(request, damage, cell):
-    """Every value in every cell, each under a verb of its own; under every verb with GRAPHRT_FULL=1."""
+def test_row_of_any_type_is_read_or_refused(request, damage, cell):
+    """Every value in every cell, each under its own verb; under every verb with GRAPHRT_FULL=1."""
     raw: list[tuple[str, str, str]] = []
     table, column, which = cell
     where = ROWS[table][which]
@@ -201,13 +201,13 @@ def test_a_row_of_any_type_is_read_or_refused(request, damage, cell):
                     call(runtime)
             except GraphrtError:
                 continue
-            except Exception as error:  # noqa: BLE001 - what must not be
+            except Exception as error:  # noqa: BLE001 - reports any untyped error
                 raw.append((kind, name, f"{type(error).__name__}: {error}"))
 
     assert raw == []
 
 
-def test_what_is_wrong_is_named(damage):
+def test_error_names_the_damaged_part(damage):
     for statement, words in {
         "UPDATE thread SET seq = 'abc'": ("'t'", "seq", "'abc'", "str"),
         "UPDATE record SET count = 'x' WHERE key % 2 = 1": ("'t'", "record of entry", "count"),
@@ -233,7 +233,7 @@ def test_a_thread_whose_row_is_damaged_can_be_deleted(damage):
 
 
 @pytest.mark.parametrize("value", [b"true", b"7", b"null", b"1.5"])
-def test_a_staged_value_that_its_reducer_cannot_take_is_refused(damage, pristine, value):
+def test_staged_value_that_its_reducer_refuses_is_refused(damage, pristine, value):
     path = damage("UPDATE part SET kind = kind")
     replace_in_body(path, "part", "kind = 2 AND name LIKE '%:beside'", b'["beside"]', value)
     for call in (lambda runtime: runtime.state("t"), lambda runtime: runtime.resume("t", "yes")):
@@ -244,7 +244,7 @@ def test_a_staged_value_that_its_reducer_cannot_take_is_refused(damage, pristine
 
 @pytest.mark.parametrize("pristine", ["chained"], indirect=True)
 @pytest.mark.parametrize("forged", [True, False], ids=["value", "body"])
-def test_damage_of_the_first_entry_names_no_entry_before_it(damage, forged):
+def test_damage_of_the_first_entry_does_not_name_an_entry_before_it(damage, forged):
     first = "key = (SELECT min(key) FROM record)"
     path = damage("UPDATE part SET kind = kind" if forged else f"UPDATE record SET body = x'00' WHERE {first}")
     if forged:

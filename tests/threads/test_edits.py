@@ -39,7 +39,7 @@ def test_update_takes_overwrite_and_delete(world):
     runtime.replay("t")
 
 
-def test_update_of_nothing_is_an_entry_that_changes_nothing(world):
+def test_empty_update_is_an_entry_that_changes_nothing(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 
@@ -47,7 +47,7 @@ def test_update_of_nothing_is_an_entry_that_changes_nothing(world):
     assert runtime.update("t", {}).values == {"notes": ["a"], "n": 1}
 
 
-def test_update_of_a_model_writes_what_was_set(world):
+def test_update_with_a_model_writes_only_its_set_fields(world):
     class Model(pydantic.BaseModel):
         notes: Annotated[list[str], append] = []
         text: str = "default"
@@ -59,7 +59,7 @@ def test_update_of_a_model_writes_what_was_set(world):
     assert (after.values.notes, after.values.text) == (["in", "edit"], "a")
 
 
-def test_update_of_an_interrupted_thread_is_the_snapshot_of_what_is_unfinished(world):
+def test_update_of_an_interrupted_thread_changes_the_snapshot_of_unfinished_tasks(world):
     """Finished outcomes and the questions stay; the asking node sees the edited state."""
     counts = Counts("done")
 
@@ -78,7 +78,7 @@ def test_update_of_an_interrupted_thread_is_the_snapshot_of_what_is_unfinished(w
     runtime.replay("t")
 
 
-def test_update_of_a_failed_thread_is_seen_by_the_retry(world):
+def test_retry_sees_the_update_of_a_failed_thread(world):
     counts = Counts("done")
 
     def picky(state):
@@ -96,7 +96,7 @@ def test_update_of_a_failed_thread_is_seen_by_the_retry(world):
     assert counts.calls == max(calls, 1), "what had finished did not run again"
 
 
-def test_as_node_of_a_completed_thread_goes_on_behind_that_node(world):
+def test_as_node_of_a_completed_thread_continues_after_that_node(world):
     runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
     runtime.run({"notes": []}, thread="t")
     after = runtime.update("t", {"notes": ["as a"]}, as_node="a")
@@ -115,7 +115,7 @@ def test_as_node_of_the_last_node_leaves_a_completed_thread_completed(world):
     assert runtime.run({"notes": []}, thread="t").state["notes"] == ["a", "b", "as b", "a", "b"]
 
 
-def test_as_node_asks_the_router_of_that_node(world):
+def test_as_node_calls_the_router_of_that_node(world):
     g = builder()
     g.add_node("a", note("a"))
     g.add_node("low", note("low"))
@@ -131,8 +131,8 @@ def test_as_node_asks_the_router_of_that_node(world):
     assert runtime.retry("t").state["notes"] == ["a", "low", "high"]
 
 
-def test_as_node_of_the_asking_task_takes_it_as_finished(world):
-    """The edit is its outcome: nobody asks any more, and its sibling's outcome is kept."""
+def test_as_node_of_the_asking_task_counts_as_its_outcome(world):
+    """Its question is closed, and the outcome of its sibling is kept."""
     counts = Counts("done")
     runtime = world.runtime(fan(("a", counts), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
@@ -153,7 +153,7 @@ def test_as_node_of_one_of_two_asking_tasks_leaves_the_other_open(world):
     assert runtime.resume("t", "yes").state["notes"] == ["split", "p decided", "q=yes", "last"]
 
 
-def test_as_node_of_a_failed_task_takes_it_as_finished(world):
+def test_as_node_of_a_failed_task_counts_as_its_outcome(world):
     fails, counts = Fails(), Counts("done")
     runtime = world.runtime(fan(("a", counts), ("f", fails)))
     with pytest.raises(Exception, match="broken"):
@@ -165,8 +165,8 @@ def test_as_node_of_a_failed_task_takes_it_as_finished(world):
     assert fails.calls == calls
 
 
-def test_as_node_of_a_finished_task_does_not_stand_for_its_outcome_when_that_cannot_be_folded(world):
-    """The task had finished before the edit; its update conflicts later, so that a retry runs it once more."""
+def test_as_node_of_a_finished_task_does_not_replace_an_outcome_that_cannot_be_folded(world):
+    """The task had finished before the edit; its update conflicts later, and a retry runs it again."""
     clashing = {"a": True}
 
     def a(state):
@@ -187,8 +187,8 @@ def test_as_node_of_a_finished_task_does_not_stand_for_its_outcome_when_that_can
     runtime.replay("t")
 
 
-def test_as_node_of_another_node_adds_what_it_leads_to(world):
-    """On an open superstep what the other node leads to is due with the next one."""
+def test_as_node_of_another_node_adds_its_successors(world):
+    """On an open superstep, the successors of the other node are due with the next one."""
     runtime = world.runtime(fan(("a", note("a")), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     after = runtime.update("t", {"notes": ["split again"]}, as_node="split")
@@ -218,7 +218,7 @@ def test_as_node_counts_as_an_arrival_at_a_join(world):
     runtime.replay("t")
 
 
-def test_bulk_update_is_one_commit_of_all_or_nothing(world):
+def test_bulk_update_is_one_commit_or_changes_nothing(world):
     runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
     runtime.run({"notes": []}, thread="t")
     before = runtime.state("t")
@@ -232,7 +232,7 @@ def test_bulk_update_is_one_commit_of_all_or_nothing(world):
     assert runtime.retry("t").state["notes"][-2:] == ["b", "c"]
 
 
-def test_bulk_update_of_nothing_writes_nothing(world):
+def test_empty_bulk_update_writes_nothing(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
     before = runtime.state("t")
@@ -240,7 +240,7 @@ def test_bulk_update_of_nothing_writes_nothing(world):
     assert runtime.bulk_update("t", []).seq == before.seq
 
 
-def test_edits_that_do_not_fit_are_refused_and_change_nothing(world):
+def test_invalid_edits_are_refused_without_a_change(world):
     class Model(pydantic.BaseModel):
         notes: Annotated[list[str], append] = []
         count: int = 0
@@ -299,8 +299,8 @@ def test_edit_whose_router_raises_changes_nothing(world):
     assert runtime.update("t", {"n": 1}, as_node="a").next == ("b",)
 
 
-def test_a_thread_that_was_left_new_by_a_refused_input_can_be_used(world):
-    """An input that does not fit begins no thread."""
+def test_thread_that_is_new_after_a_refused_input_can_be_used(world):
+    """A refused input starts no thread."""
 
     class Model(pydantic.BaseModel):
         count: int
@@ -313,7 +313,7 @@ def test_a_thread_that_was_left_new_by_a_refused_input_can_be_used(world):
     assert runtime.run({"count": 2}, thread="t").state.count == 2
 
 
-def test_returned_interrupts_can_be_edited_around(world):
+def test_returned_interrupts_can_be_bypassed_by_an_edit(world):
     def q(state, ctx):
         return Interrupt("sure?") if ctx.answer is None else {"notes": [f"{state['x']} {ctx.answer}"]}
 
@@ -339,8 +339,8 @@ def test_async_twins_edit(world):
     assert end.state["notes"] == ["a", "b", "one", "two", "b"]
 
 
-def test_update_in_the_middle_of_a_run_that_was_left(world):
-    """A thread whose steps were left early is cancelled; an edit is seen by what is left of it."""
+def test_update_of_a_cancelled_run_is_seen_by_its_remaining_tasks(world):
+    """A thread whose steps were left early is cancelled."""
     runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
     steps = runtime.steps({"notes": []}, thread="t")
     next(steps)
@@ -352,15 +352,15 @@ def test_update_in_the_middle_of_a_run_that_was_left(world):
 
 
 def showing(state, ctx):
-    """Asks about the state, and notes what it was asked about last."""
+    """Asks about the state, and notes the payload of its last question."""
     answer = ctx.interrupt({"x": state.get("x")}, key="x")
     return {"notes": [f"{answer}: {state.get('x')}"]}
 
 
 @pytest.mark.parametrize("as_node", [None, "fails"])
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_a_question_beside_a_failure_is_stale_after_an_edit_and_the_retry_asks_anew(world, as_node, is_nested):
-    """The run failed and did not pause, so no entry has the question: it is only staged."""
+def test_question_beside_a_failure_is_stale_after_an_edit_and_the_retry_asks_again(world, as_node, is_nested):
+    """The run failed and did not pause: no entry has the question, which is only staged."""
     fails = Fails()
     asks = line(("inside", showing), name="inner") if is_nested else showing
     graph = fan(("asks", asks), ("fails", fails))
@@ -381,7 +381,7 @@ def test_a_question_beside_a_failure_is_stale_after_an_edit_and_the_retry_asks_a
     assert world.runtime(graph).replay("t").status == "completed"
 
 
-def test_a_question_of_a_run_that_was_stopped_is_asked_anew_after_an_edit(world):
+def test_question_of_a_stopped_run_is_asked_again_after_an_edit(world):
     graph = fan(("asks", showing), ("last_word", note("said")))
     with pytest.raises(KeyboardInterrupt):
         world.runtime(fan(("asks", showing), ("last_word", stopped))).run({"notes": [], "x": "draft"}, thread="t")

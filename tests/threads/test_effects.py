@@ -14,7 +14,7 @@ from .support import Counts, fan, kinds, line, note, refused
 
 
 class World:
-    """The outside: counts what was done to it, and keeps the keys it was given."""
+    """The outside world: counts the calls, and keeps their keys."""
 
     def __init__(self):
         self.done = 0
@@ -83,7 +83,7 @@ def test_effect_is_not_repeated_by_a_retry_policy(world):
     assert outside.done == 1
 
 
-def test_effect_that_raised_runs_again_with_the_same_key_if_it_is_idempotent(world):
+def test_failed_effect_runs_again_with_the_same_key_if_it_is_idempotent(world):
     outside = World()
     outside.fails = 1
     graph = line(("pay", paying(outside, "idempotent")))
@@ -96,7 +96,7 @@ def test_effect_that_raised_runs_again_with_the_same_key_if_it_is_idempotent(wor
 
 
 @pytest.mark.parametrize("former", ["dead", "lease-expired"])
-def test_question_about_an_outcome_says_whether_the_former_owner_may_still_be_at_work(world, monkeypatch, former):
+def test_question_about_an_outcome_says_whether_the_former_owner_may_still_work(world, monkeypatch, former):
     """Not if this run has started the effect itself."""
     outside = World()
     outside.fails = 1
@@ -138,7 +138,7 @@ def test_question_about_an_outcome_says_whether_the_former_owner_may_still_be_at
     [("run", 2, {"receipt": 2, "amount": 5}), ({"result": "by phone"}, 1, "by phone"), ("fail", 1, None)],
 )
 def test_once_effect_without_an_outcome_asks_for_a_decision(world, decision, done, receipt):
-    """It raised: nobody knows whether it happened. It is never repeated silently."""
+    """It raised, and may or may not have happened. It is never repeated silently."""
     outside = World()
     outside.fails = 1
     graph = line(("pay", paying(outside, "once")))
@@ -161,7 +161,7 @@ def test_once_effect_without_an_outcome_asks_for_a_decision(world, decision, don
     assert outside.done == done
 
 
-def test_a_permission_to_run_is_for_one_run(world):
+def test_permission_to_run_is_valid_for_one_run(world):
     outside = World()
     outside.fails = 2
     graph = line(("pay", paying(outside, "once")))
@@ -179,7 +179,7 @@ def test_a_permission_to_run_is_for_one_run(world):
     assert runtime.resume("t", "run").state["x"]["receipt"] == 3
 
 
-def test_a_decision_that_is_none_of_the_three_does_not_run_it(world):
+def test_effect_does_not_run_on_an_invalid_decision(world):
     outside = World()
     outside.fails = 1
     runtime = world.runtime(line(("pay", paying(outside, "once"))))
@@ -208,7 +208,7 @@ def test_effects_of_one_name_are_matched_in_order(world):
     assert outside.done == 3
 
 
-def test_effects_in_parallel_tasks_and_nested_graphs(world):
+def test_parallel_tasks_and_nested_graphs_run_effects(world):
     outside = World()
 
     def node(state, ctx):
@@ -290,7 +290,7 @@ def test_keys_differ_between_tasks_and_threads(world):
     assert len(keys) == len(set(keys)) == 6
 
 
-def test_the_seed_is_the_same_after_a_restart(world):
+def test_seed_is_the_same_after_a_restart(world):
     """`ctx.random` draws the same on re-execution, also in another process and without a seed of the runtime."""
     drawn = []
 
@@ -307,7 +307,7 @@ def test_the_seed_is_the_same_after_a_restart(world):
 
 
 @pytest.mark.parametrize("way", ["copy", "fork"])
-def test_a_lost_effect_is_asked_about_in_a_copy_with_the_key_it_was_started_under(world, way):
+def test_question_about_a_lost_effect_in_a_copy_names_the_key_of_its_start(world, way):
     outside = World()
     outside.fails = 1
     graph = line(("pay", paying(outside, "once")))

@@ -1,4 +1,4 @@
-"""Erasure reaches what a store lists of a thread: labels, and questions in the inbox."""
+"""Erasure covers the listed data of a thread: labels, and questions in the inbox."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asking() -> Any:
 
 
 @pytest.mark.parametrize("tenant", [None, "acme"])
-def test_labels_and_listed_questions_lose_what_was_erased(tmp_path: Path, tenant: str | None) -> None:
+def test_labels_and_listed_questions_lose_erased_values(tmp_path: Path, tenant: str | None) -> None:
     store = open_store(f"sqlite:///{tmp_path}/runs.db", tenant=tenant)
     with store, Runtime(asking(), store=store) as runtime:
         runtime.run({"about": CANARY}, thread="t", title=f"About {CANARY}", tags=["keep"])
@@ -62,7 +62,7 @@ def test_tags_that_name_a_person_are_erased(tmp_path: Path) -> None:
     assert CANARY.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
-def test_a_copy_of_a_tenants_thread_is_erased_with_it(tmp_path: Path) -> None:
+def test_copy_of_a_tenants_thread_is_erased_with_it(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/runs.db", tenant="acme") as store, Runtime(asking(), store=store) as runtime:
         runtime.run({"about": "x"}, thread="t")
         runtime.copy_thread("t", "copy")

@@ -1,4 +1,4 @@
-"""`erase`: a person's values go from everything that the store has, and the rest stays as it was (decisions 0128, 0129)."""
+"""`erase`: all values of a person leave the store, and everything else stays unchanged (decisions 0128, 0129)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphrt.stores.filters import ThreadFilter
 LEFT_OUTSIDE = ["outside"]
 
 
-def test_person_is_in_no_file_of_the_database_afterwards(tmp_path: Path) -> None:
+def test_no_database_file_contains_the_person_afterwards(tmp_path: Path) -> None:
     with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         filled(runtime)
         before = told(runtime, "u")
@@ -41,7 +41,7 @@ def test_person_is_in_no_file_of_the_database_afterwards(tmp_path: Path) -> None
 
 
 @pytest.mark.needs("cryptography")
-def test_encrypted_bodies_do_not_have_it_either(tmp_path: Path) -> None:
+def test_encrypted_bodies_do_not_contain_the_person_either(tmp_path: Path) -> None:
     keys = {"k": bytes(range(32))}
     with Runtime(graph(), store=EncryptedStore(SqliteStore(tmp_path / "runs.db"), keys)) as runtime:
         filled(runtime)
@@ -56,7 +56,7 @@ def test_encrypted_bodies_do_not_have_it_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chain", [None, True])
-def test_person_is_nowhere_in_a_memory_store_afterwards(chain: bool | None) -> None:
+def test_memory_store_does_not_contain_the_person_afterwards(chain: bool | None) -> None:
     store = MemoryStore()
     with Runtime(graph(), store=store, chain=chain) as runtime:
         filled(runtime)
@@ -75,7 +75,7 @@ def test_person_is_nowhere_in_a_memory_store_afterwards(chain: bool | None) -> N
 
 
 @pytest.mark.needs("psycopg")
-def test_rows_of_postgresql_do_not_have_it_and_the_report_says_what_vacuum_leaves(request: Any) -> None:
+def test_rows_of_postgresql_do_not_contain_the_person_and_the_report_names_the_work_of_vacuum(request: Any) -> None:
     url = postgres_server.fresh_url(request.config)
     try:
         with Runtime(graph(), store=url) as runtime:
@@ -114,7 +114,7 @@ def test_dry_run_changes_nothing(tmp_path: Path) -> None:
         assert "were erased" in str(did)
 
 
-def test_erasing_twice_is_a_no_op() -> None:
+def test_repeated_erasure_is_a_no_op() -> None:
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         filled(runtime)
         runtime.erase(PERSON)
@@ -140,7 +140,7 @@ def test_thread_that_lost_the_arguments_of_an_effect_can_lose_more() -> None:
         assert runtime.verify().ok
 
 
-def test_field_of_a_thread_goes_with_its_forks_and_copies() -> None:
+def test_field_of_a_thread_is_erased_with_its_forks_and_copies() -> None:
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         filled(runtime)
         runtime.run({"name": PERSON}, thread="other")
@@ -152,7 +152,7 @@ def test_field_of_a_thread_goes_with_its_forks_and_copies() -> None:
         assert runtime.state("other", at=1).values.name == PERSON
 
 
-def test_field_of_a_thread_goes_from_those_of_its_forks_and_copies_that_are_named() -> None:
+def test_field_of_a_thread_is_erased_from_the_named_forks_and_copies_only() -> None:
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         filled(runtime)
         runtime.run({"name": PERSON}, thread="other")
@@ -163,7 +163,7 @@ def test_field_of_a_thread_goes_from_those_of_its_forks_and_copies_that_are_name
         assert runtime.state("t", at=1).values.name == PERSON
 
 
-def test_function_chooses_single_values() -> None:
+def test_function_selects_single_values() -> None:
     calls: list[Any] = []
 
     def choose(thread: str, seq: int, field: str | None, value: Any) -> bool:
@@ -181,7 +181,7 @@ def test_function_chooses_single_values() -> None:
         assert {call[0] for call in calls} == {"t"}
 
 
-def test_routers_are_not_asked_about_erased_values_in_a_replay() -> None:
+def test_replay_does_not_call_routers_for_erased_values() -> None:
     def route(state: State) -> str:
         return "last" if state.name.startswith("Canary") else "other"
 
@@ -195,7 +195,7 @@ def test_routers_are_not_asked_about_erased_values_in_a_replay() -> None:
         assert runtime.replay("t").values.count == 1
 
 
-def test_why_and_history_show_what_was_erased() -> None:
+def test_why_and_history_mark_erased_values() -> None:
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         filled(runtime, fork=False)
         runtime.erase(PERSON)
@@ -208,7 +208,7 @@ def test_why_and_history_show_what_was_erased() -> None:
 
 
 @pytest.mark.parametrize("place", ["sqlite", "memory:"])
-def test_pruned_thread_loses_values_of_the_snapshot_that_it_begins_with(tmp_path: Path, place: str) -> None:
+def test_pruned_thread_loses_values_of_its_first_snapshot(tmp_path: Path, place: str) -> None:
     url = f"sqlite:///{tmp_path}/runs.db" if place == "sqlite" else place
     with Runtime(graph(), store=url) as runtime:
         filled(runtime, fork=False)
@@ -226,7 +226,7 @@ def test_pruned_thread_loses_values_of_the_snapshot_that_it_begins_with(tmp_path
         assert next(iter(runtime.entries("t"))).seq == first
 
 
-def test_snapshots_after_the_value_are_made_anew(tmp_path: Path) -> None:
+def test_snapshots_after_the_value_are_rewritten(tmp_path: Path) -> None:
     class Talk(BaseModel):
         first: str = ""
         last: str = ""

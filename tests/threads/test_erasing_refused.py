@@ -1,4 +1,4 @@
-"""What `erase` does not touch, and threads that go on, or do not, after they lost values."""
+"""Values that `erase` does not touch, and threads that can or cannot continue after values were erased."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphrt.testing import Fault, FlakyStore
 LEFT_OUTSIDE = ["outside"]
 
 
-def test_bad_choices_are_refused_and_change_nothing() -> None:
+def test_invalid_selections_are_refused_without_a_change() -> None:
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         filled(runtime, fork=False)
         before = told(runtime, "t")
@@ -46,7 +46,7 @@ def test_bad_choices_are_refused_and_change_nothing() -> None:
         assert told(runtime, "t") == before
 
 
-def test_thread_that_somebody_drives_is_left_alone(tmp_path: Path) -> None:
+def test_thread_of_a_live_run_is_not_erased(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     with Runtime(graph(), store=url) as runtime, SqliteStore(tmp_path / "runs.db") as other:
         filled(runtime, fork=False)
@@ -60,7 +60,7 @@ def test_thread_that_somebody_drives_is_left_alone(tmp_path: Path) -> None:
         report = runtime.erase(PERSON)
 
         assert report.threads == ("t",)
-        # The other store object keeps the write-ahead log open; what is left there is reported.
+        # The other store object keeps the write-ahead log open; the remains in it are reported.
         assert [one.what for one in report.left] == ["store", "outside"]
     with Runtime(graph(), store=url) as runtime:
         assert [one.what for one in runtime.erase(PERSON).left] == LEFT_OUTSIDE
@@ -68,7 +68,7 @@ def test_thread_that_somebody_drives_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "memory:"])
-def test_waiting_thread_keeps_what_it_needs_unless_forced(tmp_path: Path, url: str) -> None:
+def test_waiting_thread_keeps_the_values_that_it_needs_unless_forced(tmp_path: Path, url: str) -> None:
     place = f"sqlite:///{tmp_path}/runs.db" if url == "sqlite" else url
     with Runtime(graph(ask=True), store=place) as runtime:
         assert runtime.run({"name": PERSON}, thread="t").status == "interrupted"
@@ -98,8 +98,8 @@ def test_waiting_thread_keeps_what_it_needs_unless_forced(tmp_path: Path, url: s
         assert runtime.retry("t").state.answer == "yes"
 
 
-def test_thread_that_needs_other_values_only_loses_those_it_does_not() -> None:
-    """What was overwritten is not needed any more, though the thread waits."""
+def test_thread_that_needs_other_values_loses_only_unneeded_ones() -> None:
+    """Overwritten values are no longer needed, though the thread waits."""
 
     def rename(_: State) -> Any:
         return {"name": OTHER}
@@ -115,7 +115,7 @@ def test_thread_that_needs_other_values_only_loses_those_it_does_not() -> None:
         assert runtime.state("t", at=1).values.name == Erased()
 
 
-def test_finished_thread_goes_on_if_the_new_input_writes_the_field() -> None:
+def test_finished_thread_continues_if_the_new_input_writes_the_field() -> None:
     class One(BaseModel):
         name: str = ""
 
@@ -131,8 +131,8 @@ def test_finished_thread_goes_on_if_the_new_input_writes_the_field() -> None:
         assert runtime.run({"name": OTHER}, thread="t").state.name == OTHER
 
 
-def test_type_that_allows_erased_values_lets_the_thread_go_on(tmp_path: Path) -> None:
-    """Reducers of the user's are not called with them."""
+def test_thread_continues_if_its_type_allows_erased_values(tmp_path: Path) -> None:
+    """User reducers are not called with them."""
 
     def longer(current: Any, incoming: Any) -> Any:
         assert (current.__class__, incoming.__class__) == (str, str)
@@ -160,7 +160,7 @@ def test_type_that_allows_erased_values_lets_the_thread_go_on(tmp_path: Path) ->
             assert runtime.verify(replay=True).findings == ()
 
 
-def test_what_is_no_value_is_reported() -> None:
+def test_selected_text_that_is_not_a_value_is_reported() -> None:
     with Runtime(graph(), store="memory:", chain=True) as runtime:
         runtime.run({"name": PERSON}, thread=f"of-{PERSON}")
         report = runtime.erase(PERSON)
@@ -185,7 +185,7 @@ def test_damaged_thread_is_reported_and_the_others_are_erased(tmp_path: Path) ->
             runtime.erase(PERSON, threads=["t"])
 
 
-def test_store_that_fails_leaves_each_thread_whole() -> None:
+def test_failing_store_leaves_each_thread_consistent() -> None:
     store = FlakyStore(MemoryStore(), [Fault("erase", nth=2)])
     with Runtime(graph(), store=store, chain=True) as runtime:
         filled(runtime)

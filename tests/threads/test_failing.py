@@ -1,4 +1,4 @@
-"""What `retry` runs again after each kind of failure (rule R9), and what is kept meanwhile."""
+"""The tasks that `retry` runs again after each kind of failure (rule R9), and the results that it keeps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def counted(fn):
     return node
 
 
-def test_after_a_node_error_only_what_did_not_finish_runs(world):
+def test_after_a_node_error_only_unfinished_tasks_run(world):
     fails, counts = Fails(), Counts("done")
     runtime = world.runtime(fan(("a", counts), ("f", fails)))
     error = refused(
@@ -132,7 +132,7 @@ def test_after_an_entry_router_error_the_thread_can_be_retried(world):
     runtime.replay("t")
 
 
-def test_after_a_step_limit_the_counters_go_on(world):
+def test_after_a_step_limit_the_counters_continue(world):
     g = builder()
     g.add_node("loop", note("x"))
     g.add_edge(START, "loop")
@@ -147,7 +147,7 @@ def test_after_a_step_limit_the_counters_go_on(world):
     assert world.runtime(graph, limits=Limits(max_steps=10)).retry("t").state["n"] == 4
 
 
-def test_after_node_fatigue_a_higher_limit_lets_it_go_on(world):
+def test_after_node_fatigue_the_thread_continues_with_a_higher_limit(world):
     g = builder()
     g.add_node("loop", note("x"), max_visits=2)
     g.add_edge(START, "loop")
@@ -160,7 +160,7 @@ def test_after_node_fatigue_a_higher_limit_lets_it_go_on(world):
     assert runtime.retry("t").state["n"] == 12
 
 
-def test_after_a_starved_join_an_edit_can_feed_it(world):
+def test_after_a_starved_join_an_edit_can_complete_it(world):
     g = builder()
     for name in ("a", "b", "last"):
         g.add_node(name, note(name))
@@ -174,7 +174,7 @@ def test_after_a_starved_join_an_edit_can_feed_it(world):
     assert runtime.retry("t").state["notes"] == ["a", "as b", "last"]
 
 
-def test_retries_of_a_policy_are_journalled_and_begin_anew_with_retry(world):
+def test_retries_of_a_policy_are_journalled_and_restart_with_retry(world):
     fails = Fails()
     graph = line(("f", fails), f={"retry": RetryPolicy(attempts=3, wait_initial_s=0, retry_on=RuntimeError)})
     runtime = world.runtime(graph)
@@ -225,7 +225,7 @@ def test_failure_in_a_nested_graph_is_retried_from_its_last_commit(world):
     runtime.replay("t")
 
 
-def test_wrong_verbs_name_the_right_one(world):
+def test_wrong_verbs_raise_an_error_that_names_the_right_one(world):
     fails = Fails()
     runtime = world.runtime(line(("f", fails)))
     with pytest.raises(NodeError):
@@ -262,8 +262,8 @@ def test_async_failures_are_retried(world):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_failure_says_how_many_tasks_of_a_fan_out_are_done(world, nested):
-    """The error, the state, and the error of who waits in another process; also of a fan-out inside a nested graph."""
+def test_failure_of_a_fan_out_reports_how_many_tasks_are_done(world, nested):
+    """In the error, the state, and the error of a waiting process; also for a fan-out inside a nested graph."""
     broken = [True]
 
     def work(state, ctx: Context):

@@ -1,4 +1,4 @@
-"""An answer is said to be used once, also if a crash came before its question was journalled."""
+"""An answer is reported as used once, also if a crash came before its question was journalled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def graph(store: FlakyStore) -> Any:
 
     def beside(_: State) -> Any:
         until = time.monotonic() + 20
-        while store.calls["commit"] < 2:  # the start, and the question beside this task, which is staged meanwhile
+        while store.calls["commit"] < 2:  # the start, and the other task's question, staged in the meantime
             assert time.monotonic() < until
 
     g: Any = GraphBuilder(State, name="g")
@@ -37,7 +37,7 @@ def graph(store: FlakyStore) -> Any:
 def test_answer_is_used_once_though_a_crash_came_before_its_question(tmp_path: Path) -> None:
     store = FlakyStore(SqliteStore(tmp_path / "runs.db"), [Fault("commit", nth=3)])
     with store, Runtime(graph(store), store=store) as runtime:
-        with pytest.raises(StoreError):  # as if the process had died right before the pause was stored
+        with pytest.raises(StoreError):  # as if the process had died just before the pause was stored
             runtime.run({}, thread="t")
         assert not any("Raised" in type(entry.event).__name__ for entry in runtime.entries("t"))
         runtime.resume("t", {"t/1.0:asks#0": "yes"})

@@ -1,4 +1,4 @@
-"""Effects in a fork: it knows what was known after its entry, and nothing that its source learnt later."""
+"""Effects in a fork: it knows the effects up to its entry, and none that its source recorded later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .support import line, note, refused
 
 
 class Bank:
-    """Counts payments, by whom asked."""
+    """Counts the payments of each caller."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -38,8 +38,8 @@ def seq_of(runtime: Runtime[Any], kind: type[Any]) -> int:
     return next(entry.seq for entry in runtime.entries("t") if isinstance(entry.event, kind))
 
 
-def test_between_start_and_result_the_outcome_is_unknown_to_a_fork(world):
-    """Also where the source has recorded it since: the fork is of the moment before."""
+def test_fork_between_start_and_result_has_an_unknown_outcome(world):
+    """Even if the source has recorded it since: the fork is of the moment before."""
     bank = Bank()
     runtime = paid(world, bank, "once")
     asked = runtime.retry(runtime.fork("t", at=seq_of(runtime, EffectStarted), to="f"))
@@ -60,7 +60,7 @@ def test_between_start_and_result_the_outcome_is_unknown_to_a_fork(world):
         ("fail", None, ["t/1.0:pay"]),
     ],
 )
-def test_the_question_of_a_fork_is_decided_for_the_fork_alone(world, decision, notes, keys):
+def test_question_of_a_fork_is_decided_for_the_fork_alone(world, decision, notes, keys):
     bank = Bank()
     runtime = paid(world, bank, "once")
     before = list(runtime.entries("t"))
@@ -75,7 +75,7 @@ def test_the_question_of_a_fork_is_decided_for_the_fork_alone(world, decision, n
 
 
 @pytest.mark.parametrize("kind", ["once", "idempotent", "pure"])
-def test_a_fork_after_the_result_has_it(world, kind):
+def test_fork_after_the_result_has_it(world, kind):
     bank = Bank()
     runtime = paid(world, bank, kind)
     done = runtime.retry(runtime.fork("t", at=seq_of(runtime, EffectRecorded), to="f"))
@@ -84,8 +84,8 @@ def test_a_fork_after_the_result_has_it(world, kind):
 
 
 @pytest.mark.parametrize("kind", ["once", "idempotent", "pure"])
-def test_a_fork_before_the_effect_began_does_it_under_a_key_of_its_own(world, kind):
-    """It is another thread: what it does in the world is its own."""
+def test_fork_before_the_effect_runs_it_under_its_own_key(world, kind):
+    """A fork is another thread, and its effects are its own."""
     bank = Bank()
     runtime = paid(world, bank, kind)
     done = runtime.retry(runtime.fork("t", at=1, to="f"))

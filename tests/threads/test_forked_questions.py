@@ -1,4 +1,4 @@
-"""Forks of paused threads: questions of one task that are asked one after another, and what is not done twice."""
+"""Forks of paused threads: successive questions of one task, and work that is not repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AROUND = {"interrupt_before": True, "interrupt_after": True}
 
 
 def test_fork_of_a_thread_that_waits_before_a_node_runs_the_node_once(world):
-    """What was asked in the source stands before what is asked in the fork: the last answer lets the outcome be folded."""
+    """The questions of the source come before those of the fork: the last answer lets the outcome be folded."""
     ran: list[str] = []
 
     def node(state: Any, ctx: Any) -> Any:
@@ -47,7 +47,7 @@ def test_fork_gives_a_node_that_returned_a_second_question_its_second_answer(wor
     assert world.runtime(graph).resume(fork, "enough").state["notes"] == ["enough"]
 
 
-def test_fork_of_a_fork_keeps_the_outcome_that_waits_to_be_seen(world):
+def test_fork_of_a_fork_keeps_the_outcome_that_waits_to_be_folded(world):
     graph = line(("q", ask("q")), q=AROUND)
     world.runtime(graph).run({"notes": []}, thread="t")
     fork = world.runtime(graph).fork("t", to="fork")
@@ -73,7 +73,7 @@ def forked(world):
     return runtime
 
 
-def test_fork_of_a_fork_from_before_its_commit_knows_what_was_asked_and_answered(forked):
+def test_fork_of_a_fork_before_its_commit_has_the_questions_and_answers(forked):
     for entry in list(forked.entries("fork")):
         again = forked.fork("fork", at=entry.seq, to=f"at-{entry.seq}")
         while forked.state(again).status != "completed":
@@ -85,14 +85,14 @@ def test_fork_of_a_fork_from_before_its_commit_knows_what_was_asked_and_answered
         assert forked.state(again).values["notes"] == ["a b"]
 
 
-def test_fork_of_a_fork_from_after_an_answer_does_not_ask_again(forked):
+def test_fork_of_a_fork_after_an_answer_does_not_ask_again(forked):
     answered = max(e.seq for e in forked.entries("fork") if isinstance(e.event, InterruptAnswered))
     forked.fork("fork", at=answered, to="again")
 
     assert forked.retry("again").state["notes"] == ["a b"]
 
 
-def test_fork_of_a_thread_whose_asking_task_was_edited_to_its_end_does_not_pause_behind_it(world):
+def test_fork_of_a_thread_whose_asking_task_was_completed_by_an_edit_does_not_pause_after_it(world):
     graph = line(("q", ask("q")), ("b", note("b")), q={"interrupt_after": True})
     runtime = world.runtime(graph)
     runtime.run({"notes": []}, thread="t")
@@ -103,8 +103,8 @@ def test_fork_of_a_thread_whose_asking_task_was_edited_to_its_end_does_not_pause
     assert [e.event.edited for e in runtime.entries(fork) if isinstance(e.event, TaskSucceeded)] == [True, False]
 
 
-def test_fork_of_a_thread_whose_edit_led_elsewhere_goes_there_too(world):
-    """As if `side` had run while `q` waits: what follows it waits for the end of the open superstep."""
+def test_fork_of_a_thread_whose_edit_routes_elsewhere_follows_that_route(world):
+    """As if `side` had run while `q` waits: its successor waits for the end of the open superstep."""
     g = builder()
     g.add_node("q", ask("q")).add_node("side", note("side")).add_node("then", note("then"))
     g.add_edge(START, "q").add_edge("q", END).add_edge("side", "then").add_edge("then", END)

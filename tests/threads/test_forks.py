@@ -1,4 +1,4 @@
-"""`fork`, `copy_thread`: a new thread from any entry of another stands where that stood, and reaches the same end."""
+"""`fork`, `copy_thread`: a new thread from any entry of another has the state of that entry, and reaches the same end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def local(questions):
     return [question.id.split("/", 1)[1] for question in questions]
 
 
-def test_fork_from_every_entry_stands_there_and_reaches_the_same_end(world):
-    """A run with Sends, a join, a nested graph and two questions; every fork is driven on by the verb it asks for."""
+def test_fork_from_every_entry_has_its_state_and_reaches_the_same_end(world):
+    """A run with Sends, a join, a nested graph and two questions; every fork is driven by the verbs that its status
+    requires.
+    """
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
     end = finish(runtime, "t")
@@ -47,8 +49,8 @@ def test_fork_from_every_entry_stands_there_and_reaches_the_same_end(world):
     assert list(runtime.entries("t")) == before
 
 
-def test_fork_of_the_present_keeps_what_an_open_superstep_has_finished(world):
-    """`at=None` takes outcomes and the questions of nested graphs along: nothing finished runs again."""
+def test_fork_of_the_present_keeps_the_finished_tasks_of_an_open_superstep(world):
+    """`at=None` includes outcomes and the questions of nested graphs: no finished task runs again."""
     counts = Counts("done")
     runtime = world.runtime(fan(("a", counts), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
@@ -61,7 +63,7 @@ def test_fork_of_the_present_keeps_what_an_open_superstep_has_finished(world):
     assert counts.calls == 1
 
 
-def test_fork_of_the_present_keeps_a_nested_graph_where_it_was(world):
+def test_fork_of_the_present_keeps_the_position_of_a_nested_graph(world):
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
     fork = runtime.fork("t")
@@ -96,7 +98,7 @@ def test_fork_of_a_completed_thread_takes_a_new_input(world):
     assert runtime.state("t").values["notes"] == ["a"]
 
 
-def test_fork_of_a_fork(world):
+def test_fork_of_a_fork_has_the_state_of_its_source(world):
     runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
     runtime.run({"notes": []}, thread="t")
     history = runtime.history("t")
@@ -118,7 +120,7 @@ def test_fork_does_not_share_values_with_its_source(world):
     assert runtime.state("t", at=1).values["notes"] == [["inner"]]
 
 
-def test_fork_to_a_thread_that_is_there_is_refused(world):
+def test_fork_to_an_existing_thread_is_refused(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
     runtime.run({"notes": ["other"]}, thread="u")
@@ -143,7 +145,7 @@ def test_fork_begins_with_an_entry_that_names_its_source(world):
 
 
 def test_fork_while_the_source_is_driven(world):
-    """Reading does not need the thread: the fork stands at its last commit, and is free."""
+    """Reading does not need the claim: the fork has the last commit, and is free."""
     runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
     steps = runtime.steps({"notes": []}, thread="t")
     next(steps)
@@ -155,7 +157,7 @@ def test_fork_while_the_source_is_driven(world):
     assert runtime.state("t").values["notes"] == ["a", "b"]
 
 
-def test_copy_has_the_whole_journal_and_goes_its_own_way(world):
+def test_copy_has_the_whole_journal_and_diverges_from_its_source(world):
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
     assert runtime.copy_thread("t", "copy") == "copy"
@@ -178,7 +180,7 @@ def test_copy_has_the_whole_journal_and_goes_its_own_way(world):
         assert len(runtime.history(thread)) == 7
 
 
-def test_copy_refuses_what_fork_refuses(world):
+def test_copy_refuses_the_same_arguments_as_fork(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 
@@ -228,8 +230,8 @@ def test_async_twins_fork_and_copy(world):
 
 @pytest.mark.parametrize("policy", [{}, {"interrupt_before": True, "interrupt_after": True}], ids=["plain", "asks"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_fork_of_a_nested_graph_that_committed_between_its_questions(lite, policy, depth):
-    """Its commits are not in the journal yet: in the fork it begins anew, and what was answered is not asked again."""
+def test_fork_restarts_a_nested_graph_that_committed_between_its_questions(lite, policy, depth):
+    """Its commits are not in the journal yet: in the fork it restarts, and answered questions are not asked again."""
     graph = line(("p", ask("p")), ("n", note("n")), ("q", ask("q")), name="inner")
     for level in range(depth):
         graph = line(("in", graph), ("last", note("last")), name=f"outer{level}", **{"in": policy})
@@ -253,7 +255,7 @@ def test_fork_of_a_nested_graph_that_committed_between_its_questions(lite, polic
         runtime.replay(fork)
 
 
-def test_fork_beside_an_open_question_tells_the_end_of_a_nested_graph_that_has_ended(world):
+def test_fork_beside_an_open_question_reports_the_end_of_a_nested_graph_that_has_ended(world):
     runtime = world.runtime(fan(("in", line(("a", note("a")), name="inner")), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     runtime.fork("t", to="fork")
@@ -311,7 +313,7 @@ def test_fork_of_a_state_whose_required_key_a_node_deleted(world, earlier):
     runtime.replay("fork")
 
 
-def test_a_migration_that_deleted_keys_follow_does_not_hide_older_graphs(world):
+def test_migration_after_deleted_keys_does_not_hide_older_graphs(world):
     old = line(("q", ask("q")), name="g")
     world.runtime(old).run({"notes": []}, thread="t")
     before = world.runtime(old).state("t").seq
@@ -324,7 +326,7 @@ def test_a_migration_that_deleted_keys_follow_does_not_hide_older_graphs(world):
     assert runtime.state(runtime.fork("t", at=runtime.state("t").seq)).values == {"notes": ["yes"]}
 
 
-def test_fork_from_inside_a_nested_graph_warns_that_it_begins_anew(lite, caplog):
+def test_fork_inside_a_nested_graph_warns_that_it_restarts(lite, caplog):
     inner = line(("n", note("n")), ("q", ask("q")), name="inner")
     runtime = lite.runtime(line(("in", inner), ("last", note("last")), name="outer"))
     runtime.run({"notes": []}, thread="t")
@@ -340,4 +342,4 @@ def test_fork_from_inside_a_nested_graph_warns_that_it_begins_anew(lite, caplog)
     runtime.fork("t", at=inside[0], to="f")
 
     (record,) = caplog.records
-    assert "in the fork 'f', that graph begins anew" in record.getMessage()
+    assert "in the fork 'f', that graph begins again" in record.getMessage()

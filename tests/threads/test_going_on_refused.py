@@ -1,4 +1,4 @@
-"""What steps and stream refuse to go on with; nothing is changed then."""
+"""Arguments that steps and stream refuse when they continue a thread, without changing it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asked(world: Any) -> Runtime[Any]:
         ((None,), {"thread": "t", "answers": {"x": 1}}, "An input and answers"),
     ],
 )
-def test_an_input_or_answers_and_never_both(world, way, verb, given, options, words):
+def test_input_and_answers_are_mutually_exclusive(world, way, verb, given, options, words):
     runtime = asked(world)
     before = list(runtime.entries("t"))
     call = getattr(way, verb)
@@ -44,7 +44,7 @@ def test_an_input_or_answers_and_never_both(world, way, verb, given, options, wo
 
 
 @pytest.mark.parametrize("verb", ["steps", "stream"])
-def test_what_resume_refuses_is_refused(world, way, verb):
+def test_steps_and_stream_refuse_the_same_as_resume(world, way, verb):
     runtime = asked(world)
     found, before = ids(runtime), list(runtime.entries("t"))
     call = getattr(way, verb)
@@ -63,7 +63,7 @@ def test_what_resume_refuses_is_refused(world, way, verb):
     assert runtime.resume("t", {found["a"]: 1, found["b"]: 2}).status == "completed"
 
 
-def test_what_retry_refuses_is_refused(world, way):
+def test_steps_and_stream_refuse_the_same_as_retry(world, way):
     fails = Fails()
     runtime = world.runtime(line(("a", fails)))
     with pytest.raises(NodeError):
@@ -76,12 +76,12 @@ def test_what_retry_refuses_is_refused(world, way):
 
 
 @pytest.mark.parametrize("options", [{}, {"answer": 1}])
-def test_a_thread_needs_a_store(way, options):
+def test_continuing_requires_a_store(way, options):
     runtime = Runtime(line(("a", note("a"))))
     refused("thread-without-store", lambda: way.stream(runtime, thread="t", **options))
 
 
-def test_an_answer_that_cannot_be_stored(durable, way):
+def test_answer_that_cannot_be_stored_is_refused(durable, way):
     runtime = asked(durable)
     refused(
         "not-storable",

@@ -1,4 +1,4 @@
-"""steps and stream go on with a thread: as resume does with answers, as retry does without, and refuse what those refuse."""
+"""steps and stream continue a thread: like resume with answers, like retry without, and refuse the same arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASKS = {"inline": ask, "returned": ask_once}
 
 
 @pytest.mark.parametrize("asking", ASKS)
-def test_steps_go_on_with_an_answer(world, way, asking):
+def test_steps_continue_with_an_answer(world, way, asking):
     runtime = world.runtime(line(("a", note("a")), ("b", ASKS[asking]("b")), ("c", note("c"))))
     first = way.steps(runtime, {"notes": []}, thread="t")
     then = way.steps(runtime, thread="t", answer="yes")
@@ -58,7 +58,7 @@ def test_steps_go_on_with_an_answer(world, way, asking):
     ],
     ids=["by id", "alone", "answer="],
 )
-def test_stream_takes_answers_as_resume_does(world, way, how):
+def test_stream_takes_answers_like_resume(world, way, how):
     runtime = world.runtime(line(("b", ask("b")), ("c", note("c"))))
     runtime.run({"notes": []}, thread="t")
 
@@ -68,13 +68,13 @@ def test_stream_takes_answers_as_resume_does(world, way, how):
 
 
 @pytest.mark.parametrize("given", [None, {}, {"id": 1}, [], "", False])
-def test_any_answer_is_one_even_what_is_empty(world, way, given):
+def test_falsy_values_are_answers_too(world, way, given):
     runtime = world.runtime(line(("b", ask("b"))))
     runtime.run({"notes": []}, thread="t")
     assert way.stream(runtime, thread="t", answer=given) == [{"b": {"notes": [f"b={given}"]}}]
 
 
-def test_none_alone_is_an_answer(world, way):
+def test_none_without_a_key_is_an_answer(world, way):
     runtime = world.runtime(line(("b", ask("b"))))
     runtime.run({"notes": []}, thread="t")
     assert way.stream(runtime, thread="t", answers=None) == [{"b": {"notes": ["b=None"]}}]
@@ -130,12 +130,12 @@ def talking(world: Any) -> Runtime[Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_of_a_stream_that_goes_on(world, way, mode):
+def test_every_mode_of_a_stream_continues_a_thread(world, way, mode):
     items = way.stream(talking(world), thread="t", answer="yes", modes=mode)
     assert [plain(mode, item) for item in items] == MODES[mode]
 
 
-def test_all_modes_at_once(world, way):
+def test_all_modes_continue_a_thread_at_once(world, way):
     runtime = talking(world)
     items = way.stream(runtime, thread="t", answer="yes", modes=list(MODES))
 
@@ -144,7 +144,7 @@ def test_all_modes_at_once(world, way):
     assert runtime.state("t").status == "completed"
 
 
-def test_events_are_those_of_the_journal(world, way):
+def test_streamed_events_equal_those_of_the_journal(world, way):
     runtime = talking(world)
     before = runtime.state("t").seq
     items = way.stream(runtime, thread="t", answer="yes", modes="events")
@@ -152,7 +152,7 @@ def test_events_are_those_of_the_journal(world, way):
 
 
 def test_parallel_questions_are_answered_one_by_one(world, way):
-    """What finished earlier is in the stream of the run that commits it, in task order."""
+    """Tasks that finished earlier are in the stream of the run that commits them, in task order."""
     counts = Counts("plain")
     runtime = world.runtime(fan(("a", ask("a")), ("b", counts), ("c", ask("c"))))
     first = way.steps(runtime, {"notes": []}, thread="t")
@@ -169,7 +169,7 @@ def test_parallel_questions_are_answered_one_by_one(world, way):
     assert counts.calls == 1
 
 
-def test_stages_of_a_nested_graph(world, way):
+def test_stages_of_a_nested_graph_are_streamed(world, way):
     runtime = world.runtime(everything())
     way.stream(runtime, {"notes": []}, thread="t")
     questions = ids(runtime)
@@ -181,7 +181,7 @@ def test_stages_of_a_nested_graph(world, way):
     assert items[-1][1]["notes"] == EVERYTHING
 
 
-def test_a_question_may_follow_a_question(world, way):
+def test_question_may_follow_a_question(world, way):
     def twice(state: Any, ctx: Context) -> Any:
         return {"notes": [ctx.interrupt({"q": "1"}), ctx.interrupt({"q": "2"})]}
 
@@ -193,8 +193,8 @@ def test_a_question_may_follow_a_question(world, way):
     assert way.stream(runtime, thread="t", answer="two") == [{"b": {"notes": ["one", "two"]}}]
 
 
-def test_the_thread_is_the_same_as_with_resume(world, way):
-    """Watching changes nothing of what is written."""
+def test_thread_is_the_same_as_with_resume(world, way):
+    """Watching does not change the stored entries."""
     runtime = world.runtime(everything())
     for thread in ("t", "u"):
         runtime.run({"notes": []}, thread=thread)
@@ -205,11 +205,11 @@ def test_the_thread_is_the_same_as_with_resume(world, way):
     assert runtime.diff("t", "u") is None
 
 
-# -- as retry does
+# -- like retry
 
 
-def test_a_failed_task_is_retried_step_by_step(world, way):
-    """What finished does not run again; its step comes with the commit."""
+def test_failed_task_is_retried_step_by_step(world, way):
+    """Finished tasks do not run again; their step is emitted with the commit."""
     counts, fails = Counts("a"), Fails()
     runtime = world.runtime(fan(("a", counts), ("b", fails), ("c", ask("c"))))
     with pytest.raises(NodeError):
@@ -231,7 +231,7 @@ def test_a_failed_task_is_retried_step_by_step(world, way):
     assert runtime.state("t").status == "completed"
 
 
-def test_the_failed_step_comes_before_the_error_each_time(world):
+def test_failed_step_is_emitted_before_each_error(world):
     fails = Fails()
     runtime = world.runtime(line(("a", note("a")), ("b", fails)))
     with pytest.raises(NodeError):
@@ -263,7 +263,7 @@ def test_every_mode_retries(world, way, mode):
     assert runtime.state("t").values["notes"] == ["a", "mended"]
 
 
-def test_leaving_early_leaves_a_thread_to_go_on_with(world, way):
+def test_stream_that_is_left_early_leaves_a_thread_that_continues(world, way):
     counts = Counts("c")
     runtime = world.runtime(line(("a", ask("a")), ("b", note("b")), ("c", counts), ("d", note("d"))))
     runtime.run({"notes": []}, thread="t")
@@ -280,7 +280,7 @@ def test_leaving_early_leaves_a_thread_to_go_on_with(world, way):
     assert runtime.state("t").values["notes"] == ["a=yes", "b", "c", "d"]
 
 
-def test_leaving_a_live_stream_early(world, way):
+def test_live_stream_can_be_left_early(world, way):
     def emits(state: Any, ctx: Context) -> Any:
         ctx.emit("here")
         return {"notes": ["b"]}
@@ -292,7 +292,7 @@ def test_leaving_a_live_stream_early(world, way):
     assert finish(runtime, "t")["notes"] == ["a=yes", "b", "c"]
 
 
-def test_never_read_is_never_begun(world):
+def test_stream_that_is_never_read_is_never_started(world):
     runtime = world.runtime(line(("a", ask("a"))))
     runtime.run({"notes": []}, thread="t")
     before = runtime.state("t").seq
@@ -302,7 +302,7 @@ def test_never_read_is_never_begun(world):
     assert list(unread) == [{"a": {"notes": ["a=yes"]}}]
 
 
-def test_the_thread_is_taken_while_it_is_watched(world):
+def test_thread_is_claimed_while_it_is_watched(world):
     runtime = world.runtime(line(("a", ask("a")), ("b", note("b"))))
     runtime.run({"notes": []}, thread="t")
     steps = runtime.steps(thread="t", answer="yes")
@@ -315,7 +315,7 @@ def test_the_thread_is_taken_while_it_is_watched(world):
     assert runtime.state("t").status == "cancelled"
 
 
-def test_a_fork_from_the_middle_goes_on_watched(world, way):
+def test_fork_from_the_middle_continues_while_watched(world, way):
     runtime = world.runtime(line(("a", note("a")), ("b", note("b")), ("c", note("c"))))
     runtime.run({"notes": []}, thread="t")
     first = next(s.seq for s in reversed(runtime.history("t")) if s.next == ("b",))
@@ -324,14 +324,14 @@ def test_a_fork_from_the_middle_goes_on_watched(world, way):
         assert [step.node for step in way.steps(runtime, thread=to, **options)] == ["b", "c"]
 
 
-def test_another_runtime_goes_on(durable, way):
+def test_another_runtime_continues_the_thread(durable, way):
     graph = line(("a", ask("a")), ("b", note("b")))
     durable.runtime(graph).run({"notes": []}, thread="t")
     items = way.stream(durable.runtime(graph), thread="t", answer="yes", modes=["values"])
     assert [item["notes"] for item in items] == [["a=yes"], ["a=yes", "b"]]
 
 
-def test_an_expired_question_is_asked_anew(world, way):
+def test_expired_question_is_asked_again(world, way):
     runtime = world.runtime(line(("a", ask("a", expires_s=100))))
     runtime.run({"notes": []}, thread="t")
     refused("wrong-verb", lambda: way.steps(runtime, thread="t"), "thread='t' with answers=")
@@ -344,7 +344,7 @@ def test_an_expired_question_is_asked_anew(world, way):
     assert "interrupt-expired" in kinds(runtime.entries("t"))
 
 
-def test_a_node_that_returns_its_question_in_a_graph_of_its_own(world, way):
+def test_node_returns_its_question_in_its_own_graph(world, way):
     inner = builder("inner")
     inner.add_node("asks", lambda state, ctx: Interrupt({"q": "in"}) if ctx.answer is None else {"notes": [ctx.answer]})
     inner.add_edge(START, "asks")

@@ -1,4 +1,4 @@
-"""What leaves a run can be changed without any effect on the run, on what others are given, or on the journal (R15)."""
+"""Changing the objects that leave a run has no effect on the run, on other consumers, or on the journal (R15)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class State(te.TypedDict, total=False):
 
 
 def spoil(value: Any) -> None:
-    """Change every container that can be reached, in its length and in its items."""
+    """Change the length and the items of every reachable container."""
     if isinstance(value, dict):
         for inner in list(value.values()):
             spoil(inner)
@@ -100,7 +100,7 @@ WATCHED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("how", WATCHED)
-def test_a_consumer_that_changes_what_it_is_given_changes_no_run(how, kind, lite):
+def test_consumer_that_changes_its_items_changes_no_run(how, kind, lite):
     store: Any = {"nothing": None, "memory": "memory:", "sqlite": lite.store}[kind]
     runtime: Any = Runtime(graph(), store=store)
     ends: list[Any] = []
@@ -114,7 +114,7 @@ def test_a_consumer_that_changes_what_it_is_given_changes_no_run(how, kind, lite
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_held_steps_agree_whatever_was_done_to_one_of_them(kind, lite):
+def test_retained_steps_agree_after_one_of_them_was_changed(kind, lite):
     store: Any = {"nothing": None, "memory": "memory:", "sqlite": lite.store}[kind]
     runtime: Any = Runtime(graph(), store=store)
     steps = list(runtime.steps(GIVEN, **({} if store is None else {"thread": "t"})))
@@ -125,7 +125,7 @@ def test_held_steps_agree_whatever_was_done_to_one_of_them(kind, lite):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_a_sink_that_changes_what_it_is_given_changes_no_run(kind, lite):
+def test_sink_that_changes_its_entries_changes_no_run(kind, lite):
     store: Any = {"nothing": None, "memory": "memory:", "sqlite": lite.store}[kind]
     seen: list[Any] = []
     runtime: Any = Runtime(graph(), store=store, sinks=[spoil_event, seen.append])
@@ -147,7 +147,7 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_who_looks_at_a_thread_and_changes_what_is_shown_changes_no_journal(look):
+def test_reader_that_changes_a_snapshot_changes_no_journal(look):
     def ask(state: Any, ctx: Context) -> dict[str, Any]:
         return {"log": [ctx.interrupt({"q": ["why?"]}, answer_type=dict[str, list[str]])]}
 

@@ -1,4 +1,4 @@
-"""The newest snapshots of a history are the same as those of the whole, and cost no more than the stretch they stand in."""
+"""The newest snapshots of a history equal those of the whole, and cost no more than the part that they cover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from graphrt.stores.wrapper import StoreWrapper
 from .support import ask, builder, everything, finish, line, note
 
 STEP = 1 if os.environ.get("GRAPHRT_FULL") == "1" else 3
-"""Each check of a thread asks before every third entry: others than the check before it, for the thread has grown."""
+"""Each check of a thread asks before every third entry: different ones than the previous check, since the thread has
+grown.
+"""
 
 
 class State(te.TypedDict, total=False):
@@ -28,7 +30,7 @@ class State(te.TypedDict, total=False):
 
 
 def loop(rounds: int) -> Any:
-    """Rounds of one node; between two runs the count begins anew."""
+    """Rounds of one node; the count restarts between two runs."""
     g = builder(state=State)
     g.add_node("a", lambda state: {"n": state.get("n", 0) + 1, "x": "y" * 300})
     g.add_edge(START, "a")
@@ -43,7 +45,7 @@ def shown(snapshot: Any) -> tuple[Any, ...]:
 
 
 def check_pages(runtime: Any, thread: str) -> None:
-    """Whatever is asked of the history is a part of the whole."""
+    """Check that each page of the history is a part of the whole."""
     whole = [shown(snapshot) for snapshot in runtime.history(thread)]
     end = runtime.state(thread).seq
     for limit in (0, 1, 2, 3, 5, 8, 13, len(whole), len(whole) + 9):
@@ -61,7 +63,7 @@ def check_pages(runtime: Any, thread: str) -> None:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot is written with every third commit or so."""
+    """Write a snapshot with about every third commit."""
     monkeypatch.setattr(writer, "SNAPSHOT_BYTES", 400)
 
 
@@ -76,7 +78,7 @@ def test_pages_are_parts_of_the_whole_history(world, often):
     check_pages(runtime, runtime.fork("t"))
 
 
-def test_pages_of_a_thread_with_everything(world, often):
+def test_pages_of_a_thread_with_every_kind_of_entry(world, often):
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
     check_pages(runtime, "t")
@@ -88,7 +90,7 @@ def test_pages_of_a_thread_with_everything(world, often):
 
 
 def test_pages_of_short_runs(world, often):
-    """Each run completes right after its one commit, with which it shares a snapshot."""
+    """Each run completes right after its only commit, with which it shares a snapshot."""
     runtime = world.runtime(line(("a", note("a")), ("q", ask("q"))))
     for _ in range(5):
         runtime.run({"notes": []}, thread="t")
@@ -98,7 +100,7 @@ def test_pages_of_short_runs(world, often):
 
 
 class Counting(StoreWrapper):
-    """A store that counts the bytes, or the entries, of the records that it gives."""
+    """A store that counts the bytes or entries of the records that it returns."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)

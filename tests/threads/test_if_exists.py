@@ -1,4 +1,4 @@
-"""What a verb with an input does on a thread that exists: `if_exists`."""
+"""The behaviour of a verb with an input on a thread that exists: `if_exists`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def asks(state, ctx: Context):
     return {"log": [ctx.interrupt("Really?")]}
 
 
-def test_second_call_runs_nothing_and_has_the_result_of_the_first(store):
+def test_second_call_runs_nothing_and_returns_the_result_of_the_first(store):
     runtime = runtime_of(store, works)
     first = runtime.run({"topic": "tea"}, thread="order-1", if_exists="return")
     entries = len(tuple(runtime.entries("order-1")))
@@ -60,7 +60,7 @@ def test_second_call_runs_nothing_and_has_the_result_of_the_first(store):
     assert not store.head("order-1").owned
 
 
-def test_input_of_the_second_call_is_not_looked_at(store):
+def test_input_of_the_second_call_is_ignored(store):
     runtime = runtime_of(store, works)
     runtime.run({"topic": "tea"}, thread="order-1", if_exists="return")
 
@@ -70,14 +70,14 @@ def test_input_of_the_second_call_is_not_looked_at(store):
     assert runtime.run({}, thread="order-2", if_exists="return").status == "completed"
 
 
-def test_without_it_the_thread_takes_another_input(store):
+def test_thread_takes_another_input_without_if_exists(store):
     runtime = runtime_of(store, works)
     runtime.run({"topic": "tea"}, thread="order-1", if_exists="return")
 
     assert len(runtime.run({}, thread="order-1").state.log) == 2
 
 
-def test_question_of_the_first_call_is_the_result_of_the_second(store):
+def test_second_call_returns_the_question_of_the_first(store):
     runtime = runtime_of(store, works, asks)
     first = runtime.run({}, thread="order-1", if_exists="return")
 
@@ -90,7 +90,7 @@ def test_question_of_the_first_call_is_the_result_of_the_second(store):
     assert runtime.run({}, thread="order-1", if_exists="return").state == done.state
 
 
-def test_run_that_failed_has_no_result_and_names_the_way_on(store):
+def test_failed_run_has_no_result_and_names_the_next_verb(store):
     broken = [True]
 
     def fails(state):
@@ -112,7 +112,7 @@ def test_run_that_failed_has_no_result_and_names_the_way_on(store):
     assert runtime.run({}, thread="order-1", if_exists="return").state.log == ["done"]
 
 
-def test_run_that_was_cancelled_has_a_result(store):
+def test_cancelled_run_has_a_result(store):
     runtime = runtime_of(store, lambda state: None, works)
 
     def halts(state):
@@ -125,7 +125,7 @@ def test_run_that_was_cancelled_has_a_result(store):
     assert runtime.run({}, thread="order-1", if_exists="return").status == "cancelled"
 
 
-def test_thread_that_is_driven_is_a_conflict_and_its_result_comes_later(store):
+def test_driven_thread_is_a_conflict_and_its_result_comes_later(store):
     inside, go_on = threading.Event(), threading.Event()
 
     def slow(state):
@@ -147,7 +147,7 @@ def test_thread_that_is_driven_is_a_conflict_and_its_result_comes_later(store):
     assert runtime.run({}, thread="order-1", if_exists="return").state.log == ["slow"]
 
 
-def test_asyncio_twin_does_the_same(store):
+def test_asyncio_twin_behaves_the_same(store):
     runtime = runtime_of(store, works)
 
     async def main():
@@ -160,7 +160,7 @@ def test_asyncio_twin_does_the_same(store):
     assert first.log == ["worked on tea"]
 
 
-def test_result_is_that_of_a_thread_with_sinks_and_the_sinks_are_told_nothing(store):
+def test_result_is_that_of_a_thread_with_sinks_and_the_sinks_are_not_called(store):
     told = []
     runtime = runtime_of(store, works, sinks=[told.append])
     runtime.run({}, thread="order-1", if_exists="return")
@@ -185,7 +185,7 @@ def test_thread_has_to_be_named(store):
 
 
 class Job:
-    """A graph whose runs end as told, and the runtime that drives it."""
+    """A graph whose runs end as configured, and the runtime that drives it."""
 
     def __init__(self, store):
         self.ends = ""
@@ -248,7 +248,7 @@ GOES_ON = ["first tea", "last tea"]
         ("running", "abandon", "milk", ["first milk", "last milk"]),
     ],
 )
-def test_input_for_a_thread_that_exists(status, if_exists, topic, expected):
+def test_policy_decides_about_an_input_for_an_existing_thread(status, if_exists, topic, expected):
     runtime = Job("memory:").left(status)
     if isinstance(expected, str):
         with pytest.raises(InputError) as caught:
@@ -264,7 +264,7 @@ def test_input_for_a_thread_that_exists(status, if_exists, topic, expected):
 
 @pytest.mark.parametrize("verb", ["steps", "stream", "start", "arun", "asteps", "astream", "astart"])
 def test_every_verb_with_an_input_decides_alike(verb):
-    """`start` returns an id in place of a result."""
+    """`start` returns an id instead of a result."""
     call, tea = VERBS[verb], {"topic": "tea"}
     runtime = Job("memory:").left("failed")
     with pytest.raises(InputError) as caught:
@@ -291,7 +291,7 @@ def test_present_result_is_an_item_of_the_mode_result():
 
 
 @pytest.mark.parametrize("if_exists", ["continue", "return", "abandon", "always"])
-def test_policy_that_is_about_no_thread_is_refused(if_exists):
+def test_policy_without_a_thread_is_refused(if_exists):
     runtime = Job("memory:").left("failed")
     for call in (
         lambda: runtime.run({}, if_exists=if_exists),
@@ -324,8 +324,8 @@ NAMES = map(str, count())
     ],
 )
 @pytest.mark.parametrize("pruned", [False, True])
-def test_inputs_are_compared_by_the_fields_that_were_given(given, same, pruned):
-    """Defaults do not count, which a factory makes anew, and neither do fields that are never stored."""
+def test_inputs_are_compared_by_their_explicit_fields(given, same, pruned):
+    """Defaults do not count, because a factory builds them for each input, and neither do untracked fields."""
     broken = [True]
 
     def works(state):
@@ -420,8 +420,8 @@ RACER = """
 
 
 @pytest.mark.slow
-def test_of_two_processes_that_race_one_runs_and_the_other_gets_its_result(tmp_path):
-    """As two workers of a server do that were sent the same request."""
+def test_one_of_two_racing_processes_runs_and_the_other_gets_its_result(tmp_path):
+    """Like two workers of a server that received the same request."""
     racers = {name: other_process(RACER, tmp_path / "runs.db", name) for name in ("a", "b")}
 
     def tell(name):

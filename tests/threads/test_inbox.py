@@ -19,7 +19,7 @@ GRAPH = line(("a", note("a")), ("b", ask("ok?")), ("c", note("c")))
 
 
 def listed(runtime, **filters):
-    """What the inbox lists, after comparing it with the threads themselves."""
+    """The items of the inbox, after comparing them with the threads themselves."""
     items = runtime.inbox(limit=None)
     told = {(item.thread, item.interrupt.id): item.interrupt for item in items}
     found = {
@@ -32,7 +32,7 @@ def listed(runtime, **filters):
     return [item.interrupt.id for item in runtime.inbox(**filters)]
 
 
-def test_an_item_says_what_is_asked_and_by_which_thread(world):
+def test_item_has_the_question_and_its_thread(world):
     runtime = world.runtime(GRAPH)
     result = runtime.run({}, thread="t", title="One", tags={"x"})
 
@@ -44,7 +44,7 @@ def test_an_item_says_what_is_asked_and_by_which_thread(world):
     assert asyncio.run(runtime.ainbox(limit=1))[0].token == item.token
 
 
-def test_an_answer_takes_the_question_off(world):
+def test_answer_removes_the_question(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t")
     assert listed(runtime) == ["t/2.0:b#0"]
@@ -53,7 +53,7 @@ def test_an_answer_takes_the_question_off(world):
     assert listed(runtime) == []
 
 
-def test_of_two_questions_the_other_one_stays_with_its_time(world):
+def test_answered_question_leaves_the_other_one_with_its_time(world):
     runtime = world.runtime(fan(("a", ask("a")), ("b", ask("b"))))
     runtime.run({}, thread="t")
     assert listed(runtime) == ["t/2.0:a#0", "t/2.1:b#0"]
@@ -65,7 +65,7 @@ def test_of_two_questions_the_other_one_stays_with_its_time(world):
     assert runtime.state("t").at > before
 
 
-def test_cancelling_and_abandoning_take_questions_off(world):
+def test_cancelling_and_abandoning_remove_questions(world):
     runtime = world.runtime(GRAPH)
     for thread in ("cancelled", "abandoned", "kept"):
         runtime.run({}, thread=thread)
@@ -74,7 +74,7 @@ def test_cancelling_and_abandoning_take_questions_off(world):
 
     assert listed(runtime) == ["kept/2.0:b#0", "abandoned/4.0:b#0"]
     runtime.retry("cancelled")
-    assert listed(runtime)[-1] == "cancelled/2.0:b#0:2"  # asked anew
+    assert listed(runtime)[-1] == "cancelled/2.0:b#0:2"  # asked again
 
 
 def test_an_edit_makes_a_question_stale(world):
@@ -88,7 +88,7 @@ def test_an_edit_makes_a_question_stale(world):
     assert not runtime.inbox()[0].interrupt.stale
 
 
-def test_an_edit_as_the_node_takes_its_question_off(world):
+def test_edit_as_the_node_removes_its_question(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t")
     runtime.update("t", {"notes": ["edited"]}, as_node="b")
@@ -96,7 +96,7 @@ def test_an_edit_as_the_node_takes_its_question_off(world):
     assert listed(runtime) == []
 
 
-def test_a_question_that_expires_is_asked_anew(world):
+def test_expired_question_is_listed_again_after_retry(world):
     runtime = world.runtime(line(("b", ask("ok?", expires_s=10))))
     runtime.run({}, thread="t")
     (item,) = runtime.inbox()
@@ -147,7 +147,7 @@ def test_a_fork_and_a_copy_ask_too(world):
     assert listed(runtime) == []
 
 
-def test_deleting_a_thread_takes_its_questions_off(world):
+def test_deleting_a_thread_removes_its_questions(world):
     runtime = world.runtime(GRAPH)
     for thread in "abc":
         runtime.run({}, thread=thread)
@@ -158,7 +158,7 @@ def test_deleting_a_thread_takes_its_questions_off(world):
     assert listed(runtime) == ["c/2.0:b#0"]
 
 
-def test_filters_and_pages(world):
+def test_inbox_takes_filters_and_pages(world):
     runtime = world.runtime(GRAPH)
     other = world.runtime(line(("other", ask("other?")), name="h"))
     for n in range(6):
@@ -188,7 +188,7 @@ class Parcel(BaseModel):
     names: tuple[str, ...] = ()
 
 
-def test_a_payload_comes_as_the_class_that_was_asked_with(durable):
+def test_payload_is_decoded_to_its_class(durable):
     from graphrt.stores import register_type
 
     register_type(Parcel, tag="tests.Parcel")
@@ -205,7 +205,7 @@ def test_a_payload_comes_as_the_class_that_was_asked_with(durable):
     assert item.interrupt.answer_schema == result.interrupts[0].answer_schema
 
 
-def test_threads_written_before_are_found_after_reindexing(world):
+def test_older_threads_are_listed_after_reindexing(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t", title="One", tags={"x"})
     (item,) = runtime.inbox()
@@ -224,7 +224,7 @@ def test_threads_written_before_are_found_after_reindexing(world):
     assert asyncio.run(runtime.areindex()) == 0
 
 
-def test_reindexing_passes_over_a_thread_that_a_run_has(world):
+def test_reindexing_skips_a_thread_of_a_live_run(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t")
     claim = world.store.claim("t", create=False, lease_s=60, at=0.0)
@@ -233,7 +233,7 @@ def test_reindexing_passes_over_a_thread_that_a_run_has(world):
     world.store.release(claim)
 
 
-def test_an_encrypted_store_keeps_what_is_asked_secret(tmp_path):
+def test_encrypted_store_keeps_questions_secret(tmp_path):
     from graphrt.stores import EncryptedStore
 
     path = tmp_path / "runs.db"
@@ -250,7 +250,7 @@ def test_an_encrypted_store_keeps_what_is_asked_secret(tmp_path):
     store.close()
 
 
-def test_pages_and_filters_that_are_none_are_refused():
+def test_invalid_pages_and_filters_are_refused():
     runtime = Runtime(GRAPH, store=MemoryStore())
     runtime.run({}, thread="t")
     token = runtime.inbox()[0].token
@@ -273,8 +273,10 @@ def test_pages_and_filters_that_are_none_are_refused():
     assert runtime.inbox(after=token) == ()
 
 
-def test_a_token_tells_a_tenant_nothing_of_others(world):
-    """Tokens do not depend on how many threads others made, and one that names another's thread is refused."""
+def test_token_reveals_nothing_about_other_tenants(world):
+    """Tokens do not depend on the number of threads of others, and a token that names another tenant's thread is
+    refused.
+    """
     with TenantStore(world.store, "acme") as acme, TenantStore(world.store, "globex") as globex:
         mine, theirs = (world.runtime(GRAPH, store=store) for store in (acme, globex))
         mine.run({}, thread="t")

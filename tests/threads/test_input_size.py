@@ -1,4 +1,4 @@
-"""What callers send to a thread is bounded by `Limits.max_input_bytes`, by whatever verb it comes."""
+"""Inputs to a thread are bounded by `Limits.max_input_bytes`, with every verb."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERBS: dict[str, Callable[[Runtime[Any], str], Any]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_is_larger_than_the_limit_is_refused_and_nothing_is_stored(world: Any, verb: str) -> None:
+def test_input_larger_than_the_limit_is_refused_and_not_stored(world: Any, verb: str) -> None:
     runtime = world.runtime(GRAPH, limits=LIMITS)
     runtime.run({"notes": []}, thread="t")
     seq = runtime.state("t").seq
@@ -46,8 +46,10 @@ def test_what_is_larger_than_the_limit_is_refused_and_nothing_is_stored(world: A
         VERBS[verb](runtime, SMALL)
 
 
-def test_the_bound_is_one_of_what_is_sent_and_not_of_the_state(world: Any) -> None:
-    """Updates of nodes, and the values of the thread, may be larger; and None leaves the bound of any stored value."""
+def test_limit_applies_to_inputs_and_not_to_the_state(world: Any) -> None:
+    """Updates of nodes, and the values of the thread, may be larger; with None only the limit of any stored value
+    applies.
+    """
     runtime = world.runtime(line(("a", note(LARGE))), limits=LIMITS)
     runtime.run({"notes": []}, thread="t")
     runtime.run({"notes": [SMALL]}, thread="t")
@@ -56,7 +58,7 @@ def test_the_bound_is_one_of_what_is_sent_and_not_of_the_state(world: Any) -> No
     assert Runtime(GRAPH).limits.max_input_bytes == 16 * 1024**2
 
 
-def test_an_input_that_was_queued_counts_by_the_limits_of_its_sender(world: Any) -> None:
+def test_queued_input_counts_by_the_limits_of_its_sender(world: Any) -> None:
     sender, worker = world.runtime(GRAPH), world.runtime(GRAPH, limits=LIMITS)
     sender.run({"notes": []}, thread="t")
     claim = world.store.claim("t", create=False, lease_s=60, at=0.0)

@@ -1,4 +1,4 @@
-"""`interrupt_after` pauses after the fold is committed and before routes are asked (rule R1)."""
+"""`interrupt_after` pauses after the fold is committed and before routers are called (rule R1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AFTER = {"interrupt_after": True}
 
 
 def plan_and_act() -> Any:
-    """A plan that a person looks at before it is acted on."""
+    """A plan that a person reviews before it is executed."""
     return line(
         ("plan", lambda state: {"x": "delete everything"}),
         ("act", lambda state: {"notes": [f"did: {state['x']}"]}),
@@ -23,7 +23,7 @@ def plan_and_act() -> Any:
     )
 
 
-def test_the_state_shows_what_the_node_made_and_an_edit_wins(world):
+def test_state_shows_the_output_of_the_node_and_an_edit_wins(world):
     runtime = world.runtime(plan_and_act())
     paused = runtime.run({"notes": []}, thread="t")
     assert (paused.status, paused.state["x"]) == ("interrupted", "delete everything")
@@ -35,7 +35,7 @@ def test_the_state_shows_what_the_node_made_and_an_edit_wins(world):
     runtime.replay("t")
 
 
-def test_the_step_of_the_node_is_shown_before_the_pause_and_not_again(world):
+def test_step_of_the_node_is_emitted_before_the_pause_and_not_again(world):
     runtime = world.runtime(plan_and_act())
     first = [(s.node, s.outcome, s.diff.changed) for s in runtime.steps({"notes": []}, thread="t")]
     second = [(s.node, s.outcome) for s in runtime.steps(thread="t", answer=True)]
@@ -44,7 +44,7 @@ def test_the_step_of_the_node_is_shown_before_the_pause_and_not_again(world):
     assert second == [("act", "success")]
 
 
-def test_the_state_is_streamed_before_the_pause(world):
+def test_state_is_streamed_before_the_pause(world):
     runtime = world.runtime(plan_and_act())
 
     assert [s["x"] for s in runtime.stream({"notes": []}, thread="t", modes="values")] == ["delete everything"]
@@ -61,7 +61,7 @@ def routed() -> Any:
 
 
 @pytest.mark.parametrize(("edit", "way"), [(None, "left"), ({"x": "right"}, "right")])
-def test_routers_are_asked_when_the_pause_is_answered_on_the_state_as_edited(world, edit, way):
+def test_routers_are_called_with_the_edited_state_when_the_pause_is_answered(world, edit, way):
     runtime = world.runtime(routed())
     paused = runtime.run({"notes": []}, thread="t")
     assert runtime.state("t").next == ()
@@ -75,7 +75,7 @@ def test_routers_are_asked_when_the_pause_is_answered_on_the_state_as_edited(wor
     runtime.replay("t")
 
 
-def test_a_router_that_fails_after_the_answer_is_asked_again_by_retry(world):
+def test_router_that_fails_after_the_answer_is_called_again_by_retry(world):
     runtime = world.runtime(routed())
     runtime.run({"notes": []}, thread="t")
     runtime.update("t", {"x": "nowhere"})
@@ -86,7 +86,7 @@ def test_a_router_that_fails_after_the_answer_is_asked_again_by_retry(world):
     assert world.runtime(routed()).retry("t").state["notes"] == ["right"]
 
 
-def test_it_pauses_also_where_nothing_follows(world):
+def test_last_node_pauses_too(world):
     counts = Counts("ran")
     graph = line(("only", counts), only=AFTER)
     runtime = world.runtime(graph)
@@ -97,7 +97,7 @@ def test_it_pauses_also_where_nothing_follows(world):
     assert counts.calls == 1
 
 
-def test_several_in_one_superstep_are_answered_one_after_another_and_route_once(world):
+def test_several_pauses_in_one_superstep_are_answered_one_after_another_and_route_once(world):
     graph = fan(("p", note("p")), ("q", note("q")), ("r", note("r")), p=AFTER, q=AFTER)
     runtime = world.runtime(graph)
     p, q = runtime.run({"notes": []}, thread="t").interrupts
@@ -109,7 +109,7 @@ def test_several_in_one_superstep_are_answered_one_after_another_and_route_once(
     runtime.replay("t")
 
 
-def test_a_question_beside_it_is_answered_first(world):
+def test_open_question_is_answered_before_the_pause(world):
     graph = fan(("p", note("p")), ("q", ask("q")), p=AFTER)
     runtime = world.runtime(graph)
     first = runtime.run({"notes": []}, thread="t")
@@ -120,7 +120,7 @@ def test_a_question_beside_it_is_answered_first(world):
     assert runtime.resume("t", True).state["notes"] == ["split", "p", "q=yes", "last"]
 
 
-def test_commands_and_sends_of_the_node_are_kept_over_the_pause(world):
+def test_commands_and_sends_of_the_node_survive_the_pause(world):
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node(
         "boss", lambda state: Command(goto=[Send("w", 1), Send("w", 2), "end"]), interrupt_after=True, goto=["w", "end"]
@@ -139,7 +139,7 @@ def test_commands_and_sends_of_the_node_are_kept_over_the_pause(world):
     runtime.replay(fork)
 
 
-def test_a_fork_at_the_commit_waits_as_well(world):
+def test_fork_at_the_commit_waits_as_well(world):
     runtime = world.runtime(plan_and_act())
     runtime.run({"notes": []}, thread="t")
     commit = next(e.seq for e in runtime.entries("t") if e.to_dict()["event"] == "superstep-committed")
@@ -151,7 +151,7 @@ def test_a_fork_at_the_commit_waits_as_well(world):
     assert runtime.resume(fork, True).state["notes"] == ["did: delete nothing"]
 
 
-def test_an_edit_as_the_node_answers_for_it(world):
+def test_edit_as_the_node_answers_its_pause(world):
     runtime = world.runtime(plan_and_act())
     runtime.run({"notes": []}, thread="t")
     snapshot = runtime.update("t", {"x": "delete nothing"}, as_node="plan")
@@ -172,7 +172,7 @@ def test_a_failing_node_does_not_pause_after(world):
     assert runtime.run({"notes": []}, thread="t").state["notes"] == ["handled"]
 
 
-def test_in_a_nested_graph_the_pause_is_the_childs(world):
+def test_pause_in_a_nested_graph_belongs_to_the_nested_graph(world):
     graph = line(("outer", plan_and_act()), ("end", note("end")))
     runtime = world.runtime(graph)
     paused = runtime.run({"notes": []}, thread="t")
@@ -185,7 +185,7 @@ def test_in_a_nested_graph_the_pause_is_the_childs(world):
     runtime.replay("t")
 
 
-def test_a_nested_graph_with_it_on_its_node_pauses_after_the_fold_of_the_parent(world):
+def test_pause_after_a_nested_graph_comes_after_the_fold_of_the_parent(world):
     graph = line(("outer", line(("a", note("a")), name="inner")), ("end", note("end")), outer=AFTER)
     runtime = world.runtime(graph)
     paused = runtime.run({"notes": []}, thread="t")
@@ -194,7 +194,7 @@ def test_a_nested_graph_with_it_on_its_node_pauses_after_the_fold_of_the_parent(
     assert world.runtime(graph).resume("t", True).state["notes"] == ["a", "end"]
 
 
-def test_a_loop_pauses_at_each_turn(world):
+def test_loop_pauses_in_each_round(world):
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node("turn", note("turn"), interrupt_after=True)
     g.add_edge(START, "turn")

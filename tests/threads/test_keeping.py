@@ -1,4 +1,4 @@
-"""Listing, pruning, sweeping and deleting threads: what goes, what stays, and that a thread goes on afterwards."""
+"""Listing, pruning, sweeping and deleting threads: what is removed, what is kept, and that the thread still works."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ids(infos):
     return [info.thread for info in infos]
 
 
-def test_threads_are_listed_in_the_order_in_which_they_were_made(world):
+def test_threads_are_listed_in_order_of_creation(world):
     done, *_ = three(world)
 
     assert ids(done.threads()) == ["run-1", "run-2", "other-3"]
@@ -40,7 +40,7 @@ def test_threads_are_listed_in_the_order_in_which_they_were_made(world):
     assert [info.status for info in done.threads()] == ["completed", "interrupted", "failed"]
 
 
-def test_threads_take_filters_alone_and_together(world):
+def test_threads_take_filters_alone_and_combined(world):
     done, *_ = three(world)
     middle = done.threads()[1].updated_at
 
@@ -54,7 +54,7 @@ def test_threads_take_filters_alone_and_together(world):
     assert ids(done.threads(prefix="")) == ["run-1", "run-2", "other-3"]
 
 
-def test_prefix_is_text_and_no_pattern(world):
+def test_prefix_is_a_literal_string(world):
     runtime = world.runtime(line(("a", note("a"))))
     for thread in ("a_b", "axb", "A_b"):
         runtime.run({"notes": []}, thread=thread)
@@ -79,7 +79,7 @@ def test_threads_are_paged(world):
     refused("unknown-thread", lambda: runtime.threads(after="gone"), "'gone'", error=InputError)
 
 
-def test_threads_refuse_a_status_that_there_is_not(world):
+def test_threads_refuse_an_unknown_status(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 
@@ -88,7 +88,7 @@ def test_threads_refuse_a_status_that_there_is_not(world):
     assert ids(runtime.threads()) == ["t"]
 
 
-def test_history_and_entries_refuse_what_is_no_number(world):
+def test_history_and_entries_refuse_values_that_are_not_numbers(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 
@@ -98,7 +98,7 @@ def test_history_and_entries_refuse_what_is_no_number(world):
     refused("input", lambda: runtime.prune("t", before="4"), "before=", error=InputError)
 
 
-def test_prune_forgets_what_the_present_does_not_need(world):
+def test_prune_removes_entries_that_the_present_state_does_not_need(world):
     runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
     end = runtime.run({"notes": []}, thread="t").state
     before = runtime.state("t")
@@ -121,7 +121,7 @@ def test_prune_forgets_what_the_present_does_not_need(world):
 
 
 def test_prune_folds_edits(world):
-    """No value that an edit replaced stays, on a finished thread and on one that has edits alone."""
+    """No value that an edit replaced remains, on a finished thread and on a thread of edits only."""
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": ["first " * 5_000]}, thread="t")
     runtime.update("edited", {"notes": ["first " * 5_000]})
@@ -156,7 +156,7 @@ OPEN = {
 @pytest.mark.parametrize("cancelled", [False, True])
 @pytest.mark.parametrize("graph", OPEN)
 def test_prune_folds_edits_of_an_open_superstep(world, graph, cancelled):
-    """The thread goes on as one that was edited in the same way, and was not pruned."""
+    """The thread continues like one that was edited in the same way, and not pruned."""
     runtime = world.runtime(OPEN[graph]())
     for thread in ("pruned", "whole"):
         runtime.run({"notes": ["first " * 5_000]}, thread=thread)
@@ -191,7 +191,7 @@ def test_prune_folds_edits_of_an_open_superstep(world, graph, cancelled):
 
 @pytest.mark.parametrize("operation", ["commit", "prune"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_prune_of_an_edited_open_superstep_that_is_broken_off_is_completed_by_the_next(operation, moment):
+def test_interrupted_prune_of_an_edited_open_superstep_is_completed_by_the_next(operation, moment):
     with FlakyStore(MemoryStore()) as store, Runtime(OPEN["question"](), store=store) as runtime:
         runtime.run({"notes": []}, thread="t")
         runtime.update("t", {"notes": Overwrite(["secret " * 5_000])})
@@ -208,7 +208,7 @@ def test_a_prune_of_an_edited_open_superstep_that_is_broken_off_is_completed_by_
         assert finish(runtime, "t")["notes"] == ["kept", "q=yes", "b"]
 
 
-def test_prune_before_an_entry_keeps_what_comes_after_it(world):
+def test_prune_before_an_entry_keeps_later_entries(world):
     runtime = world.runtime(line(*((name, note(name)) for name in "abcd")))
     runtime.run({"notes": []}, thread="t")
     history = runtime.history("t")
@@ -240,7 +240,7 @@ def test_prune_of_an_interrupted_thread_keeps_its_questions(world, nested):
 
 
 def test_prune_of_a_thread_that_waits_after_a_node_beside_one_that_failed(world):
-    """The failure, which an `on_error` node handles next, has no equal: it is read back as another object."""
+    """The failure, which an `on_error` node handles next, never compares equal, because it is read back as another object."""
 
     class OddError(Exception):
         pass
@@ -264,7 +264,7 @@ def test_prune_of_a_thread_that_waits_after_a_node_beside_one_that_failed(world)
     assert runtime.resume("t", "go on").state["notes"] == ["first", "good", "handled", True]
 
 
-def test_prune_of_a_failed_thread_leaves_it_to_be_retried(world):
+def test_failed_thread_can_be_retried_after_a_prune(world):
     fails = Fails()
     runtime = world.runtime(line(("a", note("a")), ("f", fails)))
     with pytest.raises(Exception, match="broken"):
@@ -276,7 +276,7 @@ def test_prune_of_a_failed_thread_leaves_it_to_be_retried(world):
     assert runtime.retry("t").state["notes"] == ["a", "mended"]
 
 
-def test_prune_twice_and_of_nothing(world):
+def test_second_prune_and_prune_of_an_empty_thread_are_no_ops(world):
     runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
     runtime.run({"notes": []}, thread="t")
     runtime.prune("t")
@@ -299,7 +299,7 @@ def test_pruned_threads_can_be_copied_and_compared(world):
     assert finish(runtime, "c")["notes"] == finish(runtime, "t")["notes"] == ["a", "q=yes", "b"]
 
 
-def test_sweep_deletes_what_nobody_wrote_for_long(world):
+def test_sweep_deletes_threads_without_recent_writes(world):
     done, *_ = three(world)
     assert done.sweep(older_than_s=3600) == 0
     world.clock.now += 7200
@@ -311,7 +311,7 @@ def test_sweep_deletes_what_nobody_wrote_for_long(world):
     assert ids(done.threads()) == ["young"]
 
 
-def test_sweep_leaves_what_a_run_has(world):
+def test_sweep_keeps_threads_of_live_runs(world):
     runtime = world.runtime(line(("a", note("a")), ("b", note("b"))))
     runtime.run({"notes": []}, thread="t")
     steps = runtime.steps({"notes": []}, thread="t")
@@ -322,7 +322,7 @@ def test_sweep_leaves_what_a_run_has(world):
     assert len(list(steps)) == 1
 
 
-def test_deleted_threads_are_gone_and_their_ids_free(world):
+def test_deleted_threads_are_gone_and_their_ids_can_be_reused(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": ["old"]}, thread="t")
     runtime.delete_thread("t")
@@ -346,7 +346,7 @@ def test_delete_under_a_run_is_a_conflict(world):
     assert runtime.threads() == ()
 
 
-def test_async_twins_keep_and_forget(world):
+def test_async_twins_list_prune_sweep_and_delete(world):
     runtime = world.runtime(line(("a", note("a"))))
 
     async def go():
@@ -361,7 +361,7 @@ def test_async_twins_keep_and_forget(world):
 
 
 def test_compaction_keeps_a_snapshot_only_thread_readable_by_another_runtime(durable):
-    """What is left after a prune is enough for a runtime that has never seen the thread."""
+    """The data that remains after a prune is enough for a runtime that has never seen the thread."""
     graph = line(("a", note("a")), ("q", ask("q")))
     durable.runtime(graph).run({"notes": []}, thread="t")
     durable.runtime(graph).prune("t")

@@ -1,4 +1,4 @@
-"""A runtime keeps the states of long threads, so that a turn costs what it adds; it believes only the journal."""
+"""A runtime caches the states of long threads: a turn costs what it adds. The journal stays authoritative."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphrt import END, START, GraphBuilder, InputError, Runtime
 from graphrt._journal.writer import Journal
 from graphrt.reducers import append
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.values import Loaded
+from graphrt.stores.values import StoredThread
 
 TURN = "x" * 400
 
@@ -42,11 +42,11 @@ def turns(runtime: Any, count: int, text: str = "hello", thread: str = "t") -> A
     return result
 
 
-def test_a_turn_reads_what_was_added_since_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_reads_only_the_entries_since_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     real = MemoryStore.load
 
-    def load(store: MemoryStore, thread: str, **options: Any) -> Loaded:
+    def load(store: MemoryStore, thread: str, **options: Any) -> StoredThread:
         loaded = real(store, thread, **options)
         read.append(len(loaded.records) + 100 * (loaded.snapshot is not None))
         return loaded
@@ -74,7 +74,7 @@ def test_snapshots_are_measured_at_geometric_sizes_over_runs(monkeypatch: pytest
     assert len(measured) <= 12
 
 
-def test_what_another_runtime_adds_is_seen() -> None:
+def test_entries_of_another_runtime_are_seen() -> None:
     store = MemoryStore()
     with Runtime(chat(), store=store) as one, Runtime(chat(), store=store) as other:
         turns(one, 30)
@@ -82,7 +82,7 @@ def test_what_another_runtime_adds_is_seen() -> None:
         assert [said for said in turns(one, 1).state.said if said == "from elsewhere"] == ["from elsewhere"] * 3
 
 
-def test_a_thread_that_another_runtime_began_anew_is_read_anew() -> None:
+def test_thread_that_another_runtime_recreated_is_reread() -> None:
     store = MemoryStore()
     with Runtime(chat(), store=store) as one, Runtime(chat(), store=store) as other:
         turns(one, 30, "first life")
@@ -91,7 +91,7 @@ def test_a_thread_that_another_runtime_began_anew_is_read_anew() -> None:
         assert "first life" not in turns(one, 1).state.said
 
 
-def test_a_value_that_another_runtime_erased_is_gone() -> None:
+def test_value_that_another_runtime_erased_is_gone() -> None:
     store = MemoryStore()
     with Runtime(chat(), store=store) as one, Runtime(chat(), store=store) as other:
         turns(one, 1, "Anna")
@@ -101,10 +101,10 @@ def test_a_value_that_another_runtime_erased_is_gone() -> None:
             turns(one, 1)
 
 
-def test_what_a_node_did_to_the_state_in_place_is_not_kept() -> None:
+def test_in_place_change_of_the_state_by_a_node_is_not_cached() -> None:
     harm: list[bool] = []
     with Runtime(chat(harm), store="memory:", check_state=False) as runtime:
         turns(runtime, 30)
         harm.append(True)
-        assert turns(runtime, 1).state.notes == ["in place"]  # nobody looked for it (R15)
+        assert turns(runtime, 1).state.notes == ["in place"]  # in-place changes are not checked (R15)
         assert turns(runtime, 1).state.notes == ["first"]

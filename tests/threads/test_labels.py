@@ -1,4 +1,4 @@
-"""Titles and tags: given when a thread is begun, changed later, journalled, shown, and found by."""
+"""Titles and tags: set when a thread starts, changed later, journalled, listed, and used as filters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def labelled(runtime, thread="t"):
     return [e.event for e in runtime.entries(thread) if isinstance(e.event, events.ThreadLabelled)]
 
 
-def test_a_thread_is_begun_with_labels_and_its_journal_says_so(world):
+def test_thread_starts_with_labels_in_its_journal(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t", title="An order", tags={"urgent", "blue"})
 
@@ -61,7 +61,7 @@ def test_every_verb_that_takes_an_input_takes_labels(world):
     assert [one.title for one in runtime.threads(tags=["x"])] == ["one", "two", "three", "four", "five"]
 
 
-def test_a_thread_without_labels_has_no_entry_of_them(world):
+def test_thread_without_labels_has_no_entry_for_them(world):
     runtime = world.runtime(PLAIN)
     runtime.run({}, thread="t")
 
@@ -110,7 +110,7 @@ def test_labels_that_do_not_change_write_nothing(world):
     assert runtime.state("t").seq == seq
 
 
-def test_a_thread_that_a_run_has_is_not_labelled(world):
+def test_thread_of_a_live_run_cannot_be_labelled(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t")
     claim = world.store.claim("t", create=False, lease_s=60, at=0.0)
@@ -122,7 +122,7 @@ def test_a_thread_that_a_run_has_is_not_labelled(world):
     assert shown(runtime) == ("yes", [])
 
 
-def test_who_labelled_a_thread_is_in_its_audit_log(lite):
+def test_audit_log_names_the_user_who_labelled_a_thread(lite):
     from graphrt.audit import AuditLog
 
     runtime = lite.runtime(GRAPH, audit=AuditLog(user="ann@example.org"))
@@ -133,7 +133,7 @@ def test_who_labelled_a_thread_is_in_its_audit_log(lite):
     runtime.close()
 
 
-def test_a_fork_has_the_tags_and_a_copy_has_the_title_too(world):
+def test_fork_has_the_tags_and_a_copy_also_the_title(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t", title="one", tags={"x"})
     runtime.fork("t", to="forked")
@@ -160,7 +160,7 @@ def test_pruning_keeps_the_labels_in_the_journal(world):
     assert runtime.reindex() == 0
 
 
-def test_an_exported_thread_has_its_labels_and_questions(durable, tmp_path):
+def test_exported_thread_has_its_labels_and_questions(durable, tmp_path):
     runtime = durable.runtime(GRAPH)
     runtime.run({}, thread="t", title="Ünlü", tags={"x"})
     runtime.export_thread("t", tmp_path / "t.thread")
@@ -212,7 +212,7 @@ def test_threads_are_listed_newest_first_and_in_pages(world):
         ({"tags": {"x": 1}}, "dict"),
     ],
 )
-def test_labels_that_are_no_labels_are_refused(words, told):
+def test_invalid_labels_are_refused(words, told):
     runtime = Runtime(PLAIN, store=MemoryStore())
     error = refused("bad-label", lambda: runtime.run({}, thread="t", **words))
 
@@ -243,7 +243,7 @@ def test_labels_need_a_store_and_an_input():
     assert runtime.state("t").status == "interrupted"
 
 
-def test_filters_that_are_none_are_refused():
+def test_invalid_filters_are_refused():
     runtime = Runtime(PLAIN, store=MemoryStore())
     refused("bad-label", lambda: runtime.threads(tags="urgent"))
     refused("bad-label", lambda: runtime.threads(title=""))

@@ -1,4 +1,4 @@
-"""Values of more than 64 KiB, which are stored apart: no verb loses them, and prune forgets those that nobody needs."""
+"""Values of more than 64 KiB, which are stored separately: no verb loses them, and prune removes unreferenced ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def grows(state: Any) -> dict[str, Any]:
 
 
 def writes(state: Any) -> dict[str, Any]:
-    """A value that is large as the node returns it."""
+    """A value that is already large in the update of the node."""
     return {"page": "P" * 2 * HALF}
 
 
@@ -84,7 +84,7 @@ def test_every_edit_keeps_large_values(world, made, chain):
         assert again.run({"log": ["more"]}, thread=thread).status == "interrupted"
 
 
-def test_a_thread_whose_long_list_was_pruned_goes_on(lite):
+def test_thread_whose_long_list_was_pruned_continues(lite):
     g = builder(state=Large)
     g.add_node("a", lambda state: {"log": ["x" * 50], "n": state.get("n", 0) + 1})
     g.add_edge(START, "a").add_conditional_edges("a", lambda s: s["n"] < 1_300, {True: "a", False: END})
@@ -94,11 +94,11 @@ def test_a_thread_whose_long_list_was_pruned_goes_on(lite):
     assert len(runtime.state("t").values["log"]) == 1_300
 
 
-# -- nothing goes before it was read back ------------------------------------------------------------------------------
+# -- prune removes nothing before it has read back the snapshot --------------------------------------------------------
 
 
 def test_prune_removes_nothing_if_its_snapshot_lacks_a_value(durable, monkeypatch):
-    """What the snapshot refers to is looked for before it is stored: an older one would be hidden by it."""
+    """The values of the snapshot are looked up before it is stored: it would hide an older snapshot."""
     graph, given = MADE_BY["small steps"]
     runtime = durable.runtime(graph)
     runtime.run(given, thread="t")
@@ -121,7 +121,7 @@ def test_prune_removes_nothing_if_its_snapshot_lacks_a_value(durable, monkeypatc
 
 
 class Forgets(StoreWrapper):
-    """A store that loses what a commit without entries brings."""
+    """A store that drops the large values of a commit without entries."""
 
     def __init__(self, inner: Any, lost: str) -> None:
         super().__init__(inner)
@@ -141,7 +141,7 @@ class Forgets(StoreWrapper):
 
 
 @pytest.mark.parametrize("lost", ["blobs", "snapshot"])
-def test_prune_removes_nothing_that_the_store_did_not_keep(lite, lost):
+def test_prune_removes_nothing_if_the_store_lost_the_snapshot_values(lite, lost):
     graph, given = MADE_BY["small steps"]
     lite.runtime(graph).run(given, thread="t")
     store: Any = Forgets(lite.store, lost)
@@ -150,11 +150,11 @@ def test_prune_removes_nothing_that_the_store_did_not_keep(lite, lost):
     assert lite.store.head("t").first == 1
 
 
-# -- large values that nothing refers to go ----------------------------------------------------------------------------
+# -- large values without a reference are removed ----------------------------------------------------------------------
 
 
 class Spy(StoreWrapper):
-    """A store that remembers the names of the large values that were committed."""
+    """A store that records the names of committed large values."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
@@ -206,7 +206,7 @@ def spy(request: pytest.FixtureRequest, folder: Path) -> Any:
         yield Spy(inner)
 
 
-def test_prune_forgets_large_values_that_nothing_refers_to(spy):
+def test_prune_removes_large_values_without_a_reference(spy):
     runtime: Any = Runtime(pages(), store=spy, chain=True)
     for _ in range(20):
         runtime.run({}, thread="t")
@@ -234,8 +234,8 @@ def test_prune_keeps_large_values_of_later_entries_and_snapshots(spy):
     assert 2 < len(spy.there("t")) < 6
 
 
-def test_prune_keeps_large_values_of_what_is_staged(spy):
-    """The outcome of a task that waits for its siblings stands beside the journal."""
+def test_prune_keeps_large_values_of_staged_outcomes(spy):
+    """The outcome of a task that waits for its siblings is stored beside the journal."""
     g: GraphBuilder[Any, Any] = GraphBuilder(Large, name="staged")
     g.add_node("first", lambda state: {"page": "F" * 100_000})
     g.add_node("large", lambda state: {"log": ["S" * 100_000]})
@@ -252,7 +252,7 @@ def test_prune_keeps_large_values_of_what_is_staged(spy):
     assert len(end["page"]) == 100_000
 
 
-def test_a_text_that_looks_like_a_reference_is_none(lite):
+def test_text_that_looks_like_a_reference_is_not_a_reference(lite):
     name = "a" * 64
     fake = f'{{"$t":"blob","v":"{name}"}}'
     runtime = lite.runtime(line(("a", lambda state: {"page": fake, "log": [{"$t": "blob", "v": name}]}), state=Large))
@@ -264,7 +264,7 @@ def test_a_text_that_looks_like_a_reference_is_none(lite):
     assert runtime.state("t").values["page"] == fake
 
 
-def test_a_deleted_value_is_forgotten_by_the_next_prune(spy):
+def test_deleted_value_is_removed_by_the_next_prune(spy):
     runtime: Any = Runtime(line(("a", lambda state: {"n": 1}), state=Large), store=spy, chain=True)
     runtime.run({"page": "secret" * 20_000}, thread="t")
     runtime.update("t", {"page": DELETE})

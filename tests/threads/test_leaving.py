@@ -1,4 +1,4 @@
-"""A run that is cancelled, interrupted by Ctrl-C or left early leaves a thread that goes on (rule R19)."""
+"""A run that is cancelled, interrupted by Ctrl-C or left early leaves a thread that can continue (rule R19)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt.stores.filters import ThreadFilter
 from .support import Counts, ask, fan, finish, kinds, line, note, refused
 
 
-def test_cancel_from_within_leaves_a_thread_to_retry(world):
+def test_cancel_from_within_leaves_a_thread_that_can_be_retried(world):
     counts = Counts("b")
 
     def stops(state):
@@ -71,7 +71,7 @@ def test_ctrl_c_is_journalled_and_raised(world):
     assert runtime.retry("t").state["notes"] == ["a", "b"]
 
 
-def test_a_cancelled_asyncio_task_leaves_a_thread_to_retry(world):
+def test_cancelled_asyncio_task_leaves_a_thread_that_can_be_retried(world):
     counts = Counts("a")
 
     async def go():
@@ -129,7 +129,7 @@ def test_leaving_an_async_generator_early_cancels(world):
     assert end.state["notes"] == ["a", "b", "c"]
 
 
-def test_closing_the_runtime_cancels_what_it_drives(world):
+def test_closing_the_runtime_cancels_its_runs(world):
     runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store=world.store)
     steps = runtime.steps({"notes": []}, thread="t")
     next(steps)
@@ -141,7 +141,7 @@ def test_closing_the_runtime_cancels_what_it_drives(world):
     assert other.retry("t").state["notes"] == ["a", "b"]
 
 
-def test_a_store_is_closed_after_the_run_that_was_active_has_stored_its_end(folder):
+def test_store_is_closed_after_the_active_run_has_stored_its_end(folder):
     url = f"sqlite:///{folder / 'runs.db'}"
     runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store=url)
     steps = runtime.steps({"notes": []}, thread="t")
@@ -156,7 +156,7 @@ def test_a_store_is_closed_after_the_run_that_was_active_has_stored_its_end(fold
         assert later.retry("t").state["notes"] == ["a", "b"]
 
 
-def test_a_store_is_closed_although_the_last_commit_of_the_run_failed(monkeypatch):
+def test_store_is_closed_although_the_last_commit_of_the_run_failed(monkeypatch):
     runtime = Runtime(line(("a", note("a")), ("b", note("b"))), store="memory:")
     store = runtime.store
     steps = runtime.steps({"notes": []}, thread="t")
@@ -175,7 +175,7 @@ def test_a_store_is_closed_although_the_last_commit_of_the_run_failed(monkeypatc
         store.query(ThreadFilter())
 
 
-def test_two_runtimes_take_turns_on_one_thread(world):
+def test_two_runtimes_alternate_on_one_thread(world):
     graph = line(("p", ask("p")), ("q", ask("q")))
     one, two = world.runtime(graph), world.runtime(graph)
     one.run({"notes": []}, thread="t")
@@ -184,7 +184,7 @@ def test_two_runtimes_take_turns_on_one_thread(world):
     assert one.resume("t", 2).state["notes"] == ["p=1", "q=2"]
 
 
-def test_unnamed_threads_get_an_id_of_their_own(world):
+def test_unnamed_threads_get_their_own_ids(world):
     runtime = world.runtime(line(("a", note("a"))))
     results = [runtime.run({"notes": []}) for _ in range(3)]
 

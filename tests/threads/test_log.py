@@ -1,15 +1,14 @@
-"""The log of runs: what it tells of the life of a run, that it tells no values, and that it is silent unless asked."""
+"""The log of runs: it covers the life of a run, contains no values, and is silent unless configured."""
 
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import textwrap
 from typing import Annotated
 
 import pytest
 from pydantic import BaseModel
+from tests.testing.warm_python import warm_python
 
 from graphrt import END, START, Context, GraphBuilder, MockHarness, NodeError, RetryPolicy, Runtime
 from graphrt.events import Entry
@@ -24,7 +23,7 @@ class State(BaseModel):
 
 
 class Line:
-    """What the outside world does, as the test decides."""
+    """An outside world that the test controls."""
 
     def __init__(self) -> None:
         self.up = False
@@ -92,7 +91,7 @@ def test_life_of_a_thread_is_logged_at_info(caplog):
     assert told[11].startswith("thread forked from 't' at ")
 
 
-def test_an_erasure_is_logged_without_what_was_erased(caplog, tmp_path):
+def test_erasure_is_logged_without_the_erased_values(caplog, tmp_path):
     with caplog.at_level(logging.INFO, logger="graphrt"), runtime(Line(), f"sqlite:///{tmp_path}/runs.db") as one:
         one.run({"notes": [f"{CANARY} input"]}, thread="t")
         caplog.clear()
@@ -114,7 +113,7 @@ def test_steps_are_logged_at_debug_only(caplog):
     assert {record.levelno for record in records} == {logging.INFO, logging.DEBUG}
 
 
-def test_no_record_has_a_value_of_the_state_a_prompt_an_answer_or_the_text_of_an_error(caplog):
+def test_no_record_contains_a_value_of_the_state_a_prompt_an_answer_or_the_text_of_an_error(caplog):
     records = lived(caplog, logging.DEBUG)
 
     assert len(records) >= 20
@@ -122,7 +121,7 @@ def test_no_record_has_a_value_of_the_state_a_prompt_an_answer_or_the_text_of_an
         assert CANARY not in f"{record.getMessage()} {record.__dict__}", record.__dict__
 
 
-def test_records_have_their_place_as_extra_fields(caplog):
+def test_records_have_their_position_as_extra_fields(caplog):
     records = lived(caplog, logging.INFO)
 
     retried = next(record for record in records if record.graphrt_event == "task-retried")
@@ -160,7 +159,7 @@ def test_takeover_of_a_thread_whose_owner_died_is_logged(caplog, tmp_path):
         g.add_sequence([START, "first", "second", END])
         Runtime(g.compile(), store={url!r}).run({{}}, thread="t")
     """
-    died = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False, timeout=60)
+    died = warm_python().run(["-c", textwrap.dedent(program)], timeout_s=60)
     assert died.returncode == 9
     g = GraphBuilder(State, name="dying")
     g.add_node("first", lambda state: {"notes": ["first"]})
@@ -178,7 +177,7 @@ def test_takeover_of_a_thread_whose_owner_died_is_logged(caplog, tmp_path):
     ]
 
 
-def test_nested_graph_ends_at_debug(caplog):
+def test_end_of_a_nested_graph_is_logged_at_debug(caplog):
     inner = GraphBuilder(State, name="inner")
     inner.add_node("look", lambda state: {"notes": ["found"]})
     inner.add_sequence([START, "look", END])
@@ -193,7 +192,7 @@ def test_nested_graph_ends_at_debug(caplog):
     assert told == ["run started", "run completed after 1 supersteps"]
 
 
-def test_disabled_log_is_no_listener_and_an_enabled_one_changes_nothing_else(caplog):
+def test_disabled_log_adds_no_listener_and_an_enabled_one_only_writes_records(caplog):
     """Without a listener a run builds no events."""
     seen: list[Entry] = []
     line = Line()
@@ -241,7 +240,7 @@ except Exception as error:
 )
 def test_log_is_silent_without_a_handler(before):
     program = PROGRAM.format(before=before)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = warm_python().run(["-c", program], timeout_s=60)
 
     assert (done.stdout, done.stderr) == ("NodeError\n", "")
 
@@ -249,7 +248,7 @@ def test_log_is_silent_without_a_handler(before):
 @pytest.mark.slow
 def test_log_of_a_configured_process_has_a_line_for_each_event():
     program = PROGRAM.format(before="import logging; logging.basicConfig(level='INFO', format='%(name)s %(message)s')")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = warm_python().run(["-c", program], timeout_s=60)
 
     lines = [line.partition(" [")[0] for line in done.stderr.splitlines()]
     assert lines == [
@@ -260,7 +259,7 @@ def test_log_of_a_configured_process_has_a_line_for_each_event():
     assert "Traceback" not in done.stderr
 
 
-def test_records_name_threads_with_their_tenant_whoever_drives_them(caplog: pytest.LogCaptureFixture):
+def test_records_name_threads_with_their_tenant_for_every_driver(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, logger="graphrt.runs")
     store = MemoryStore()
     with TenantStore(store, "acme") as acme:

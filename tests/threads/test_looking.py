@@ -1,4 +1,4 @@
-"""`state`, `history` and `entries`: a thread as it stands and as it stood, at every entry of it."""
+"""`state`, `history` and `entries`: a thread now and at every earlier entry."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from graphrt.errors import InputError
 from .support import EVERYTHING, Counts, Fails, ask, builder, everything, finish, kinds, line, note, refused
 
 
-def test_state_tells_each_status(world):
-    """new threads are none; the five others are told with what is next and what is asked."""
+def test_state_reports_each_status(world):
+    """A new thread has none; the five others come with the next nodes and the open questions."""
     fails = Fails()
     asking = world.runtime(line(("a", note("a")), ("q", ask("q")), ("b", note("b"))))
     failing = world.runtime(line(("a", note("a")), ("f", fails), name="f"))
@@ -34,8 +34,8 @@ def test_state_tells_each_status(world):
     assert (stand.status, stand.next, stand.values) == ("completed", (), done.state)
 
 
-def test_state_at_each_entry_is_what_the_thread_stood_at(world):
-    """What was looked at while the run went on is found again afterwards, at every entry."""
+def test_state_at_each_entry_equals_the_state_seen_then(world):
+    """Every state that was read while the run was active can be read again later."""
     runtime = world.runtime(everything())
     first = runtime.run({"notes": []}, thread="t")
     seen = {at: runtime.state("t", at=at) for at in range(1, runtime.state("t").seq + 1)}
@@ -116,7 +116,7 @@ def test_history_in_pages_of_one_is_the_whole_history(world):
     assert pages == whole
 
 
-def test_history_of_a_failed_thread_says_so(world):
+def test_history_of_a_failed_thread_has_the_failure(world):
     fails = Fails()
     runtime = world.runtime(line(("a", note("a")), ("f", fails)))
     with pytest.raises(Exception, match="broken"):
@@ -133,7 +133,7 @@ def test_history_of_a_failed_thread_says_so(world):
     ]
 
 
-def test_a_failing_answer_leaves_the_moment_of_the_question_in_the_history(world):
+def test_failing_answer_keeps_the_question_in_the_history(world):
     def asks_for_a_number(state, ctx):
         return {"notes": [f"{ctx.interrupt('how many?') + 1}"]}
 
@@ -148,7 +148,7 @@ def test_a_failing_answer_leaves_the_moment_of_the_question_in_the_history(world
     assert runtime.resume(fork, 2).state["notes"] == ["a", "3"]
 
 
-def test_history_of_several_runs_and_edits(world):
+def test_history_spans_several_runs_and_edits(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
     runtime.run({"notes": ["more"]}, thread="t")
@@ -163,7 +163,7 @@ def test_history_of_several_runs_and_edits(world):
     ]
 
 
-def test_entries_are_numbered_without_gaps_and_can_be_read_from_any_on(world):
+def test_entries_are_numbered_without_gaps_and_can_be_read_from_any_seq(world):
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
     finish(runtime, "t")
@@ -178,7 +178,7 @@ def test_entries_are_numbered_without_gaps_and_can_be_read_from_any_on(world):
     assert len(runs) == 2, "the run that began and the one that resumed"
 
 
-def test_entries_are_what_sinks_and_the_event_stream_were_given(world):
+def test_entries_equal_those_of_sinks_and_the_event_stream(world):
     heard = []
     runtime = world.runtime(everything(), sinks=[heard.append])
     streamed = list(runtime.stream({"notes": []}, thread="t", modes="events"))
@@ -186,7 +186,7 @@ def test_entries_are_what_sinks_and_the_event_stream_were_given(world):
     assert streamed == heard == list(runtime.entries("t"))
 
 
-def test_async_twins_say_the_same(world):
+def test_async_twins_return_the_same(world):
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
 
@@ -208,7 +208,7 @@ def test_async_twins_say_the_same(world):
 
 
 @pytest.mark.parametrize("at", [0, -1, 99, True, 1.0, "1", 2**70])
-def test_state_refuses_an_entry_that_is_not_there(world, at):
+def test_state_refuses_an_unknown_entry(world, at):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
     last = runtime.state("t").seq
@@ -219,8 +219,8 @@ def test_state_refuses_an_entry_that_is_not_there(world, at):
     assert len(runtime.threads()) == 1
 
 
-def test_looking_while_a_run_goes_on(world):
-    """The thread is `running` for whoever looks, and shows its last commit."""
+def test_thread_can_be_read_while_a_run_is_active(world):
+    """It is `running` for every reader, and shows its last commit."""
     counts = Counts()
     runtime = world.runtime(line(("a", counts), ("b", counts)))
     for _ in runtime.steps({"notes": []}, thread="t"):
@@ -232,7 +232,7 @@ def test_looking_while_a_run_goes_on(world):
     assert runtime.state("t").status == "completed"
 
 
-def test_history_keeps_the_questions_of_nested_graphs_after_they_were_answered(world):
+def test_history_keeps_answered_questions_of_nested_graphs(world):
     runtime = world.runtime(everything())
     first = runtime.run({"notes": []}, thread="t")
     finish(runtime, "t")
@@ -242,7 +242,7 @@ def test_history_keeps_the_questions_of_nested_graphs_after_they_were_answered(w
     assert [q.id for q in runtime.state("t", at=paused.seq).interrupts] == [q.id for q in first.interrupts]
 
 
-def test_a_send_shows_in_next_once_for_each_task(world):
+def test_send_is_listed_in_next_once_for_each_task(world):
     g = builder()
     g.add_node("a", note("a"))
     g.add_node("b", lambda state, ctx: {"notes": [ctx.arg]})

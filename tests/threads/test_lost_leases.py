@@ -1,4 +1,4 @@
-"""A thread that somebody else has taken: whoever still works on it is told so by a ConflictError, wherever he is."""
+"""A thread that another process has claimed: everything that still works on it gets a ConflictError."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def store(tmp_path):
 
 
 def taken(store):
-    """As if the lease had run out, and another process had claimed the thread since."""
+    """Another process claims the thread, as if the lease had run out."""
     with store._file.lock:
         store._file.connection().execute("UPDATE thread SET epoch = epoch + 1")
 
@@ -54,7 +54,7 @@ def loses_async(store, tries, kind="once"):
 @pytest.mark.parametrize("make", [loses, loses_async])
 @pytest.mark.parametrize("face", ["sync", "async"])
 def test_lease_that_is_lost_inside_an_effect_is_a_conflict(store, make, kind, face):
-    """No failure of the node: it is not run again, and no handler of errors is asked."""
+    """Not a failure of the node: it is not retried, and no error handler is called."""
     tries = []
     g = builder()
     g.add_node("act", make(store, tries, kind), retry=RetryPolicy(3, wait_initial_s=0))
@@ -71,7 +71,7 @@ def test_lease_that_is_lost_inside_an_effect_is_a_conflict(store, make, kind, fa
 
 
 @pytest.mark.parametrize("make", [loses, loses_async])
-def test_lease_that_is_lost_beside_another_task_is_a_conflict(store, make):
+def test_lease_that_is_lost_while_another_task_runs_is_a_conflict(store, make):
     tries = []
     g = builder()
     g.add_node("act", make(store, tries))
@@ -84,7 +84,7 @@ def test_lease_that_is_lost_beside_another_task_is_a_conflict(store, make):
 
 
 def test_conflict_of_another_runtime_inside_a_node_is_a_failure_of_the_node(store):
-    """That other thread is the node's business."""
+    """The other thread is the node's business."""
     inner = Runtime(line(("act", loses(store, []))), store=store)
 
     def outer(state):

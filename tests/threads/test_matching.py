@@ -1,4 +1,4 @@
-"""Which answer belongs to which question, when the code that asks has changed since (rule R10, matching)."""
+"""Which answer belongs to which question after the asking code has changed (rule R10, matching)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_kind(runtime: Any, kind: type) -> list[Any]:
     return [entry.event for entry in runtime.entries("t") if isinstance(entry.event, kind)]
 
 
-def test_a_reworded_question_with_a_key_takes_the_answer_and_both_wordings_stand_in_the_journal(world):
+def test_reworded_question_with_a_key_takes_the_answer_and_the_journal_has_both_wordings(world):
     world.runtime(asking("Publish?", key="ok")).run({"notes": []}, thread="t")
     runtime = world.runtime(asking("Do you want to publish?", key="ok"))
 
@@ -39,7 +39,7 @@ def test_a_reworded_question_with_a_key_takes_the_answer_and_both_wordings_stand
     runtime.replay("t")
 
 
-def test_a_reworded_question_without_a_key_is_asked_anew_under_another_id(world):
+def test_reworded_question_without_a_key_is_asked_again_under_another_id(world):
     first = world.runtime(asking("Publish?")).run({"notes": []}, thread="t").interrupts[0]
     runtime = world.runtime(asking("Do you want to publish?"))
     paused = runtime.resume("t", "yes")
@@ -54,7 +54,7 @@ def test_a_reworded_question_without_a_key_is_asked_anew_under_another_id(world)
     assert world.runtime(asking("Really?")).replay("t").values["notes"] == ["a", "Really?=yes"]
 
 
-def test_an_inserted_question_never_gets_the_answer_of_another(world):
+def test_inserted_question_never_gets_the_answer_of_another(world):
     world.runtime(asking("Publish?")).run({"notes": []}, thread="t")
     runtime = world.runtime(asking("Delete the old one?", "Publish?"))
     paused = runtime.resume("t", "yes")
@@ -65,7 +65,7 @@ def test_an_inserted_question_never_gets_the_answer_of_another(world):
     assert runtime.resume("t", "yes").state["notes"] == ["a", "Delete the old one?=no", "Publish?=yes"]
 
 
-def test_the_answer_to_a_removed_question_is_journalled_as_discarded(world):
+def test_answer_to_a_removed_question_is_journalled_as_discarded(world):
     question = world.runtime(asking("Publish?")).run({"notes": []}, thread="t").interrupts[0]
     runtime = world.runtime(asking())
 
@@ -75,7 +75,7 @@ def test_the_answer_to_a_removed_question_is_journalled_as_discarded(world):
 
 
 @pytest.mark.parametrize("key", [None, "ok"])
-def test_a_question_that_wants_another_type_is_asked_anew(world, key):
+def test_question_with_a_changed_answer_type_is_asked_again(world, key):
     first = world.runtime(asking("Publish?", key=key, answer_type=bool)).run({"notes": []}, thread="t").interrupts[0]
     runtime = world.runtime(asking("Publish?", key=key, answer_type=int))
     paused = runtime.resume("t", True)
@@ -87,14 +87,14 @@ def test_a_question_that_wants_another_type_is_asked_anew(world, key):
 
 
 @pytest.mark.parametrize("payload", [math.nan, [math.nan, {1, 2}], {"a": {"b", "c"}}])
-def test_a_payload_that_equals_nothing_is_the_same_question_all_the_same(world, payload):
+def test_question_whose_payload_never_compares_equal_is_the_same_question(world, payload):
     graph = line(("q", lambda state, ctx: {"x": ctx.interrupt(payload)}))
     world.runtime(graph).run({"notes": []}, thread="t")
 
     assert world.runtime(graph).resume("t", 1).state["x"] == 1
 
 
-def test_a_question_that_changes_each_time_and_has_no_key_is_asked_anew_and_fails_nothing(world):
+def test_question_that_changes_each_time_without_a_key_is_asked_again_and_fails_nothing(world):
     turns: list[int] = []
 
     def node(state: Any, ctx: Context) -> Any:
@@ -110,7 +110,7 @@ def test_a_question_that_changes_each_time_and_has_no_key_is_asked_anew_and_fail
     assert runtime.state("t").interrupts[0].id.endswith("#0:4")
 
 
-def test_what_looks_like_a_version_of_another_key_is_a_question_of_its_own(world):
+def test_key_that_looks_like_a_version_of_another_key_is_a_separate_question(world):
     def graph(text: str) -> Any:
         def node(state: Any, ctx: Context) -> Any:
             one = ctx.interrupt(text, key="a", answer_type=str if text == "first" else int)
@@ -130,8 +130,8 @@ def test_what_looks_like_a_version_of_another_key_is_a_question_of_its_own(world
 
 
 @pytest.mark.parametrize("key", ["two", None])
-def test_a_question_of_an_attempt_that_failed_is_asked_in_its_newest_wording(world, key):
-    """One branch of the node asked while the other failed: in the next release it asks in other words."""
+def test_question_of_a_failed_attempt_is_asked_in_its_newest_wording(world, key):
+    """One branch of the node asked while the other failed: the next release words the question differently."""
     broken = [True]
 
     def graph(text: str) -> Any:
@@ -176,7 +176,7 @@ def test_a_nested_graph_matches_its_own_questions(world):
     runtime.replay("t")
 
 
-def test_a_returned_question_gives_its_answer_whatever_it_says_now(world):
+def test_returned_question_takes_its_answer_in_any_wording(world):
     from graphrt import Interrupt
 
     def graph(text: str) -> Any:
@@ -196,7 +196,7 @@ def test_a_returned_question_gives_its_answer_whatever_it_says_now(world):
 
 
 def letter() -> Any:
-    """A node that shows the draft and asks, as reviews do."""
+    """A node that shows the draft and asks, like a review."""
 
     def approve(state: Any, ctx: Context) -> Any:
         return {"notes": [f"{state['x']}: {ctx.interrupt({'draft': state['x']})}"]}
@@ -204,7 +204,7 @@ def letter() -> Any:
     return line(("draft", lambda state: {"x": "a draft"}), ("approve", approve))
 
 
-def test_an_answer_after_an_edit_of_the_draft_is_taken_as_it_is(world):
+def test_answer_after_an_edit_of_the_draft_is_taken_unchanged(world):
     runtime = world.runtime(letter())
     runtime.run({"notes": []}, thread="t")
     runtime.update("t", {"x": "a better letter"})
@@ -217,7 +217,7 @@ def test_an_answer_after_an_edit_of_the_draft_is_taken_as_it_is(world):
     runtime.replay("t")
 
 
-def test_a_retry_after_an_edit_asks_anew_with_the_edited_draft(world):
+def test_retry_after_an_edit_asks_again_with_the_edited_draft(world):
     runtime = world.runtime(letter())
     first = runtime.run({"notes": []}, thread="t").interrupts[0]
     runtime.update("t", {"x": "a better letter"})
@@ -258,7 +258,7 @@ def test_an_edit_makes_the_questions_of_a_nested_graph_stale(world):
 
 
 def quoting() -> Any:
-    """A graph to nest, whose question shows a field that it shares with the graph around it."""
+    """A nested graph whose question shows a field that it shares with its parent."""
 
     def ask_about(state: Any, ctx: Any) -> Any:
         return {"notes": [f"{state['x']}: {ctx.interrupt({'x': state['x']})}"]}
@@ -266,7 +266,7 @@ def quoting() -> Any:
     return line(("ask", ask_about))
 
 
-def test_an_answer_to_a_nested_question_counts_though_the_editor_changed_what_it_shows(world):
+def test_answer_to_a_nested_question_counts_although_an_edit_changed_its_payload(world):
     runtime = world.runtime(line(("outer", quoting())))
     runtime.run({"notes": [], "x": "old"}, thread="t")
     runtime.update("t", {"x": "new"})
@@ -276,7 +276,7 @@ def test_an_answer_to_a_nested_question_counts_though_the_editor_changed_what_it
     assert result.state["notes"] == ["new: ok"]
 
 
-def test_a_retry_asks_a_nested_question_anew_after_an_edit(world):
+def test_retry_asks_a_nested_question_again_after_an_edit(world):
     runtime = world.runtime(line(("outer", quoting())))
     runtime.run({"notes": [], "x": "old"}, thread="t")
     runtime.update("t", {"x": "new"})
@@ -286,7 +286,7 @@ def test_a_retry_asks_a_nested_question_anew_after_an_edit(world):
     assert runtime.resume("t", "ok").state["notes"] == ["new: ok"]
 
 
-def test_a_failing_sibling_leaves_the_question_as_it_was(world):
+def test_failing_sibling_leaves_the_question_unchanged(world):
     fails = Fails()
     runtime = world.runtime(fan(("p", ask("p")), ("f", fails)))
     with pytest.raises(Exception, match="broken"):
@@ -298,7 +298,7 @@ def test_a_failing_sibling_leaves_the_question_as_it_was(world):
     assert runtime.resume("t", "yes").state["notes"] == ["split", "p=yes", "mended", "last"]
 
 
-def test_equal_questions_are_equal_by_value_and_tell_their_kind(world):
+def test_equal_questions_compare_by_value_and_show_their_kind(world):
     runtime = world.runtime(asking("Publish?", answer_type=bool))
     told = runtime.run({"notes": []}, thread="t").interrupts[0]
     looked = runtime.state("t").interrupts[0]

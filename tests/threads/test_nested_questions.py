@@ -18,7 +18,7 @@ from .support import Fails, ask, ask_once, builder, finish, line, note
 
 
 def beside(*nodes: tuple[str, Any], name: str = "inner", **policies: Any) -> Any:
-    """START, and all nodes at once."""
+    """START, and all nodes in parallel."""
     g = builder(name)
     for node, fn in nodes:
         g.add_node(node, fn, **policies.get(node, {}))
@@ -27,7 +27,7 @@ def beside(*nodes: tuple[str, Any], name: str = "inner", **policies: Any) -> Any
 
 
 def asked(seen: Any) -> list[str]:
-    """What the questions of a result or a snapshot are called, without the thread."""
+    """The ids of the questions of a result or a snapshot, without the thread."""
     return [question.id.split("/", 1)[1] for question in seen.interrupts]
 
 
@@ -37,7 +37,7 @@ BEFORE = {"interrupt_before": True}
 
 @pytest.mark.parametrize("policy", [AFTER, BEFORE, BEFORE | AFTER], ids=["after", "before", "both"])
 @pytest.mark.parametrize("asks", [True, False], ids=["asks", "silent"])
-def test_a_nested_graph_can_be_a_node_with_questions_around_it(world, policy, asks):
+def test_nested_graph_can_be_a_node_with_questions_around_it(world, policy, asks):
     inner = line(("a", ask("a") if asks else note("a")), ("b", note("b")), name="inner")
     graph = line(("in", inner), ("last", note("last")), **{"in": policy})
     result = world.runtime(graph).run({"notes": []}, thread="t")
@@ -64,12 +64,12 @@ ORDERS = [
     for number, order in enumerate(itertools.permutations(range(4)))
     for depth in (1, 2)
 ]
-"""Every order, in turns at one depth and at the other; at both in full runs."""
+"""Every order, alternating between the two depths; at both in full runs."""
 
 
 @pytest.mark.parametrize(("order", "depth"), ORDERS)
 def test_questions_of_a_nested_graph_can_be_answered_in_any_order(lite, order, depth):
-    """Before a node, inline, by key and returned: what is left is there for whoever opens the thread next.
+    """Before a node, inline, by key and returned: the next process that opens the thread finds the remaining questions.
 
     The question after a node is asked once all of them ended, and before the join is."""
     graph = beside(
@@ -96,8 +96,8 @@ def test_questions_of_a_nested_graph_can_be_answered_in_any_order(lite, order, d
 
 
 @pytest.mark.parametrize("policy", [BEFORE, {}], ids=["before", "plain"])
-def test_an_answer_is_kept_where_something_beside_it_fails(world, policy):
-    """It is not asked again, and the thread never waits for an answer that nobody can give."""
+def test_answer_is_kept_where_a_parallel_task_fails(world, policy):
+    """It is not asked again, and the thread never waits for an impossible answer."""
     fails = Fails()
     middle = beside(("in", beside(("fails", fails), name="innermost")), ("b", note("b")), b=BEFORE, **{"in": policy})
     runtime = world.runtime(line(("outer", middle)), limits=Limits(max_concurrency=1))
@@ -112,7 +112,7 @@ def test_an_answer_is_kept_where_something_beside_it_fails(world, policy):
     runtime.replay("t")
 
 
-def test_only_the_expired_of_two_questions_of_a_nested_graph_is_asked_anew(world):
+def test_only_the_expired_of_two_questions_of_a_nested_graph_is_asked_again(world):
     graph = line(("outer", beside(("p", ask("p", expires_s=100)), ("q", ask("q")))))
     world.runtime(graph).run({"notes": []}, thread="t")
     world.clock.now += 200
@@ -124,7 +124,7 @@ def test_only_the_expired_of_two_questions_of_a_nested_graph_is_asked_anew(world
 
 
 def at_random(chance: random.Random, fails: list[Fails], depth: int = 0) -> Any:
-    """Up to three nodes at once, nested graphs among them, which ask in all ways or fail."""
+    """Up to three parallel nodes, nested graphs among them, which ask in all ways or fail."""
     g = builder(f"level{depth}")
     for number in range(chance.randint(1, 3)):
         name = f"n{depth}{number}"
@@ -145,8 +145,8 @@ def at_random(chance: random.Random, fails: list[Fails], depth: int = 0) -> Any:
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=() if seed < 14 else pytest.mark.full) for seed in range(40)]
 )
-def test_nested_graphs_of_all_kinds_end_the_same_however_they_are_answered(lite, seed):
-    """All at once, one by one or some of them, from the thread or from a fork of any of its entries."""
+def test_nested_graphs_of_all_kinds_end_the_same_in_any_order_of_answers(lite, seed):
+    """All at once, one by one or in groups, from the thread or from a fork of any of its entries."""
     ends = []
     for way in range(3):
         chance, fails = random.Random(seed), []
@@ -180,8 +180,8 @@ def test_nested_graphs_of_all_kinds_end_the_same_however_they_are_answered(lite,
 
 @pytest.mark.parametrize("failures", [1, 3])
 @pytest.mark.parametrize("again", [False, True], ids=["same-process", "another-process"])
-def test_retry_runs_what_failed_in_a_nested_graph_beside_an_open_question(world, again, failures):
-    """As in a graph at the top: the question stays, and what failed runs."""
+def test_retry_runs_failed_tasks_of_a_nested_graph_beside_an_open_question(world, again, failures):
+    """Like in a graph at the top: the question stays open, and the failed tasks run."""
     failing = Fails()
     below = builder("below").add_node("p", note("p"), interrupt_before=True).add_node("r", failing)
     below = below.add_edge(START, "p").add_edge(START, "r").compile()
@@ -202,8 +202,8 @@ def test_retry_runs_what_failed_in_a_nested_graph_beside_an_open_question(world,
     assert failing.calls == failures + 1
 
 
-def test_a_retry_that_a_crash_cut_short_runs_what_failed_beside_a_nested_question(tmp_path):
-    """The retry was journalled, and what it ran was not: the next one runs it again, and does not pause first."""
+def test_retry_after_an_interrupted_retry_runs_failed_tasks_beside_a_nested_question(tmp_path):
+    """The retry was journalled, but none of its tasks: the next one runs them again, and does not pause first."""
     fails = Fails()
     graph = beside(("in", beside(("asks", ask("asks")), ("fails", fails))), ("outer", ask("outer")))
     store = FlakyStore(SqliteStore(tmp_path / "runs.db"))
@@ -211,7 +211,7 @@ def test_a_retry_that_a_crash_cut_short_runs_what_failed_beside_a_nested_questio
         with pytest.raises(NodeError):
             runtime.run({"notes": []}, thread="t")
         store.add(Fault("commit", nth=store.calls["commit"] + 1, moment="after"))
-        with pytest.raises(StoreError):  # as if the process had died right after it said `retry`
+        with pytest.raises(StoreError):  # as if the process had died right after it journalled `retry`
             runtime.retry("t")
         calls, fails.broken = fails.calls, False
 

@@ -1,4 +1,4 @@
-"""A small app as a newcomer writes it, and the mistakes that newcomers make: each error says what to do instead."""
+"""A small app of a newcomer, and the mistakes of newcomers: each error names the fix."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def shop():
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """The app, with one order that waits; its file is in the present folder."""
+    """The app, with one order that waits; its file is in the current folder."""
     monkeypatch.chdir(tmp_path)
     with Runtime(shop(), store="sqlite:///runs.db") as runtime:
         runtime.run({"item": "tea", "quantity": 2}, thread="order-1")
         yield runtime
 
 
-def test_the_app_survives_its_process_and_answers_later(app):
-    """Three runtimes, as three processes of a day: one begins, one looks, one goes on."""
+def test_app_survives_its_process_and_answers_later(app):
+    """Three runtimes, like three processes of a day: one starts, one reads, one continues."""
     with Runtime(shop(), store="sqlite:///runs.db") as later:
         assert [info.thread for info in later.threads(status="interrupted")] == ["order-1"]
         assert later.state("order-1").interrupts[0].payload == {"approve": "tea"}
@@ -73,7 +73,7 @@ def test_the_app_survives_its_process_and_answers_later(app):
     assert next(s.status for s in app.history("order-1")) == "completed"
 
 
-def test_the_app_tries_another_answer_from_the_past(app):
+def test_app_tries_another_answer_from_the_past(app):
     app.resume("order-1", "Ann")
     waiting = next(s for s in app.history("order-1") if s.interrupts)
     other = app.fork("order-1", at=waiting.seq)
@@ -82,7 +82,7 @@ def test_the_app_tries_another_answer_from_the_past(app):
     assert app.diff("order-1", other) is not None
 
 
-def test_a_result_or_an_interrupt_in_place_of_the_thread(app):
+def test_result_or_interrupt_instead_of_the_thread_is_refused(app):
     result = app.run({"item": "milk"}, thread="order-2")
 
     refused(
@@ -95,18 +95,18 @@ def test_a_result_or_an_interrupt_in_place_of_the_thread(app):
     assert app.resume("order-2", "Ann").status == "completed"
 
 
-def test_a_snapshot_in_place_of_its_seq(app):
+def test_snapshot_instead_of_its_seq_is_refused(app):
     snapshot = app.history("order-1")[-1]
 
     refused("unknown-entry", lambda: app.fork("order-1", at=snapshot), "seq", error=InputError)
     refused("unknown-entry", lambda: app.state("order-1", at=snapshot), "seq", error=InputError)
 
 
-def test_the_name_of_the_node_in_place_of_the_interrupts_id(app):
+def test_node_name_instead_of_the_interrupt_id_is_refused(app):
     refused("unknown-interrupt", lambda: app.resume("order-1", {"approve": "Ann"}), "order-1/2.0:approve#0", "answer=")
 
 
-def test_no_answer_names_the_question(app):
+def test_missing_answer_error_names_the_question(app):
     refused("no-answer", lambda: app.resume("order-1"), "'approve'", "tea")
 
 
@@ -116,20 +116,20 @@ def test_run_on_a_thread_that_waits_names_resume(app):
     )
 
 
-def test_a_runtime_after_its_with_block(app):
+def test_runtime_after_its_with_block_raises(app):
     app.close()
 
     refused("store-closed", lambda: app.state("order-1"), "closed", error=StoreError)
 
 
-def test_asking_without_a_thread_says_how_to_have_one():
+def test_asking_without_a_thread_explains_how_to_get_one():
     refused(
         "interrupt-needs-thread", lambda: shop().run({"item": "tea"}), 'store="memory:"', "thread=", error=InputError
     )
     refused("thread-without-store", lambda: shop().run({"item": "tea"}, thread="t"), 'store="memory:"')
 
 
-def test_two_memory_stores_are_two_places():
+def test_two_memory_stores_are_separate():
     with Runtime(shop(), store="memory:") as one, Runtime(shop(), store="memory:") as two:
         one.run({"item": "tea"}, thread="t")
 
@@ -150,7 +150,7 @@ def test_two_memory_stores_are_two_places():
         (Path("runs.db"), "sqlite:///runs.db"),
     ],
 )
-def test_a_store_that_is_written_nearly_right(tmp_path, monkeypatch, store, meant):
+def test_misspelled_store_url_is_refused_with_a_suggestion(tmp_path, monkeypatch, store, meant):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
         Runtime(shop(), store=store)
@@ -159,11 +159,11 @@ def test_a_store_that_is_written_nearly_right(tmp_path, monkeypatch, store, mean
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_that_is_not_there_is_not_compared(app):
+def test_diff_with_an_unknown_run_is_refused(app):
     refused("unknown-run", lambda: app.diff("order-1", "order-1", run="yesterday"), "'yesterday'", "run_id")
 
 
-def test_a_typo_in_an_edit_names_the_fields(app):
+def test_typo_in_an_edit_names_the_fields(app):
     refused("unknown-key", lambda: app.update("order-1", {"quantty": 3}), "'quantty'", "'quantity'")
     refused(
         "bad-input", lambda: app.update("order-1", {"quantity": "three"}), "quantity: Input should be a valid integer"
@@ -172,7 +172,7 @@ def test_a_typo_in_an_edit_names_the_fields(app):
     refused("unknown-node", lambda: app.update("order-1", {}, as_node=END), "END")
 
 
-def test_the_sync_verb_inside_a_coroutine_works_and_the_async_one_does_not_block(app):
+def test_sync_verb_inside_a_coroutine_works_and_the_async_one_does_not_block(app):
     async def go():
         first = app.resume("order-1", "Ann")
         second = await app.arun({"item": "milk"}, thread="order-2")
@@ -181,7 +181,7 @@ def test_the_sync_verb_inside_a_coroutine_works_and_the_async_one_does_not_block
     assert asyncio.run(go()) == ("completed", "interrupted")
 
 
-def test_an_object_in_the_state_names_the_field_and_the_ways_out(durable):
+def test_object_in_the_state_names_the_field_and_the_alternatives(durable):
     class Client:
         pass
 

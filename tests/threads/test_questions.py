@@ -1,4 +1,4 @@
-"""Interrupts: several at once, typed answers, expiry, questions before and after nodes, and answers that do not fit."""
+"""Interrupts: several at once, typed answers, expiry, questions before and after nodes, and invalid answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Point:
 
 
 class Asking(te.TypedDict, total=False):
-    """A state that declares the classes that answers are of."""
+    """A state that declares the classes of the answers."""
 
     x: Any
     y: Colour | Verdict | Point
@@ -76,21 +76,19 @@ def keeps(answer_type: Any, inline: bool):
 
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "returned"])
 @pytest.mark.parametrize(("answer_type", "given", "taken", "wrong"), TYPES, ids=lambda value: None)
-def test_answers_are_checked_and_made_what_was_asked_for(world, answer_type, given, taken, wrong, inline):
-    """A wrong answer is refused by resume and changes nothing; the right one comes as the type says."""
+def test_answers_are_validated_and_converted_to_their_type(world, answer_type, given, taken, wrong, inline):
+    """An invalid answer is refused by resume without a change; a valid one arrives with its type."""
     graph = line(("q", keeps(answer_type, inline)), state=Asking)
     runtime = world.runtime(graph)
     runtime.run({}, thread="t")
     before = list(runtime.entries("t"))
-    other = world.runtime(
-        line(("q", keeps(answer_type, inline)), state=Asking)
-    )  # knows the type from the journal alone
+    other = world.runtime(line(("q", keeps(answer_type, inline)), state=Asking))  # gets the type only from the journal
     refused(
         "bad-answer", lambda: other.resume("t", answer=wrong), "asked by 'q'", "Nothing was changed", error=InputError
     )
     assert list(runtime.entries("t")) == before
     if taken is None and not inline:
-        return  # a returned question that is answered None looks unanswered to this node
+        return  # a returned question with the answer None looks unanswered to this node
     result = other.resume("t", answer=given)
 
     assert result.state["x"] == taken
@@ -109,7 +107,7 @@ def test_every_question_of_a_superstep_is_asked_at_once_and_answered_by_id(world
 
 
 def test_questions_can_be_answered_one_after_another(world):
-    """What is answered is kept; the thread stays interrupted, with the same ids for the rest."""
+    """Answers are kept; the thread stays interrupted, with the same ids for the remaining questions."""
     runtime = world.runtime(fan(("p", ask("p")), ("q", ask("q"))))
     first, second = runtime.run({"notes": []}, thread="t").interrupts
     middle = runtime.resume("t", {second.id: "second"})
@@ -133,7 +131,7 @@ def test_a_node_that_asks_twice_gets_the_first_answer_again(world):
     assert runtime.resume("t", 2).state["notes"] == [1, 2]
 
 
-def test_keys_name_questions_where_their_order_changes(world):
+def test_keys_name_questions_whose_order_changes(world):
     order = ["a", "b"]
 
     def node(state, ctx):
@@ -148,7 +146,7 @@ def test_keys_name_questions_where_their_order_changes(world):
     assert runtime.resume("t", "B").state["notes"] == ["A", "B"]
 
 
-def test_nested_questions_have_their_path_in_the_id_and_any_depth(world):
+def test_nested_questions_have_their_path_in_the_id_at_any_depth(world):
     innermost = builder("innermost")
     innermost.add_node("deep", ask("deep"))
     innermost.add_edge(START, "deep")
@@ -184,7 +182,7 @@ def test_interrupt_before_and_after_pause_around_a_node(world):
     runtime.replay("t")
 
 
-def test_an_expired_question_takes_no_answer_and_retry_asks_anew(world):
+def test_expired_question_takes_no_answer_and_retry_asks_again(world):
     runtime = world.runtime(line(("q", ask("q", expires_s=100))))
     paused = runtime.run({"notes": []}, thread="t")
     assert paused.interrupts[0].expires_at is not None
@@ -201,7 +199,7 @@ def test_an_expired_question_takes_no_answer_and_retry_asks_anew(world):
     runtime.replay("t")
 
 
-def test_only_the_expired_of_two_questions_is_asked_anew(world):
+def test_only_the_expired_of_two_questions_is_asked_again(world):
     runtime = world.runtime(fan(("p", ask("p", expires_s=100)), ("q", ask_once("q"))))
     p, q = runtime.run({"notes": []}, thread="t").interrupts
     world.clock.now += 200
@@ -213,7 +211,7 @@ def test_only_the_expired_of_two_questions_is_asked_anew(world):
     assert finish(runtime, "t", 1)["notes"] == ["split", "p=1", "q=1", "last"]
 
 
-def test_an_expired_question_of_a_nested_graph_is_asked_anew(world):
+def test_expired_question_of_a_nested_graph_is_asked_again(world):
     inner = line(("deep", ask("deep", expires_s=100)), name="inner")
     runtime = world.runtime(line(("outer", inner)))
     runtime.run({"notes": []}, thread="t")
@@ -224,7 +222,7 @@ def test_an_expired_question_of_a_nested_graph_is_asked_anew(world):
     assert runtime.resume("t", 1).state["notes"] == ["deep=1"]
 
 
-def test_answers_that_nobody_waits_for_are_refused_and_change_nothing(world):
+def test_answers_without_a_question_are_refused_without_a_change(world):
     runtime = world.runtime(everything())
     paused = runtime.run({"notes": []}, thread="t")
     ids = [i.id for i in paused.interrupts]
@@ -248,7 +246,7 @@ def test_answers_that_nobody_waits_for_are_refused_and_change_nothing(world):
     assert finish(runtime, "t")["n"] == 3
 
 
-def test_an_answer_twice_and_a_finished_thread_resumed(world):
+def test_repeated_answer_and_resume_of_a_finished_thread_are_refused(world):
     runtime = world.runtime(line(("q", ask("q"))))
     (question,) = runtime.run({"notes": []}, thread="t").interrupts
     runtime.resume("t", {question.id: "yes"})
@@ -265,7 +263,7 @@ def test_an_answer_twice_and_a_finished_thread_resumed(world):
     assert runtime.run({"notes": []}, thread="t").interrupts[0].id != question.id
 
 
-def test_a_mapping_as_the_only_answer_needs_answer(world):
+def test_mapping_as_the_only_answer_requires_the_answer_parameter(world):
     runtime = world.runtime(line(("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     refused("unknown-interrupt", lambda: runtime.resume("t", {"ok": True}), "answer=")
@@ -273,11 +271,11 @@ def test_a_mapping_as_the_only_answer_needs_answer(world):
     assert runtime.resume("t", answer={"ok": True}).state["notes"] == ["q={'ok': True}"]
 
 
-def test_swallowing_the_pause_is_told(world):
+def test_swallowing_the_pause_raises(world):
     def node(state, ctx):
         try:
             return {"x": ctx.interrupt("?")}
-        except BaseException:  # noqa: BLE001 - the mistake that is tested
+        except BaseException:  # noqa: BLE001 - the tested mistake
             return {"x": "never"}
 
     runtime = world.runtime(line(("q", node)))
@@ -301,8 +299,8 @@ def test_async_nodes_and_verbs_ask_and_resume(world):
 
 
 @pytest.mark.parametrize("expires_s", [-1, "soon", float("nan"), True])
-def test_an_expiry_that_is_no_time_is_refused(lite, expires_s):
-    """The node is told, before anybody is asked."""
+def test_invalid_expiry_is_refused(lite, expires_s):
+    """In the node, before the question is asked."""
     for asks in (ask, ask_once):
         runtime = lite.runtime(line(("q", asks("q", expires_s=expires_s))))
 
@@ -312,8 +310,8 @@ def test_an_expiry_that_is_no_time_is_refused(lite, expires_s):
 
 
 @pytest.mark.parametrize("answer_type", ["yes", 3, object(), Verdict, Annotated[int, "positive"], list[Verdict]])
-def test_an_answer_type_that_would_not_survive_a_restart_is_refused(world, answer_type):
-    """Also a class that neither the state declares nor `register_type` was told; also by a store that forgets."""
+def test_answer_type_that_would_not_survive_a_restart_is_refused(world, answer_type):
+    """Also a class that neither the state declares nor `register_type` knows; also on a memory store."""
     runtime = world.runtime(line(("q", ask("q", answer_type=answer_type))))
 
     refused("bad-answer-type", lambda: runtime.run({"notes": []}, thread="t"), "'q'", "register_type")

@@ -1,4 +1,4 @@
-"""A wrong answer taken back: a thread that failed in a task that had been answered takes a new one (rule R10, replacing)."""
+"""Replacing a wrong answer: a thread that failed in an answered task takes a new answer (rule R10, replacing)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def failed(world: Any, graph: Any, answer: Any = "many", thread: str = "t") -> A
     return world.runtime(graph)
 
 
-def test_a_failed_thread_takes_a_new_answer_and_both_stay_in_the_journal(world):
+def test_failed_thread_takes_a_new_answer_and_both_stay_in_the_journal(world):
     runtime = failed(world, line(("a", note("a")), ("q", doubles)))
 
     assert runtime.resume("t", 5).state["x"] == 5
@@ -48,7 +48,7 @@ def test_a_failed_thread_takes_a_new_answer_and_both_stay_in_the_journal(world):
     assert runtime.replay("t").values["x"] == 5
 
 
-def test_a_retry_goes_on_with_the_answer_that_was_given(world):
+def test_retry_continues_with_the_earlier_answer(world):
     runtime = failed(world, line(("q", doubles)))
 
     with pytest.raises(NodeError):
@@ -58,7 +58,7 @@ def test_a_retry_goes_on_with_the_answer_that_was_given(world):
     assert world.runtime(line(("q", doubles))).resume("t", 3).state["x"] == 3
 
 
-def test_an_answer_by_its_id_replaces_too_and_another_id_is_refused(world):
+def test_answer_by_its_id_replaces_too_and_another_id_is_refused(world):
     graph = line(("q", doubles))
     runtime = world.runtime(graph)
     question = runtime.run({"notes": []}, thread="t").interrupts[0]
@@ -84,7 +84,7 @@ def test_several_answers_of_failed_tasks_are_replaced_by_their_ids(world):
     assert world.runtime(graph).resume("t", {two.id: 2}).state["x"] == 3
 
 
-def test_a_failed_task_without_an_answer_wants_a_retry(world):
+def test_failed_task_without_an_answer_requires_a_retry(world):
     fails = Fails()
     runtime = world.runtime(line(("f", fails)))
     with pytest.raises(NodeError):
@@ -94,7 +94,7 @@ def test_a_failed_task_without_an_answer_wants_a_retry(world):
 
 
 @pytest.mark.parametrize("kind", ["idempotent", "once", "pure"])
-def test_an_answer_on_which_an_effect_rests_cannot_be_replaced(world, kind):
+def test_answer_that_an_effect_depends_on_cannot_be_replaced(world, kind):
     sent: list[Any] = []
 
     def node(state: Any, ctx: Context) -> Any:
@@ -120,8 +120,8 @@ def test_an_answer_on_which_an_effect_rests_cannot_be_replaced(world, kind):
     assert runtime.update("t", {"x": "by hand"}, as_node="q").values["x"] == "by hand"
 
 
-def test_an_effect_before_the_question_does_not_stand_in_the_way(world):
-    """It ran before anything was answered, so it tells nothing of the answer; it does not run again."""
+def test_effect_before_the_question_does_not_prevent_a_replacement(world):
+    """It ran before the answer and does not depend on it; it does not run again."""
     looked: list[int] = []
 
     def node(state: Any, ctx: Context) -> Any:
@@ -154,7 +154,7 @@ def test_a_sibling_that_still_asks_keeps_its_question(world):
     assert runtime.resume("t", "yes").state["notes"] == ["split", "p=yes", "last"]
 
 
-def test_the_error_of_a_failed_thread_is_told_by_its_snapshot_and_its_listing(world):
+def test_snapshot_and_listing_of_a_failed_thread_have_its_error(world):
     runtime = failed(world, line(("q", doubles)))
     (info,) = runtime.threads(status="failed")
 
@@ -166,7 +166,7 @@ def test_the_error_of_a_failed_thread_is_told_by_its_snapshot_and_its_listing(wo
 
 
 def decided() -> Any:
-    """A question whose answer a router looks at."""
+    """A question whose answer a router reads."""
     g = builder()
     g.add_node("ask", lambda state, ctx: {"x": ctx.interrupt("approve?"), "notes": ["asked"]})
     g.add_node("done", note("done"))
@@ -183,14 +183,14 @@ def unrouted(world: Any) -> Any:
     return world.runtime(decided())
 
 
-def test_an_answer_that_the_router_cannot_take_is_replaced(world):
+def test_answer_that_the_router_refuses_is_replaced(world):
     runtime = unrouted(world)
 
     assert runtime.resume("t", "ok").state["notes"] == ["asked", "done"]
     assert runtime.replay("t").values["x"] == "ok"
 
 
-def test_a_replaced_answer_counts_although_the_run_ended_before_it_was_used(world):
+def test_replaced_answer_counts_although_the_run_ended_before_it_was_used(world):
     """It was cancelled right after the answer; the process could have died there, too."""
     unrouted(world)
     cancelling = world.runtime(
@@ -203,8 +203,8 @@ def test_a_replaced_answer_counts_although_the_run_ended_before_it_was_used(worl
     assert world.runtime(decided()).replay("t").values["x"] == "ok"
 
 
-def test_a_replaced_answer_is_not_told_as_used_before_the_node_got_it(world):
-    """The answer before it was used, and what came of it conflicted with another task."""
+def test_replaced_answer_is_not_reported_as_used_before_the_node_got_it(world):
+    """The previous answer was used, and its outcome conflicted with another task."""
     broken: list[bool] = []
 
     def q(state: Any, ctx: Context) -> Any:
@@ -228,7 +228,7 @@ def test_a_replaced_answer_is_not_told_as_used_before_the_node_got_it(world):
     assert not [entry for entry in runtime.entries("t") if isinstance(entry.event, AnswerUsed)]
 
 
-def test_a_replaced_answer_that_fails_too_is_replaced_again(world):
+def test_replaced_answer_that_fails_too_is_replaced_again(world):
     runtime = unrouted(world)
     with pytest.raises(RouteError):
         runtime.resume("t", "perhaps")
@@ -238,7 +238,7 @@ def test_a_replaced_answer_that_fails_too_is_replaced_again(world):
     assert world.runtime(decided()).resume("t", "no").state["notes"] == ["asked"]
 
 
-def test_an_edit_stands_for_an_outcome_that_could_not_be_routed(world):
+def test_edit_replaces_an_outcome_that_could_not_be_routed(world):
     runtime = unrouted(world)
     runtime.update("t", {"x": "ok", "notes": ["by hand"]}, as_node="ask", goto="done")
     world.runtime(decided()).retry("t")
@@ -248,7 +248,7 @@ def test_an_edit_stands_for_an_outcome_that_could_not_be_routed(world):
     assert runtime.replay("t").values["notes"] == ["by hand", "done"]
 
 
-def test_an_answer_that_a_reducer_refuses_is_replaced(world):
+def test_answer_that_a_reducer_refuses_is_replaced(world):
     g = builder("g", Numbers)
     g.add_node("ask", lambda state, ctx: {"n": ctx.interrupt("how many?")})
     g.add_edge(START, "ask")
@@ -260,7 +260,7 @@ def test_an_answer_that_a_reducer_refuses_is_replaced(world):
     assert runtime.resume("t", 3).state["n"] == 3
 
 
-def test_an_answer_stays_where_an_effect_rests_on_it_though_the_router_failed(world):
+def test_answer_is_kept_if_an_effect_depends_on_it_although_the_router_failed(world):
     def send(state: Any, ctx: Context) -> Any:
         answer = ctx.interrupt("approve?")
         ctx.effect("send", lambda: 1)

@@ -1,4 +1,4 @@
-"""`replay` folds a thread again and says where it diverges; `diff` says where two runs first differ."""
+"""`replay` folds a thread again and reports divergences; `diff` reports where two runs first differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt.events import SuperstepCommitted
 from .support import Fails, ask, builder, everything, finish, line, note, refused
 
 how = {"fold": "plain", "route": "x", "sends": 2}
-"""What the impure functions below do; reset by the fixture."""
+"""Values for the impure functions below; reset by the fixture."""
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def gluing():
     return g.compile()
 
 
-def test_replay_comes_to_the_present_state_and_runs_and_writes_nothing(world):
+def test_replay_reaches_the_present_state_without_running_or_writing(world):
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
     paused = runtime.replay("t")
@@ -85,7 +85,7 @@ def test_replay_of_failed_edited_and_repeated_threads(world):
         ({"sends": 3}, "'x'", 5),
     ],
 )
-def test_replay_says_where_it_diverges(world, change, what, seq):
+def test_replay_reports_where_it_diverges(world, change, what, seq):
     runtime = world.runtime(gluing())
     runtime.run({"text": ""}, thread="t")
     before = list(runtime.entries("t"))
@@ -101,8 +101,8 @@ def test_replay_says_where_it_diverges(world, change, what, seq):
     assert runtime.replay("t").status == "completed"
 
 
-def test_fold_with_a_reducer_that_raises_now_is_told(lite):
-    """Reading the thread folds it: a reducer that raises now is named, and nothing is changed."""
+def test_fold_names_a_reducer_that_raises(lite):
+    """Reading the thread folds it: a reducer that raises is named, and nothing is changed."""
     runtime = lite.runtime(gluing())
     runtime.run({"text": ""}, thread="t")
     how["fold"] = "raises"
@@ -114,7 +114,7 @@ def test_fold_with_a_reducer_that_raises_now_is_told(lite):
     assert runtime.state("t").values["text"] == "abxx"
 
 
-def test_diff_of_the_same_is_none(world):
+def test_diff_of_identical_runs_is_none(world):
     runtime = world.runtime(everything())
     for thread in ("t", "u"):
         runtime.run({"notes": []}, thread=thread)
@@ -150,7 +150,7 @@ def test_diff_of_different_answers_and_lengths(world):
     assert type(shorter.left.event).__name__ == "InterruptAnswered"
 
 
-def test_diff_of_a_fork_begins_after_the_fork(world):
+def test_diff_of_a_fork_starts_after_the_fork(world):
     runtime = world.runtime(line(*((name, note(name)) for name in "abc")))
     runtime.run({"notes": []}, thread="t")
     fork = runtime.fork("t", at=3)
@@ -164,8 +164,8 @@ def test_diff_of_a_fork_begins_after_the_fork(world):
     assert (mirrored.left, mirrored.right) == (found.right, found.left)
 
 
-def test_diff_of_a_fork_that_was_just_made_is_none(world):
-    """Paused: its journal has the question of its source once more."""
+def test_diff_of_a_new_fork_is_none(world):
+    """Paused: its journal repeats the question of its source."""
     runtime = world.runtime(everything())
     runtime.run({"notes": []}, thread="t")
     fork = runtime.fork("t")
@@ -175,8 +175,8 @@ def test_diff_of_a_fork_that_was_just_made_is_none(world):
     assert runtime.diff(fork, "t") is None
 
 
-def test_diff_of_a_fork_and_its_copy_is_none_though_a_handler_is_due(world):
-    """An error that was stored is another object each time it is read."""
+def test_diff_of_a_fork_and_its_copy_is_none_although_a_handler_is_due(world):
+    """A stored error is a different object at each read."""
 
     def fails(state):
         raise ConnectionError("x")
@@ -202,7 +202,7 @@ def test_diff_of_two_runs_of_one_thread(world):
     assert same is None
 
 
-def test_diff_and_replay_of_unknown_threads(world):
+def test_diff_and_replay_refuse_unknown_threads(world):
     runtime = world.runtime(line(("a", note("a"))))
     runtime.run({"notes": []}, thread="t")
 

@@ -1,4 +1,4 @@
-"""Schedules (R23): threads that begin at the times of a cron expression, once each, also where clocks change or jump."""
+"""Schedules (R23): threads that start at the times of a cron expression, once each, also when clocks change or jump."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def started(runtime: Runtime[Any]) -> list[str]:
     return [info.thread.partition("@")[2] for info in runtime.threads()]
 
 
-def test_a_thread_begins_at_each_due_time(runtime: Any, clock: VirtualClock) -> None:
+def test_thread_starts_at_each_due_time(runtime: Any, clock: VirtualClock) -> None:
     made = runtime.schedules.add(
         "daily", "0 9 * * *", {"notes": []}, timezone="Europe/Paris", title="Report", tags={"b", "a"}
     )
@@ -73,7 +73,7 @@ def test_a_thread_begins_at_each_due_time(runtime: Any, clock: VirtualClock) -> 
     assert runtime.schedules.list()[0].due_at == at(2026, 11, 27, 8)
 
 
-def test_the_same_definition_changes_nothing_and_another_one_is_refused(runtime: Any, clock: VirtualClock) -> None:
+def test_same_definition_changes_nothing_and_a_different_one_is_refused(runtime: Any, clock: VirtualClock) -> None:
     first = runtime.schedules.add("daily", "0 9 * * *", {"notes": []})
     clock.advance(100)
     assert runtime.schedules.add("daily", "0 9 * * *", {"notes": []}) == first
@@ -93,7 +93,7 @@ def test_a_name_is_unique_over_the_graphs_of_a_store(world: World, runtime: Any)
     assert runtime.schedules.list() == ()
 
 
-def test_a_schedule_that_was_removed_starts_nothing(runtime: Any, clock: VirtualClock) -> None:
+def test_removed_schedule_starts_nothing(runtime: Any, clock: VirtualClock) -> None:
     runtime.schedules.add("daily", "0 9 * * *", {"notes": []})
     runtime.schedules.remove("daily")
     clock.advance(86_400)
@@ -105,7 +105,7 @@ def test_a_schedule_that_was_removed_starts_nothing(runtime: Any, clock: Virtual
     ("missed", "days"),
     [("once", ["28T09:00:00Z"]), ("all", ["26T09:00:00Z", "27T09:00:00Z", "28T09:00:00Z"]), ("skip", [])],
 )
-def test_times_at_which_nobody_looked(runtime: Any, clock: VirtualClock, missed: Any, days: list[str]) -> None:
+def test_missed_times_follow_the_policy(runtime: Any, clock: VirtualClock, missed: Any, days: list[str]) -> None:
     runtime.schedules.add("daily", "0 9 * * *", {"notes": []}, missed=missed)
     clock.advance(2 * 86_400 + 12 * 3_600)
     runtime.schedules.start_due()
@@ -114,14 +114,14 @@ def test_times_at_which_nobody_looked(runtime: Any, clock: VirtualClock, missed:
     assert runtime.schedules.start_due() == ("daily@2026-11-29T09:00:00Z",)
 
 
-def test_many_missed_times_are_started_over_several_looks(runtime: Any, clock: VirtualClock) -> None:
+def test_many_missed_times_are_started_over_several_polls(runtime: Any, clock: VirtualClock) -> None:
     runtime.schedules.add("tick", "* * * * *", {"notes": []}, missed="all")
     clock.advance(150 * 60)
     assert [len(runtime.schedules.start_due()) for _ in range(3)] == [100, 50, 0]
     assert len(set(started(runtime))) == 150
 
 
-def test_a_clock_that_goes_back_starts_nothing_twice(world: World, runtime: Any, clock: VirtualClock) -> None:
+def test_clock_that_goes_back_starts_nothing_twice(world: World, runtime: Any, clock: VirtualClock) -> None:
     runtime.schedules.add("daily", "0 9 * * *", {"notes": []})
     clock.advance(10 * 3_600)
     runtime.schedules.start_due()
@@ -132,7 +132,7 @@ def test_a_clock_that_goes_back_starts_nothing_twice(world: World, runtime: Any,
     assert started(runtime) == ["2026-11-26T09:00:00Z"]
 
 
-def test_a_process_that_dies_between_start_and_move_leaves_one_thread(
+def test_process_that_dies_between_start_and_move_leaves_one_thread(
     world: World, runtime: Any, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime.schedules.add("daily", "0 9 * * *", {"notes": []})
@@ -157,12 +157,12 @@ def _dies(*_: Any, **__: Any) -> bool:
         ("30 2 * * *", (2026, 10, 24, 12), ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]),
         # Clocks go forward at 02:00 to 03:00: 02:30 does not exist, and is due right after the gap.
         ("30 2 * * *", (2026, 3, 28, 12), ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]),
-        # A time with a star goes by the time that passes.
+        # A time with a star follows the elapsed time.
         ("*/30 * * * *", (2026, 10, 25, 1, 45), ["2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z"]),
         ("0 * * * *", (2026, 3, 29, 0, 30), ["2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"]),
     ],
 )  # fmt: skip
-def test_summer_time(world: World, cron: str, begin: Any, times: list[str]) -> None:
+def test_schedule_follows_changes_of_summer_time(world: World, cron: str, begin: Any, times: list[str]) -> None:
     clock = VirtualClock(at(*begin, zone=BERLIN))
     runtime = world.runtime(line(("a", note("a"))), clock=clock)
     runtime.schedules.add("job", cron, {"notes": []}, timezone="Europe/Berlin", replace=True)
@@ -173,8 +173,8 @@ def test_summer_time(world: World, cron: str, begin: Any, times: list[str]) -> N
     runtime.schedules.remove("job")
 
 
-def test_a_schedule_made_in_the_hour_that_comes_twice_is_due_in_the_future(world: World) -> None:
-    """At the second 02:15 the next 02:30 by the wall clock is that of tomorrow."""
+def test_schedule_that_is_added_in_the_repeated_hour_is_due_in_the_future(world: World) -> None:
+    """At the second 02:15 the next 02:30 by the wall clock is tomorrow's."""
     clock = VirtualClock(at(2026, 10, 25, 1, 15))
     runtime = world.runtime(line(("a", note("a"))), clock=clock)
     made = runtime.schedules.add("job", "30 2 * * *", {"notes": []}, timezone="Europe/Berlin", replace=True)
@@ -201,25 +201,25 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("code", "given", "word"), WRONG)
-def test_bad_arguments_are_refused(code: str, given: dict[str, Any], word: str) -> None:
+def test_invalid_arguments_are_refused(code: str, given: dict[str, Any], word: str) -> None:
     with Runtime(line(("a", note("a"))), store="memory:") as runtime:
         whole: dict[str, Any] = {"name": "daily", "cron": "0 9 * * *", "input": {"notes": []}} | given
         refused(code, lambda: runtime.schedules.add(**whole), word, error=InputError)
         assert runtime.schedules.list() == ()
 
 
-def test_an_input_that_does_not_fit_is_refused_when_it_is_scheduled() -> None:
+def test_invalid_input_is_refused_when_it_is_scheduled() -> None:
     with Runtime(line(("a", note("a"))), store="memory:") as runtime:
         refused("bad-input", lambda: runtime.schedules.add("daily", "0 9 * * *", {"notes": 5}), error=InputError)
         refused("unknown-key", lambda: runtime.schedules.add("daily", "0 9 * * *", {"note": []}), error=InputError)
         refused("not-storable", lambda: runtime.schedules.add("daily", "0 9 * * *", {"x": object()}), error=InputError)
 
 
-def test_a_runtime_needs_a_store_that_keeps_schedules() -> None:
+def test_runtime_needs_a_store_that_supports_schedules() -> None:
     refused("thread-without-store", Runtime(line(("a", note("a")))).schedules.list)
 
 
-def test_models_come_back_as_models(world: World, runtime: Any, clock: VirtualClock) -> None:
+def test_models_are_decoded_to_models(world: World, runtime: Any, clock: VirtualClock) -> None:
     class Order(BaseModel):
         number: int
 
@@ -239,7 +239,7 @@ def test_models_come_back_as_models(world: World, runtime: Any, clock: VirtualCl
     assert [result.state.seen for result in drive_due(other).values()] == [7]
 
 
-def test_tenants_have_schedules_of_their_own(world: World, runtime: Any, clock: VirtualClock) -> None:
+def test_tenants_have_their_own_schedules(world: World, runtime: Any, clock: VirtualClock) -> None:
     graph = line(("a", note("a")))
     acme, other = (world.runtime(graph, store=TenantStore(world.store, name)) for name in ("acme", "other"))
     acme.schedules.add("daily", "0 9 * * *", {"notes": []})
@@ -266,7 +266,7 @@ def test_async_twins(runtime: Any, clock: VirtualClock) -> None:
     assert asyncio.run(use()) == (("daily@2026-11-26T09:00:00Z",), ["all"], ())
 
 
-def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     from graphrt._runs import cron
@@ -283,10 +283,10 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     cron._cronsim.cache_clear()
 
 
-def test_another_process_that_defines_it_at_the_same_time(
+def test_concurrent_definition_by_another_process(
     world: World, runtime: Any, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who loses the race gets what is stored if it is the same, and an error if it is not."""
+    """The loser of the race gets the stored schedule if it is the same, and an error otherwise."""
     put = type(world.store).put_schedule
 
     def faster(cron: str) -> Any:
@@ -309,7 +309,7 @@ class Fresh(BaseModel):
     topic: str
 
 
-def test_defaults_of_the_input_are_made_for_each_thread(world: World, clock: VirtualClock) -> None:
+def test_defaults_of_the_input_are_computed_for_each_thread(world: World, clock: VirtualClock) -> None:
     g = GraphBuilder(Fresh, name="fresh")
     g.add_node("a", lambda state: {})
     g.set_entry("a")
@@ -328,9 +328,7 @@ def test_defaults_of_the_input_are_made_for_each_thread(world: World, clock: Vir
     assert len({state.token for state in states}) == 2
 
 
-def test_a_schedule_that_a_wrong_clock_moved_is_brought_back_when_it_is_added_again(
-    runtime: Any, clock: VirtualClock
-) -> None:
+def test_schedule_that_a_wrong_clock_moved_is_reset_when_it_is_added_again(runtime: Any, clock: VirtualClock) -> None:
     runtime.schedules.add("daily", "0 9 * * *", {})
     ahead = VirtualClock(clock() + 400 * 86_400)
     other: Any = Runtime(runtime.graph, store=runtime.store, clock=ahead)

@@ -1,4 +1,4 @@
-"""A thread that is resumed in the moment in which its run ends has the secrets of that run."""
+"""A thread that is resumed at the moment at which its run ends has the secrets of that run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def ask(state: State, ctx: Context) -> dict[str, Any]:
     return {"used": state.key is not None and state.key.known}
 
 
-def test_secrets_are_kept_before_others_may_have_the_thread(tmp_path: Path) -> None:
+def test_secrets_are_kept_before_the_thread_is_released(tmp_path: Path) -> None:
     g = GraphBuilder(State, name="secret")
     g.add_node("make", lambda state: {"key": Secret("open sesame")})
     g.add_node("ask", ask)
     g.add_edge(START, "make").add_edge("make", "ask").add_edge("ask", END)
     paused = threading.Event()
 
-    def tell(entry: Entry) -> None:  # a page that is told of the question, for instance
+    def tell(entry: Entry) -> None:  # for example a page that is notified of the question
         if type(entry.event).__name__ == "RunInterrupted":
             paused.set()
             time.sleep(0.5)

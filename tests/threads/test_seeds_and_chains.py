@@ -1,4 +1,4 @@
-"""The same seed, ids and clock give the same bytes (rule R13); the hash chain, on and off, and what it finds."""
+"""The same seed, ids and clock give the same bytes (rule R13); the hash chain, on and off, and its findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(path, table):
 
 
 def told(path, *, face="sync", seed=7):
-    """Two runs of one thread with a question in between, on a file of their own."""
+    """Two runs of one thread with a question in between, in their own file."""
     counter = itertools.count(1)
     options = {"clock": Clock(), "ids": lambda: f"id-{next(counter)}", "seed": seed}
     with Runtime(everything(), store=f"sqlite:///{path}", **options) as runtime:
@@ -63,7 +63,7 @@ def test_sync_and_async_write_the_same_records(folder):
     assert rows(folder / "a.db", "record") == rows(folder / "b.db", "record")
 
 
-def test_another_seed_gives_other_salts(folder):
+def test_different_seed_gives_different_salts(folder):
     told(folder / "a.db")
     told(folder / "b.db", seed=8)
 
@@ -89,7 +89,7 @@ def test_chain_on_and_off(world, chain):
 
 
 @pytest.mark.parametrize("chain", [True, False])
-def test_memory_refuses_what_cannot_be_stored_with_a_chain_and_without(chain):
+def test_memory_store_refuses_unstorable_values_with_a_chain_and_without(chain):
     runtime = Runtime(line(("a", lambda state: {"x": object()})), store=MemoryStore(), chain=chain)
 
     refused("not-storable", lambda: runtime.run({"notes": []}, thread="t"), "object")
@@ -125,8 +125,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_row_altered_by_hand_is_found(folder, change):
-    """By whatever reads it first: a typed error, or nothing of it was believed. The other thread stays readable."""
+def test_manually_altered_row_is_detected(folder, change):
+    """The first reader raises a typed error, or does not use the row. The other thread stays readable."""
     path = written(folder)
     loosen(path)
     second = 2 * 2**36

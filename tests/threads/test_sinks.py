@@ -1,4 +1,4 @@
-"""Where sinks are called: on the event loop of an asyncio run, whatever store keeps its entries."""
+"""Where sinks are called: on the event loop of an asyncio run, with any store."""
 
 from __future__ import annotations
 

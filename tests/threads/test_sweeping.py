@@ -1,4 +1,4 @@
-"""`sweep`: in batches, as a dry run, with a limit; what is taken or written meanwhile stays."""
+"""`sweep`: in batches, as a dry run, with a limit; threads that are claimed or written in the meantime stay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ids(runtime):
     return [info.thread for info in runtime.threads()]
 
 
-def test_dry_run_tells_what_would_go_and_deletes_nothing(world):
+def test_dry_run_reports_the_threads_and_deletes_nothing(world):
     runtime = filled(world, 3)
 
     would = runtime.sweep(older_than_s=5_000, dry_run=True)
@@ -41,7 +41,7 @@ def test_dry_run_tells_what_would_go_and_deletes_nothing(world):
     assert runtime.sweep(older_than_s=5_000, dry_run=True) == ()
 
 
-def test_limit_is_how_many_go_at_most(world):
+def test_limit_bounds_the_number_of_deleted_threads(world):
     runtime = filled(world, 5)
 
     assert [info.thread for info in runtime.sweep(older_than_s=5_000, limit=2, dry_run=True)] == ["t-0", "t-1"]
@@ -52,11 +52,11 @@ def test_limit_is_how_many_go_at_most(world):
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "1"])
-def test_limit_that_is_none_is_refused(world, limit):
+def test_invalid_limit_is_refused(world, limit):
     refused("input", lambda: filled(world, 1).sweep(older_than_s=1, limit=limit), "limit=", error=InputError)
 
 
-def test_more_threads_than_go_at_once_all_go(tmp_path):
+def test_more_threads_than_a_batch_are_all_deleted(tmp_path):
     with SqliteStore(tmp_path / "runs.db") as store:
         for number in range(250):
             claim = store.claim(f"t-{number}", create=True, lease_s=60, at=1.0)
@@ -65,8 +65,8 @@ def test_more_threads_than_go_at_once_all_go(tmp_path):
         assert [head.thread for head in store.query(ThreadFilter())] == [f"t-{number}" for number in range(0, 250, 50)]
 
 
-def test_other_writers_get_in_between_two_batches(tmp_path, monkeypatch):
-    """SQLite has no queue: who waits for the file asks now and then, and a sweep without a pause lets nobody in."""
+def test_other_writers_can_write_between_two_batches(tmp_path, monkeypatch):
+    """SQLite has no queue: writers poll for the lock, and a sweep without a pause starves them."""
     path, pauses = tmp_path / "runs.db", []
     with SqliteStore(path) as store, SqliteStore(path, busy_timeout_s=0) as other:
         runtime = Runtime(line(("a", note("a"))), store=store)
@@ -85,7 +85,7 @@ def test_other_writers_get_in_between_two_batches(tmp_path, monkeypatch):
         assert ids(runtime) == ["other-1", "other-2"]
 
 
-def test_held_and_written_threads_stay_and_missing_ones_do_not_matter(world):
+def test_claimed_and_written_threads_stay_and_missing_ones_are_ignored(world):
     runtime = filled(world, 4)
     store = world.store
     claim = store.claim("t-1", create=False, lease_s=600, at=1.0)
@@ -100,7 +100,7 @@ def test_held_and_written_threads_stay_and_missing_ones_do_not_matter(world):
     refused("bad-thread", lambda: store.delete_many(["a/b"]), error=InputError)
 
 
-def test_batch_that_fails_deletes_nothing(tmp_path, monkeypatch):
+def test_failed_batch_deletes_nothing(tmp_path, monkeypatch):
     with SqliteStore(tmp_path / "runs.db") as store:
         for name in ("a", "b"):
             store.release(claimed(store, name))
@@ -119,7 +119,7 @@ def test_batch_that_fails_deletes_nothing(tmp_path, monkeypatch):
 
 
 def test_store_without_batches_is_swept_one_by_one():
-    """A store of somebody's own, with nothing but the protocol."""
+    """A third-party store that implements the protocol only."""
 
     class Own(StoreWrapper):
         offers = frozenset()
@@ -135,7 +135,7 @@ def test_store_without_batches_is_swept_one_by_one():
     assert runtime.threads() == ()
 
 
-def test_graph_tenant_and_tags_choose_what_goes(world):
+def test_graph_tenant_and_tags_select_the_threads(world):
     runtime = world.runtime(line(("a", note("a"))))
     other = world.runtime(line(("a", note("a")), name="other"))
     runtime.run({"notes": []}, thread="plain")

@@ -1,4 +1,4 @@
-"""A tenant's store has the tenant's threads, and no call, error or listing tells of any other."""
+"""A tenant's store has the tenant's threads, and no call, error or listing reveals others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRAPH = line(("a", note("a")), ("b", ask("ok?")))
 
 @pytest.fixture
 def acme(world):
-    with TenantStore(world.store, "acme") as store:  # closing it gives back what the test has claimed
+    with TenantStore(world.store, "acme") as store:  # closing it releases the claims of the test
         yield world.runtime(GRAPH, store=store)
 
 
@@ -34,7 +34,7 @@ def globex(world):
 
 
 def told(call):
-    """Class, code and whole text of what *call* raises."""
+    """Class, code and text of the error that *call* raises."""
     with pytest.raises(GraphrtError) as caught:
         call()
     return type(caught.value), caught.value.code, str(caught.value), {**caught.value.__dict__}, caught.value.args
@@ -91,7 +91,7 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
-def test_another_tenants_thread_is_unknown_in_the_same_words(world, acme, globex, verb, held):
+def test_error_for_another_tenants_thread_equals_that_for_an_unknown_thread(world, acme, globex, verb, held):
     globex.run({}, thread="secret")
     if held:
         globex.store.claim("secret", create=False, lease_s=60, at=0.0)
@@ -104,7 +104,7 @@ def test_another_tenants_thread_is_unknown_in_the_same_words(world, acme, globex
     assert "acme" not in repr(theirs)
 
 
-def test_a_thread_that_another_tenant_has_can_be_begun(acme, globex):
+def test_id_that_another_tenant_uses_can_be_started(acme, globex):
     globex.run({}, thread="t")
     globex.store.claim("t", create=False, lease_s=60, at=0.0)
 
@@ -113,7 +113,7 @@ def test_a_thread_that_another_tenant_has_can_be_begun(acme, globex):
     assert [one.thread for one in globex.threads()] == ["t"]
 
 
-def test_what_looks_past_the_tenant_finds_nothing(acme, globex):
+def test_lookups_outside_the_tenant_find_nothing(acme, globex):
     globex.run({}, thread="t")
 
     assert acme.cancel("t") is False
@@ -131,7 +131,7 @@ def test_what_looks_past_the_tenant_finds_nothing(acme, globex):
     assert acme.reindex() == 0
 
 
-def test_errors_name_threads_as_the_tenant_does(acme):
+def test_errors_name_threads_by_the_ids_of_the_tenant(acme):
     acme.run({}, thread="t")
     acme.store.claim("t", create=False, lease_s=60, at=0.0)
     for call in (lambda: acme.resume("t", answer="yes"), lambda: acme.delete_thread("t")):
@@ -141,7 +141,7 @@ def test_errors_name_threads_as_the_tenant_does(acme):
         assert caught.value.thread == "t"
 
 
-def test_keys_for_the_outside_world_have_the_tenant(world):
+def test_idempotency_keys_contain_the_tenant(world):
     keys = []
 
     def node(state, ctx):
@@ -176,7 +176,7 @@ def test_an_encrypted_store_inside_binds_bodies_to_the_tenant(tmp_path):
         assert runtime.resume("u", answer="yes").status == "completed"
 
 
-def test_closing_a_tenants_store_gives_back_its_claims_alone(world):
+def test_closing_a_tenants_store_releases_only_its_own_claims(world):
     with TenantStore(world.store, "globex") as globex:
         acme = TenantStore(world.store, "acme")
         for store in (acme, globex):
@@ -188,12 +188,12 @@ def test_closing_a_tenants_store_gives_back_its_claims_alone(world):
         assert [head.owned for head in world.store.query(ThreadFilter())] == [False, True]
         with pytest.raises(StoreError):
             acme.query(ThreadFilter())
-        with pytest.raises(ConflictError):  # a claim of the shared store is none of the tenant's
+        with pytest.raises(ConflictError):  # a claim of the shared store does not belong to the tenant
             globex.commit(claim.inner, Commit(1, 0.0))
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a~b", "a/b", "é", "x" * 65, "-a", None, 7, b"acme"])
-def test_a_tenant_needs_a_name(name):
+def test_tenant_requires_a_name(name):
     with pytest.raises(InputError) as caught:
         TenantStore(MemoryStore(), name)
     assert caught.value.code == "bad-tenant"
@@ -203,13 +203,13 @@ def test_a_tenant_needs_a_name(name):
         assert caught.value.code == "bad-tenant"
 
 
-def test_a_tenants_store_has_no_tenants():
+def test_tenants_store_has_no_tenants():
     with pytest.raises(InputError) as caught:
         TenantStore(TenantStore(MemoryStore(), "acme"), "globex")
     assert caught.value.code == "bad-tenant"
 
 
-def test_a_tenants_name_is_no_prefix_of_another(world):
+def test_tenants_name_is_not_a_prefix_of_another(world):
     for tenant in ("a", "ab", "a.b"):
         world.runtime(GRAPH, store=TenantStore(world.store, tenant)).run({}, thread="t")
 
@@ -233,7 +233,7 @@ def test_the_shared_store_names_tenants_in_ids(world):
             shared.run({}, thread=thread)
 
 
-def test_a_store_may_be_opened_for_a_tenant(tmp_path):
+def test_store_may_be_opened_for_a_tenant(tmp_path):
     url = f"sqlite:///{tmp_path}/runs.db"
     store = open_store(url, tenant="acme")
     Runtime(GRAPH, store=store).run({}, thread="t")
@@ -247,7 +247,7 @@ def test_a_store_may_be_opened_for_a_tenant(tmp_path):
 
 
 class Order(TypedDict, total=False):
-    """State of a parent, which keeps the id of its child, and what nodes are told of their thread."""
+    """State of a parent, which keeps the id of its child and the ids that nodes see."""
 
     child: str
     got: str
@@ -298,7 +298,7 @@ def drivers(world, graph):
 
 @pytest.mark.parametrize("begins", DRIVERS)
 @pytest.mark.parametrize("goes_on", DRIVERS)
-def test_a_thread_is_the_same_whichever_store_its_drivers_have_opened(world, begins, goes_on):
+def test_thread_is_the_same_from_every_store_of_its_drivers(world, begins, goes_on):
     parents, children = drivers(world, ORDER), drivers(world, PAGE)
     runtime, prefix = parents[begins]
     assert runtime.run({}, thread=f"{prefix}t").status == "interrupted"
@@ -312,7 +312,7 @@ def test_a_thread_is_the_same_whichever_store_its_drivers_have_opened(world, beg
 
 @pytest.mark.parametrize("drives", DRIVERS)
 @pytest.mark.parametrize("named", ["beta~bx", "bx", "alpha~a0", "sh"])
-def test_an_id_in_a_state_never_reaches_another_tenants_thread(world, drives, named):
+def test_id_in_a_state_never_reaches_another_tenants_thread(world, drives, named):
     world.runtime(PAGE, store=TenantStore(world.store, "beta")).run({"secret": "TOP"}, thread="bx")
     world.runtime(PAGE).run({"secret": "TOP"}, thread="sh")
     parents = drivers(world, ORDER)
@@ -321,12 +321,12 @@ def test_an_id_in_a_state_never_reaches_another_tenants_thread(world, drives, na
     with pytest.raises(NodeError) as caught:
         runtime.drive(f"{prefix}a0")
 
-    refused = "bad-thread" if "~" in named else "child-ended"  # the text for a thread that does not exist
+    refused = "bad-thread" if "~" in named else "child-ended"  # the text for an unknown thread
     assert refused in str(caught.value)
     assert "got" not in parents["tenant"][0].state("a0").values
 
 
-def test_a_tracker_and_a_second_execution_know_threads_of_tenants_apart(world):
+def test_tracker_and_second_execution_distinguish_threads_of_tenants(world):
     """Entries name their thread with its tenant, and a second execution in memory has the same keys as the first."""
     tracker, agent = TokenTracker(), Agent(ScriptedModel(["one", "two"]), name="writer")
 
@@ -349,5 +349,5 @@ def test_a_tracker_and_a_second_execution_know_threads_of_tenants_apart(world):
 
 
 def test_ids_of_journals_never_lead_to_another_tenant():
-    """A forged journal may name any parent and child: letters go to a thread of the tenant that the journal is of."""
+    """A forged journal may name any parent and child: letters go to a thread of the journal's own tenant."""
     assert [beside(thread, "beta~x") for thread in ("t", "alpha~t")] == ["x", "alpha~x"]

@@ -1,4 +1,4 @@
-"""Timers (R23): a node sleeps without a worker, once, and its thread goes on when the time has come."""
+"""Timers (R23): a node sleeps without a worker, once, and its thread continues at the due time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def timers(runtime: Runtime[Any], thread: str) -> list[float | None]:
     return [one.event.expires_at for one in runtime.entries(thread) if isinstance(one.event, InterruptRaised)]
 
 
-def test_a_sleeping_thread_waits_and_goes_on_when_driven_later(world: World, clock: VirtualClock) -> None:
+def test_sleeping_thread_waits_and_continues_when_driven_later(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("a", note("a")), ("nap", sleeps(days=3)), ("b", note("b"))))
     paused = runtime.run({"notes": []}, thread="t")
     (timer,) = paused.interrupts
@@ -66,20 +66,22 @@ def test_a_sleeping_thread_waits_and_goes_on_when_driven_later(world: World, clo
     ],
     ids=repr,
 )
-def test_durations(world: World, clock: VirtualClock, args: Any, units: Any, seconds: float) -> None:
+def test_durations_may_be_seconds_or_timedeltas(
+    world: World, clock: VirtualClock, args: Any, units: Any, seconds: float
+) -> None:
     runtime = world.runtime(line(("nap", sleeps(*args, **units))))
     runtime.run({"notes": []}, thread="t")
     assert timers(runtime, "t") == [clock() + seconds]
 
 
-def test_a_moment_in_the_past_is_due_at_once(world: World, clock: VirtualClock) -> None:
+def test_time_in_the_past_is_due_at_once(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("nap", lambda state, ctx: ctx.sleep_until(clock() - 5) and {"n": 1})))
     runtime.run({"notes": []}, thread="t")
     assert runtime.drive("t").state["n"] == 1
 
 
-def test_datetimes_mean_the_moment_and_not_the_wall_clock(world: World, clock: VirtualClock) -> None:
-    """A wall clock shows 2:30 twice on the night when summer time ends; `fold` says which one is meant."""
+def test_datetimes_mean_the_instant_and_not_the_wall_clock(world: World, clock: VirtualClock) -> None:
+    """A wall clock shows 2:30 twice on the night when summer time ends; `fold` selects one."""
     berlin = ZoneInfo("Europe/Berlin")
     early = dt.datetime(2026, 10, 25, 2, 30, tzinfo=berlin)
     moments = [early, early.replace(fold=1), early.astimezone(dt.UTC)]
@@ -120,18 +122,18 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("code", "call", "word"), WRONG)
-def test_times_that_no_timer_can_have_are_refused(code: str, call: Any, word: str) -> None:
+def test_invalid_times_of_timers_are_refused(code: str, call: Any, word: str) -> None:
     runtime = Runtime(line(("nap", lambda state, ctx: call(ctx))), store="memory:")
     refused(code, lambda: runtime.run({}, thread="t"), word, error=InputError)
     runtime.close()
 
 
-def test_a_run_without_a_thread_cannot_sleep() -> None:
+def test_run_without_a_thread_cannot_sleep() -> None:
     refused("interrupt-needs-thread", lambda: line(("nap", sleeps(1))).run({}))
 
 
-def test_a_node_that_runs_again_sleeps_once(world: World, clock: VirtualClock) -> None:
-    """Each sleep of a node has its own moment, computed when the node reached it first."""
+def test_node_that_runs_again_sleeps_once(world: World, clock: VirtualClock) -> None:
+    """Each sleep of a node has its own due time, computed when the node reached it first."""
     calls = Counts()
 
     def node(state: Any, ctx: Context) -> Any:
@@ -168,7 +170,7 @@ def test_async_nodes_may_await_the_call(world: World, clock: VirtualClock) -> No
     assert asyncio.run(drive()).state["n"] == 1
 
 
-def test_timers_side_by_side_fire_each_at_its_time(world: World, clock: VirtualClock) -> None:
+def test_parallel_timers_fire_each_at_its_time(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(fan(("p", sleeps(10)), ("q", sleeps(20)), ("r", note("r"))))
     paused = runtime.run({"notes": []}, thread="t")
     assert [one.node for one in paused.interrupts] == ["p", "q"]
@@ -193,8 +195,8 @@ def test_timers_of_nested_graphs_and_of_sends(world: World, clock: VirtualClock)
     assert len(runtime.drive("t").state["notes"]) == 1
 
 
-def test_a_question_beside_a_timer_is_answered_alone(world: World, clock: VirtualClock) -> None:
-    """An answer never ends a timer: a single one is for the question, and one that names the timer is refused."""
+def test_answer_does_not_end_a_timer_beside_the_question(world: World, clock: VirtualClock) -> None:
+    """A single answer is for the question, and an answer that names the timer is refused."""
     runtime = world.runtime(fan(("p", sleeps(10)), ("q", ask("q"))))
     timer, question = runtime.run({"notes": []}, thread="t").interrupts
     refused("sleeping", lambda: runtime.resume("t", {timer.id: 1}), "takes no answer", timer.id)
@@ -206,7 +208,7 @@ def test_a_question_beside_a_timer_is_answered_alone(world: World, clock: Virtua
     assert runtime.resume("t").status == "completed"
 
 
-def test_a_timer_fires_while_the_question_beside_it_stays_open(world: World, clock: VirtualClock) -> None:
+def test_timer_fires_while_the_question_beside_it_stays_open(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(fan(("p", sleeps(10)), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     clock.advance(10)
@@ -215,7 +217,7 @@ def test_a_timer_fires_while_the_question_beside_it_stays_open(world: World, clo
     assert runtime.resume("t", "yes").status == "completed"
 
 
-def test_the_inbox_lists_timers_only_when_asked_for_them(world: World, clock: VirtualClock) -> None:
+def test_inbox_lists_timers_only_on_request(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(fan(("p", sleeps(10)), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     assert [one.interrupt.kind for one in runtime.inbox()] == ["question"]
@@ -223,7 +225,7 @@ def test_the_inbox_lists_timers_only_when_asked_for_them(world: World, clock: Vi
     assert (item.thread, item.expires_at, item.interrupt.kind) == ("t", clock() + 10, "timer")
 
 
-def test_a_cancelled_sleeper_sleeps_on_after_retry_until_its_first_moment(world: World, clock: VirtualClock) -> None:
+def test_cancelled_sleeper_sleeps_after_retry_until_its_first_due_time(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("nap", sleeps(100))))
     (timer,) = runtime.run({"notes": []}, thread="t").interrupts
     assert runtime.cancel("t")
@@ -235,7 +237,7 @@ def test_a_cancelled_sleeper_sleeps_on_after_retry_until_its_first_moment(world:
     assert runtime.drive("t").status == "completed"
 
 
-def test_an_edit_leaves_the_timer_as_it_is(world: World, clock: VirtualClock) -> None:
+def test_edit_does_not_change_the_timer(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("nap", sleeps(100))))
     (timer,) = runtime.run({"notes": []}, thread="t").interrupts
     runtime.update("t", {"x": "edited"})
@@ -261,7 +263,7 @@ def test_a_failure_after_a_timer_is_retried_without_sleeping_again(world: World,
     assert runtime.retry("t").state["notes"] == ["mended"]
 
 
-def test_a_clock_that_goes_back_fires_nothing_twice(world: World, clock: VirtualClock) -> None:
+def test_clock_that_goes_back_fires_nothing_twice(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(line(("nap", sleeps(100)), ("more", sleeps(100))))
     runtime.run({"notes": []}, thread="t")
     clock.advance(100)
@@ -272,7 +274,7 @@ def test_a_clock_that_goes_back_fires_nothing_twice(world: World, clock: Virtual
     assert [(one.event.by, one.event.answer) for one in answered] == [("timer", None)]
 
 
-def test_the_journal_is_replayed_executed_again_forked_and_copied(world: World, clock: VirtualClock) -> None:
+def test_journal_with_timers_can_be_replayed_reexecuted_forked_and_copied(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(fan(("p", sleeps(10)), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     runtime.resume("t", "yes")

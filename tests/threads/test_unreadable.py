@@ -1,4 +1,4 @@
-"""Threads that cannot be read with the graph at hand: a verdict for each, and what their past shows."""
+"""Threads that cannot be read with the current graph: the verdict for each, and what their history shows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Fewer.__name__ = Fewer.__qualname__ = "Colour"
 
 
 def painted(colours: Any) -> Any:
-    """Return a graph whose class of updates alone leads to the enum, so that no fingerprint has it."""
+    """Return a graph in which only the class of updates refers to the enum: no fingerprint has it."""
     update: Any = te.TypedDict("Update", {"colour": colours}, total=False)
     graph: Any = GraphBuilder(pydantic.create_model("Painted", colour=(Any, None)), update, name="painted")
     graph.add_node("paint", lambda state: {"colour": list(colours)[-1]})
@@ -45,7 +45,7 @@ def asking(name: str) -> Any:
     return line(("a", note("a")), ("q", ask("q")), name=name)
 
 
-def test_a_value_that_cannot_be_read_any_more_is_a_verdict(durable):
+def test_value_that_is_no_longer_readable_gives_a_verdict(durable):
     durable.runtime(painted(Colour)).run({}, thread="t")
     before = durable.runtime(painted(Colour)).check_threads()
     runtime = durable.runtime(painted(Fewer))
@@ -60,7 +60,7 @@ def test_a_value_that_cannot_be_read_any_more_is_a_verdict(durable):
 
 
 @pytest.mark.needs("cryptography")
-def test_a_thread_under_another_key_hides_no_other_thread(folder):
+def test_thread_under_another_key_hides_no_other_thread(folder):
     path = folder / "runs.db"
     for keys, thread in ((ONE, "t1"), (TWO, "t2")):
         with EncryptedStore(SqliteStore(path), keys) as store:
@@ -72,7 +72,7 @@ def test_a_thread_under_another_key_hides_no_other_thread(folder):
     assert "key" in found[0].reasons[0]
 
 
-def test_damage_is_a_verdict_and_a_store_that_fails_is_none(lite):
+def test_damage_gives_a_verdict_and_a_failing_store_raises(lite):
     runtime = lite.runtime(asking("g"))
     for thread in ("t1", "t2"):
         runtime.run({"notes": []}, thread=thread)
@@ -85,7 +85,7 @@ def test_damage_is_a_verdict_and_a_store_that_fails_is_none(lite):
         runtime.check_threads()
 
 
-# -- the past of a thread that went over to another graph --------------------------------------------------------------
+# -- the past of a thread that was migrated to another graph -----------------------------------------------------------
 
 
 class Old(pydantic.BaseModel):
@@ -110,7 +110,7 @@ def migrated(world: Any) -> Any:
     return world.runtime(new)
 
 
-def test_entries_before_a_migration_show_what_stood_there(world):
+def test_entries_before_a_migration_show_their_original_values(world):
     runtime = migrated(world)
     history = runtime.history("t")
     older = [snapshot for snapshot in history if isinstance(snapshot.values, dict)]
@@ -128,7 +128,7 @@ def test_entries_before_a_migration_show_what_stood_there(world):
     assert runtime.replay("t").values == New(subject="tea", notes=["yes"])
 
 
-def test_an_entry_before_a_migration_is_not_forked_with_the_new_graph(world):
+def test_entry_before_a_migration_cannot_be_forked_with_the_new_graph(world):
     runtime = migrated(world)
     older = [snapshot.seq for snapshot in runtime.history("t") if isinstance(snapshot.values, dict)]
     for seq in older:
@@ -137,7 +137,7 @@ def test_an_entry_before_a_migration_is_not_forked_with_the_new_graph(world):
     assert runtime.state(later).values == New(subject="tea", notes=["yes"])
 
 
-def test_a_thread_that_did_not_go_over_yet_shows_its_past_as_it_would_become(world):
+def test_history_of_a_thread_that_is_not_yet_migrated_shows_the_migrated_values(world):
     old = line(("a", note("a")), ("q", ask("q")), name="g")
     world.runtime(old).run({"notes": []}, thread="t")
     went = Migration(source=old.fingerprint, values=lambda v: {"subject": "tea", "notes": v["notes"]})

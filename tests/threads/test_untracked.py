@@ -1,4 +1,4 @@
-"""Rule R16: with any store the value of an untracked field is told nowhere but to the caller and to nodes."""
+"""Rule R16: with any store the value of an untracked field is visible to the caller and to nodes only."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Data:
 
 
 def tell(found: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """All texts that can be had from *found*: what a log, a sink or a tracker of errors could write down."""
+    """All texts that can be read from *found*: what a log, a sink or an error tracker could write."""
     seen = set() if seen is None else seen
     if id(found) in seen or isinstance(found, (type, logging.Logger)):
         return
@@ -89,7 +89,7 @@ def vars_of(found: Any) -> Any:
 
 
 class Ear:
-    """Runs graphs on a store, and hears what a sink, the mode `events`, the store and errors tell."""
+    """Runs graphs on a store, and records the output of a sink, the mode `events`, the store and errors."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -99,7 +99,7 @@ class Ear:
         return self.world.runtime(graph, sinks=[self.heard.append], **options)
 
     def run(self, graph: Any, given: Any, *, thread: str = "t", **options: Any) -> Any:
-        """Run with the mode `events`, then all that the thread has."""
+        """Run with the mode `events`, then read everything that the thread has."""
         runtime = self.runtime(graph, **options)
         try:
             self.heard += runtime.stream(given, thread=thread, modes="events")
@@ -271,7 +271,7 @@ SCENES: dict[str, Callable[[Ear], Any]] = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_an_untracked_value_is_told_nowhere(scene: str, world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_untracked_value_is_visible_nowhere_else(scene: str, world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     ear = Ear(world)
 
@@ -283,7 +283,7 @@ def test_an_untracked_value_is_told_nowhere(scene: str, world: World, caplog: py
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_an_untracked_value_is_in_no_file(scene: str, lite: World) -> None:
+def test_untracked_value_is_in_no_file(scene: str, lite: World) -> None:
     SCENES[scene](Ear(lite))
     lite.store.close()
 
@@ -294,7 +294,7 @@ def test_an_untracked_value_is_in_no_file(scene: str, lite: World) -> None:
 
 @pytest.mark.needs("cryptography")
 @pytest.mark.parametrize("scene", SCENES)
-def test_an_encrypted_store_is_told_no_more(scene: str, lite: World) -> None:
+def test_encrypted_store_receives_no_untracked_value(scene: str, lite: World) -> None:
     lite.store.close()
     lite.store = EncryptedStore(SqliteStore(lite.path), {"k": os.urandom(32)})
     ear = Ear(lite)
@@ -304,7 +304,7 @@ def test_an_encrypted_store_is_told_no_more(scene: str, lite: World) -> None:
     assert [text for found in ear.heard for text in tell(found) if CANARY in text] == []
 
 
-def test_the_caller_and_the_nodes_have_the_value(world: World) -> None:
+def test_caller_and_nodes_have_the_untracked_value(world: World) -> None:
     seen: list[str] = []
     made = graph(("a", writes), ("b", lambda s: seen.append(s.tok)))
     runtime = world.runtime(made)

@@ -1,4 +1,4 @@
-"""Edits that say where a node leads, edits of Sends, and an edit that makes a thread (rule R18)."""
+"""Edits that name the successors of a node, edits of Sends, and an edit that creates a thread (rule R18)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def routes_by_command(**policies: Any) -> Any:
     return g.compile()
 
 
-def test_a_node_with_an_edge_to_the_end_goes_there_where_no_command_says_otherwise(world):
+def test_node_with_an_edge_to_the_end_goes_there_without_a_command(world):
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node("boss", ask("boss"), goto=["x"]).add_node("x", note("x"))
     g.add_edge(START, "boss").add_edge("boss", END).add_edge("x", END)
@@ -33,7 +33,7 @@ def test_a_node_with_an_edge_to_the_end_goes_there_where_no_command_says_otherwi
     assert runtime.retry("t").state["notes"] == ["by hand"]
 
 
-def test_a_node_that_routes_by_commands_alone_needs_goto(world):
+def test_node_that_routes_by_commands_alone_requires_goto(world):
     runtime = world.runtime(routes_by_command())
     runtime.run({"notes": []}, thread="t")
     refused("goto-needed", lambda: runtime.update("t", {}, as_node="boss"), "goto='x'", "'y'", error=InputError)
@@ -48,7 +48,7 @@ def test_a_node_that_routes_by_commands_alone_needs_goto(world):
 
 
 @pytest.mark.parametrize("policy", [{"interrupt_before": True}, {"interrupt_after": True}])
-def test_goto_of_an_open_node_replaces_where_it_would_lead(world, policy):
+def test_goto_of_an_open_node_replaces_its_route(world, policy):
     graph = routes_by_command(**policy)
     runtime = world.runtime(graph)
     runtime.run({"notes": []}, thread="t")
@@ -69,7 +69,7 @@ def sends() -> Any:
     return g.compile()
 
 
-def test_as_node_ends_every_due_activation_of_the_node_also_sends(world):
+def test_as_node_ends_every_due_task_of_the_node_including_sends(world):
     runtime = world.runtime(sends())
     runtime.run({"notes": []}, thread="t")
     due = next(s.seq for s in runtime.history("t") if s.next == ("two", "two"))
@@ -80,7 +80,7 @@ def test_as_node_ends_every_due_activation_of_the_node_also_sends(world):
     assert runtime.retry(fork).state["notes"] == ["one", "two*", "three"]
 
 
-def test_goto_of_several_open_sends_leads_there_once(world):
+def test_goto_of_several_open_sends_routes_there_once(world):
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="g")
     g.add_node("two", lambda state, ctx: {"notes": [ctx.interrupt("?")]})
     g.add_node("w", lambda state, ctx: {"notes": [f"w{ctx.arg}"]})
@@ -95,7 +95,7 @@ def test_goto_of_several_open_sends_leads_there_once(world):
     runtime.replay("t")
 
 
-def test_an_update_makes_a_thread_whose_values_are_the_whole_state(world):
+def test_update_creates_a_thread_whose_values_are_the_whole_state(world):
     graph = line(("a", note("a")))
     runtime = world.runtime(graph)
     snapshot = runtime.update("new", {"notes": ["from outside"], "x": 1})
@@ -112,7 +112,7 @@ def test_an_update_makes_a_thread_whose_values_are_the_whole_state(world):
     assert [info.graph for info in runtime.threads()] == ["g"]
 
 
-def test_an_update_of_a_new_thread_as_a_node_goes_on_from_there(world):
+def test_update_of_a_new_thread_as_a_node_continues_from_there(world):
     graph = line(("a", note("a")), ("q", ask("q")))
     runtime = world.runtime(graph)
     snapshot = runtime.update("new", {"notes": []}, as_node="a")
@@ -122,7 +122,7 @@ def test_an_update_of_a_new_thread_as_a_node_goes_on_from_there(world):
     runtime.replay("new")
 
 
-def test_a_new_thread_that_does_not_fit_is_not_made(world):
+def test_invalid_new_thread_is_not_created(world):
     runtime = world.runtime(line(("a", note("a"))))
     refused("unknown-key", lambda: runtime.update("new", {"nots": []}), "'nots'", error=InputError)
 

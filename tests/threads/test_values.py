@@ -1,4 +1,4 @@
-"""Values of every storable kind through a real run, and back in another process; fields that are not kept."""
+"""Values of every storable kind through a real run, and back in another process; fields that are not stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 
 def elsewhere(script: str, *arguments: str) -> str:
-    """What *script* prints, run in another process."""
+    """The output of *script* in another process."""
     path = os.pathsep.join([str(HERE), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -40,12 +40,12 @@ def elsewhere(script: str, *arguments: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """*value* as text; of sets without their order, which is another in each process."""
+    """*value* as text; sets are sorted, because their order differs between processes."""
     return repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
 
 
 def test_values_of_every_kind_survive_the_process(lite):
-    """Another process writes them and pauses; this one reads them, sees the same, and resumes."""
+    """Another process writes them and pauses; this one reads equal values and resumes."""
     script = """
 import sys
 import values_app
@@ -62,7 +62,7 @@ with Runtime(values_app.graph(), store=sys.argv[1]) as runtime:
     local = values_app.graph().run(values_app.INPUT, store="memory:").state
     for name in values_app.VALUES:
         theirs, ours = getattr(stored, name), getattr(local, name)
-        # the classes of the other process are of its module, these of ours: what they hold must be the same
+        # the classes of the other process are from its own module: their contents must be equal
         assert shown(theirs) == shown(ours), name
         assert type(theirs).__name__ == type(ours).__name__, name
     assert runtime.resume("t", "go").status == "completed"
@@ -84,7 +84,7 @@ def test_values_of_every_kind_survive_each_store(durable):
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), -0.0, 2**64, -(2**200), "\u0000", "é\u0301", b"\xff\x00", 1e-320, "", [], {}]
 )
-def test_odd_values_are_stored_exactly(durable, value):
+def test_unusual_values_are_stored_exactly(durable, value):
     runtime = durable.runtime(line(("a", lambda state: {"x": {"v": value}}), ("q", ask("q"))))
     runtime.run({"notes": [value], "y": (value, [value])}, thread="t")
     values = durable.runtime(runtime.graph).state("t").values
@@ -95,7 +95,7 @@ def test_odd_values_are_stored_exactly(durable, value):
 
 
 class Odd:
-    """A class that no store knows."""
+    """A class that no store supports."""
 
 
 class Holds(BaseModel):
@@ -104,7 +104,7 @@ class Holds(BaseModel):
 
 
 def test_field_without_a_storable_value_is_refused_with_the_store():
-    """Before any node, and so any model, has run."""
+    """Before any node, and therefore any model, has run."""
     graph = builder("holds", Holds).add_node("a", lambda state: {"odd": Odd()}).set_entry("a").compile()
 
     error = refused("not-storable", lambda: Runtime(graph, store="memory:"), "'odd' of Holds", "register_type(Odd, ")
@@ -162,8 +162,8 @@ def unstorable() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", list(unstorable()))
 @pytest.mark.parametrize("through", ["update", "input", "answer", "effect", "interrupt", "edit", "send"])
-def test_what_cannot_be_stored_is_refused_and_the_thread_goes_on(local, name, through):
-    """Refused where it comes in, before the next superstep; nothing of it is stored, and a good value goes through."""
+def test_unstorable_value_is_refused_and_the_thread_continues(local, name, through):
+    """It is refused on entry, before the next superstep; none of it is stored, and a good value passes."""
     value = [unstorable()[name]]
 
     def node(state, ctx):
@@ -226,7 +226,7 @@ def test_what_cannot_be_stored_is_refused_and_the_thread_goes_on(local, name, th
 
 
 @pytest.mark.parametrize("name", ["a cycle", "50,000 levels", "a lock", "a lone surrogate"])
-def test_untracked_is_the_way_out(local, name):
+def test_untracked_fields_accept_unstorable_values(local, name):
     class State(te.TypedDict, total=False):
         notes: Annotated[list[str], append]
         x: Annotated[Any, untracked]
@@ -249,8 +249,8 @@ def test_untracked_is_the_way_out(local, name):
         ({"a": "half \ud800"}, "x.a"),
     ],
 )
-def test_what_is_deep_inside_is_found(local, value, path):
-    """Beside other fields, and where several tasks run."""
+def test_unstorable_value_is_located_at_any_depth(local, value, path):
+    """Beside other fields, and with several tasks."""
     g = builder()
     g.add_node("a", lambda state: {"y": "fine", "x": value})
     g.add_node("b", note("b"))
@@ -261,7 +261,7 @@ def test_what_is_deep_inside_is_found(local, value, path):
 
 
 @pytest.mark.slow
-def test_a_large_value_is_stored_exactly_and_once(durable):
+def test_large_value_is_stored_exactly_and_once(durable):
     """By content: the same 20 MB in two fields, an answer and an edit are stored once."""
     big = "x" * 20_000_000
     graph = line(("a", lambda state: {"x": big}), ("q", ask("q")))
@@ -297,8 +297,8 @@ def fading():
     return g.compile()
 
 
-def test_what_is_appended_to_an_overwritten_list_does_not_change_the_entry(world):
-    """Folding extends lists in place: that of the entry must not be one of them."""
+def test_appending_to_an_overwritten_list_does_not_change_the_entry(world):
+    """Folding extends lists in place: the list of the entry must not be one of them."""
     graph = line(
         ("a", note("a")), ("new", lambda state: {"notes": Overwrite(["new"])}), ("b", note("b")), ("q", ask("q"))
     )
@@ -322,7 +322,7 @@ def test_ephemeral_fields_are_seen_once_also_after_a_resume(world):
     runtime.replay("t")
 
 
-def test_untracked_fields_are_at_their_default_after_a_resume(world):
+def test_untracked_fields_have_their_default_after_a_resume(world):
     runtime = world.runtime(fading())
     runtime.run({"notes": []}, thread="t")
     result = world.runtime(fading()).resume("t", "yes")
@@ -332,7 +332,7 @@ def test_untracked_fields_are_at_their_default_after_a_resume(world):
     assert all("object object" not in str(entry.to_dict()) for entry in runtime.entries("t"))
 
 
-def test_the_event_loop_is_not_blocked_by_a_durable_store(durable):
+def test_event_loop_is_not_blocked_by_a_durable_store(durable):
     """Other tasks get their turn while a run with async nodes stores its commits."""
 
     async def node(state):

@@ -1,4 +1,4 @@
-"""`Runtime.why`: the writes that made a value, against values that carry their own ancestry."""
+"""`Runtime.why`: the writes that led to a value, compared with values that carry their own ancestry."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reading(*names: str) -> Any:
     return lambda fn: declare_fields(fn, reads=names)
 
 
-def test_value_is_followed_through_the_nodes_back_to_the_input() -> None:
+def test_value_is_traced_through_the_nodes_back_to_the_input() -> None:
     graph = chain(
         first=reading("a")(lambda s: {"b": s["a"] + 1}),
         beside=reading("a")(lambda s: {"many": [s["a"]]}),
@@ -64,7 +64,7 @@ def test_value_is_followed_through_the_nodes_back_to_the_input() -> None:
         assert "its default" in str(runtime.why("t", "c", at=3))
 
 
-def test_node_that_does_not_say_what_it_reads_read_everything() -> None:
+def test_node_without_declared_reads_has_read_every_field() -> None:
     graph = chain(first=lambda _: {"b": 1}, last=lambda _: {"c": 2})
     with Runtime(graph, store="memory:") as runtime:
         runtime.run({"a": 1}, thread="t")
@@ -72,7 +72,7 @@ def test_node_that_does_not_say_what_it_reads_read_everything() -> None:
         assert [one.field for one in runtime.why("t", "c").writes[0].inputs] == ["a", "many", "b"]
 
 
-def test_reduced_field_has_all_its_writes_since_it_was_last_replaced() -> None:
+def test_reduced_field_has_all_its_writes_since_its_last_replacement() -> None:
     graph = chain(
         one=lambda _: {"many": [1]},
         two=lambda _: {"many": Overwrite([2])},
@@ -89,7 +89,7 @@ def test_reduced_field_has_all_its_writes_since_it_was_last_replaced() -> None:
         assert nodes(at=3) == [None, "one"]
 
 
-def test_calls_answers_and_effects_of_a_task_stand_beside_its_write() -> None:
+def test_calls_answers_and_effects_of_a_task_are_listed_with_its_write() -> None:
     async def think(_: State, ctx: Context) -> Any:
         reply = await ctx.harness.run("think")
         return {"b": reply.text}
@@ -108,7 +108,7 @@ def test_calls_answers_and_effects_of_a_task_stand_beside_its_write() -> None:
         assert "effect 'look" in str(runtime.why("t", "c"))
 
 
-def test_edit_fork_and_second_input_are_told_apart() -> None:
+def test_edit_fork_and_second_input_are_distinguished() -> None:
     with Runtime(chain(only=lambda _: {"b": 1}), store="memory:") as runtime:
         runtime.run({"a": 1}, thread="t")
         runtime.update("t", {"a": 2})
@@ -119,7 +119,7 @@ def test_edit_fork_and_second_input_are_told_apart() -> None:
         assert told(runtime.why("t", "a")) == [("input", None, "a")]
 
 
-def test_nested_graph_writes_by_the_node_that_holds_it() -> None:
+def test_write_of_a_nested_graph_is_attributed_to_its_node() -> None:
     inner = chain(x=lambda _: {"many": ["x"]}, y=lambda _: {"many": ["y"]})
     with Runtime(chain(outer=inner), store="memory:") as runtime:
         runtime.run({"a": 1}, thread="t")
@@ -128,7 +128,7 @@ def test_nested_graph_writes_by_the_node_that_holds_it() -> None:
         assert found == [(None, []), ("outer", ["x"]), ("outer", ["y"])]
 
 
-def test_pruned_entries_are_told(tmp_path: Path) -> None:
+def test_pruned_entries_are_reported(tmp_path: Path) -> None:
     with Runtime(chain(only=lambda _: {"b": 1}), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         runtime.run({"a": 1}, thread="t")
         runtime.prune("t")
@@ -138,7 +138,7 @@ def test_pruned_entries_are_told(tmp_path: Path) -> None:
         assert [one.kind for one in runtime.why("t", "c").writes] == ["input"]
 
 
-def test_user_of_the_audit_log_is_named(tmp_path: Path) -> None:
+def test_user_from_the_audit_log_is_named(tmp_path: Path) -> None:
     from graphrt.audit import AuditLog
 
     with Runtime(chain(only=lambda _: {"b": 1}), audit=AuditLog(user="anna")) as runtime:
@@ -181,7 +181,7 @@ def plans(draw: st.DrawFn) -> list[list[tuple[tuple[str, ...], str, bool]]]:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(plan=plans())
-def test_answer_is_the_ancestry_that_the_values_carry(plan: list[list[tuple[tuple[str, ...], str, bool]]]) -> None:
+def test_answer_equals_the_ancestry_that_the_values_carry(plan: list[list[tuple[tuple[str, ...], str, bool]]]) -> None:
     """Each value is the set of names of everything that it was made from, computed by the nodes themselves."""
 
     def ancestry(state: Any, name: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""A graph whose state holds a value of every kind that can be stored; imported by two processes."""
+"""A graph whose state holds a value of every storable kind; imported by two processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pair(NamedTuple):
 
 
 class Money:
-    """A class of the user's, told to the codec below."""
+    """A user class that is registered with the codec below."""
 
     def __init__(self, cents: int) -> None:
         self.cents = cents

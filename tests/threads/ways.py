@@ -1,4 +1,4 @@
-"""Reading steps and streams of threads, sync or async. Only what the tests of watched threads share."""
+"""Reads steps and streams of threads, sync or async. Shared by the tests of watched threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphrt import Runtime
 
 
 class Way:
-    """The verbs, sync or async, read to the end or up to so many items."""
+    """The verbs, sync or async, read to the end or up to a number of items."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -1,4 +1,4 @@
-"""What users write, in every form. Both checkers have nothing to say about any line."""
+"""Code of users, in every form. Both checkers accept every line."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ g = GraphBuilder(State, Update, name="research")
 assert_type(g, GraphBuilder[State, Update])
 
 
-# --- Nodes: sync and async, with and without a context, whatever they return
+# - Nodes: sync and async, with and without a context, with every return type
 
 
 @g.node
@@ -122,7 +122,7 @@ def with_default(state: State, most: int = 3) -> Update:
     return {"calls": most}
 
 
-# --- What @g.node returns is the function as it was
+# ----------- @g.node returns the unchanged function
 
 
 async def unit_test(ctx: Context, deps: Context[dict[str, str]], number: Context[int]) -> None:
@@ -228,7 +228,7 @@ g.branch("a", ready).to({True: search, False: END})
 g.branch("a", lambda state: state.question).to({"why?": search}, default=END)
 
 
-# --- Compiled graphs and what they give
+# ---- Compiled graphs and their results
 
 graph = g.compile(allow=["unreachable-node"])
 assert_type(graph, CompiledGraph[State, Update])
@@ -304,3 +304,5 @@ outer.add_node("inner", graph).add_node("renamed", graph, input={"question": "an
 outer.add_node(
     "mapped", graph, input=lambda state: {"question": state.answer}, output=lambda inner: {"calls": inner.calls}
 )
+outer.add_node("made", graph, input=lambda state, arg: {"question": arg or state.answer}, stateful="answer")
+outer.add_node("last", lambda state: {"calls": 1}, defer=True)

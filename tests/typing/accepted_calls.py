@@ -1,4 +1,4 @@
-"""Inputs of runs: a whole state, what `input=` declares, an update of a TypedDict, or any mapping; and effects."""
+"""Inputs of runs: a whole state, the declared `input=`, an update of a TypedDict, or any mapping; and effects."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Runtime(numbers).run(3, thread="t")
 Worker(Runtime(numbers))
 
 
-# Where a graph is taken without its input, any mapping is: for what comes from outside.
+# A parameter of type graph without its input accepts any mapping, for data from outside.
 def serve(graph: CompiledGraph[Chat, Turn], runtime: Runtime[Chat], body: dict[str, Any]) -> None:
     graph.run(body)
     runtime.run(body)

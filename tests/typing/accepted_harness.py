@@ -1,4 +1,4 @@
-"""What may stand where a harness is wanted: an agent, a model with its own options, a double. Both checkers are silent."""
+"""Arguments for a harness parameter: an agent, a model with its own options, a double. Both checkers accept them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of state and of update. Both checkers have nothing to say about any line."""
+"""Every kind of state and of update. Both checkers accept every line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from graphrt import END, START, UNSET, ChildThread, Command, Context, GraphBuilder, Send
+from graphrt import END, START, UNSET, ChildThread, Command, Context, GraphBuilder, RouterContext, Send
 from graphrt.reducers import add, append, merge, reduced, union
 
 # --- A TypedDict, and no update type: nodes return any mapping of its fields
@@ -46,6 +46,16 @@ def command(state: Counter, ctx: Context) -> Command:
     return Command(update={"count": 1}, goto=[count, Send("see", ctx.arg)])
 
 
+@loose.node
+def several(state: Counter) -> list[Seen] | None:
+    return [{"seen": ["a"]}, {"seen": ["b"]}]
+
+
+@loose.node
+def several_and_route(state: Counter) -> Command[Seen]:
+    return Command(update=[{"seen": ["a"]}, {"seen": ["b"]}], goto=see)
+
+
 def keep(state: Counter) -> Mapping[str, object]:
     return {**state}
 
@@ -53,9 +63,36 @@ def keep(state: Counter) -> Mapping[str, object]:
 assert_type(loose, GraphBuilder[Counter, Mapping[str, Any], Counter])
 assert_type(count({"count": 1}), dict[str, Any])
 assert_type(see({"count": 1}), Seen)
+loose.add_node("two", lambda state: Command(update=[{"seen": ["a"]}, {"count": 1}], goto="see"))
 loose.add_node("keep", keep).add_node("lambda", lambda state: {"count": state["count"]})
 loose.add_edge(START, count).add_edge(see, END)
 assert_type(loose.compile().run({"count": 0}).state, Counter)
+
+
+# --- Routers with a context
+
+
+class Deps:
+    limit: int = 3
+
+
+def above(state: Counter, ctx: RouterContext[Deps]) -> Literal["see", "__end__"]:
+    assert_type(ctx.deps.limit, int)
+    return "see" if state["count"] > ctx.deps.limit else "__end__"
+
+
+def resend(state: Counter, ctx: RouterContext) -> list[Send]:
+    return [Send("see", ctx.arg)]
+
+
+loose.add_conditional_edges("count", above)
+loose.add_conditional_edges("count", above, [("see", "see"), ("__end__", END)])
+loose.add_conditional_edges("count", resend, ["see"])
+loose.add_conditional_edges("count", lambda state, ctx: "see" if state["count"] else Send("see", ctx.arg), ["see"])
+loose.set_conditional_entry(lambda state, ctx: "see" if state["count"] and ctx.thread else "count", ["see", "count"])
+loose.branch("count", above).to({"see": "see", "__end__": END})
+loose.compile().route("count", {"count": 1}, arg=3, deps=Deps(), thread="t")
+assert_type(RouterContext(node="count", deps=Deps()).deps, Deps)
 
 
 # --- A state that nodes return whole
@@ -119,7 +156,7 @@ assert_type(speak(Chat()), ChatUpdate)
 assert_type(chat.compile().run(Chat(text="hello")).state.counts, dict[str, int])
 
 
-# --- A dataclass as update: what is not UNSET is written
+#  A dataclass as update: fields that are not UNSET are written
 
 
 @dataclass
@@ -140,7 +177,7 @@ walk.add_node("stand", lambda point: Move()).add_node("jump", lambda point: Comm
 assert_type(walk.compile().run({"x": 1}).state, Point)
 
 
-# --- Child threads: what is waited for has the state of their graph
+# --- Child threads: the awaited result has the state of their graph
 
 
 async def family(ctx: Context) -> int:

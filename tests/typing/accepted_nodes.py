@@ -1,4 +1,4 @@
-"""Ready-made nodes, and agents as nodes. Both checkers are silent."""
+"""Ready-made nodes, and agents as nodes. Both checkers accept them."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ _notes: dict[str, list[str]]
 
 
 def called(state: State, ctx: Context) -> None:
-    """What `declare_fields` returns keeps its own type."""
+    """The result of `declare_fields` keeps its own type."""
     assert_type(_shout(state, ctx), dict[str, list[str]])

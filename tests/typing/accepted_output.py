@@ -1,4 +1,4 @@
-"""The type of an answer: what an agent, a call or a question names, and Any where it names none. Both checkers are silent."""
+"""The declared type of an answer of an agent, a call or a question, or Any without one. Both checkers accept them."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ g = GraphBuilder(Person)
 g.add_node("node", node).add_node("sync", sync_node).add_node("question", question)
 
 
-# --- Replies, and harnesses made by hand
+# --- Replies, and hand-written harnesses
 
 
 plain = AgentReply(text="x")

@@ -1,4 +1,4 @@
-"""The program that introduces graphrt, word for word, and a unit test of it. Both checkers have nothing to say."""
+"""The introductory program of graphrt, word for word, and its unit test. Both checkers accept it."""
 
 from typing import Annotated, Literal, TypedDict, assert_type
 

@@ -1,4 +1,4 @@
-"""A support desk: dependencies, commands, sends, a join, an approval, a nested graph. Both checkers stay silent."""
+"""A support desk: dependencies, commands, sends, a join, an approval, a nested graph. Both checkers accept it."""
 
 from __future__ import annotations
 

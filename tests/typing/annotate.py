@@ -1,4 +1,4 @@
-"""Write the ignores of a file anew: `python tests/typing/annotate.py [refused_nodes.py]`, then read the diff.
+"""Rewrite the ignores of a file: `python tests/typing/annotate.py [refused_nodes.py]`, then read the diff.
 
 Lists the lines with a mistake that only one checker notices; such a line has to be changed or removed by hand.
 """

@@ -1,4 +1,4 @@
-"""Mistakes that both checkers notice. An ignore that is no longer needed means that one of them stopped."""
+"""Mistakes that both checkers report. An unneeded ignore means that one of them no longer does."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Deps:
 g = GraphBuilder(State, Update)
 
 
-# --- What a node takes and returns
+#  Parameters and return values of nodes
 
 
 def misspelt(state: State) -> Update:
@@ -160,7 +160,7 @@ g.node(name="m")(takes_another_state)  # type: ignore[call-overload]  # pyright:
 g.node(retry=3)(returns_text)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-# --- What @g.node returns
+#  The return value of @g.node
 
 
 @g.node
@@ -195,7 +195,7 @@ g.add_node("o", answer, max_visits="many")  # type: ignore[call-overload]  # pyr
 g.add_node("p", g.compile(), output=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-# --- Where edges may lead
+# ------- Targets of edges
 
 g.add_edge("a", START)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 g.add_edge(END, "a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -272,7 +272,7 @@ g.add_conditional_edges(END, verdict, {"good": "a"})  # type: ignore[call-overlo
 g.set_conditional_entry(of_another_state, {"good": "a"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-# --- What a run takes and gives
+#  Parameters and results of runs
 
 graph = g.compile()
 graph.run(Other(name="?"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -346,7 +346,7 @@ GraphBuilder(State, Update, "name")  # type: ignore[call-overload]  # pyright: i
 GraphBuilder(State, Update, nam="graph")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
-# --- What is asked of a harness
+# -------- Requests to a harness
 
 
 async def ask(harness: AgentHarness, agent: Agent) -> None:
@@ -365,7 +365,7 @@ FakeChatServer([5])  # type: ignore[list-item]  # pyright: ignore[reportArgument
 Budget(calls=1, on_exceeded="rise")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-# --- What an answer is
+# ---- Types of answers
 
 
 class Person(BaseModel):
@@ -392,7 +392,7 @@ Agent("openai/x", output=Person, nam="agent")  # type: ignore[call-overload]  # 
 Agent("openai/x", output=Person, tools=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-# --- What a child thread is
+# ------------ Child threads
 
 
 def family(ctx: Context, graph: CompiledGraph[Person, Any]) -> None:

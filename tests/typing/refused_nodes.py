@@ -1,4 +1,4 @@
-"""Mistakes with ready-made nodes that both checkers notice; see `refused.py`."""
+"""Mistakes with ready-made nodes that both checkers report; see `refused.py`."""
 
 from __future__ import annotations
 

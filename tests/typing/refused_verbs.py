@@ -1,4 +1,4 @@
-"""Misspelt and wrong arguments of the verbs of a runtime and of their async twins, which both checkers notice."""
+"""Misspelled and wrong arguments of the verbs of a runtime and of their async twins, which both checkers report."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def twins(
     await recorded.aresume(anwser=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-# --- The input, where a TypedDict says what is in it
+# ----- The input, whose content a TypedDict declares
 
 
 class Chat(TypedDict):

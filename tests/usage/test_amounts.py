@@ -1,4 +1,4 @@
-"""Whatever is declared as an amount is added, stored, limited, reserved, asked for and told, each in its own unit."""
+"""Every declared amount is added, stored, limited, reserved, requested and reported, each in its own unit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from graphrt.harness.budget._admission import read_answer
 from graphrt.harness.budget._ledger import Ledger
 
 FULL = Amounts._make(range(1, len(UNITS) + 1))
-"""Another number in every amount."""
+"""A different number in every amount."""
 
 
 def only(unit: Unit, amount: int) -> Amounts:
-    """This amount of *unit*, and nothing else."""
+    """An amount of only *unit*."""
     return Amounts._make(amount if one is unit else 0 for one in UNITS)
 
 
@@ -55,12 +55,12 @@ REPORT: Final = Usage(input_tokens=1, output_tokens=2, calls=1)
         (Usage(), Amounts()),
     ],
 )
-def test_what_is_not_reported_of_a_call_counts_as_it_was_reserved(usage: Usage | None, counted: Amounts) -> None:
+def test_unreported_usage_of_a_call_counts_as_its_reservation(usage: Usage | None, counted: Amounts) -> None:
     once = settled(usage, Amounts(9, 8, 1))
 
     assert used_amounts(once) == counted
     assert settled(once, Amounts(9, 8, 1)) == once
-    assert once.total_tokens == (usage or Usage()).total_tokens  # what is reserved passes for no report
+    assert once.total_tokens == (usage or Usage()).total_tokens  # the reservation replaces the missing report
     assert once.cost_usd == (usage or Usage()).cost_usd
 
 
@@ -69,16 +69,16 @@ def test_a_reserved_amount_counts_as_used_after_a_crash(unit: Unit) -> None:
     assert used_amounts(usage_of(only(unit, 7))) == only(unit, 7)
 
 
-def test_what_was_reserved_is_no_report() -> None:
+def test_reservation_is_not_a_report() -> None:
     assert usage_of(Amounts(5, 7, 1)) == Usage(calls=1, unreported_calls=1, reserved_tokens=5, reserved_microusd=7)
 
 
-def test_dollars_are_rounded_up_without_the_noise_of_floats() -> None:
+def test_dollars_are_rounded_up_without_float_noise() -> None:
     assert (micro(0.0), micro(0.000_000_1), micro(0.000_123), micro(1.5)) == (0, 1, 123, 1_500_000)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_call_reserves_what_its_bound_allows(unit: Unit) -> None:
+def test_call_reserves_its_upper_bound(unit: Unit) -> None:
     at = UNITS.index(unit)
     known = upper_bound(read=10, written=5, microusd=30)[at]
 
@@ -88,7 +88,7 @@ def test_a_call_reserves_what_its_bound_allows(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_limit_admits_up_to_itself_and_tells_the_rest_in_its_unit(unit: Unit) -> None:
+def test_limit_is_inclusive_and_reports_the_rest_in_its_unit(unit: Unit) -> None:
     warned: list[BudgetWarning] = []
     options: Any = {unit.name: 4}
     ledger = Ledger(Budget(**options), warn=warned.append)
@@ -111,14 +111,14 @@ def test_a_limit_admits_up_to_itself_and_tells_the_rest_in_its_unit(unit: Unit) 
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_person_grants_an_amount_by_its_name(unit: Unit) -> None:
+def test_person_grants_an_amount_by_its_name(unit: Unit) -> None:
     assert read_answer({unit.name: 3}, "seconds") == ({unit.name: 3}, "")
     assert read_answer(3, unit.name) == ({unit.name: 3}, "")
     problem = read_answer({unit.name: 1.5}, unit.name)[1]
     assert problem == (f"the answer must have a whole number of {unit.name}, not 1.5" if unit.whole else "")
 
 
-def test_amounts_come_back_from_journals() -> None:
+def test_amounts_survive_journals() -> None:
     assert stored_form.amounts_from(stored_form.amounts_to(FULL)) == FULL
     assert stored_form.amounts_to(Amounts(1, 2, 3)) == [1, 2, 3]
     assert stored_form.amounts_to(Amounts()) == [0, 0, 0]
@@ -129,7 +129,7 @@ def test_amounts_come_back_from_journals() -> None:
     ("stored", "error"),
     [([1, 2], ValueError), ([0] * (len(UNITS) + 1), ValueError), ([1, 2, True], TypeError), ([1, 2, 3.0], TypeError)],
 )
-def test_amounts_that_were_never_stored_are_refused(stored: list[Any], error: type[Exception]) -> None:
+def test_amounts_of_an_unknown_stored_form_are_refused(stored: list[Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         stored_form.amounts_from(stored)
 

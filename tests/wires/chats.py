@@ -1,4 +1,4 @@
-"""A thread with all that a chat shows, and both protocols as folds."""
+"""A thread with everything that a chat shows, and both protocols as folds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from graphrt.wires import ag_ui, ui_messages
 from graphrt.wires.conversation import line
 
 LABEL = Image.from_bytes(b"\x89PNG\r\n\x1a\nlabel")
-"""What a tool returns beside its text."""
+"""The value that a tool returns besides its text."""
 PICTURE = Image.from_bytes(b"\x89PNG\r\n\x1a\npicture")
-"""What a model makes."""
+"""The file that a model generates."""
 MODES = ("events", "messages", "live", "custom")
 
 
@@ -33,12 +33,14 @@ class Desk(BaseModel):
 
 @tool(approval=True, effect="idempotent")
 def book(item: str) -> list[str | Image]:
-    """Put something aside: may be repeated, so that no question about its outcome comes after a crash."""
+    """Put something aside: repeatable, and a crash raises no question about its outcome."""
     return [f"{item} is put aside", LABEL]
 
 
 def rules(request: ModelRequest) -> str | ToolCall:
-    """Answer by the conversation, so that the model may be asked again: ask the expert, book, and say so."""
+    """Answer according to the conversation, which makes repeated model calls possible: ask the expert, book, and report
+    it.
+    """
     given = [one.text for one in request.messages if one.role == "tool"]
     if not given:
         return ToolCall(id="c1", name="expert", arguments={"question": "which kettle?"})

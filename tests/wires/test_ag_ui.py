@@ -1,4 +1,4 @@
-"""The events of AG-UI: valid by the types of the protocol, in the order that its client checks, and of the journal."""
+"""The events of AG-UI: valid types of the protocol, in the order that its client checks, and equal to the journal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def events_of(text: str) -> list[Event]:
 
 
 class Page:
-    """What a page has after events: its messages, state and interrupts, put together and checked as the client does."""
+    """The state of a page after events: messages, state and interrupts, assembled and checked like the client does."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ class Page:
         self._open: set[tuple[str, ...]] = set()
         self._subagents: set[str] = set()
         for one in events:
-            take = getattr(self, f"_{one['type'].lower()}", None)  # others change nothing here
+            take = getattr(self, f"_{one['type'].lower()}", None)  # other events change nothing here
             if take is not None:
                 take(one)
 
@@ -148,7 +148,7 @@ def image(file: Image) -> Event:
 
 
 def whole() -> tuple[list[Event], list[Page]]:
-    """The committed events of a thread with all that there is, and the page at each end of a run."""
+    """The committed events of a thread with every feature, and the page at each end of a run."""
     with opened() as shop:
         shop.run(GIVEN, thread="t")
         for answer in ANSWERS:
@@ -159,7 +159,7 @@ def whole() -> tuple[list[Event], list[Page]]:
     return found, [Page(found[:at]) for at in ends]
 
 
-def test_a_simple_turn() -> None:
+def test_simple_turn_has_the_events_of_the_protocol() -> None:
     g = GraphBuilder(Desk, name="desk")
 
     @g.node
@@ -192,7 +192,7 @@ def test_a_simple_turn() -> None:
     }  # fmt: skip
 
 
-def test_a_page_gets_messages_subagents_interrupts_and_the_fields_that_it_may_see() -> None:
+def test_page_gets_messages_subagents_interrupts_and_its_visible_fields() -> None:
     found, (approval, question, done) = whole()
 
     assert "sesame" not in json.dumps(found)
@@ -219,7 +219,7 @@ def test_a_page_gets_messages_subagents_interrupts_and_the_fields_that_it_may_se
 
 
 @pytest.mark.needs("ag_ui")
-def test_every_event_is_one_of_the_protocol() -> None:
+def test_every_event_belongs_to_the_protocol() -> None:
     from ag_ui.core import PROTOCOL_VERSION
     from ag_ui.core import Event as Known
     from pydantic import TypeAdapter
@@ -237,7 +237,7 @@ def test_every_event_is_one_of_the_protocol() -> None:
         assert made.model_dump(mode="json", by_alias=True) == one
 
 
-def test_a_watched_run_ends_as_the_page_of_its_journal() -> None:
+def test_watched_run_ends_with_the_page_of_its_journal() -> None:
     with opened() as shop:
         made, shown = fold("ag-ui", shop), list[Event]()
 
@@ -256,7 +256,7 @@ def test_a_watched_run_ends_as_the_page_of_its_journal() -> None:
     assert {one["id"]: one for one in live.messages} == {one["id"]: one for one in committed.messages}
     assert (live.state, live.end) == (committed.state, committed.end)
     said = [one["messageId"] for one in shown if one["type"] == "TEXT_MESSAGE_CONTENT"]
-    assert len(said) > len({*said})  # it came in pieces
+    assert len(said) > len({*said})  # it came in deltas
     assert {"type": "CUSTOM", "name": "emit", "value": {"at": "the desk"}} in shown
 
 
@@ -275,7 +275,7 @@ def ends(*, retry: RetryPolicy | None = None, error: type[BaseException] = Value
     return Runtime(g.compile(), store="memory:", models={"clerk": ScriptedModel(["First words.", "Second words."])})
 
 
-def test_a_failed_run_is_an_error_that_says_nothing_of_the_state_and_its_retry_another_run() -> None:
+def test_failed_run_is_an_error_without_the_state_and_its_retry_a_separate_run() -> None:
     with ends() as shop:
         with pytest.raises(Exception, match="sesame"):
             shop.run(GIVEN, thread="t")
@@ -292,7 +292,7 @@ def test_a_failed_run_is_an_error_that_says_nothing_of_the_state_and_its_retry_a
     )  # fmt: skip
 
 
-def test_an_attempt_that_is_given_up_ends_the_stream_with_an_error() -> None:
+def test_abandoned_attempt_ends_the_stream_with_an_error() -> None:
     with ends(retry=RetryPolicy(2, wait_initial_s=0), error=TimeoutError) as shop:
         made, shown = fold("ag-ui"), list[Event]()
         for mode, item in shop.stream(GIVEN, thread="t", modes=MODES):
@@ -304,7 +304,7 @@ def test_an_attempt_that_is_given_up_ends_the_stream_with_an_error() -> None:
     assert [one["text"] for one in anew.messages[1:]] == ["Second words."]
 
 
-def test_a_cancelled_run_says_so() -> None:
+def test_cancelled_run_is_reported_as_cancelled() -> None:
     with opened() as shop:
         shop.run(GIVEN, thread="t")
         shop.cancel("t")
@@ -313,7 +313,7 @@ def test_a_cancelled_run_says_so() -> None:
     assert page.end == {"type": "cancelled"}
 
 
-def test_a_run_that_a_timer_wakes_is_one_run_of_the_protocol() -> None:
+def test_run_that_a_timer_wakes_is_one_run_of_the_protocol() -> None:
     now = 1_000.0
     g = GraphBuilder(Desk, name="desk")
 
@@ -331,7 +331,7 @@ def test_a_run_that_a_timer_wakes_is_one_run_of_the_protocol() -> None:
     assert (found.count("RUN_STARTED"), found.count("RUN_FINISHED")) == (1, 1)
 
 
-def test_user_messages_without_an_id_get_one_of_their_turn() -> None:
+def test_user_messages_without_an_id_get_one_from_their_turn() -> None:
     with opened() as shop:
         shop.run({"messages": [UserMessage(text="Hi")]}, thread="t")
         page = Page(events_of(wire(shop.entries("t"))))

@@ -1,21 +1,23 @@
-"""The UI message stream: a pure function of the journal, and what live items show ends as the same message."""
+"""The UI message stream: a pure function of the journal, and live items end as the same message."""
 
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
-from graphrt.events import Entry
+from graphrt.events import Entry, RunStarted
 from graphrt.harness import Agent, FunctionModel, Message, ModelRequest, ScriptedModel, ToolCall, UserMessage, tool
+from graphrt.harness.agent.events import ModelEnded, ToolStarted
 from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta
 from graphrt.reducers import append
+from graphrt.runtime import MessageItem
 from graphrt.stores import MemoryStore
 from graphrt.testing.exploring._crash_store import CrashError, CrashStore
-from graphrt.wires.ui_messages import DONE, UiMessages, last_input, line, wire
+from graphrt.wires.conversation import inputs
+from graphrt.wires.ui_messages import DONE, UiMessages, line, wire
 
 NEEDED = {
     "start": {"messageId"}, "finish": {"finishReason"}, "abort": {"reason"}, "error": {"errorText"},
@@ -27,7 +29,7 @@ NEEDED = {
     "tool-approval-request": {"approvalId", "toolCallId"}, "tool-approval-response": {"approvalId", "approved"},
     "tool-output-denied": {"toolCallId"}, "data-question": {"id", "data"}, "data-custom": {"data"},
 }  # fmt: skip
-"""Kinds of chunks, and the fields that the AI SDK needs of each."""
+"""Kinds of chunks, and the fields that the AI SDK requires in each."""
 
 
 class Chat(TypedDict):
@@ -36,7 +38,7 @@ class Chat(TypedDict):
 
 @tool(effect="pure")
 def stock(item: str) -> str:
-    """How many there are."""
+    """The number in stock."""
     return f"3 of {item}"
 
 
@@ -48,12 +50,12 @@ def order(item: str, count: int) -> str:
 
 @tool(approval=True, effect="idempotent")
 def book(item: str) -> str:
-    """Put something aside: may be repeated, so that no question about its outcome comes after a crash."""
+    """Put something aside: repeatable, and a crash raises no question about its outcome."""
     return f"{item} is put aside"
 
 
 def chat(*, retry: RetryPolicy | None = None, fails: list[BaseException] | None = None):
-    """A chat with a clerk; a node fails after its reply with what *fails* has."""
+    """A chat with a clerk; a node fails after its reply with the content of *fails*."""
     clerk = Agent("none", name="clerk", tools=[stock, order, book])
     g = GraphBuilder(Chat, name="chat")
 
@@ -85,7 +87,7 @@ def chunks_of(entries: Any) -> list[dict[str, Any]]:
 
 
 def message(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put chunks together as the AI SDK does: the parts of the last message, without the data of `ctx.emit`."""
+    """Assemble chunks like the AI SDK does: the parts of the last message, without the data of `ctx.emit`."""
     parts: list[dict[str, Any]] = []
     for one in chunks:
         kind = one["type"]
@@ -120,7 +122,7 @@ def live_chunks(stream: Any) -> list[dict[str, Any]]:
 MODES = ("events", "messages", "live", "custom")
 
 
-def test_a_turn_with_a_tool_is_one_message() -> None:
+def test_turn_with_a_tool_is_one_message() -> None:
     with runtime(asks(1, "stock", item="teapot"), "There are 3.") as shop:
         shop.run(said("How many?"), thread="t")
 
@@ -140,8 +142,25 @@ def test_a_turn_with_a_tool_is_one_message() -> None:
         )
 
 
+def test_a_result_belongs_to_its_call_if_the_node_returns_no_messages() -> None:
+    """A call that was not made, because its arguments did not fit, takes no result of another one."""
+    g = GraphBuilder(Chat, name="chat")
+
+    @g.node
+    async def talk(state: Chat, ctx: Context) -> None:
+        await ctx.bind(Agent("none", name="clerk", tools=[stock])).run(state["messages"])
+
+    both = AgentReply(tool_calls=(asks(1, "stock", count="x"), asks(2, "stock", item="teapot")))
+    model = ScriptedModel([both, "There are 3."], check_calls=False)
+    with Runtime(g.add_sequence([START, talk, END]).compile(), store="memory:", models={"clerk": model}) as shop:
+        shop.run(said("How many?"), thread="t")
+        outputs = {one["toolCallId"]: one.get("output") for one in chunks_of(shop.entries("t")) if "dynamic" in one}
+
+    assert outputs == {"1.0:talk/call-1": None, "1.0:talk/call-2": "3 of teapot"}
+
+
 @pytest.mark.parametrize(("answer", "output"), [(True, "ordered 2 of kettle"), (False, "tool-output-denied")])
-def test_an_approval_pauses_the_message_and_its_answer_continues_it(answer: bool, output: str) -> None:
+def test_approval_pauses_the_message_and_its_answer_continues_it(answer: bool, output: str) -> None:
     with runtime(asks(1, "order", item="kettle", count=2), "Done.") as shop:
         shop.run(said("Two kettles"), thread="t")
         paused = message(chunks_of(shop.entries("t")))
@@ -165,7 +184,7 @@ def scripts() -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("script", scripts())
-def test_the_wire_of_a_prefix_is_a_prefix_and_equals_the_rest_from_any_position(script: Any) -> None:
+def test_wire_of_a_prefix_is_a_prefix_and_equals_the_rest_from_any_position(script: Any) -> None:
     with runtime(*script) as shop:
         result = shop.run(said("Hi"), thread="t")
         if result.interrupts:
@@ -183,7 +202,7 @@ def test_the_wire_of_a_prefix_is_a_prefix_and_equals_the_rest_from_any_position(
 
 
 @pytest.mark.parametrize("script", scripts())
-def test_a_watched_run_ends_as_the_message_of_its_journal(script: Any) -> None:
+def test_watched_run_ends_with_the_message_of_its_journal(script: Any) -> None:
     with runtime(*script) as shop:
         shown = live_chunks(shop.stream(said("Hi"), thread="t", modes=MODES))
         if shop.state("t").interrupts:
@@ -201,7 +220,7 @@ def test_a_watched_run_ends_as_the_message_of_its_journal(script: Any) -> None:
     assert [one for one in shown if one["type"] == "abort"] == []
 
 
-def test_text_comes_piece_by_piece_while_it_is_live() -> None:
+def test_live_text_arrives_in_deltas() -> None:
     with runtime("Hello there, what can I do?") as shop:
         shown = live_chunks(shop.stream(said("Hi"), thread="t", modes=MODES))
 
@@ -211,7 +230,7 @@ def test_text_comes_piece_by_piece_while_it_is_live() -> None:
     assert shown.index({"type": "finish", "finishReason": "stop"}) == len(shown) - 1
 
 
-def test_an_attempt_that_is_given_up_ends_the_stream_and_the_next_connection_gets_the_message_anew() -> None:
+def test_abandoned_attempt_ends_the_stream_and_the_next_connection_gets_the_message_again() -> None:
     policy = RetryPolicy(2, wait_initial_s=0)
     with runtime("First words.", "Second words.", retry=policy, fails=[TimeoutError()]) as shop:
         projection, shown, over = UiMessages(), [], False
@@ -227,7 +246,7 @@ def test_an_attempt_that_is_given_up_ends_the_stream_and_the_next_connection_get
     assert [part["text"] for part in anew[1:]] == ["Second words."]
 
 
-def test_lost_live_items_are_made_up_for_by_the_whole_reply() -> None:
+def test_whole_reply_replaces_lost_live_items() -> None:
     with runtime("Hello there, what can I do?") as shop:
         projection, shown = UiMessages(), []
         for number, (mode, item) in enumerate(shop.stream(said("Hi"), thread="t", modes=MODES), 1):
@@ -239,8 +258,8 @@ def test_lost_live_items_are_made_up_for_by_the_whole_reply() -> None:
         assert message(shown) == message(chunks_of(shop.entries("t")))
 
 
-def test_a_task_whose_beginning_is_lost_is_shown_by_whole_replies() -> None:
-    """A late reader may be given a task of which even the first pieces are gone."""
+def test_task_whose_first_items_were_lost_is_shown_by_whole_replies() -> None:
+    """A late reader may get a task whose first deltas are already gone."""
     with runtime("Hello there, what can I do?") as shop:
         items = list(shop.stream(said("Hi"), thread="t", modes=MODES))
     projection = UiMessages()
@@ -257,12 +276,38 @@ def test_a_task_whose_beginning_is_lost_is_shown_by_whole_replies() -> None:
     assert not projection.over
 
 
-def test_nothing_follows_the_withdrawal_of_what_was_shown() -> None:
-    """The reply has another reasoning than was shown, and more text, which is not sent any more."""
+@pytest.mark.parametrize("lost", [(AgentReply,), (AgentReply, ModelEnded), (AgentReply, ModelEnded, ToolStarted)])
+def test_reply_missing_from_the_live_items_does_not_shift_later_ones(lost: tuple[type, ...]) -> None:
+    """A writer drops items that are too large, and the oldest ones that it keeps for late readers."""
+    with runtime("First.", asks(1, "stock", item="tea"), "There are three.") as shop:
+        shop.run(said("Hi"), thread="t")
+        projection, shown, missed, left = UiMessages(), [], 0, [*lost]
+        for mode, item in shop.stream(said("Tea?"), thread="t", modes=MODES):
+            if mode == "events":
+                shown += projection.entry(item)
+            elif left and mode == "messages" and isinstance(item.item, left[0]):
+                missed += 1
+                del left[0]
+            else:
+                shown += projection.live(mode, item, missed)
+                missed = 0
+        turns = [entry.seq for entry in shop.entries("t") if isinstance(entry.event, RunStarted)]
+        whole = chunks_of(shop.entries("t", after=turns[1] - 1))
+
+    deltas = [one["id"] for one in shown if one["type"] == "text-delta"]
+    assert not left
+    assert sorted(map(str, message(shown))) == sorted(map(str, message(whole)))  # lost items come with the commit
+    assert (len(deltas) > 1, set(deltas)) == (True, {"2.0:talk/1/text"})
+
+
+def test_withdrawn_items_are_the_last_of_a_message() -> None:
+    """The final reasoning differs from the live one, and its additional text is not sent any more."""
     projection = UiMessages()
 
     def live(item: Any) -> list[str]:
-        return [one["type"] for one in projection.live("messages", SimpleNamespace(task_id="1.0:talk", item=item))]
+        return [
+            one["type"] for one in projection.live("messages", MessageItem(node="talk", task_id="1.0:talk", item=item))
+        ]
 
     live(ThinkingDelta(text="Something else"))
     live(TextDelta(text="Hello"))
@@ -270,7 +315,7 @@ def test_nothing_follows_the_withdrawal_of_what_was_shown() -> None:
     assert live(AgentReply(text="Hello there.", thinking="Hm.")) == ["abort"]
 
 
-def test_a_failed_run_names_the_error_and_nothing_of_the_state() -> None:
+def test_failed_run_reports_the_error_without_the_state() -> None:
     with runtime("Words.", fails=[ValueError("sesame")]) as shop:
         with pytest.raises(Exception, match="sesame"):
             shop.run(said("Hi"), thread="t")
@@ -281,7 +326,7 @@ def test_a_failed_run_names_the_error_and_nothing_of_the_state() -> None:
     assert "sesame" not in found
 
 
-def test_a_question_is_a_data_part_until_it_is_answered() -> None:
+def test_question_is_a_data_part_until_it_is_answered() -> None:
     g = GraphBuilder(Chat, name="chat")
 
     @g.node
@@ -301,13 +346,13 @@ def test_a_question_is_a_data_part_until_it_is_answered() -> None:
     assert data[0]["data"]["payload"] == {"which": "colour?"}
 
 
-def test_each_turn_is_a_message_of_its_own_and_is_found_by_its_input() -> None:
+def test_each_turn_is_a_separate_message_and_is_found_by_its_input() -> None:
     with runtime("One.", "Two.") as shop:
         shop.run(said("a"), thread="t")
         first = list(shop.entries("t"))
         shop.run(said("b"), thread="t")
         entries = list(shop.entries("t"))
-        begin = last_input(entries)
+        begin = inputs(entries)[-1]
         assert begin is not None
 
         assert begin == first[-1].seq + 1
@@ -317,13 +362,13 @@ def test_each_turn_is_a_message_of_its_own_and_is_found_by_its_input() -> None:
 
 
 def rules(request: ModelRequest) -> str | ToolCall:
-    """A model that answers by the conversation, so that it may be asked again."""
+    """A model that answers according to the conversation, which makes repeated calls possible."""
     last = request.messages[-1]
     return asks(1, "book", item="kettle") if last.role == "user" else f"Done: {last.text}"
 
 
-def test_the_message_is_the_same_after_a_kill_at_each_write() -> None:
-    """The process dies before or after each write; another one goes on, and answers."""
+def test_message_is_the_same_after_a_kill_at_each_write() -> None:
+    """The process dies before or after each write; another one continues, and answers."""
 
     def ended(store: MemoryStore, first: Runtime | None = None) -> tuple[list[dict[str, Any]], list[Entry]]:
         with Runtime(chat(), store=store, models={"clerk": FunctionModel(rules)}) as shop:
@@ -349,3 +394,22 @@ def test_the_message_is_the_same_after_a_kill_at_each_write() -> None:
         assert found == twin, dying.died
         assert wire(entries).startswith(wire(before)), dying.died
     assert at > 12
+
+
+def test_what_a_nested_graph_has_said_is_shown_once():
+    """Its messages are in the update of the task that runs it, too."""
+
+    async def talk(state: Chat, ctx: Context) -> Chat:
+        reply = await ctx.bind(Agent("none", name="clerk")).run(state["messages"])
+        return {"messages": list(reply.new_messages)}
+
+    inner = GraphBuilder(Chat, name="inner")
+    inner.add_node("talk", talk).add_sequence([START, "talk", END])
+    g = GraphBuilder(Chat, name="outer")
+    g.add_node("nest", inner.compile()).add_sequence([START, "nest", END])
+    runtime = Runtime(g.compile(), store="memory:", models={"clerk": ScriptedModel(["We are open."])})
+    runtime.run({"messages": [UserMessage(text="Hi")]}, thread="t")
+
+    projection = UiMessages()
+    found = [one for entry in runtime.entries("t") for one in projection.entry(entry)]
+    assert [one["delta"] for one in found if one["type"] == "text-delta"] == ["We are open."]

@@ -21,7 +21,7 @@ from .graphs import State, note
 
 
 def work() -> CompiledGraph[State, Any]:
-    """A child: two steps, of which the first is noted outside."""
+    """A child of two steps; the first one writes a note."""
     g = GraphBuilder(State, name="work")
 
     @g.node
@@ -41,7 +41,7 @@ def work() -> CompiledGraph[State, Any]:
 
 
 def family() -> CompiledGraph[State, Any]:
-    """A parent: `most` rounds, in each of which three children are started and waited for."""
+    """A parent that starts three children and waits for them, in each of `most` rounds."""
     child = work()
     g = GraphBuilder(State, name="family")
 
@@ -61,7 +61,7 @@ def die() -> None:
 
 
 class Nth:
-    """A method that kills the process at a call of it: before it does its work, or after."""
+    """A method that kills the process at its n-th call: before its work, or after."""
 
     def __init__(self, method: Callable[..., Any], nth: int, *, before: bool) -> None:
         self.method, self.left, self.before = method, nth, before
@@ -97,7 +97,7 @@ ENDED, TAKE = ThreadsOfRun.ended, due_threads.take_mail
 
 
 def plant(moment: str) -> None:
-    """Let this process kill itself at *moment*."""
+    """Make this process kill itself at *moment*."""
     target: Any = ThreadsOfRun
     match moment:
         case "before a child is made":

@@ -1,4 +1,4 @@
-"""The graphs of the tests of child threads: children that compute, fail, ask and wait; parents of them. No tests."""
+"""The graphs of the tests of child threads: children that compute, fail, ask and wait, and their parents. No tests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ask(state: Work, ctx: Context) -> dict[str, Any]:
 
 
 class Broken:
-    """A child that fails until it is mended."""
+    """A child that fails until it is repaired."""
 
     def __init__(self) -> None:
         self.mended = False
@@ -67,5 +67,5 @@ def child_of(child: CompiledGraph[Work, Any], *, detached: bool = False) -> Comp
 
 
 def started(runtime: Runtime[Any], thread: str = "p") -> list[str]:
-    """The threads that *thread* has started, and theirs, in order of their making."""
+    """The threads that *thread* has started, and their own children, in order of creation."""
     return [info.thread for info in runtime.threads() if info.thread.startswith(f"{thread}.")]

@@ -1,6 +1,7 @@
 """Runtimes and worker processes that share a store: memory in one process, SQLite for several.
 
-What workers do does not depend on the store: conformance (tests/stores) holds that. GRAPHRT_FULL=1 tests them on all.
+The behaviour of workers does not depend on the store, which conformance (tests/stores) checks. GRAPHRT_FULL=1 tests
+them on all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SQLITE = pytest.param("sqlite", marks=pytest.mark.full)
 
 @pytest.fixture(params=["memory", SQLITE])
 def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens runtimes on one store; on SQLite each has a connection of its own, as another process has."""
+    """Opens runtimes on one store; on SQLite, each has its own connection, like another process."""
     with ExitStack() as stack:
         shared = stack.enter_context(MemoryStore())
 

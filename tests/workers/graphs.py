@@ -25,7 +25,7 @@ class State(BaseModel):
 
 
 def note(folder: str, line: str) -> None:
-    """Note in a file that something was done outside."""
+    """Append a line to a file, as an effect outside."""
     if folder:
         with (Path(folder) / "done.txt").open("a") as file:
             file.write(f"{line}\n")
@@ -46,7 +46,7 @@ def loop(name: str = "loop") -> CompiledGraph[State, Any]:
 
 
 def chatty() -> CompiledGraph[State, Any]:
-    """Count to `most`, and tell of each step before and after its pause."""
+    """Count to `most`, and emit progress before and after the pause of each step."""
     g = GraphBuilder(State, name="chatty")
 
     @g.node
@@ -62,7 +62,7 @@ def chatty() -> CompiledGraph[State, Any]:
 
 
 def large() -> CompiledGraph[State, Any]:
-    """Write an update of 200 kB in each step, until `most`, and tell of each."""
+    """Write an update of 200 kB in each step, until `most`, and emit progress for each."""
     g = GraphBuilder(State, name="large")
 
     @g.node
@@ -77,7 +77,7 @@ def large() -> CompiledGraph[State, Any]:
 
 
 def fan() -> CompiledGraph[State, Any]:
-    """Rounds of several parts side by side, each with an effect that is noted outside, until `most`."""
+    """Rounds of several parallel parts, each with an effect that leaves a note, until `most`."""
     g = GraphBuilder(State, name="fan")
 
     @g.node
@@ -102,7 +102,7 @@ def fan() -> CompiledGraph[State, Any]:
 
 
 def deadly() -> CompiledGraph[State, Any]:
-    """Kill the process that drives it, while the file `deadly` is in its folder."""
+    """Kill the process that drives it while the file `deadly` exists in its folder."""
     g = GraphBuilder(State, name="deadly")
 
     @g.node
@@ -130,7 +130,7 @@ def asking() -> CompiledGraph[State, Any]:
 
 
 def sleeping() -> CompiledGraph[State, Any]:
-    """Sleep `most` times for `pause_s`, and note each time outside that a timer fired."""
+    """Sleep `most` times for `pause_s`, and leave a note when each timer fires."""
     g = GraphBuilder(State, name="sleeping")
 
     @g.node
@@ -160,7 +160,7 @@ def receiving() -> CompiledGraph[State, Any]:
 
 
 def slow() -> CompiledGraph[State, Any]:
-    """Work for a long time on two tasks side by side, and stop at once when cancelled."""
+    """Work for a long time on two parallel tasks, and stop at once when cancelled."""
     g = GraphBuilder(State, name="slow")
 
     @g.node
@@ -183,12 +183,12 @@ def slow() -> CompiledGraph[State, Any]:
 
 
 def remote() -> CompiledGraph[State, Any]:
-    """`most` tasks of the queue `gpu` side by side, each with two effects that are noted outside, and a pause between."""
+    """`most` parallel tasks of the queue `gpu`, each with two effects that leave notes, and a pause between them."""
     g = GraphBuilder(State, name="remote")
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
         place = f"{ctx.thread} {ctx.arg}"
-        # Named: the process is part of the arguments, and may be another one when the task is run again.
+        # The effect has a key, because its arguments contain the process, which may differ when the task runs again.
         ctx.effect("first", note, state.folder, f"{place} first {os.getpid()}", key="first")
         time.sleep(state.pause_s)
         ctx.effect("second", note, state.folder, f"{place} second {os.getpid()}", key="second")

@@ -1,4 +1,4 @@
-"""What the tests of mail have in common: small graphs, a node that waits, and runs in other threads. No tests."""
+"""Shared parts of the tests of mail: small graphs, a node that waits, and runs in other threads. No tests."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Gate:
 
 
 def driven(runtime: Runtime[Any], given: Any, **options: Any) -> tuple[threading.Thread, list[Any]]:
-    """Run in another thread, as another process does; the list gets the result."""
+    """Run in another thread, like another process; append the result to the list."""
     found: list[Any] = []
 
     def work() -> None:

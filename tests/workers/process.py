@@ -1,4 +1,4 @@
-"""A worker in a process of its own, which `process_support` starts. No test."""
+"""A worker in a separate process, which `process_support` starts. No test."""
 
 from __future__ import annotations
 

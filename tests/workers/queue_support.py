@@ -1,4 +1,4 @@
-"""Graphs with nodes of the queue `gpu`, and what is looked up of them. No tests."""
+"""Graphs with nodes of the queue `gpu`, and functions that inspect them. No tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphrt.graph import CompiledGraph
 from graphrt.reducers import append
 from graphrt.workers import Worker
 
-from .mail_support import Open
+from .mail_support import PATIENT_S, Open
 
 
 class State(BaseModel):
@@ -29,7 +29,7 @@ def alone(fn: Any, **policy: Any) -> CompiledGraph[Any, Any]:
 
 
 def fan(fn: Any, **policy: Any) -> CompiledGraph[Any, Any]:
-    """A graph that starts `number` tasks of a node of the queue `gpu`, and then one that is not."""
+    """A graph that starts `number` tasks of a node of the queue `gpu`, and then a node without a queue."""
     g = GraphBuilder(State, name="fan")
     g.add_node("plan", lambda state: {"log": ["planned"]})
     g.add_node("work", fn, queue="gpu", **policy)
@@ -58,17 +58,39 @@ def inner(**policy: Any) -> CompiledGraph[Any, Any]:
     return g.add_edge(START, "first").add_edge("first", "second").add_edge("second", END).compile()
 
 
-def most_at_once(open_: Open, queues: Any, workers: int, number: int) -> tuple[int, float]:
-    """Run a fan-out on several workers; return how many tasks ran at once, and how long all took in seconds."""
-    lock, running, most = threading.Lock(), [0], [0]
+class Gauge:
+    """Counts how many run at the same time. Each waits until *full* have run together."""
+
+    def __init__(self, full: int) -> None:
+        self.full = full
+        self.most = 0
+        self._now = 0
+        self._lock, self._filled = threading.Lock(), threading.Event()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+            if self.most >= self.full:
+                self._filled.set()
+        assert self._filled.wait(PATIENT_S), f"{self.full} never ran together"
+
+    def leave(self) -> None:
+        with self._lock:
+            self._now -= 1
+
+
+def most_at_once(open_: Open, queues: Any, workers: int, number: int, *, full: int = 1) -> tuple[int, float]:
+    """Run a fan-out on several workers; return how many tasks ran at the same time, and the seconds for all.
+
+    Each task waits until *full* have run at the same time.
+    """
+    gauge = Gauge(full)
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
-        with lock:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        time.sleep(0.02)
-        with lock:
-            running[0] -= 1
+        gauge.enter()
+        time.sleep(0.02)  # one too many would begin in this time
+        gauge.leave()
         return {"log": [f"{ctx.arg}"]}
 
     graph = fan(work)
@@ -82,4 +104,4 @@ def most_at_once(open_: Open, queues: Any, workers: int, number: int) -> tuple[i
         for worker in made:
             worker.stop()
     assert result.state.log == ["planned", *map(str, range(number)), "ended"]
-    return most[0], time.monotonic() - began
+    return gauge.most, time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Builds of one graph, and a worker of one of them in a process of its own (`BUILD` in its environment). No test.
+"""Builds of one graph, and a worker of one of them in a separate process (`BUILD` in its environment). No test.
 
 Each build adds a check before the end. "back" is the code of the second build, released again with a higher version.
 """
@@ -38,7 +38,7 @@ def graph(build: str) -> Any:
     def visit(name: str) -> Any:
         def node(state: State, ctx: Context) -> State:
             if name in ("work-1", "work-3"):
-                ctx.sleep(0.1)  # the thread is released meanwhile, and any worker may go on with it
+                ctx.sleep(0.1)  # the thread was released, and any worker may continue it
             return {"visits": [[name, build]]}
 
         return node

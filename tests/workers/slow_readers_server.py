@@ -1,4 +1,7 @@
-"""A server-sent events server in a process of its own: `python -m tests.workers.slow_readers_server URL PORT`. No test."""
+"""A server-sent events server in a separate process: `python -m tests.workers.slow_readers_server URL`. No test.
+
+It prints its port.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from graphrt.runtime import LiveItem
 from .graphs import large
 
 
-def main(url: str, port: int) -> None:
+def main(url: str) -> None:
     runtime = Runtime(large(), store=url)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -31,8 +34,12 @@ def main(url: str, port: int) -> None:
             await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", lifespan="off")
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+    with config.bind_socket() as listening:
+        listening.listen()
+        print(listening.getsockname()[1], flush=True)  # noqa: T201 - the test reads it
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1])

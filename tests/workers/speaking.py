@@ -1,4 +1,4 @@
-"""A model that says a text word by word, as far as the test lets it, and a client that keeps what it is shown. No tests."""
+"""A model that speaks a text word by word at the pace of the test, and a client that stores what it receives. No tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def words(most: int = 19) -> list[str]:
 
 
 class Speaker:
-    """Says *texts*, one for each call, and waits after each word until the test has let so many be said."""
+    """Speaks *texts*, one for each call, and waits after each word until the test releases the next."""
 
     def __init__(self, *texts: Iterable[str]) -> None:
         self.texts = [[*text] for text in texts]
@@ -36,7 +36,7 @@ class Speaker:
         self.said = 0
         self.may_say = 0
         self.fails_after: dict[int, int] = {}
-        """Number of a call, from 1, to the number of its words after which it fails."""
+        """Maps the number of a call, from 1, to the number of words after which it fails."""
 
     async def run(self, prompt: Prompt, /, **options: Any) -> AgentReply:
         self.calls += 1
@@ -56,7 +56,7 @@ class Speaker:
         yield AgentReply(text="".join(text))
 
     def until(self, number: int) -> None:
-        """Let it say *number* words in all, and wait until it has."""
+        """Release *number* words in all, and wait until they were spoken."""
         self.may_say = number
         until = time.monotonic() + PATIENT_S
         while self.said < number:
@@ -82,11 +82,11 @@ def speaking(
 
 
 class Client:
-    """What a page would show: the text of the open tasks, and what it was given for each."""
+    """The state of a page: the text of the open tasks, and the items that it received for each."""
 
     def __init__(self) -> None:
         self.tokens: list[str] = []
-        """All pieces of texts that it was ever given."""
+        """All deltas that it ever received."""
         self.texts: dict[str, str] = {}
         self.progress: list[Any] = []
         self.tasks: list[tuple[str, str]] = []
@@ -94,7 +94,7 @@ class Client:
         self.entries: list[int] = []
         self.position: int | str = 0
         self.final: dict[str, str] = {}
-        """Text of each task that was committed, when it was."""
+        """Text of each committed task, at the time of its commit."""
 
     def take(self, one: Any) -> None:
         if isinstance(one, Entry):

@@ -1,4 +1,4 @@
-"""Child threads that do not complete, and what becomes of children whose parent is cancelled or ends (R24)."""
+"""Child threads that do not complete, and the fate of children whose parent is cancelled or ends (R24)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .child_support import Broken, Plan, Work, ask, child_of, double, plan_graph
 from .mail_support import PATIENT_S, Gate, Open
 
 
-def test_a_failed_child_fails_its_parent_until_it_is_mended(open_any: Open) -> None:
+def test_failed_child_fails_its_parent_until_it_is_repaired(open_any: Open) -> None:
     broken = Broken()
     child = work_graph(broken.work)
     parents, children = open_any(child_of(child)), open_any(child)
@@ -42,8 +42,8 @@ def test_a_failed_child_fails_its_parent_until_it_is_mended(open_any: Open) -> N
     assert parents.replay("p").values.got == [1]
 
 
-def test_a_node_that_catches_a_failure_sees_it_at_each_execution(open_: Open) -> None:
-    """The child is mended while its parent waits for a person; what the parent was told stays as it was."""
+def test_caught_failure_of_a_child_is_replayed_after_the_child_was_repaired(open_: Open) -> None:
+    """The child is repaired while its parent waits for a person; the parent's recorded outcome does not change."""
     broken = Broken()
     child = work_graph(broken.work)
 
@@ -83,7 +83,7 @@ def test_a_parent_waits_while_its_child_waits_for_a_person(open_: Open) -> None:
     assert parents.wait("p", timeout_s=PATIENT_S).state.got == [5]
 
 
-def test_a_child_that_was_deleted_is_told(open_: Open) -> None:
+def test_parent_gets_an_error_when_its_child_was_deleted(open_: Open) -> None:
     child = work_graph(double)
     parents, children = open_(child_of(child)), open_(child)
     parents.run({}, thread="p")
@@ -96,7 +96,7 @@ def test_a_child_that_was_deleted_is_told(open_: Open) -> None:
     assert caught.value.__cause__.status == "deleted"
 
 
-def test_a_child_that_begins_another_run_before_its_parent_looks_is_waited_for_once_more(open_: Open) -> None:
+def test_parent_waits_again_for_a_child_that_has_begun_another_run(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({}, thread="p")
@@ -112,7 +112,7 @@ def test_a_child_that_begins_another_run_before_its_parent_looks_is_waited_for_o
 
 
 def test_children_are_cancelled_with_their_parent_unless_detached(open_any: Open) -> None:
-    """Also those of a child, and only those that are not known to have ended."""
+    """Grandchildren too, but only children that are not known to have ended."""
     leaf = work_graph(ask, name="leaf")
 
     def middle(state: Work, ctx: Context) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def test_a_running_child_sees_that_its_parent_is_cancelled(open_: Open) -> None:
     assert event.reason == "its parent 'p' was cancelled"  # type: ignore[union-attr]
 
 
-def test_abandoning_a_run_cancels_its_children(open_: Open) -> None:
+def test_abandoned_run_cancels_its_children(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({}, thread="p")
@@ -175,7 +175,7 @@ def test_abandoning_a_run_cancels_its_children(open_: Open) -> None:
     assert [children.state(one).status for one in started(children)] == ["cancelled"]
 
 
-def test_a_cancelled_parent_that_is_retried_is_told_of_its_cancelled_children(open_: Open) -> None:
+def test_retry_of_a_cancelled_parent_sees_its_cancelled_children(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({}, thread="p")
@@ -192,7 +192,7 @@ def test_a_cancelled_parent_that_is_retried_is_told_of_its_cancelled_children(op
     assert parents.retry("p").state.got == [3]
 
 
-def test_a_parent_that_ended_leaves_its_children_alone(open_: Open) -> None:
+def test_parent_that_has_ended_does_not_cancel_its_children(open_: Open) -> None:
     asked = work_graph(ask)
 
     def go(state: Plan, ctx: Context) -> dict[str, Any]:
@@ -207,8 +207,8 @@ def test_a_parent_that_ended_leaves_its_children_alone(open_: Open) -> None:
     assert children.resume(kid, 1).state.out == 1
 
 
-def test_a_request_of_the_parent_is_not_about_a_later_run_of_the_child(open_: Open) -> None:
-    """The child had failed when its parent was cancelled; a person who retries it means the child."""
+def test_cancellation_by_the_parent_does_not_reach_a_later_run_of_the_child(open_: Open) -> None:
+    """The child had failed when its parent was cancelled; a person then retries the child."""
     broken, gate = Broken(), Gate()
 
     def node(state: Work, ctx: Context) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def test_a_request_of_the_parent_is_not_about_a_later_run_of_the_child(open_: Op
     with ThreadPoolExecutor(1) as pool:
         retried = pool.submit(children.retry, kid)
         assert gate.began.wait(PATIENT_S)
-        time.sleep(0.3)  # longer than the run needs to see its mail
+        time.sleep(0.3)  # longer than the run needs to read its mail
         gate.go.set()
         result = retried.result(PATIENT_S)
 

@@ -45,14 +45,14 @@ def check(parents: Runtime[Any], children: Runtime[Any], threads: dict[str, int]
             ends = Counter(type(entry.event).__name__ for entry in children.entries(kid))
             assert (ends["RunStarted"], ends["RunCompleted"]) == (1, 1)
     until = time.monotonic() + PATIENT_S
-    while parents.due():  # letters that nobody waits for are deleted, too
+    while parents.due():  # unclaimed messages are deleted as well
         assert time.monotonic() < until
         time.sleep(0.05)
     assert parents.verify(replay=True).ok
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_process_loses_and_doubles_no_child(workers: Workers, tmp_path: Path, moment: str) -> None:
+def test_killed_process_loses_and_duplicates_no_child(workers: Workers, tmp_path: Path, moment: str) -> None:
     parents, children = Runtime(family(), store=workers.url), Runtime(work(), store=workers.url)
     thread = parents.start({"most": 1, "folder": str(tmp_path)})
     victim = workers.add(lease_s=2.0, module=MODULE, KILL_AT=moment)
@@ -65,7 +65,7 @@ def test_a_killed_process_loses_and_doubles_no_child(workers: Workers, tmp_path:
     children.close()
 
 
-def test_families_end_as_they_would_although_workers_are_killed(workers: Workers, tmp_path: Path) -> None:
+def test_families_end_as_expected_although_workers_are_killed(workers: Workers, tmp_path: Path) -> None:
     chance = random.Random(20261127)
     rounds, kills_wanted = (6, 100) if FULL else (3, 5)
     parents, children = Runtime(family(), store=workers.url), Runtime(work(), store=workers.url)
@@ -90,8 +90,8 @@ def test_families_end_as_they_would_although_workers_are_killed(workers: Workers
     children.close()
 
 
-def test_a_thousand_children_of_one_parent(tmp_path: Path) -> None:
-    """100 unless the searches are to be full. The parent runs a few times, and not once for each child."""
+def test_parent_waits_for_a_thousand_children_in_a_few_runs(tmp_path: Path) -> None:
+    """100 children unless GRAPHRT_FULL=1. The parent runs a few times, not once for each child."""
     number = 1_000 if FULL else 100
     child = work_graph(double)
     with open_store(f"sqlite:///{tmp_path}/runs.db") as store:

@@ -1,4 +1,4 @@
-"""Two executions of one task that make a child, and a parent that another process cancels meanwhile (R24)."""
+"""Two executions of one task that start a child, and a parent that another process cancels in between (R24)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ CHILD = work_graph(double)
 
 
 def making(parents: Runtime[Any]) -> ThreadsOfRun:
-    """What a process has that lost its claim of the parent, and does not know it yet."""
+    """The execution of a process that lost its claim on the parent and does not know it yet."""
     return ThreadsOfRun(parents._config, "p", open_run.begin)
 
 
-def test_a_child_that_is_made_after_its_parent_was_cancelled_is_cancelled_too(open_: Open) -> None:
+def test_child_that_starts_after_its_parent_was_cancelled_is_cancelled_too(open_: Open) -> None:
     """The parent's request to cancel went to a thread that did not exist yet."""
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
@@ -49,7 +49,7 @@ def test_a_child_that_is_made_after_its_parent_was_cancelled_is_cancelled_too(op
     }
 
 
-def test_of_two_executions_that_make_a_child_one_makes_it(open_: Open) -> None:
+def test_two_executions_of_a_task_start_its_child_once(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({"most": 0}, thread="p")
@@ -61,7 +61,7 @@ def test_of_two_executions_that_make_a_child_one_makes_it(open_: Open) -> None:
     assert [type(entry.event).__name__ for entry in children.entries(KID)] == ["RunStarted", "RunHandedOver"]
 
 
-def test_a_child_is_made_although_another_execution_dies_that_had_claimed_its_id(open_: Open) -> None:
+def test_child_is_started_although_the_execution_that_claimed_its_id_died(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({"most": 0}, thread="p")
@@ -77,7 +77,7 @@ def test_a_child_is_made_although_another_execution_dies_that_had_claimed_its_id
     assert started(children) == [KID]
 
 
-def test_a_parent_hears_of_a_child_that_was_parked(open_: Open) -> None:
+def test_parent_is_notified_of_a_parked_child(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({}, thread="p")
@@ -91,10 +91,10 @@ def test_a_parent_hears_of_a_child_that_was_parked(open_: Open) -> None:
 @pytest.mark.parametrize("queue", [None, "gpu"])
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("fault", ["held", "away"])
-def test_a_store_that_fails_a_child_is_not_a_failure_of_the_node(
+def test_store_failure_while_a_child_starts_is_not_a_failure_of_the_node(
     queue: str | None, way: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread, or the task of a queue, is left as it is: neither a retry policy nor an `on_error` node sees it."""
+    """The thread or queued task is left unchanged: neither a retry policy nor an `on_error` node sees the error."""
     store = MemoryStore()
     ran: list[str] = []
 

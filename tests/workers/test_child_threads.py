@@ -1,4 +1,4 @@
-"""Child threads: started once, waited for without a worker, and what a parent gets of them (R24)."""
+"""Child threads: each starts once, a parent waits without a worker, and gets their outcomes (R24)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_a_parent_gets_the_states_of_its_children(open_any: Open) -> None:
     assert parents.verify(replay=True).ok
 
 
-def test_a_child_is_started_once_however_often_its_node_runs(open_: Open) -> None:
-    """It runs again after a pause, a failed attempt of its own, and a retry of the thread."""
+def test_child_is_started_once_although_its_node_runs_again(open_: Open) -> None:
+    """The node runs again after a pause, a failed attempt and a retry of the thread."""
     child = work_graph(double)
     runs: list[int] = []
 
@@ -61,7 +61,7 @@ def test_a_child_is_started_once_however_often_its_node_runs(open_: Open) -> Non
     assert (info.thread, info.title, info.graph) == (state.child, "One", "child")
 
 
-def test_a_child_that_had_ended_before_is_not_waited_for(open_: Open) -> None:
+def test_parent_does_not_wait_for_a_child_that_has_already_ended(open_: Open) -> None:
     child = work_graph(double)
     children = open_(child)
 
@@ -76,14 +76,14 @@ def test_a_child_that_had_ended_before_is_not_waited_for(open_: Open) -> None:
     result = parents.run({}, thread="p")
 
     assert (result.status, result.state.got) == ("completed", [8])
-    assert [info.thread for info in parents.due()] == ["p"]  # a letter that nobody waited for
+    assert [info.thread for info in parents.due()] == ["p"]  # an unclaimed letter
     seq = parents.state("p").seq
     assert drive_due(parents, children)["p"].status == "completed"
     assert (parents.due(), parents.state("p").seq) == ((), seq)  # it is gone, and left no entry
     assert parents.reexecute("p").same
 
 
-def test_async_nodes_start_and_wait_side_by_side(open_any: Open) -> None:
+def test_async_nodes_start_children_and_wait_concurrently(open_any: Open) -> None:
     child = work_graph(double)
 
     async def go(state: Plan, ctx: Context) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def test_workers_drive_parents_and_children(open_: Open) -> None:
     assert len(started(children, thread)) == 8
 
 
-def test_a_parent_that_is_driven_meanwhile_hears_of_its_child(open_: Open) -> None:
-    """The letter comes while a task beside the one that waits still works."""
+def test_parent_that_is_being_driven_is_notified_of_its_child(open_: Open) -> None:
+    """The message arrives while another task still works next to the waiting one."""
     gate, child = Gate(), work_graph(double)
     g = GraphBuilder(Plan, name="parent")
 

@@ -1,4 +1,4 @@
-"""Other verbs on threads that have children or a parent, and calls about child threads that are refused (R24)."""
+"""Other verbs on threads that have children or a parent, and invalid calls about child threads (R24)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .mail_support import Open, kinds, refused
 # -- other verbs on parents -------------------------------------------------------------------------------------------
 
 
-def test_a_fork_has_children_of_its_own_or_what_its_source_was_told(open_any: Open) -> None:
+def test_fork_has_its_own_children_or_the_recorded_outcomes_of_its_source(open_any: Open) -> None:
     child = work_graph(double)
     parents, children = open_any(child_of(child)), open_any(child)
     parents.run({}, thread="p")
@@ -36,12 +36,12 @@ def test_a_fork_has_children_of_its_own_or_what_its_source_was_told(open_any: Op
     assert started(children, "g") == []
 
 
-def test_cancelling_a_copy_leaves_the_children_of_its_source_alone(open_: Open) -> None:
+def test_cancelling_a_fork_does_not_cancel_the_children_of_its_source(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({}, thread="p")
     copy = parents.copy_thread("p", "c")
-    assert parents.retry(copy).status == "interrupted"  # it starts a child of its own
+    assert parents.retry(copy).status == "interrupted"  # it starts its own child
     drive_due(parents, children)
     parents.cancel(copy)
     drive_due(parents, children)
@@ -52,7 +52,7 @@ def test_cancelling_a_copy_leaves_the_children_of_its_source_alone(open_: Open) 
     assert drive_due(parents, children)["p"].state.got == [1]
 
 
-def test_a_copy_of_a_child_is_nobodys(open_: Open) -> None:
+def test_copy_of_a_child_has_no_parent(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     parents.run({}, thread="p")
@@ -89,7 +89,7 @@ def test_snapshots_and_prunes_keep_children_and_parents(open_: Open) -> None:
     assert drive_due(parents, children)["p"].state.got == [6]
 
 
-def test_waiting_takes_no_answer_and_retry_looks_again(open_: Open) -> None:
+def test_waiting_task_takes_no_answer_and_a_retry_checks_the_child_again(open_: Open) -> None:
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)
     paused = parents.run({}, thread="p")
@@ -103,8 +103,8 @@ def test_waiting_takes_no_answer_and_retry_looks_again(open_: Open) -> None:
     assert parents.retry("p").state.got == [4]
 
 
-def test_a_worker_of_the_shared_store_drives_families_of_tenants(tmp_path: Path) -> None:
-    """It knows the same threads by longer ids, and recorded outcomes by the same ones."""
+def test_worker_of_the_shared_store_drives_families_of_tenants(tmp_path: Path) -> None:
+    """It addresses the same threads by longer ids, and recorded outcomes by the same ids."""
     child = work_graph(double)
 
     def go(state: Plan, ctx: Context) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_a_worker_of_the_shared_store_drives_families_of_tenants(tmp_path: Path)
         assert kids.state(started(kids, "q")[0]).status == "cancelled"
 
 
-def test_a_family_that_was_exported_goes_on_in_another_store(tmp_path: Path) -> None:
+def test_exported_family_continues_in_another_store(tmp_path: Path) -> None:
     asked = work_graph(ask)
     parent = child_of(asked)
     with SqliteStore(tmp_path / "first.db") as first:
@@ -168,7 +168,7 @@ def failing(call: Any) -> GraphrtError:
         (lambda ctx: ctx.start(work_graph(double), {}, tags="one"), "bad-label"),
     ],
 )
-def test_wrong_arguments_are_refused_before_anything_is_stored(open_: Open, wrong: Any, code: str) -> None:
+def test_wrong_arguments_are_refused_before_an_entry_is_stored(open_: Open, wrong: Any, code: str) -> None:
     def go(state: Plan, ctx: Context) -> dict[str, Any]:
         wrong(ctx)
         return {}
@@ -181,7 +181,7 @@ def test_wrong_arguments_are_refused_before_anything_is_stored(open_: Open, wron
     assert "ThreadStarted" not in kinds(parents, "p")
 
 
-def test_an_input_that_does_not_fit_is_refused_before_anything_is_stored(open_: Open) -> None:
+def test_invalid_input_of_a_child_is_refused_before_an_entry_is_stored(open_: Open) -> None:
     child = work_graph(double)
 
     def go(state: Plan, ctx: Context) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def test_an_input_that_does_not_fit_is_refused_before_anything_is_stored(open_: 
     assert "ThreadStarted" not in kinds(parents, "p")
 
 
-def test_a_thread_that_is_no_child_is_read_and_never_waited_for(open_: Open) -> None:
+def test_thread_that_is_not_a_child_can_be_read_but_not_waited_for(open_: Open) -> None:
     asked = work_graph(ask)
     children = open_(asked)
     children.run({}, thread="other")
@@ -212,7 +212,7 @@ def test_a_thread_that_is_no_child_is_read_and_never_waited_for(open_: Open) -> 
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-def test_a_run_without_a_thread_has_no_children(store: str | None) -> None:
+def test_run_without_a_thread_cannot_start_children(store: str | None) -> None:
     graph = child_of(work_graph(double))
     if store is None:
         assert failing(lambda: graph.run({})).code == "child-needs-store"
@@ -220,12 +220,12 @@ def test_a_run_without_a_thread_has_no_children(store: str | None) -> None:
         assert run_scripted(graph, {}, store=store, thread="p").status == "interrupted"
 
 
-def test_a_store_without_mail_has_no_children(tmp_path: Path) -> None:
+def test_store_without_mail_cannot_start_children(tmp_path: Path) -> None:
     with Runtime(child_of(work_graph(double)), store=Plain(MemoryStore())) as runtime:
         assert failing(lambda: runtime.run({}, thread="p")).code == "child-needs-store"
 
 
-def test_ids_of_children_fit_however_long_and_odd_their_parents_and_names_are(open_: Open) -> None:
+def test_child_ids_fit_for_long_or_unusual_parents_and_names(open_: Open) -> None:
     child = work_graph(double)
 
     def go(state: Plan, ctx: Context) -> dict[str, Any]:

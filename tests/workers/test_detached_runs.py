@@ -1,17 +1,18 @@
-"""Runs that their caller leaves to others: begun, waited for, followed and handed over, over every store."""
+"""Runs that their caller leaves to others: started, waited for, followed and handed over, on every store."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
-from graphrt import END, START, GraphBuilder, Runtime
+from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt._runs import undriven
 from graphrt.errors import ConflictError, GraphrtError, InputError, RunFailedError, WaitTimeoutError
 from graphrt.events import RunHandedOver, RunResumed, RunStarted
@@ -36,14 +37,7 @@ def events(runtime: Runtime[Any], thread: str) -> list[str]:
     return [type(entry.event).__name__ for entry in runtime.entries(thread)]
 
 
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.001)
-
-
-def test_a_started_run_is_stored_and_belongs_to_nobody(store: Store) -> None:
+def test_started_run_is_stored_without_an_owner(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     thread = runtime.start({"n": 2})
     assert events(runtime, thread) == ["RunStarted", "RunHandedOver"]
@@ -53,7 +47,7 @@ def test_a_started_run_is_stored_and_belongs_to_nobody(store: Store) -> None:
     assert (result.status, result.state.log) == ("completed", [2, 3, 4])
 
 
-def test_a_started_thread_can_be_found(store: Store) -> None:
+def test_started_thread_is_listed(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     thread = runtime.start({"n": 2}, title="Two", tags=["small"])
     assert [info.thread for info in runtime.threads(tags=["small"])] == [thread]
@@ -61,7 +55,7 @@ def test_a_started_thread_can_be_found(store: Store) -> None:
     assert runtime.threads(title="two")[0].status == "completed"
 
 
-def test_a_driven_run_ends_as_one_that_was_run_at_once(store: Store) -> None:
+def test_driven_run_ends_like_one_that_ran_at_once(store: Store) -> None:
     runtime = Runtime(fan(), store=store, seed=1)
     at_once = runtime.run({"most": 3}, thread="a")
     runtime.start({"most": 3}, thread="b")
@@ -71,7 +65,7 @@ def test_a_driven_run_ends_as_one_that_was_run_at_once(store: Store) -> None:
     )
 
 
-def test_input_that_does_not_fit_stores_nothing(store: Store) -> None:
+def test_invalid_input_stores_nothing(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     with pytest.raises(InputError):
         runtime.start({"n": "many"}, thread="t")
@@ -81,7 +75,7 @@ def test_input_that_does_not_fit_stores_nothing(store: Store) -> None:
     assert code(error) == "thread-without-store"
 
 
-def test_a_request_that_arrives_twice_starts_one_run(store: Store) -> None:
+def test_repeated_request_starts_one_run(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     assert runtime.start({"n": 4}, thread="t", if_exists="return") == "t"
     assert runtime.start({"n": 0}, thread="t", if_exists="return") == "t"
@@ -108,7 +102,7 @@ def test_two_requests_at_the_same_time_start_one_run(store: Store) -> None:
     assert events(runtime, "t") == ["RunStarted", "RunHandedOver"]
 
 
-def test_answers_and_retries_are_left_to_others_too(store: Store) -> None:
+def test_answers_and_retries_can_be_left_to_workers_too(store: Store) -> None:
     runtime = Runtime(asking(), store=store)
     runtime.start({}, thread="t")
     with pytest.raises(WaitTimeoutError, match="nobody drives it"):
@@ -123,7 +117,7 @@ def test_answers_and_retries_are_left_to_others_too(store: Store) -> None:
     assert runtime.wait("t").status == "completed"
 
 
-def test_only_what_is_due_is_driven(store: Store) -> None:
+def test_only_due_threads_are_driven(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     with pytest.raises(InputError) as error:
         runtime.drive("t")
@@ -135,7 +129,7 @@ def test_only_what_is_due_is_driven(store: Store) -> None:
     assert events(runtime, "t").count("RunResumed") == 0
 
 
-def test_waiting_returns_the_present_result_and_tells_a_failure(store: Store) -> None:
+def test_wait_returns_the_current_result_and_raises_a_failure(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     done = runtime.run({"n": 3}, thread="t")
     assert runtime.wait("t").state == done.state
@@ -151,7 +145,7 @@ def test_waiting_returns_the_present_result_and_tells_a_failure(store: Store) ->
             runtime.wait("t", timeout_s=wrong)  # type: ignore[arg-type]
 
 
-def test_a_reader_that_comes_back_gets_every_entry_once(store: Store) -> None:
+def test_reader_that_reconnects_gets_every_entry_once(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     runtime.start({"most": 30, "pause_s": 0.002}, thread="t")
     driver = threading.Thread(target=runtime.drive, args=("t",))
@@ -168,7 +162,7 @@ def test_a_reader_that_comes_back_gets_every_entry_once(store: Store) -> None:
     assert list(runtime.follow("t", after=seen[-1])) == []
 
 
-def test_a_position_that_the_thread_never_had_is_refused(store: Store) -> None:
+def test_position_past_the_end_of_the_thread_is_refused(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     runtime.run({"n": 4}, thread="t")
     with pytest.raises(InputError) as error:
@@ -180,19 +174,19 @@ def test_a_position_that_the_thread_never_had_is_refused(store: Store) -> None:
         runtime.follow("t", after=-1)
 
 
-def test_handing_over_ends_at_the_end_of_a_superstep(store: Store) -> None:
+def test_handover_ends_at_the_end_of_a_superstep(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     runtime.start({"most": 150, "pause_s": 0.01}, thread="t")
     results: list[Any] = []
     driver = threading.Thread(target=lambda: results.append(runtime.drive("t")))
     driver.start()
-    until(lambda: runtime.state("t").values.n > 0)
+    eventually(lambda: runtime.state("t").values.n > 0)
     assert runtime.hand_over("the server shuts down", grace_s=5) == 1
     driver.join()
     (result,) = results
     assert result.status == "cancelled"
     assert result.warnings == (
-        "The run was handed over (the server shuts down): its thread is due, and any worker may go on.",
+        "The run was handed over (the server shuts down): its thread is due, and any worker may continue.",
     )
     assert 0 < result.state.n < 150
     (info,) = runtime.threads()
@@ -205,47 +199,57 @@ def test_handing_over_ends_at_the_end_of_a_superstep(store: Store) -> None:
     assert other.replay("t").values.log == list(range(150))
 
 
-def test_without_more_time_the_open_tasks_run_again_elsewhere(store: Store, tmp_path: Path) -> None:
+def test_handover_without_grace_time_reruns_the_open_tasks_elsewhere(store: Store, tmp_path: Path) -> None:
     runtime = Runtime(fan(), store=store)
     runtime.start({"most": 2, "pause_s": 0.6, "folder": str(tmp_path)}, thread="t")
     driver = threading.Thread(target=runtime.drive, args=("t",))
     driver.start()
-    until(lambda: "SuperstepCommitted" in events(runtime, "t"))
+    eventually(lambda: "SuperstepCommitted" in events(runtime, "t"))
     time.sleep(0.2)  # its next tasks have begun
     runtime.hand_over("now", grace_s=0)
     driver.join()
     assert runtime.state("t").status == "running"
     assert Runtime(fan(), store=store).drive("t").state.parts == 8
     done = (tmp_path / "done.txt").read_text().split("\n")[:-1]
-    assert len(done) == len(set(done)) == 8  # each effect once, whoever ran its task
+    assert len(done) == len(set(done)) == 8  # each effect once, whichever process ran its task
 
 
-def test_a_run_that_is_opened_meanwhile_is_handed_over_too(store: Store) -> None:
-    """It was not asked at first. A run that is only cancelled would end for good, and its work be lost."""
-    runtime = Runtime(fan(), store=store)
-    runtime.start({"most": 1, "pause_s": 3.0}, thread="early")  # it goes on until the other one is open
-    runtime.start({"most": 50, "pause_s": 0.2}, thread="late")
+def test_run_that_is_being_opened_is_handed_over_too(store: Store) -> None:
+    """It is not asked at first. A run that is only cancelled would end for good, and its work would be lost."""
+    begun, go = threading.Event(), threading.Event()
+
+    def part(state: State, ctx: Context) -> dict[str, Any]:
+        if ctx.thread == "early":  # it continues until the other one is open
+            begun.set()
+            assert go.wait(20)
+        return {"parts": 1}
+
+    runtime = Runtime(fan().with_nodes({"part": part}), store=store)
+    runtime.start({"most": 1}, thread="early")
+    runtime.start({"most": 50}, thread="late")
     runs = [threading.Thread(target=runtime.drive, args=(thread,)) for thread in ("early", "late")]
     runs[0].start()
-    until(lambda: "SuperstepCommitted" in events(runtime, "early"))
-    time.sleep(0.2)  # its next tasks have begun: before them it would be handed over at once, and nobody would be asked
-    handing = threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": 2.0})
+    assert begun.wait(20)  # earlier, it would be handed over at once without asking its tasks
+    handing = threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": 60.0})
     handing.start()
-    until(lambda: any(control.ends for control in [*runtime._config.active._controls.values()]))
+    eventually(lambda: any(control.ends for control in [*runtime._config.active._controls.values()]))
     runs[1].start()
+    runs[1].join(20)
+    go.set()
     for one in (handing, *runs):
-        one.join()
+        one.join(20)
+        assert not one.is_alive()
 
     assert {info.thread: info.status for info in runtime.threads()} == {"early": "running", "late": "running"}
     assert isinstance(list(runtime.entries("late"))[-1].event, RunHandedOver)
 
 
-def test_a_run_of_the_caller_says_that_it_was_handed_over(store: Store) -> None:
+def test_run_that_its_caller_drives_raises_when_it_is_handed_over(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     results: list[Any] = []
     caller = threading.Thread(target=lambda: results.append(runtime.run({"most": 150, "pause_s": 0.01}, thread="t")))
     caller.start()
-    until(lambda: bool(runtime.threads()) and runtime.state("t").values.n > 0)
+    eventually(lambda: bool(runtime.threads()) and runtime.state("t").values.n > 0)
     runtime.hand_over("deploy", grace_s=1)
     caller.join()
     assert results[0].status == "cancelled"
@@ -254,14 +258,14 @@ def test_a_run_of_the_caller_says_that_it_was_handed_over(store: Store) -> None:
 
 @pytest.mark.parametrize("grace_s", [0.0, 20.0])
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_run_that_is_handed_over_in_its_last_superstep_completes(store: Store, grace_s: float, nested: bool) -> None:
-    """Nothing is due then, so there is nothing to hand over: no other process would have to end the run."""
+def test_run_that_is_handed_over_in_its_last_superstep_completes(store: Store, grace_s: float, nested: bool) -> None:
+    """Nothing is due then, and no other process has to end the run."""
     handing: list[threading.Thread] = []
 
     def last(state: State) -> dict[str, Any]:
         handing.append(threading.Thread(target=runtime.hand_over, args=("deploy",), kwargs={"grace_s": grace_s}))
         handing[0].start()
-        until(lambda: any(_is_over(control, grace_s) for control in [*runtime._config.active._controls.values()]))
+        eventually(lambda: any(_is_over(control, grace_s) for control in [*runtime._config.active._controls.values()]))
         return {"log": [state.n]}
 
     g = GraphBuilder(State, name="last")
@@ -282,17 +286,17 @@ def test_a_run_that_is_handed_over_in_its_last_superstep_completes(store: Store,
 
 
 def _is_over(control: Any, grace_s: float) -> bool:
-    """Whether the hand-over has reached the run, and the end of its time too if it has none."""
+    """Whether the handover has reached the run, and its grace time is over if it has one."""
     return bool(control.ends) and (grace_s > 0 or control.halt is not None)
 
 
-def test_the_async_verbs_do_the_same(store: Store) -> None:
+def test_async_verbs_behave_like_their_sync_twins(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
 
     async def main() -> None:
         thread = await runtime.astart({"most": 100, "pause_s": 0.01})
         driving = asyncio.ensure_future(asyncio.to_thread(runtime.drive, thread))
-        await asyncio.to_thread(until, lambda: runtime.state(thread).values.n > 0)
+        await asyncio.to_thread(eventually, lambda: runtime.state(thread).values.n > 0)
         assert await runtime.ahand_over("deploy", grace_s=2) == 1
         await driving
         driving = asyncio.ensure_future(asyncio.to_thread(runtime.drive, thread))
@@ -316,7 +320,7 @@ def test_an_async_run_is_handed_over_on_its_own_loop(store: Store) -> None:
 
     async def main() -> None:
         running = asyncio.ensure_future(runtime.arun({}, thread="t"))
-        await asyncio.to_thread(until, lambda: bool(runtime._config.active._controls))
+        await asyncio.to_thread(eventually, lambda: bool(runtime._config.active._controls))
         assert await runtime.ahand_over("deploy") == 1
         assert (await running).status == "cancelled"
 
@@ -330,15 +334,24 @@ async def _forever(state: State) -> dict[str, Any]:
     return {}
 
 
-def test_a_living_owner_keeps_its_thread(store: Store) -> None:
-    runtime = Runtime(loop(), store=store)
-    driver = threading.Thread(target=lambda: runtime.run({"most": 60, "pause_s": 0.02}, thread="t"))
+def test_live_owner_keeps_its_thread(store: Store) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def count(state: State) -> dict[str, Any]:
+        begun.set()
+        assert go.wait(20)
+        return {"n": state.most}
+
+    graph = loop().with_nodes({"count": count})
+    runtime = Runtime(graph, store=store)
+    driver = threading.Thread(target=lambda: runtime.run({}, thread="t"))
     driver.start()
-    until(lambda: bool(runtime.threads()) and runtime.state("t").values.n > 0)
+    assert begun.wait(20)
     with pytest.raises(ConflictError):
-        Runtime(loop(), store=store).drive("t")
+        Runtime(graph, store=store).drive("t")
     with pytest.raises(ConflictError):
         runtime.start(thread="t")
+    go.set()
     driver.join()
     assert not any(isinstance(entry.event, RunResumed) for entry in runtime.entries("t"))
 
@@ -348,7 +361,7 @@ def test_a_handed_over_run_is_executed_again_from_its_journal(store: Store) -> N
     runtime.start({"most": 200, "pause_s": 0.005}, thread="t")
     driver = threading.Thread(target=runtime.drive, args=("t",))
     driver.start()
-    until(lambda: runtime.state("t").values.n > 0)
+    eventually(lambda: runtime.state("t").values.n > 0)
     runtime.hand_over("deploy", grace_s=1)
     driver.join()
     runtime.drive("t")
@@ -356,7 +369,7 @@ def test_a_handed_over_run_is_executed_again_from_its_journal(store: Store) -> N
 
 
 @pytest.mark.parametrize("verb", ["wait", "await_"])
-def test_who_waits_for_a_thread_that_nobody_drives_is_told_once(
+def test_waiting_for_a_thread_without_a_driver_logs_one_hint(
     store: Store, verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(undriven, "AFTER_S", 0.05)
@@ -365,7 +378,7 @@ def test_who_waits_for_a_thread_that_nobody_drives_is_told_once(
     runtime.start({"n": 4}, thread="t")
 
     def wait() -> Any:
-        found: Any = getattr(runtime, verb)("t", timeout_s=0.6)
+        found: Any = getattr(runtime, verb)("t", timeout_s=2.0)
         return asyncio.run(found) if verb == "await_" else found
 
     with caplog.at_level("WARNING", "graphrt.runs"), pytest.raises(WaitTimeoutError):
@@ -375,7 +388,7 @@ def test_who_waits_for_a_thread_that_nobody_drives_is_told_once(
     assert "drive('t')" in record.getMessage()
 
 
-def test_who_waits_for_a_thread_that_is_driven_is_told_nothing(
+def test_waiting_for_a_thread_that_is_driven_logs_no_hint(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(undriven, "AFTER_S", 0.05)
@@ -385,7 +398,7 @@ def test_who_waits_for_a_thread_that_is_driven_is_told_nothing(
     driver = threading.Thread(target=runtime.drive, args=("t",))
     caplog.set_level("WARNING", "graphrt.runs")
     driver.start()
-    until(lambda: runtime.threads()[0].owned)
+    eventually(lambda: runtime.threads()[0].owned)
     result = runtime.wait("t", timeout_s=20)
     driver.join()
 

@@ -1,4 +1,4 @@
-"""Live items for followers in other processes: between the entries, in order, and only while somebody reads them."""
+"""Live items for followers in other processes: between the entries, in order, and only while a reader follows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT_S = 20.0
 
 
 class Gate(threading.Semaphore):
-    """Where a node waits for the test."""
+    """Makes a node wait for the test."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -34,7 +34,7 @@ class Gate(threading.Semaphore):
 
 
 def gated(steps: int = 3) -> tuple[CompiledGraph[State, Any], Gate]:
-    """A graph that emits `n` and `n + 0.5` in each step, and waits between them until the test lets it go on."""
+    """A graph that emits `n` and `n + 0.5` in each step, and waits in between for the test."""
     gate = Gate()
     g = GraphBuilder(State, name="gated")
 
@@ -65,7 +65,7 @@ def test_items_come_between_the_entries_before_and_after_them(open_: Open) -> No
     graph, gate = gated()
     follower = open_(graph)
     thread = follower.start({})
-    reader = follower.follow(thread, live=True)  # interest is noted by the call
+    reader = follower.follow(thread, live=True)  # the call registers the follower
     driver = driven(open_(graph), thread)
     found: list[Any] = []
     for one in reader:
@@ -100,7 +100,7 @@ def test_an_item_comes_while_its_superstep_is_open(open_: Open) -> None:
     driver.join()
 
 
-def test_tasks_and_pieces_of_replies_come_as_their_classes(open_: Open) -> None:
+def test_task_events_and_reply_deltas_keep_their_classes(open_: Open) -> None:
     g = GraphBuilder(State, name="writing")
 
     @g.node
@@ -126,7 +126,7 @@ def test_tasks_and_pieces_of_replies_come_as_their_classes(open_: Open) -> None:
     assert "".join(piece.item.text for piece in pieces if isinstance(piece.item, TextDelta)) == "two words"
 
 
-def test_async_followers_get_the_same(open_: Open) -> None:
+def test_async_followers_get_the_same_items(open_: Open) -> None:
     graph, gate = gated()
     follower = open_(graph)
     thread = follower.start({})
@@ -145,11 +145,11 @@ def test_async_followers_get_the_same(open_: Open) -> None:
     assert custom(found) == [0, 0.5, 1, 1.5, 2, 2.5]
 
 
-def test_async_followers_that_wait_are_asked_for_together() -> None:
+def test_waiting_async_followers_share_one_query() -> None:
     graph, gate = gated(steps=1)
     looks: list[str] = []
     in_step: list[int] = []
-    """How many followers had looked by themselves, at each look for all of them together."""
+    """How many followers had polled by themselves, at each poll for all of them together."""
     together = asyncio.Event()
 
     class Counted(MemoryStore):
@@ -187,7 +187,7 @@ def test_async_followers_that_wait_are_asked_for_together() -> None:
             assert seqs == [entry.seq for entry in runtime.entries(thread)]
 
 
-def test_a_read_that_is_cancelled_loses_nothing(open_: Open) -> None:
+def test_cancelled_read_loses_no_item(open_: Open) -> None:
     graph, gate = gated(steps=1)
     gate.release()
     runtime = open_(graph)
@@ -206,7 +206,7 @@ def test_a_read_that_is_cancelled_loses_nothing(open_: Open) -> None:
     assert asyncio.run(read()) == [entry.seq for entry in runtime.entries(thread)]
 
 
-def test_without_a_follower_nothing_is_handed_over(open_: Open) -> None:
+def test_without_a_follower_no_item_is_published(open_: Open) -> None:
     graph, gate = gated()
     for _ in range(3):
         gate.release()
@@ -220,7 +220,7 @@ def test_without_a_follower_nothing_is_handed_over(open_: Open) -> None:
         assert not Path(f"{store.path}-live").exists()
 
 
-def test_an_ended_thread_gives_its_entries_and_ends(open_: Open) -> None:
+def test_follower_of_an_ended_thread_gets_its_entries_and_ends(open_: Open) -> None:
     graph, gate = gated(1)
     gate.release()
     runtime = open_(graph)
@@ -234,7 +234,7 @@ def test_an_ended_thread_gives_its_entries_and_ends(open_: Open) -> None:
     assert error.value.code == "unknown-thread"
 
 
-def test_a_stream_here_and_a_follower_elsewhere_both_get_their_items(open_: Open) -> None:
+def test_local_stream_and_remote_follower_both_get_their_items(open_: Open) -> None:
     graph, gate = gated()
     for _ in range(3):
         gate.release()
@@ -252,7 +252,7 @@ def test_a_stream_here_and_a_follower_elsewhere_both_get_their_items(open_: Open
 
 
 @pytest.mark.parametrize("verb", ["steps", "stream"])
-def test_readers_of_steps_get_no_items_of_followers(open_: Open, verb: str) -> None:
+def test_readers_of_steps_get_no_live_items(open_: Open, verb: str) -> None:
     graph, gate = gated()
     for _ in range(3):
         gate.release()
@@ -269,7 +269,7 @@ def test_readers_of_steps_get_no_items_of_followers(open_: Open, verb: str) -> N
     assert [one.item.what for one in followed if isinstance(one, LiveItem) and one.mode == "live"].count("step") == 3
 
 
-def test_what_cannot_be_encoded_or_comes_too_fast_is_counted(open_: Open) -> None:
+def test_items_that_cannot_be_encoded_or_come_too_fast_are_counted(open_: Open) -> None:
     g = GraphBuilder(State, name="fast")
 
     @g.node
@@ -291,11 +291,11 @@ def test_what_cannot_be_encoded_or_comes_too_fast_is_counted(open_: Open) -> Non
 
     found = [one for one in shown if one.mode == "custom"]
     assert found[-1].item == {"at": -1}
-    assert sum(one.missed for one in shown) >= 1  # the object that no store takes
+    assert sum(one.missed for one in shown) >= 1  # the object that no store can encode
     assert len(shown) + sum(one.missed for one in shown) == 5_002 + 3  # the task began, ended, and was committed
 
 
-def test_a_store_without_the_methods_is_refused() -> None:
+def test_store_without_the_methods_for_items_is_refused() -> None:
     store = StoreWrapper(MemoryStore())
     store.offers -= {"live"}
     graph, gate = gated(1)
@@ -307,7 +307,7 @@ def test_a_store_without_the_methods_is_refused() -> None:
     assert error.value.code == "store-lacks"
 
 
-def test_what_a_node_emits_is_redacted(open_: Open, tmp_path: Path) -> None:
+def test_emitted_items_are_redacted(open_: Open, tmp_path: Path) -> None:
     g = GraphBuilder(State, name="private")
 
     @g.node
@@ -327,7 +327,7 @@ def test_what_a_node_emits_is_redacted(open_: Open, tmp_path: Path) -> None:
     assert "ann" not in shown["mail"]
 
 
-def test_a_secret_is_shown_to_nobody(open_: Open) -> None:
+def test_secret_is_not_shown_to_followers(open_: Open) -> None:
     g = GraphBuilder(State, name="secretive")
 
     @g.node

@@ -1,4 +1,4 @@
-"""Live items of worker processes: killed workers, and stores of tenants that are encrypted."""
+"""Live items of worker processes: of killed workers, and in encrypted stores of tenants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .process_support import Workers
 
 
 @pytest.mark.slow
-def test_a_killed_workers_items_end_and_those_of_the_next_one_follow(workers: Workers) -> None:
+def test_items_of_a_killed_worker_end_and_those_of_its_successor_follow(workers: Workers) -> None:
     runtime = Runtime(chatty(), store=workers.url)
     thread = runtime.start({"most": 12, "pause_s": 0.1})
     reader = runtime.follow(thread, live=True)
@@ -38,12 +38,12 @@ def test_a_killed_workers_items_end_and_those_of_the_next_one_follow(workers: Wo
     places = [one.seq for one in found]
     assert places == sorted(places)
     told = [one.item["at"] for one in found if isinstance(one, LiveItem) and one.mode == "custom"]
-    assert set(told) >= {n / 2 for n in range(24)}  # the step that was killed is told again
+    assert set(told) >= {n / 2 for n in range(24)}  # the killed step is emitted again
     runtime.close()
 
 
 @pytest.mark.needs("cryptography")
-def test_items_of_an_encrypted_tenant_are_for_this_tenant_alone(tmp_path: Path) -> None:
+def test_items_of_an_encrypted_tenant_reach_only_this_tenant(tmp_path: Path) -> None:
     from graphrt.stores import EncryptedStore
 
     shared = EncryptedStore(SqliteStore(tmp_path / "runs.db"), {"k": bytes(range(32))})

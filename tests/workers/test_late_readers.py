@@ -1,4 +1,4 @@
-"""Readers that come late, or come back: what the open tasks have shown so far, then the rest, each once."""
+"""Readers that connect late or reconnect: the items of the open tasks so far, then the rest, each once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
+from graphrt._journal.mail_watch import watch_of
+from graphrt._runs.live_items import opened
 from graphrt.errors import InputError
 from graphrt.graph import CompiledGraph
 from graphrt.harness import Cassette
@@ -22,7 +24,7 @@ from .speaking import PATIENT_S, Client, Said, Speaker, speaking, words
 
 
 class Desk:
-    """A run that speaks, driven in a worker thread, and readers of it."""
+    """A run that emits text, driven in a worker thread, and its readers."""
 
     def __init__(self, open_: Open, speaker: Speaker, graph: Any = None, **options: Any) -> None:
         self.speaker = speaker
@@ -53,7 +55,7 @@ def read(client: Client, items: Iterator[Any], until: Callable[[], bool] = lambd
 
 
 @pytest.mark.parametrize("late", [0, 1, 7, 18])
-def test_a_reader_gets_all_words_once_whenever_it_comes(open_: Open, late: int) -> None:
+def test_reader_gets_all_words_once_regardless_of_when_it_connects(open_: Open, late: int) -> None:
     desk = Desk(open_, Speaker(words()))
     desk.drive()
     desk.speaker.until(late)
@@ -72,7 +74,7 @@ def test_a_reader_gets_all_words_once_whenever_it_comes(open_: Open, late: int) 
     assert client.entries == [entry.seq for entry in desk.reader_runtime.entries(desk.thread)]
 
 
-def test_a_second_reader_gets_what_the_first_one_has(open_: Open) -> None:
+def test_second_reader_gets_the_same_text_as_the_first(open_: Open) -> None:
     desk = Desk(open_, Speaker(words()))
     desk.drive()
     first, second = Client(), Client()
@@ -92,7 +94,7 @@ def test_a_second_reader_gets_what_the_first_one_has(open_: Open) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [9, 12, 19])
-def test_a_reader_that_comes_back_gets_the_rest(open_: Open, meanwhile: int) -> None:
+def test_reader_that_reconnects_gets_the_rest(open_: Open, meanwhile: int) -> None:
     desk = Desk(open_, Speaker(words()))
     desk.drive()
     client = Client()
@@ -109,12 +111,12 @@ def test_a_reader_that_comes_back_gets_the_rest(open_: Open, meanwhile: int) -> 
     desk.ended()
 
     assert client.entries == [entry.seq for entry in desk.reader_runtime.entries(desk.thread)]
-    if meanwhile < 19:  # else the entries have the text, and its pieces may be gone
+    if meanwhile < 19:  # otherwise the entries have the text, and its pieces may be gone
         assert client.tokens == words()
         assert client.missed == 0
 
 
-def test_what_an_attempt_has_said_is_taken_back_when_it_is_given_up(open_: Open) -> None:
+def test_text_of_a_failed_attempt_is_withdrawn(open_: Open) -> None:
     speaker = Speaker(words(5), words(19))
     speaker.fails_after = {1: 3}
     desk = Desk(open_, speaker, speaking(attempts=2))
@@ -135,12 +137,13 @@ def test_what_an_attempt_has_said_is_taken_back_when_it_is_given_up(open_: Open)
     desk.ended()
 
     assert early.tokens == came_back.tokens == words(3) + words()
-    assert late.tokens in (words(), words(3) + words())  # it may come before the driver has taken the first words back
+    # It may connect before the driver has withdrawn the first words.
+    assert late.tokens in (words(), words(3) + words())
     assert early.progress == [("1.0:speak", {"progress": 1})]
     assert late.missed == 0
 
 
-def test_what_a_run_had_said_that_was_left_is_taken_back_by_the_next_one(open_: Open) -> None:
+def test_next_run_withdraws_the_text_of_an_abandoned_run(open_: Open) -> None:
     speaker = Speaker(words(19), words(19))
     desk = Desk(open_, speaker)
     desk.drive()
@@ -164,7 +167,7 @@ def test_what_a_run_had_said_that_was_left_is_taken_back_by_the_next_one(open_: 
     assert client.final == late.final == {"1.0:speak": "".join(words())}
 
 
-def test_the_words_of_an_earlier_superstep_are_not_told_again(open_: Open) -> None:
+def test_words_of_an_earlier_superstep_are_not_sent_again(open_: Open) -> None:
     speaker = Speaker(words(19), words(19))
     desk = Desk(open_, speaker, speaking(nodes=("first", "second")))
     early = Client()
@@ -184,7 +187,7 @@ def test_the_words_of_an_earlier_superstep_are_not_told_again(open_: Open) -> No
     assert [node for node, _ in late.tasks] == ["second"] * 3
 
 
-def test_a_run_that_its_caller_drives_shows_what_it_has_shown(open_: Open) -> None:
+def test_run_that_its_caller_drives_shows_its_earlier_text_to_late_readers(open_: Open) -> None:
     g = GraphBuilder(Said, name="both")
     gate, reached = threading.Event(), threading.Event()
 
@@ -212,7 +215,7 @@ def test_a_run_that_its_caller_drives_shows_what_it_has_shown(open_: Open) -> No
     assert client.tasks == [("work", "started"), ("work", "ended"), ("work", "step")]
 
 
-def test_texts_of_tasks_that_speak_at_once_stay_apart(open_: Open) -> None:
+def test_texts_of_parallel_tasks_stay_apart(open_: Open) -> None:
     g = GraphBuilder(Said, name="at once")
 
     async def speak(state: Said, ctx: Context) -> None:
@@ -236,7 +239,7 @@ def test_texts_of_tasks_that_speak_at_once_stay_apart(open_: Open) -> None:
     assert client.missed == 0
 
 
-def test_of_an_open_task_up_to_a_megabyte_is_kept(open_: Open) -> None:
+def test_at_most_a_megabyte_of_an_open_task_is_stored(open_: Open) -> None:
     speaker = Speaker([f"{n:06}" + "x" * 9_994 for n in range(151)])
     desk = Desk(open_, speaker)
     desk.drive()
@@ -256,7 +259,9 @@ def test_of_an_open_task_up_to_a_megabyte_is_kept(open_: Open) -> None:
     (None, True, False, True), (None, False, False, False), (None, False, True, True),
     (True, False, False, True), (False, True, True, False),
 ])  # fmt: skip
-def test_who_streams_models(open_: Open, given: bool | None, by_worker: bool, followed: bool, streams: bool) -> None:
+def test_only_followed_runs_stream_models(
+    open_: Open, given: bool | None, by_worker: bool, followed: bool, streams: bool
+) -> None:
     speaker = Speaker(words())
     speaker.may_say = 100
     graph = speaking()
@@ -274,7 +279,7 @@ def test_who_streams_models(open_: Open, given: bool | None, by_worker: bool, fo
     assert runtime.state(thread).values.text == "".join(words())
 
 
-def test_a_cassette_plays_whole_recordings_to_streams_and_the_other_way_round(tmp_path: Path) -> None:
+def test_cassette_replays_whole_recordings_to_streams_and_vice_versa(tmp_path: Path) -> None:
     graph = speaking()
     for name, recorded, played in (("whole", False, True), ("streamed", True, False)):
         path = tmp_path / f"{name}.json"
@@ -291,7 +296,7 @@ def test_a_cassette_plays_whole_recordings_to_streams_and_the_other_way_round(tm
         assert "".join(pieces) == ("".join(words()) if played else "")
 
 
-def test_positions_are_checked(open_: Open) -> None:
+def test_positions_are_validated(open_: Open) -> None:
     graph = speaking()
     speaker = Speaker(words())
     speaker.may_say = 100
@@ -309,7 +314,7 @@ def test_positions_are_checked(open_: Open) -> None:
     assert [one.seq for one in runtime.follow(thread, after=str(last - 1))] == [last]
 
 
-def test_async_readers_get_the_same(open_: Open) -> None:
+def test_async_readers_get_the_same_items(open_: Open) -> None:
     desk = Desk(open_, Speaker(words()))
     desk.drive()
     desk.speaker.until(7)
@@ -327,8 +332,8 @@ def test_async_readers_get_the_same(open_: Open) -> None:
     assert client.tokens == words()
 
 
-def test_a_reader_that_nobody_serves_waits_for_no_item(open_: Open) -> None:
-    """A thread that nothing drives any more gives its entries, whatever its last run had shown."""
+def test_reader_without_a_driver_does_not_wait_for_items(open_: Open) -> None:
+    """For a thread without a driver, the reader gets the entries, whatever items its last run emitted."""
     speaker = Speaker(words())
     speaker.may_say = 100
     desk = Desk(open_, speaker)
@@ -339,8 +344,8 @@ def test_a_reader_that_nobody_serves_waits_for_no_item(open_: Open) -> None:
     assert not [one for one in found if isinstance(one, LiveItem) and one.mode == "messages" and one.missed]
 
 
-def test_a_reader_that_comes_back_to_a_later_run_gets_the_rest(open_: Open) -> None:
-    """What an earlier run has shown is still in the store, and is not given again."""
+def test_reader_that_reconnects_in_a_later_run_gets_the_rest(open_: Open) -> None:
+    """The items of an earlier run are still in the store, and are not sent again."""
     speaker = Speaker(words(19), words(19))
     desk = Desk(open_, speaker)
     desk.drive()
@@ -369,8 +374,8 @@ def nested(attempts: int = 1) -> CompiledGraph[Said, Any]:
     return g.compile()
 
 
-def test_a_reader_that_left_amid_what_was_told_again_gets_the_rest_of_it(open_: Open) -> None:
-    """The first reader makes the driver say that the node of the nested graph has started, after all words so far."""
+def test_reader_that_left_during_a_resend_gets_the_rest_of_it(open_: Open) -> None:
+    """The first reader makes the driver announce after all words so far that the node of the nested graph has started."""
     speaker = Speaker(words(), words())
     desk = Desk(open_, speaker, nested())
     desk.drive()
@@ -387,7 +392,7 @@ def test_a_reader_that_left_amid_what_was_told_again_gets_the_rest_of_it(open_: 
     assert ("inner", "withdrawn") not in client.tasks
 
 
-def test_what_a_nested_graph_has_committed_is_not_taken_back_when_it_is_retried(open_: Open) -> None:
+def test_committed_text_of_a_nested_graph_is_not_withdrawn_on_retry(open_: Open) -> None:
     speaker = Speaker(words(4), words(9), words())
     speaker.fails_after = {2: 3}
     desk = Desk(open_, speaker, nested(attempts=2))
@@ -411,7 +416,7 @@ def test_what_a_nested_graph_has_committed_is_not_taken_back_when_it_is_retried(
     assert back.tokens == words()
 
 
-def test_a_reader_that_left_amid_what_was_told_again_gets_nothing_that_was_withdrawn_by_then(open_: Open) -> None:
+def test_reader_that_left_during_a_resend_gets_no_text_that_was_withdrawn_since(open_: Open) -> None:
     said: list[str] = []
     g = GraphBuilder(Said, name="both")
 
@@ -459,10 +464,46 @@ def test_a_reader_that_left_amid_what_was_told_again_gets_nothing_that_was_withd
     assert given == ["s1", "f2"]
 
 
-def test_a_reader_that_stayed_away_for_long_gets_what_was_told_again_meanwhile(
+def test_items_of_open_tasks_are_repeated_only_after_more_were_shown(
     open_: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store keeps batches for 30 seconds, or 8 MB of them: here, so few that those are gone which the reader left."""
+    """A repetition is a new batch, so every reader of the thread has to read it."""
+    monkeypatch.setattr("graphrt._runs.live_relay.AGAIN_S", -1.0)  # always long enough ago
+    speaker = Speaker(words())
+    desk = Desk(open_, speaker)
+    desk.drive()
+    client, items = Client(), desk.reads()
+    speaker.until(9)
+    read(client, items, lambda: len(client.tokens) == 9)
+    store = desk.driver_runtime.store
+    assert store is not None
+    shown = watch_of(store)._runs[desk.thread][1]
+    assert shown is not None
+
+    def newest() -> int:
+        return store.relayed(desk.thread, after=0, limit=1_000)[-1].place
+
+    shown.flush()  # after this, all items have been repeated
+    before = newest()
+    shown.flush()
+    silent = newest()
+    speaker.until(10)
+    read(client, items, lambda: len(client.tokens) == 10)
+    shown.flush()
+    told = store.relayed(desk.thread, after=silent, limit=1_000)
+    speaker.may_say = 100
+    read(client, items)
+    desk.ended()
+
+    assert silent == before
+    assert any(opened(desk.reader_runtime._config.plan.codec, one.body)[0].begins for one in told)
+    assert client.tokens == words()
+
+
+def test_reader_that_was_away_for_long_gets_the_text_that_was_resent_meanwhile(
+    open_: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store keeps batches for 30 seconds or 8 MB: here so few that the batches which the reader left are gone."""
     monkeypatch.setattr("graphrt._runs.live_relay.KEPT_BYTES", 10_000)
     monkeypatch.setattr("graphrt._runs.live_relay.AGAIN_BYTES", 5_000)
     speaker = Speaker(words(300))
@@ -484,7 +525,7 @@ def test_a_reader_that_stayed_away_for_long_gets_what_was_told_again_meanwhile(
     assert client.missed == 0
 
 
-def test_what_a_task_has_shown_before_it_paused_is_taken_back_when_the_reader_goes_on(open_: Open) -> None:
+def test_text_of_a_task_that_paused_is_withdrawn_when_the_reader_continues(open_: Open) -> None:
     g = GraphBuilder(Said, name="asks")
 
     @g.node
@@ -511,7 +552,7 @@ def test_what_a_task_has_shown_before_it_paused_is_taken_back_when_the_reader_go
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_what_a_task_has_shown_whose_failure_was_handled_is_taken_back(open_: Open, late: bool) -> None:
+def test_text_of_a_task_whose_failure_was_handled_is_withdrawn(open_: Open, late: bool) -> None:
     g = GraphBuilder(Said, name="handles")
     gate = threading.Event()
 

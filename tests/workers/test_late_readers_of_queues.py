@@ -1,4 +1,4 @@
-"""Readers of tasks that workers of queues run: they may come late or come back, and tasks are shown side by side."""
+"""Readers of tasks that workers of queues run: they may connect late or reconnect, and tasks are shown in parallel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .speaking import PATIENT_S, Client, Said, Speaker, words
 
 
 def fan(number: int, attempts: int = 1) -> CompiledGraph[Said, Any]:
-    """Starts *number* tasks of the queue `gpu`, each of which says the words of one call."""
+    """Starts *number* tasks of the queue `gpu`, each of which emits the words of one call."""
     g = GraphBuilder(Said, name="fan")
 
     async def speak(state: Said, ctx: Context) -> None:
@@ -31,7 +31,7 @@ def fan(number: int, attempts: int = 1) -> CompiledGraph[Said, Any]:
 
 
 class Floor:
-    """A thread whose tasks wait for their queue, and workers that run one each, with a speaker of their own."""
+    """A thread whose tasks wait for their queue, and workers that run one each, with their own speaker."""
 
     def __init__(self, open_: Open, graph: CompiledGraph[Any, Any]) -> None:
         self.open, self.graph = open_, graph
@@ -66,7 +66,7 @@ def read(client: Client, items: Iterator[Any], until: Callable[[], bool] = lambd
 
 
 @pytest.mark.parametrize("late", [0, 7, 18])
-def test_a_reader_of_a_queued_task_gets_all_words_once_whenever_it_comes(open_: Open, late: int) -> None:
+def test_reader_of_a_queued_task_gets_all_words_once_regardless_of_when_it_connects(open_: Open, late: int) -> None:
     floor = Floor(open_, fan(1))
     floor.drive()
     speaker = floor.works("2.0:speak", Speaker(words()))
@@ -87,7 +87,7 @@ def test_a_reader_of_a_queued_task_gets_all_words_once_whenever_it_comes(open_: 
     assert client.entries == [entry.seq for entry in floor.server.entries(floor.thread)]
 
 
-def test_a_reader_that_comes_back_gets_the_rest_of_one_task_and_the_others_anew(open_: Open) -> None:
+def test_reader_that_reconnects_gets_the_rest_of_one_task_and_the_others_from_the_start(open_: Open) -> None:
     floor = Floor(open_, fan(3))
     floor.drive()
     speakers = [floor.works(f"2.{n}:speak", Speaker([f"{n}{word}" for word in words()])) for n in range(3)]
@@ -116,7 +116,7 @@ def test_a_reader_that_comes_back_gets_the_rest_of_one_task_and_the_others_anew(
     assert ("speak", "withdrawn") not in late.tasks
 
 
-def test_a_part_of_a_text_is_withdrawn_if_the_rest_is_lost_because_the_task_has_ended(open_: Open) -> None:
+def test_partial_text_is_withdrawn_if_the_rest_is_lost_because_the_task_has_ended(open_: Open) -> None:
     floor = Floor(open_, fan(2))
     floor.drive()
     steady, other = (floor.works(f"2.{n}:speak", Speaker(words())) for n in range(2))
@@ -140,7 +140,7 @@ def test_a_part_of_a_text_is_withdrawn_if_the_rest_is_lost_because_the_task_has_
     assert client.final == {"2.0:speak": "".join(words())}
 
 
-def test_what_a_worker_has_shown_that_is_replaced_is_withdrawn(open_: Open) -> None:
+def test_text_of_a_worker_that_was_replaced_is_withdrawn(open_: Open) -> None:
     floor = Floor(open_, fan(1))
     floor.drive()
     first = Speaker(words())
@@ -166,7 +166,7 @@ def test_what_a_worker_has_shown_that_is_replaced_is_withdrawn(open_: Open) -> N
     assert client.final == late.final == {"2.0:speak": "".join(words())}
 
 
-def test_the_words_of_a_queued_task_whose_superstep_is_over_are_not_told_again(open_: Open) -> None:
+def test_words_of_a_queued_task_are_not_resent_after_its_superstep(open_: Open) -> None:
     g = GraphBuilder(Said, name="two")
 
     async def speak(state: Said, ctx: Context) -> None:
@@ -196,9 +196,7 @@ def test_the_words_of_a_queued_task_whose_superstep_is_over_are_not_told_again(o
 
 @pytest.mark.parametrize("comes_back", [False, True])
 @pytest.mark.parametrize("how", ["cancel", "abandon"])
-def test_what_a_queued_task_has_shown_is_withdrawn_when_its_run_is_given_up(
-    open_: Open, how: str, comes_back: bool
-) -> None:
+def test_text_of_a_queued_task_is_withdrawn_when_its_run_is_abandoned(open_: Open, how: str, comes_back: bool) -> None:
     floor = Floor(open_, fan(1))
     floor.drive()
     speaker = floor.works("2.0:speak", Speaker(words()))
@@ -219,7 +217,7 @@ def test_what_a_queued_task_has_shown_is_withdrawn_when_its_run_is_given_up(
     assert client.tokens == words(5)
 
 
-def test_a_plain_node_of_a_queue_shows_that_it_starts_and_ends(open_: Open) -> None:
+def test_plain_node_of_a_queue_emits_that_it_starts_and_ends(open_: Open) -> None:
     g = GraphBuilder(Said, name="plain")
     g.add_node("work", lambda state: {"text": "done"}, queue="gpu")
     g.add_sequence([START, "work", END])

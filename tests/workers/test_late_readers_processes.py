@@ -1,4 +1,4 @@
-"""Readers that come late to a worker in another process, that come back, and that see the worker killed."""
+"""Readers that connect late to a worker in another process, that reconnect, and whose worker is killed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 from graphrt import Runtime
 
@@ -18,7 +19,7 @@ PROCESS = "tests.workers.speaking_process"
 
 
 def read(runtime: Runtime[Any], thread: str, client: Client, after_s: float, leaves_after: int = 0) -> None:
-    """Connect *after_s* seconds late and read to the end; leave once after so many words, and come back."""
+    """Connect *after_s* seconds late and read to the end; disconnect once after some words, and reconnect."""
     time.sleep(after_s)
     for one in runtime.follow(thread, live=True):
         client.take(one)
@@ -57,15 +58,15 @@ def test_all_words_reach_readers_of_another_process_once(workers: Workers, queue
 
 @QUEUES
 @pytest.mark.slow
-def test_readers_of_a_killed_worker_get_the_text_of_the_next_attempt_anew(workers: Workers, queue: str | None) -> None:
-    first = workers.add(1.0, module=PROCESS, QUEUE=queue or "")
+def test_readers_of_a_killed_worker_get_the_text_of_the_next_attempt_from_the_start(
+    workers: Workers, queue: str | None
+) -> None:
+    first = workers.add(1.0, module=PROCESS, QUEUE=queue or "", HOLDS_AFTER="10")
     with Runtime(speaking(queue=queue), store=workers.url) as runtime:
         readers = [(Client(), 0.0, 0), (Client(), 0.3, 3), (Client(), 0.5, 0), (Client(), 2.0, 0)]
         thread = runtime.start({})
         reading = all_read(runtime, thread, readers)
-        deadline = time.monotonic() + 20
-        while len(readers[0][0].tokens) < 8 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: len(readers[0][0].tokens) >= 8)
         first.kill()
         first.communicate()
         workers.processes.remove(first)
@@ -73,7 +74,7 @@ def test_readers_of_a_killed_worker_get_the_text_of_the_next_attempt_anew(worker
         for reader in reading:
             reader.join()
     for client, late, leaves in readers:
-        if late < 2:  # the last one may come when all is over
+        if late < 2:  # the last one may connect after the end
             assert client.tokens[-19:] == words(), (late, leaves)
         assert client.final in ({}, {"1.0:speak": "".join(words())})
     assert ("speak", "withdrawn") in readers[0][0].tasks

@@ -1,4 +1,4 @@
-"""The looks of a worker go on, whatever they meet, and whatever its threads write down meanwhile."""
+"""The polls of a worker continue after errors, and while its threads are written to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAR_S = 1e12
 
 
 class Failing:
-    """A function in whose place this stands raises at the first calls what nobody expects of it."""
+    """A stand-in for a function that raises an unexpected error at the first calls."""
 
     def __init__(self, right: Callable[..., Any], times: int = 2) -> None:
         self.right, self.left = right, times
@@ -40,7 +40,7 @@ class Failing:
 
 
 class Disturbed(dict[str, Any]):
-    """While it is listed, another thread writes to it, or waits until it may."""
+    """While it is listed, another thread writes to it or waits for its turn."""
 
     def __init__(self, given: dict[str, Any], write: Callable[[], object]) -> None:
         super().__init__(given)
@@ -58,7 +58,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().splitlines()[0] for record in caplog.records if record.levelno == logging.ERROR]
 
 
-def test_an_error_that_nobody_expects_does_not_end_a_worker(
+def test_unexpected_error_does_not_end_a_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = Runtime(loop(), store=MemoryStore())
@@ -72,7 +72,9 @@ def test_an_error_that_nobody_expects_does_not_end_a_worker(
     assert told(caplog) == ["Cannot look for threads, and will try again:"]
 
 
-def test_nor_does_it_end_the_looks_for_tasks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_does_not_end_the_polls_for_tasks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     runtime = Runtime(alone(note), store=MemoryStore())
     monkeypatch.setattr(Runtime, "inbox", failing := Failing(Runtime.inbox))
     with Worker(runtime, poll_s=0.01, queues=["gpu"]):
@@ -83,7 +85,7 @@ def test_nor_does_it_end_the_looks_for_tasks(monkeypatch: pytest.MonkeyPatch, ca
     assert told(caplog) == ["Cannot look for tasks, and will try again:"]
 
 
-def test_a_task_may_be_left_while_those_left_are_listed() -> None:
+def test_task_may_be_released_while_released_tasks_are_listed() -> None:
     runner = QueueRunner({}, {"gpu": SimpleNamespace()}, 1, 1.0, RepeatedLog(logging.getLogger()), lambda: None)
     left = SimpleNamespace(graph=SimpleNamespace(name="g"), run_task=lambda *_, **__: "left")
     item = SimpleNamespace(thread="t", interrupt=SimpleNamespace(id="new", task_id="1", payload="gpu"))
@@ -94,7 +96,7 @@ def test_a_task_may_be_left_while_those_left_are_listed() -> None:
     assert {"a", "b"} <= runner._later.keys()
 
 
-def test_a_thread_may_be_refused_while_those_refused_are_listed() -> None:
+def test_thread_may_be_refused_while_refused_threads_are_listed() -> None:
     worker = Worker(Runtime(loop(), store=MemoryStore()))
     info: Any = SimpleNamespace(thread="new", seq=1)
     worker._refused = Disturbed({"a": (1, FAR_S), "b": (1, FAR_S)}, lambda: worker._refuse(info))

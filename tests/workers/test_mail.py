@@ -28,10 +28,10 @@ def test_another_runtime_cancels_a_run_and_its_open_tasks(open_: Open) -> None:
 
     asked = time.monotonic()
     assert server.cancel("t")
-    # A repeat is the same request, unless the first one has ended the run already.
+    # A repeat is the same request, unless the first one has already ended the run.
     assert server.cancel("t") or soon(lambda: server.state("t").status == "cancelled")
     running.join(PATIENT_S)
-    assert time.monotonic() - asked < 1.0
+    assert time.monotonic() - asked < 5.0  # long before the lease is renewed
     assert (found[0].status, gate.cancelled, server.state("t").status) == ("cancelled", True, "cancelled")
     last = list(server.entries("t"))[-1].event
     assert (type(last).__name__, last.reason) == ("RunCancelled", "cancel() was called in another process")
@@ -40,7 +40,7 @@ def test_another_runtime_cancels_a_run_and_its_open_tasks(open_: Open) -> None:
     assert server.due() == ()
 
 
-def test_a_request_to_cancel_does_not_reach_the_next_run(open_: Open) -> None:
+def test_cancel_request_does_not_reach_the_next_run(open_: Open) -> None:
     gate = Gate()
     graph = line(gate.node)
     server, driver = open_(graph), open_(graph)
@@ -50,7 +50,7 @@ def test_a_request_to_cancel_does_not_reach_the_next_run(open_: Open) -> None:
     running, found = driven(driver, {}, thread="t")
     assert gate.began.wait(PATIENT_S)
     head = server.store.head("t")  # type: ignore[union-attr]
-    told = {"epoch": head.epoch - 1}  # posted while the run before ended
+    told = {"epoch": head.epoch - 1}  # posted while the previous run ended
     mail._post(server._config, server.store, "t", "cancel:old", "cancel", told)  # type: ignore[arg-type]
     time.sleep(0.3)
     gate.go.set()
@@ -60,7 +60,7 @@ def test_a_request_to_cancel_does_not_reach_the_next_run(open_: Open) -> None:
     assert server.store.query(MailFilter(thread="t")) == []  # type: ignore[union-attr]
 
 
-def test_a_request_that_comes_too_late_is_dropped(open_: Open) -> None:
+def test_late_cancel_request_is_dropped(open_: Open) -> None:
     graph = line(paid)
     runtime = open_(graph)
     runtime.run({}, thread="t")
@@ -73,8 +73,8 @@ def test_a_request_that_comes_too_late_is_dropped(open_: Open) -> None:
     assert runtime.due() == ()
 
 
-def test_a_driver_that_died_is_cancelled_by_the_next_one(open_: Open) -> None:
-    """A request to cancel that the dead driver did not see ends the run before anything more of it runs."""
+def test_run_of_a_dead_driver_is_cancelled_by_the_next_one(open_: Open) -> None:
+    """A cancel request that the dead driver did not see ends the run before another task runs."""
     gate = Gate()
     graph = line(gate.node)
     server = open_(graph)
@@ -84,7 +84,7 @@ def test_a_driver_that_died_is_cancelled_by_the_next_one(open_: Open) -> None:
     assert not gate.began.is_set()
 
 
-def test_nothing_to_cancel_is_told(open_: Open) -> None:
+def test_cancel_returns_false_when_no_run_is_active(open_: Open) -> None:
     runtime = open_(line(paid))
     assert not runtime.cancel("nobody")
     runtime.run({}, thread="t")
@@ -95,7 +95,7 @@ def test_nothing_to_cancel_is_told(open_: Open) -> None:
 # -- new input and answers while a run goes on -------------------------------------------------------------------------
 
 
-def test_input_that_comes_during_a_run_is_refused_queued_or_abandons_it(open_: Open) -> None:
+def test_input_during_a_run_is_refused_or_queued_or_abandons_it(open_: Open) -> None:
     gate = Gate()
     graph = line(gate.node)
     server, driver = open_(graph), open_(graph)
@@ -112,7 +112,7 @@ def test_input_that_comes_during_a_run_is_refused_queued_or_abandons_it(open_: O
     assert [(one.thread, one.status) for one in server.threads(status="running")] == [("t", "running")]
     assert server.threads(status="completed") == ()
     assert server.state("t").status == "running"
-    assert server.start({"topic": "four"}, thread="t", while_running="queue") == "t"  # behind those that wait
+    assert server.start({"topic": "four"}, thread="t", while_running="queue") == "t"  # behind the queued ones
 
     with Worker(driver, poll_s=0.01):
         soon(lambda: len(server.state("t").values.got) == 4)
@@ -120,11 +120,11 @@ def test_input_that_comes_during_a_run_is_refused_queued_or_abandons_it(open_: O
     assert kinds(server, "t").count("RunStarted") == 4
 
 
-def test_an_input_that_abandons_ends_the_run_at_once(open_: Open) -> None:
+def test_input_that_abandons_ends_the_run_at_once(open_: Open) -> None:
     gate = Gate()
 
     def last(state: State) -> None:
-        """Leave something to give up."""
+        """Leave a mark when the run is abandoned."""
 
     graph = line(gate.node, last)
     server, driver = open_(graph), open_(graph)
@@ -142,8 +142,8 @@ def test_an_input_that_abandons_ends_the_run_at_once(open_: Open) -> None:
     assert server.due() == ()
 
 
-def test_an_input_waits_for_the_run_after_an_answer(open_: Open) -> None:
-    """A paused thread with it is not due: nothing can be done before the answer."""
+def test_queued_input_waits_for_the_run_after_an_answer(open_: Open) -> None:
+    """A paused thread with it is not due: it needs the answer first."""
     runtime = open_(line(paid))
     runtime.run({"topic": "one"}, thread="t")
     runtime.start({"topic": "two"}, thread="t", while_running="queue")
@@ -156,7 +156,7 @@ def test_an_input_waits_for_the_run_after_an_answer(open_: Open) -> None:
     assert runtime.state("t").values.topic == "two"
 
 
-def test_an_input_for_a_cancelled_thread_goes_behind_those_that_wait(open_: Open) -> None:
+def test_input_for_a_cancelled_thread_is_queued_behind_earlier_ones(open_: Open) -> None:
     runtime = open_(line(paid))
     runtime.run({"topic": "one"}, thread="t")
     runtime.start({"topic": "two"}, thread="t", while_running="queue")
@@ -168,7 +168,7 @@ def test_an_input_for_a_cancelled_thread_goes_behind_those_that_wait(open_: Open
     assert runtime.state("t").values.topic == "two"
 
 
-def test_a_policy_changes_nothing_where_no_run_goes_on(open_: Open) -> None:
+def test_policy_has_no_effect_without_an_active_run(open_: Open) -> None:
     runtime = open_(line(paid))
     thread = runtime.start({"topic": "one"}, thread="t", while_running="queue")
     assert runtime.drive(thread).status == "interrupted"
@@ -177,7 +177,7 @@ def test_a_policy_changes_nothing_where_no_run_goes_on(open_: Open) -> None:
     assert kinds(runtime, "t").count("RunStarted") == 2
 
 
-def test_bad_policies_are_refused(open_: Open) -> None:
+def test_invalid_policies_are_refused(open_: Open) -> None:
     runtime = open_(line(paid))
     for options in ({"while_running": "wait"}, {"while_running": "queue", "if_exists": "return"}):
         refused("input", lambda options=options: runtime.start({}, thread="t", **options))
@@ -234,8 +234,8 @@ def test_a_worker_takes_mail_of_paused_threads(open_: Open) -> None:
     assert server.due() == ()
 
 
-def test_mail_that_can_change_nothing_yet_does_not_spin(open_: Open) -> None:
-    """An input that is queued behind a question waits; the worker looks at it once a second, and not at each poll."""
+def test_mail_that_cannot_be_taken_yet_does_not_spin(open_: Open) -> None:
+    """An input that is queued behind a question waits; the worker checks it once a second, not at each poll."""
     gate = Gate()
 
     def ask(state: State, ctx: Context) -> Any:

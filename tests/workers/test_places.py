@@ -15,8 +15,8 @@ from .mail_support import Open
 from .queue_support import alone, note
 
 
-def test_a_queue_that_is_full_is_asked_without_a_claim(open_any: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim on what a living owner has may wait, and a queue may have hundreds of places."""
+def test_full_queue_is_checked_without_a_claim(open_any: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim on an item with a live owner may wait, and a queue may have hundreds of places."""
     graph = alone(note)
     here, there = open_any(graph), open_any(graph)
     queue = Queue(concurrency=3, limiter=(4, 60.0))
@@ -35,13 +35,13 @@ def test_a_queue_that_is_full_is_asked_without_a_claim(open_any: Open, monkeypat
         with admitted(there._config, _store(there), "gpu", queue) as may_begin:
             assert not may_begin
         assert len(tried) == 6
-    for began in (True, False):  # the fourth of the rate, and the first that is too many
+    for began in (True, False):  # the fourth of the rate, and the first one over the limit
         with admitted(there._config, _store(there), "gpu", queue) as may_begin:
             assert may_begin is began
     assert len([place for place in tried if place.startswith(place_of("rate.gpu", "0").rpartition(".")[0])]) == 4
 
 
-def test_a_task_that_runs_elsewhere_is_asked_without_a_claim(open_any: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_that_runs_elsewhere_is_checked_without_a_claim(open_any: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = alone(note)
     here, there = open_any(graph), open_any(graph)
     place = place_of("task", "t/1.0:work")

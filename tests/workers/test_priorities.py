@@ -1,4 +1,4 @@
-"""Priorities of threads: what a worker drives first, how they change, and that they go wherever the thread goes."""
+"""Priorities of threads: what a worker drives first, how they change, and that they follow the thread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def noting(order: list[Any], name: str = "noting") -> CompiledGraph[State, Any]:
 
 
 def driven(worker: Worker, order: list[Any], number: int) -> None:
-    """Let the worker drive until *number* threads were driven."""
+    """Run the worker until *number* threads were driven."""
     runner = threading.Thread(target=worker.run)
     runner.start()
     for _ in range(2_000):
@@ -64,7 +64,7 @@ def test_graphs_take_turns_within_a_priority_only(open_: Open) -> None:
     assert [name for name, _ in order] == ["a"] * 3 + ["b"] * 3
 
 
-def test_the_priority_is_kept_with_the_thread_and_can_be_changed(open_: Open) -> None:
+def test_priority_is_stored_with_the_thread_and_can_be_changed(open_: Open) -> None:
     runtime = open_(loop())
     thread = runtime.start({"n": 4}, priority=7, title="A title")
     assert [info.priority for info in runtime.threads()] == [7]
@@ -74,16 +74,16 @@ def test_the_priority_is_kept_with_the_thread_and_can_be_changed(open_: Open) ->
     runtime.label(thread, priority=-2, title=None)
     runtime.drive(thread)
     runtime.start({"n": 4}, thread=thread)
-    assert runtime.threads()[0].priority == -2  # 0 leaves it
+    assert runtime.threads()[0].priority == -2  # 0 does not change it
     runtime.drive(thread)
     told = [e.event for e in runtime.entries(thread) if isinstance(e.event, ThreadLabelled)]
     assert [(event.priority, event.title) for event in told] == [(7, "A title"), (-2, "A title"), (-2, None)]
     runtime.label(thread, priority=0)
     assert runtime.threads()[0].priority == 0
-    assert runtime.reindex() == 0  # what is listed is what the journal says
+    assert runtime.reindex() == 0  # the listing agrees with the journal
 
 
-def test_an_input_that_waits_brings_its_priority(open_: Open) -> None:
+def test_queued_input_brings_its_priority(open_: Open) -> None:
     runtime = open_(loop())
     thread = runtime.start({"n": 4})
     runtime.start({"n": 4}, thread=thread, while_running="queue", priority=3)
@@ -94,7 +94,7 @@ def test_an_input_that_waits_brings_its_priority(open_: Open) -> None:
     assert runtime.threads()[0].priority == 3
 
 
-def test_the_priority_goes_with_copies_and_exports_and_stays_after_a_prune(tmp_path: Path) -> None:
+def test_priority_follows_copies_and_exports_and_survives_a_prune(tmp_path: Path) -> None:
     with Runtime(loop(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         runtime.start({"n": 0, "most": 20}, thread="t", priority=9)
         runtime.drive("t")
@@ -110,7 +110,7 @@ def test_the_priority_goes_with_copies_and_exports_and_stays_after_a_prune(tmp_p
 
 
 @pytest.mark.parametrize("given", [1.0, True, "high", None, 10**6 + 1, -(10**6) - 1])
-def test_what_is_no_priority_is_refused(open_: Open, given: Any) -> None:
+def test_invalid_priority_is_refused(open_: Open, given: Any) -> None:
     runtime = open_(loop())
     with pytest.raises(InputError) as error:
         runtime.start({"n": 1}, priority=given)

@@ -1,4 +1,4 @@
-"""Threads whose tasks wait for a queue, and what others do with them meanwhile: edits, cancellation, late reports."""
+"""Threads whose tasks wait for a queue, and other verbs on them in the meantime: edits, cancellation, late reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .mail_support import Open
 from .queue_support import State, alone, fan, kinds, note, tasks
 
 
-def test_an_edit_lets_the_task_see_the_new_state(open_: Open) -> None:
+def test_edited_thread_shows_the_new_state_to_its_queued_task(open_: Open) -> None:
     runtime = open_(alone(lambda state: {"log": [f"saw {state.number}"]}))
     thread = str(runtime.run({}).thread)
     assert runtime.run_task(thread, "1.0:work") == "ended"  # on the old state
@@ -33,7 +33,7 @@ def test_an_edit_lets_the_task_see_the_new_state(open_: Open) -> None:
     assert kinds(runtime, thread).count("LetterDropped") == 1
 
 
-def test_a_cancelled_thread_stops_its_tasks_and_takes_nothing_of_them(open_: Open) -> None:
+def test_cancelled_thread_stops_its_tasks_and_ignores_their_results(open_: Open) -> None:
     entered = threading.Event()
     seen: list[str] = []
 
@@ -60,7 +60,7 @@ def test_a_cancelled_thread_stops_its_tasks_and_takes_nothing_of_them(open_: Ope
     assert runtime.state(thread).values.log == []
 
 
-def test_a_thread_that_was_abandoned_drops_what_is_reported_late(open_: Open) -> None:
+def test_abandoned_thread_drops_late_reports(open_: Open) -> None:
     entered, go = threading.Event(), threading.Event()
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def test_a_thread_that_was_abandoned_drops_what_is_reported_late(open_: Open) ->
     assert runtime.due() == ()
 
 
-def test_of_two_executions_only_one_is_recorded(open_: Open) -> None:
-    """The second begins when the first has lost its claim; the first finds its letter's number taken, and stops."""
+def test_one_of_two_executions_is_recorded(open_: Open) -> None:
+    """The second begins when the first has lost its claim; the number of the first one's letter is taken, and it stops."""
     first_in, go_on = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -106,7 +106,7 @@ def test_of_two_executions_only_one_is_recorded(open_: Open) -> None:
     run = threading.Thread(target=lambda: told.append(first.run_task(thread, "1.0:work")))
     run.start()
     assert first_in.wait(10.0)
-    # What a worker does that finds the claim of the first one void.
+    # The calls of a worker that notices that its first claim is void.
     config: RunConfig = second._config
     assert config.store is not None
     assert remote_tasks._ran(config, config.store, thread, "1.0:work", "other", None, alone=False) == "ended"
@@ -127,7 +127,7 @@ def test_answers_and_signals_do_not_go_to_a_task(open_: Open) -> None:
     assert raised.value.code == "waits-for-signal"
 
 
-def test_wait_waits_for_the_queue_and_says_so(open_: Open) -> None:
+def test_wait_waits_for_the_queue_and_logs_it(open_: Open) -> None:
     runtime = open_(alone(note))
     thread = str(runtime.run({}).thread)
 
@@ -135,7 +135,7 @@ def test_wait_waits_for_the_queue_and_says_so(open_: Open) -> None:
         runtime.wait(thread, timeout_s=0.05)
 
 
-def test_a_fork_waits_for_the_queue_by_itself(open_: Open) -> None:
+def test_fork_waits_for_the_queue_independently(open_: Open) -> None:
     runtime = open_(alone(note))
     thread = str(runtime.run({}).thread)
     fork = runtime.fork(thread)
@@ -178,8 +178,8 @@ def test_reports_are_sealed_with_their_thread(tmp_path: Path) -> None:
         assert runtime.verify(replay=True).ok
 
 
-def test_a_task_of_a_queue_starts_children_and_waits_for_them(open_: Open) -> None:
-    """The child ends while the task is on its way back: its letter is not taken before the task is known to wait."""
+def test_queued_task_starts_children_and_waits_for_them(open_: Open) -> None:
+    """The child ends while the task is being returned: its letter is not taken before the task is known to wait."""
     child = work_graph(double)
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def test_a_task_of_a_queue_starts_children_and_waits_for_them(open_: Open) -> No
 
     runtime, children = open_(alone(work)), open_(child)
     thread = str(runtime.run({}).thread)
-    assert runtime.run_task(thread, "1.0:work") == "ended"  # it waits, which is reported and not taken yet
+    assert runtime.run_task(thread, "1.0:work") == "ended"  # its wait is reported, but the report is not taken yet
     assert [info.thread.startswith(f"{thread}.") for info in children.due(graph="child")] == [True]
     drive_due(children)
     assert [one.thread for one in runtime.due()] == [thread]

@@ -1,4 +1,4 @@
-"""Tasks of nodes with a queue: left by the driver of the thread, run by workers, and taken as they were reported."""
+"""Tasks of nodes with a queue: left by the driver of the thread, run by workers, and taken as reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_node_with_a_queue_runs_in_place_without_a_thread() -> None:
     assert result.state.log == ["planned", "work 0", "work 1", "work 2", "ended"]
 
 
-def test_the_driver_leaves_the_tasks_and_does_not_run_them(open_: Open) -> None:
+def test_driver_leaves_queued_tasks_and_does_not_run_them(open_: Open) -> None:
     ran: list[object] = []
     runtime = open_(fan(lambda state, ctx: ran.append(ctx.arg)))
     result = runtime.run({})
@@ -36,7 +36,7 @@ def test_the_driver_leaves_the_tasks_and_does_not_run_them(open_: Open) -> None:
     assert runtime.inbox() == ()  # no person can answer it
 
 
-def test_what_was_invoked_is_taken_by_the_driver_in_task_order(open_: Open) -> None:
+def test_driver_takes_invoked_results_in_task_order(open_: Open) -> None:
     graph = fan(note)
     runtime, other = open_(graph), open_(graph)
     thread = runtime.run({}).thread
@@ -51,7 +51,7 @@ def test_what_was_invoked_is_taken_by_the_driver_in_task_order(open_: Open) -> N
     assert runtime.verify().findings == ()
 
 
-def test_a_worker_of_the_queue_runs_them_and_another_drives(open_: Open) -> None:
+def test_worker_of_the_queue_runs_tasks_while_another_drives_the_thread(open_: Open) -> None:
     graph = fan(note)
     runtime = open_(graph)
     with Worker(open_(graph), poll_s=0.01), Worker(open_(graph), poll_s=0.01, queues=["gpu"]) as worker:
@@ -75,7 +75,7 @@ def test_tasks_without_a_queue_run_first_and_beside_it(open_: Open) -> None:
     assert drive_due(runtime)[thread].state.log == ["near None", "far None"]
 
 
-def test_async_nodes_and_all_that_a_context_has(open_: Open) -> None:
+def test_queued_async_nodes_have_all_of_their_context(open_: Open) -> None:
     seen: list[Any] = []
 
     async def work(state: State, ctx: Context) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_attempts_are_made_by_the_worker_and_journalled(open_: Open) -> None:
     assert kinds(runtime, str(thread)).count("TaskRetried") == 2
 
 
-def test_a_failure_fails_the_run_and_a_retry_leaves_the_task_once_more(open_: Open) -> None:
+def test_failure_fails_the_run_and_a_retry_queues_the_task_again(open_: Open) -> None:
     broken = [True]
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def test_an_on_error_node_takes_over(open_: Open) -> None:
     assert drive_due(runtime)[thread].state.log == ["planned"]
 
 
-def test_a_command_routes_with_its_sends(open_: Open) -> None:
+def test_command_routes_with_its_sends(open_: Open) -> None:
     g = GraphBuilder(State, name="command")
     g.add_node("work", lambda s: Command(update={"log": ["w"]}, goto=[Send("next", 1), Send("next", 2)]), queue="gpu")
     g.add_node("next", note, queue="cpu")
@@ -169,7 +169,7 @@ def test_a_command_routes_with_its_sends(open_: Open) -> None:
     assert graph.queues == {"gpu", "cpu"}
 
 
-def test_a_question_of_the_node_is_asked_and_answered_and_the_task_is_left_again(open_: Open) -> None:
+def test_question_of_a_queued_node_is_answered_and_the_task_queued_again(open_: Open) -> None:
     calls: Counter[str] = Counter()
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def test_a_question_of_the_node_is_asked_and_answered_and_the_task_is_left_again
     assert calls == {"ran": 2, "paid": 1}
 
 
-def test_changed_arguments_of_an_effect_are_asked_about(open_: Open) -> None:
+def test_changed_arguments_of_an_effect_raise_a_question(open_: Open) -> None:
     paid: list[int] = []
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def test_changed_arguments_of_an_effect_are_asked_about(open_: Open) -> None:
     assert drive_due(runtime)[thread].state.log == ["yes [3, 4]"]
 
 
-def test_a_returned_interrupt_and_a_signal(open_: Open) -> None:
+def test_queued_node_may_return_an_interrupt_and_receive_a_signal(open_: Open) -> None:
     def work(state: State, ctx: Context) -> Any:
         if ctx.answer is None:
             return Interrupt("which?")
@@ -298,7 +298,7 @@ def test_a_nested_graph_that_fails_on_the_queue_fails_the_run(open_: Open) -> No
 
 
 @pytest.mark.parametrize("first", ["tenant", "shared"])
-def test_a_task_is_claimed_once_by_workers_of_the_tenants_store_and_of_the_shared_one(open_: Open, first: str) -> None:
+def test_task_is_claimed_once_by_workers_of_the_tenants_store_and_the_shared_store(open_: Open, first: str) -> None:
     tried: list[str] = []
 
     def work(state: State) -> None:

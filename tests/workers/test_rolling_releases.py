@@ -1,6 +1,6 @@
 """Three builds of a graph are released one after another and taken back, under load and kills (rule R14).
 
-Whatever build drives a thread at which moment: no node is skipped, none runs twice, and no thread is left behind.
+No node is skipped, none runs twice, and no thread is left behind, whichever build drives a thread at a time.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("threads", "kind"), [(40, "sqlite"), *FULL])
-def test_a_rolling_release_skips_no_node_and_strands_no_thread(threads: int, kind: str, url: str) -> None:
+def test_rolling_release_skips_no_node_and_strands_no_thread(threads: int, kind: str, url: str) -> None:
     chance = random.Random(35)
     workers = Workers(url)
     started: dict[str, str] = {}  # thread to the build that started it
     try:
         for build in BUILDS:
             with Runtime(graph(build), store=url) as runtime:
-                workers.add(2.0, module=WORKER, BUILD=build)  # beside those of the builds before
+                workers.add(2.0, module=WORKER, BUILD=build)  # in addition to those of the earlier builds
                 for _ in range(threads // len(BUILDS)):
                     started[runtime.start({"visits": []})] = build
                     time.sleep(0.01)
@@ -54,7 +54,7 @@ def test_a_rolling_release_skips_no_node_and_strands_no_thread(threads: int, kin
                         victim.kill()
                         victim.communicate()
                         workers.add(2.0, module=WORKER, BUILD=chance.choice([*BUILDS][: [*BUILDS].index(build) + 1]))
-        for build in BUILDS:  # each build has a worker left, for the threads that only it can end
+        for build in BUILDS:  # each build still has a worker, for the threads that only it can end
             workers.add(2.0, module=WORKER, BUILD=build)
         visits = _ended(url, [*started])
     finally:
@@ -72,7 +72,7 @@ def test_a_rolling_release_skips_no_node_and_strands_no_thread(threads: int, kin
 
 
 def _ended(url: str, threads: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """What each thread visited, once all have completed."""
+    """The nodes that each thread visited, once all have completed."""
     until = time.monotonic() + 120
     with Runtime(graph("3"), store=url) as runtime:
         while left := [info.thread for info in runtime.threads() if info.status != "completed"]:

@@ -33,21 +33,21 @@ def test_signals_are_taken_once_each_in_order(open_: Open) -> None:
     assert runtime.replay("t").values.got == result.state.got
     assert runtime.reexecute("t").same
     assert runtime.due() == ()
-    again = runtime.run({}, thread="t")  # what was left over waits for the next run
+    again = runtime.run({}, thread="t")  # the remaining signals wait for the next run
     assert again.state.got[-1] == 4
     assert not runtime.signal("t", "paid", {"n": 1}, id="request 7")
     for name, value in (("paid", 0), ("sent", {"n": 1})):  # it was taken long ago
         refused("key-reused", lambda name=name, value=value: runtime.signal("t", name, value, id="request 7"))
 
 
-def test_signals_that_come_before_anybody_waits_are_not_lost(open_: Open) -> None:
+def test_signals_that_arrive_before_a_node_waits_are_not_lost(open_: Open) -> None:
     gate = Gate()
     graph = line(gate.node, paid)
     server, driver = open_(graph), open_(graph)
     running, found = driven(driver, {}, thread="t")
     assert gate.began.wait(PATIENT_S)
     assert server.signal("t", "paid", 5)
-    time.sleep(0.3)  # the driver notices it, and goes on without it
+    time.sleep(0.3)  # the driver notices it, and continues without it
     gate.go.set()
     running.join(PATIENT_S)
 
@@ -116,7 +116,7 @@ def test_tasks_of_a_fan_out_and_nested_graphs_get_one_each(open_: Open) -> None:
     assert runtime.replay("t").values.got == result.state.got
 
 
-def test_a_signal_is_no_answer(open_: Open) -> None:
+def test_signal_does_not_answer_a_question(open_: Open) -> None:
     runtime = open_(line(paid))
     (waits,) = runtime.run({}, thread="t").interrupts
     before = runtime.state("t").seq
@@ -124,10 +124,10 @@ def test_a_signal_is_no_answer(open_: Open) -> None:
     refused("waits-for-signal", lambda: runtime.resume("t", {waits.id: 3}))
     assert "'paid'" in str(told)
     assert runtime.state("t").seq == before
-    assert runtime.inbox() == ()  # there is nothing for a person to do
+    assert runtime.inbox() == ()  # a person has nothing to do
 
 
-def test_signals_and_questions_are_kept_apart(open_: Open) -> None:
+def test_signals_and_questions_are_separate(open_: Open) -> None:
     def both(state: State, ctx: Context) -> dict[str, Any]:
         return {"got": [ctx.receive("paid"), ctx.interrupt("really?")]}
 
@@ -139,7 +139,7 @@ def test_signals_and_questions_are_kept_apart(open_: Open) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, "a\nb", 3, None])
-def test_bad_names_of_signals_are_refused(open_: Open, name: Any) -> None:
+def test_invalid_signal_names_are_refused(open_: Open, name: Any) -> None:
     runtime = open_(line(paid))
     runtime.run({}, thread="t")
     refused("input", lambda: runtime.signal("t", name))
@@ -147,7 +147,7 @@ def test_bad_names_of_signals_are_refused(open_: Open, name: Any) -> None:
     refused("unknown-thread", lambda: runtime.signal("nobody", "paid"))
 
 
-def test_a_value_that_cannot_be_stored_is_refused_when_it_is_sent(open_: Open) -> None:
+def test_value_that_cannot_be_stored_is_refused_on_send(open_: Open) -> None:
     runtime = open_(line(paid))
     runtime.run({}, thread="t")
     with pytest.raises(InputError, match="signal has a value"):
@@ -155,7 +155,7 @@ def test_a_value_that_cannot_be_stored_is_refused_when_it_is_sent(open_: Open) -
     assert runtime.due() == ()
 
 
-def test_the_async_twin_sends_too(open_: Open) -> None:
+def test_async_twin_sends_signals_too(open_: Open) -> None:
     async def work() -> None:
         runtime = open_(line(paid))
         await runtime.arun({}, thread="t")
@@ -165,7 +165,7 @@ def test_the_async_twin_sends_too(open_: Open) -> None:
     asyncio.run(work())
 
 
-def test_a_store_without_mail_says_so() -> None:
+def test_store_without_mail_raises_on_send() -> None:
     from tests.stores.test_finding import Plain
 
     runtime = Runtime(line(paid), store=Plain(MemoryStore()))  # type: ignore[arg-type]  # it has the methods

@@ -1,4 +1,4 @@
-"""A worker that stops tells the tasks that it runs too, those included that it is just opening."""
+"""A worker that stops also notifies the tasks that it runs, even those that it is just opening."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG_S = 60.0
 
 
 class Work:
-    """A node that works for a minute, or until it is told to stop."""
+    """A node that works for a minute, or until it is stopped."""
 
     def __init__(self) -> None:
         self.begun, self.told = threading.Event(), threading.Event()
@@ -40,7 +40,7 @@ class Work:
         return {"log": ["worked"]}
 
 
-def test_a_second_stop_gives_a_task_no_more_time() -> None:
+def test_second_stop_gives_a_task_no_more_time() -> None:
     work = Work()
     runtime = Runtime(alone(work), store=MemoryStore())
     worker = Worker(runtime, poll_s=0.01, queues=["gpu"]).start()
@@ -51,7 +51,7 @@ def test_a_second_stop_gives_a_task_no_more_time() -> None:
     until = time.monotonic() + 20
     while worker.health().state == "working" and time.monotonic() < until:
         time.sleep(0.01)
-    time.sleep(0.2)  # longer than its looks take to end
+    time.sleep(0.2)  # longer than its polls take to end
 
     assert worker.health().state == "draining"
     worker.stop(grace_s=0.0)
@@ -70,10 +70,10 @@ def a_faulty_host(runtime: Runtime[Any]) -> Host:
 
 
 @pytest.mark.parametrize("make", [a_worker, a_faulty_host])
-def test_a_task_that_is_being_opened_is_told_too(
+def test_task_that_is_being_opened_is_stopped_too(
     make: Callable[[Runtime[Any]], Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that answers late: the task is not among those of its runtime when the host begins to stop."""
+    """A slow database: the task is not among those of its runtime when the host begins to stop."""
     work, opening = Work(), threading.Event()
     real = MemoryStore.load
 
@@ -100,7 +100,7 @@ def test_a_task_that_is_being_opened_is_told_too(
     assert not work.begun.is_set() or work.told.is_set()
 
 
-def test_schedules_of_a_graph_start_although_one_of_another_cannot_be_read() -> None:
+def test_schedules_of_a_graph_start_although_those_of_another_cannot_be_read() -> None:
     def small(name: str) -> Any:
         g = GraphBuilder(Counted, name=name)
         g.add_node("node", lambda state: {"n": 1})
@@ -123,7 +123,7 @@ def test_schedules_of_a_graph_start_although_one_of_another_cannot_be_read() -> 
 
 
 class Withdrawn:
-    """A store in which the question of a task is gone from entry 2 on; the first look at that is in vain."""
+    """A store in which the question of a task is missing from entry 2 on; the first query for it fails."""
 
     def __init__(self) -> None:
         self.seq, self.failures = 1, 1
@@ -138,7 +138,7 @@ class Withdrawn:
         return []
 
 
-def test_a_task_is_told_of_its_end_although_a_look_was_in_vain() -> None:
+def test_task_is_notified_of_its_end_although_a_query_failed() -> None:
     store: Any = Withdrawn()
     question: Any = type("Question", (), {"id": "t/1.0"})
     told, control = threading.Event(), Control()

@@ -1,4 +1,4 @@
-"""Workers and time: timers and schedules that fire once, however many workers there are and whatever kills them."""
+"""Workers and time: timers and schedules fire once, with any number of workers and despite kills."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def fired(runtime: Runtime[Any], thread: str) -> list[str]:
     return [one.event.by for one in runtime.entries(thread) if isinstance(one.event, InterruptAnswered)]
 
 
-def test_a_worker_goes_on_with_a_thread_when_its_time_has_come(store: Store) -> None:
+def test_worker_continues_a_thread_when_its_timer_is_due(store: Store) -> None:
     clock = VirtualClock()
     runtime = Runtime(sleeping(), store=store, clock=clock)
     with Worker(Runtime(sleeping(), store=store, clock=clock), poll_s=0.01) as worker:
         thread = runtime.start({"most": 2, "pause_s": 86_400})
         for times in (1, 2):
             eventually(lambda: runtime.state(thread).status == "interrupted" and not worker.health().driving)
-            time.sleep(0.05)  # several looks, in which nothing is due
+            time.sleep(0.05)  # several polls, in which nothing is due
             assert fired(runtime, thread) == ["timer"] * (times - 1)
             clock.advance(86_400)
             eventually(lambda: runtime.state(thread).values.n == times)  # noqa: B023 - called at once
@@ -56,7 +56,7 @@ def test_a_worker_goes_on_with_a_thread_when_its_time_has_come(store: Store) -> 
         assert worker.health().failed == 0
 
 
-def test_a_question_that_expires_is_the_workers_too(store: Store) -> None:
+def test_worker_handles_a_question_that_expires(store: Store) -> None:
     clock = VirtualClock()
     g = GraphBuilder(State, name="asking")
     g.add_node("ask", lambda state, ctx: {"n": ctx.interrupt("how many?", expires_s=60, default=7)})
@@ -72,8 +72,8 @@ def test_a_question_that_expires_is_the_workers_too(store: Store) -> None:
         assert runtime.state(thread).values.n == 7
 
 
-def test_many_timers_that_are_due_in_one_second_fire_once_each(store: Store) -> None:
-    """With GRAPHRT_FULL=1 a thousand. Two workers take them page by page."""
+def test_timers_that_are_due_in_the_same_second_fire_once_each(store: Store) -> None:
+    """A thousand with GRAPHRT_FULL=1. Two workers take them page by page."""
     number = 1_000 if os.environ.get("GRAPHRT_FULL") else 150
     clock = VirtualClock()
     runtime = Runtime(sleeping(), store=store, clock=clock)
@@ -108,7 +108,7 @@ def test_a_schedule_starts_one_thread_for_each_due_time_under_several_workers(st
     assert [info.thread for info in runtime.threads()] == [f"tick@2027-01-15T08:0{n}:00Z" for n in (1, 2, 3)]
 
 
-def test_a_schedule_that_cannot_start_is_said_once_and_ends_no_worker(
+def test_schedule_that_cannot_start_is_logged_once_and_ends_no_worker(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = VirtualClock(1_800_000_000.0)
@@ -126,12 +126,12 @@ def test_a_schedule_that_cannot_start_is_said_once_and_ends_no_worker(
 
 
 class Other(State):
-    topic: str  # what the schedule does not give
+    topic: str  # the field that the schedule does not set
 
 
 @pytest.mark.slow
-def test_kills_around_timers_fire_none_twice_and_lose_none(workers: Workers, tmp_path: Path) -> None:
-    """Workers are killed while timers fire, many times; each timer of each thread has one entry."""
+def test_kills_around_timers_duplicate_and_lose_none(workers: Workers, tmp_path: Path) -> None:
+    """Workers are killed many times while timers fire; each timer of each thread has one entry."""
     chance = random.Random(20261126)
     runtime = Runtime(sleeping(), store=workers.url)
     threads = [runtime.start({"most": 12, "pause_s": 0.1, "folder": str(tmp_path)}) for _ in range(8)]

@@ -1,4 +1,7 @@
-"""Threads that go on by themselves: they are waited for and followed to their end, and no sweep deletes them (R20, R22)."""
+"""Threads that continue by themselves:
+
+they are waited for and followed to their end, and no sweep deletes them (R20, R22).
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ def expires(state: State, ctx: Context) -> dict[str, Any]:
     return {"got": [ctx.interrupt("which?", expires_s=3 * 86_400, default="none")]}
 
 
-def test_after_a_signal_the_end_of_the_run_is_waited_for_and_followed(open_: Open) -> None:
+def test_run_after_a_signal_is_waited_for_and_followed_to_its_end(open_: Open) -> None:
     runtime = open_(line(paid, echo))
     seen = runtime.run({}, thread="t")
     after = runtime.state("t").seq
     runtime.signal("t", "paid", 1)
-    with pytest.raises(WaitTimeoutError):  # nobody drives it
+    with pytest.raises(WaitTimeoutError):  # no process drives it
         runtime.wait("t", timeout_s=0.05)
     following = runtime.follow("t", after=after)
     with Worker(runtime, poll_s=0.01):
@@ -48,7 +51,7 @@ def test_after_a_signal_the_end_of_the_run_is_waited_for_and_followed(open_: Ope
     assert entries[-1] == "RunCompleted"
 
 
-def test_an_input_that_was_queued_is_waited_for(open_: Open) -> None:
+def test_queued_input_is_waited_for(open_: Open) -> None:
     runtime = open_(line(echo))
     runtime.start({"topic": "a"}, thread="t")
     runtime.start({"topic": "b"}, thread="t", while_running="queue")
@@ -58,7 +61,7 @@ def test_an_input_that_was_queued_is_waited_for(open_: Open) -> None:
         assert runtime.wait("t", timeout_s=PATIENT_S).state.got == ["a", "b"]
 
 
-def test_an_input_that_waits_for_the_answer_of_a_person_is_not_waited_for(open_: Open) -> None:
+def test_input_behind_a_question_to_a_person_is_not_waited_for(open_: Open) -> None:
     runtime = open_(line(asks))
     runtime.start({}, thread="t")
     runtime.start({"topic": "b"}, thread="t", while_running="queue")
@@ -69,8 +72,8 @@ def test_an_input_that_waits_for_the_answer_of_a_person_is_not_waited_for(open_:
     assert [type(entry.event).__name__ for entry in runtime.follow("t")][-1] == "RunInterrupted"
 
 
-def test_a_sweep_leaves_what_is_due_or_will_be(open_: Open) -> None:
-    clock = VirtualClock(time.time() - 86_400)  # stores compare with the time of the last commit alone
+def test_sweep_keeps_threads_that_are_or_will_be_due(open_: Open) -> None:
+    clock = VirtualClock(time.time() - 86_400)  # stores compare the time of the last commit only
     graphs = {node.__name__: line(node, name=node.__name__) for node in (echo, paid, asks, sleeps, expires)}
     runtimes: dict[str, Runtime[Any]] = {name: open_(graph, clock=clock) for name, graph in graphs.items()}
     runtimes["echo"].start({}, thread="started")
@@ -95,7 +98,7 @@ def test_a_sweep_leaves_what_is_due_or_will_be(open_: Open) -> None:
     assert {info.thread for info in runtime.threads()} == {"started", "queued", "sleeps", "expires", "signalled"}
 
 
-def test_mail_that_comes_while_threads_are_swept_keeps_its_thread(open_: Open) -> None:
+def test_mail_that_arrives_during_a_sweep_keeps_its_thread(open_: Open) -> None:
     runtime = open_(line(echo))
     store: Any = runtime.store
     for thread in ("a", "b"):
@@ -106,14 +109,14 @@ def test_mail_that_comes_while_threads_are_swept_keeps_its_thread(open_: Open) -
     assert store.delete_many(["a"]) == ["a"]
 
 
-def test_errors_of_an_input_that_comes_during_a_run_name_the_policy(open_: Open) -> None:
+def test_errors_of_an_input_during_a_run_name_the_policy(open_: Open) -> None:
     runtime = open_(line(echo))
     runtime.start({}, thread="t")
 
     assert "while_running='queue'" in refused("wrong-verb", lambda: runtime.start({}, thread="t")).fix
 
 
-def test_a_late_answer_to_a_question_with_a_default_is_told_what_goes_on(open_: Open) -> None:
+def test_late_answer_to_a_question_with_a_default_gets_an_error_that_explains_it(open_: Open) -> None:
     clock = VirtualClock()
     runtime = open_(line(expires), clock=clock)
     runtime.run({}, thread="t")

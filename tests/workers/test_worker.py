@@ -1,17 +1,18 @@
-"""A worker in this process: what it takes, what it leaves, and what it says of itself."""
+"""A worker in this process: what it claims, releases and reports."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 from graphrt import Runtime
 from graphrt.errors import InputError, RunFailedError
@@ -20,6 +21,7 @@ from graphrt.testing import Fault, FlakyStore, drive_due
 from graphrt.workers import Retention, Worker
 
 from .graphs import State, asking, deadly, loop
+from .queue_support import Gauge
 
 
 @pytest.fixture
@@ -28,44 +30,34 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
-def eventually(true: Callable[[], bool], seconds: float = 10) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not come true"
-        time.sleep(0.01)
-
-
-def test_a_worker_drives_what_was_started_before_and_after_it_began(store: Store) -> None:
+def test_worker_drives_threads_that_started_before_and_after_it(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     early = [runtime.start({"n": n}) for n in range(3)]
     with Worker(Runtime(loop(), store=store), poll_s=0.01) as worker:
         late = [runtime.start({"n": n}) for n in range(3)]
         for number, thread in enumerate([*early, *late]):
-            assert runtime.wait(thread, timeout_s=10).state.log == list(range(number % 3, 5))
+            assert runtime.wait(thread, timeout_s=30).state.log == list(range(number % 3, 5))
         eventually(lambda: worker.health().ended == 6)
         assert worker.health().ok
     assert worker.health().state == "stopped"
 
 
-def test_answers_come_from_elsewhere(store: Store) -> None:
+def test_answers_of_other_processes_are_taken(store: Store) -> None:
     runtime = Runtime(asking(), store=store)
     with Worker(Runtime(asking(), store=store), poll_s=0.01):
         thread = runtime.start({})
-        assert runtime.wait(thread, timeout_s=10).status == "interrupted"
+        assert runtime.wait(thread, timeout_s=30).status == "interrupted"
         runtime.start(thread=thread, answer=4)
-        assert runtime.wait(thread, timeout_s=10).state.n == 4
+        assert runtime.wait(thread, timeout_s=30).state.n == 4
 
 
-def test_it_drives_no_more_at_once_than_it_may(store: Store) -> None:
-    together: list[int] = []
-    running = 0
+def test_worker_drives_at_most_its_limit_at_once(store: Store) -> None:
+    gauge = Gauge(2)
 
     def count(state: State) -> dict[str, Any]:
-        nonlocal running
-        running += 1
-        together.append(running)
-        time.sleep(0.05)
-        running -= 1
+        gauge.enter()
+        time.sleep(0.05)  # one too many would begin in this time
+        gauge.leave()
         return {"n": state.n + 1}
 
     slow = loop().with_nodes({"count": count})
@@ -76,12 +68,12 @@ def test_it_drives_no_more_at_once_than_it_may(store: Store) -> None:
         Runtime(slow, store=store), Runtime(other, store=store), concurrency=3, per_graph={"loop": 2}
     ) as worker:
         for thread in threads:
-            runtime.wait(thread, timeout_s=10)
+            runtime.wait(thread, timeout_s=30)
         assert worker.health().free >= 1
-    assert max(together) == 2
+    assert gauge.most == 2
 
 
-def test_each_graph_has_its_turn(store: Store) -> None:
+def test_worker_alternates_between_graphs(store: Store) -> None:
     one, two = Runtime(loop(), store=store), Runtime(loop("other"), store=store)
     many = [one.start({"n": 0, "pause_s": 0.01}) for _ in range(20)]
     single = two.start({"n": 4})
@@ -94,7 +86,7 @@ def test_each_graph_has_its_turn(store: Store) -> None:
         one.hand_over("enough", grace_s=1)
 
 
-def test_a_worker_that_stops_gives_back_a_thread_that_it_is_just_opening(store: Store) -> None:
+def test_worker_that_stops_releases_a_thread_that_it_is_just_opening(store: Store) -> None:
     opens = threading.Event()
     slow = FlakyStore(store, [Fault("claim", stall=opens)])
     thread = Runtime(loop(), store=store).start({"most": 10**6, "pause_s": 0.001})
@@ -112,7 +104,7 @@ def test_a_worker_that_stops_gives_back_a_thread_that_it_is_just_opening(store: 
     assert (info.thread, info.status, info.owned) == (thread, "running", False)
 
 
-def test_a_stopped_worker_gives_back_what_it_drives(store: Store) -> None:
+def test_stopped_worker_releases_its_threads(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     thread = runtime.start({"most": 10**6, "pause_s": 0.02})
     worker = Worker(Runtime(loop(), store=store), poll_s=0.01).start()
@@ -133,12 +125,12 @@ def test_a_failed_run_is_left_to_people(store: Store) -> None:
     with Worker(Runtime(failing, store=store), poll_s=0.01) as worker:
         thread = runtime.start({})
         with pytest.raises(RunFailedError):
-            runtime.wait(thread, timeout_s=10)
+            runtime.wait(thread, timeout_s=30)
         eventually(lambda: (worker.health().failed, worker.health().driving) == (1, ()))
     assert sum(type(entry.event).__name__ == "RunResumed" for entry in runtime.entries(thread)) == 1
 
 
-def test_graphs_it_does_not_have_are_left_and_said_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_threads_of_unknown_graphs_are_left_and_logged_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     other = Runtime(loop("other"), store=store)
     thread = other.start({})
     with (
@@ -153,7 +145,7 @@ def test_graphs_it_does_not_have_are_left_and_said_once(store: Store, caplog: py
     assert other.state(thread).status == "running"
 
 
-def test_a_thread_of_another_version_is_left_and_said_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_thread_of_another_version_is_left_and_logged_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     old = Runtime(asking(), store=store)
     thread = old.start({})
     new = Runtime(deadly().with_nodes({}), store=store)
@@ -167,7 +159,7 @@ def test_a_thread_of_another_version_is_left_and_said_once(store: Store, caplog:
 
 
 def _renamed(runtime: Runtime[Any]) -> Runtime[Any]:
-    """A runtime of a graph that is named like `asking`, and is another one."""
+    """A runtime of a different graph with the name `asking`."""
     from graphrt import GraphBuilder
 
     g = GraphBuilder(State, name="asking")
@@ -177,7 +169,7 @@ def _renamed(runtime: Runtime[Any]) -> Runtime[Any]:
     return Runtime(g.compile(), store=runtime.store)
 
 
-def test_a_store_that_fails_is_tried_again(store: Store) -> None:
+def test_failing_store_is_retried(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
     flaky = FlakyStore(store, [Fault("query", times=2)])
     with Worker(Runtime(loop(), store=flaky), poll_s=0.01) as worker:
@@ -207,7 +199,7 @@ def test_a_store_that_fails_is_tried_again(store: Store) -> None:
         (["one"], {"per_graph": {"lop": 3}}, "input"),
     ],
 )
-def test_arguments_that_do_not_fit(
+def test_invalid_arguments_are_refused(
     store: Store, tmp_path: Path, arguments: list[str], options: dict[str, Any], code: str
 ) -> None:
     with open_store(f"sqlite:///{tmp_path}/other.db") as other:
@@ -224,15 +216,15 @@ def test_arguments_that_do_not_fit(
     assert error.value.code == code
 
 
-def test_two_stores_of_one_database_are_one(tmp_path: Path) -> None:
+def test_two_stores_of_one_database_count_as_one(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     with Runtime(loop(), store=url) as one, Runtime(loop("two"), store=url) as two, Worker(one, two) as worker:
-        assert two.wait(two.start({}), timeout_s=10).status == "completed"
+        assert two.wait(two.start({}), timeout_s=30).status == "completed"
         eventually(lambda: worker.health().ended == 1)
 
 
 @pytest.mark.parametrize("grace_s", [timedelta(seconds=5), -1, "5", None, float("nan")])
-def test_a_time_of_grace_that_is_none_is_refused_before_anything_happens(store: Store, grace_s: Any) -> None:
+def test_invalid_grace_time_is_refused_before_the_worker_starts(store: Store, grace_s: Any) -> None:
     worker = Worker(Runtime(loop(), store=store), poll_s=0.01)
     with pytest.raises(InputError, match="grace_s=") as error:
         worker.serve(grace_s=grace_s)
@@ -252,19 +244,19 @@ def test_serve_needs_the_main_thread(store: Store) -> None:
 
 
 @pytest.mark.parametrize("status", ["done", "Completed", ("completed", "failed"), True])
-def test_a_retention_of_no_status_is_refused_when_it_is_made(status: Any) -> None:
+def test_retention_without_a_status_is_refused_when_it_is_built(status: Any) -> None:
     with pytest.raises(InputError, match="status= cannot be") as error:
         Retention(older_than=5, status=status)
     assert error.value.code == "input"
 
 
-def test_a_graph_is_not_driven(store: Store) -> None:
+def test_graph_without_a_runtime_is_refused(store: Store) -> None:
     graph: Any = loop()
     with pytest.raises(InputError, match="What a worker drives with"):
         drive_due(graph)
 
 
-def test_a_started_worker_logs_what_it_drives(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_started_worker_logs_the_threads_that_it_drives(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "graphrt.workers")
 
     with Worker(Runtime(loop(), store=store), concurrency=3, poll_s=0.01):

@@ -1,4 +1,4 @@
-"""What a worker writes to its log: each cause once and then counted, and each failed and parked run."""
+"""The log of a worker: each cause once and then counted, and each failed and parked run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["store"]
 
 
 def changed() -> Any:
-    """The graph `loop` without its node, which no thread of `loop` can go on with."""
+    """The graph `loop` without its node: no thread of `loop` can continue with it."""
     from graphrt import END, START, GraphBuilder
 
     g = GraphBuilder(State, name="loop")
@@ -32,7 +32,7 @@ def changed() -> Any:
     return g.compile()
 
 
-def test_threads_that_are_refused_for_one_reason_are_one_line_and_a_count(
+def test_threads_that_are_refused_for_one_reason_log_one_line_and_a_count(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = Runtime(loop(), store=store)
@@ -46,7 +46,7 @@ def test_threads_that_are_refused_for_one_reason_are_one_line_and_a_count(
         eventually(lambda: "(19 such since the last line)" in caplog.text)
 
 
-def test_a_run_that_fails_is_a_line_with_thread_node_and_class(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_run_logs_thread_node_and_class(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     def count(_state: State) -> dict[str, Any]:
         raise ValueError("a secret of the state")
 
@@ -60,7 +60,7 @@ def test_a_run_that_fails_is_a_line_with_thread_node_and_class(store: Store, cap
 
 
 @pytest.mark.slow
-def test_a_thread_that_is_parked_is_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_parked_thread_logs_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "deadly").touch()
     url = f"sqlite:///{tmp_path}/runs.db"
     drive = "from graphrt import Runtime; from tests.workers.graphs import deadly; import sys;"
@@ -75,7 +75,7 @@ def test_a_thread_that_is_parked_is_a_line(tmp_path: Path, caplog: pytest.LogCap
     assert "Thread t-1 of graph 'deadly' was parked: RunFailedError (parked)" in caplog.text
 
 
-def test_causes_are_told_again_after_a_while_and_forgotten_when_there_are_too_many(
+def test_causes_are_logged_again_after_a_while_and_evicted_when_there_are_too_many(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
@@ -91,6 +91,6 @@ def test_causes_are_told_again_after_a_while_and_forgotten_when_there_are_too_ma
     repeated.tell_more()
     repeated.tell_more()
     assert [record.getMessage() for record in caplog.records][1:] == ["left 4 (4 such since the last line)"]
-    for key in ("b", "c", "a"):  # "a" has made room for "c", and is new again
+    for key in ("b", "c", "a"):  # "a" was evicted for "c", and is new again
         repeated.say(key, logging.WARNING, key)
     assert [record.getMessage() for record in caplog.records][2:] == ["b", "c", "a"]

@@ -1,8 +1,8 @@
 """Arguments of a graph that is a tool: their JSON schema for the model, and the check of what the model sends.
 
 The type of the arguments is a pydantic model, a dataclass, a TypedDict or another type that pydantic can validate. Its
-fields may have *aliases*: names in JSON that differ from the names in Python. Only fields that the schema offers reach
-the graph. The graph is not run here.
+fields may have *aliases*: names in JSON that differ from the names in Python. Only fields in the schema are passed to
+the graph. This module does not run the graph.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GraphInput:
         plan: Any = graph.__graphrt_plan__  # the compiled form; `plan.state` describes the graph's state class
         self._fields: Final[frozenset[str]] = frozenset(plan.state.fields)
         self._is_state: Final[bool] = wanted is None and plan.spec.input is None
-        """Whether the type is the state: then the graph validates the arguments again, and gets them unchanged."""
+        """Whether the type is the graph's state class, so that the graph itself validates the arguments."""
         if wanted is None:
             wanted = plan.state.cls if self._is_state else plan.spec.input
         try:
@@ -61,36 +61,36 @@ class GraphInput:
 
         Raises:
             ToolArgumentsError: They do not fit the type.
-            ToolError: A validator of the program raised an error of another kind.
+            ToolError: A user-defined validator raised an error of another kind.
         """
         value = self._arguments.check(tool, arguments)
         if self._is_state:
             return dict(arguments)
         names = _fields_of(value)
-        if names is None:  # a TypedDict, a union or the like: its value is a mapping already
+        if names is None:  # a TypedDict, a union or a similar type: its value is already a mapping
             plain: dict[str, Any] = _plain(value)
             return plain
-        # A field of the arguments belongs to the field of the state that has its name in Python, else to the one that
-        # has its name in JSON: both classes may use aliases.
+        # Match each argument to the state field with the same Python name, else to the one with its JSON name: both
+        # classes may use aliases.
         given = {name if name in self._fields else alias: _plain(item) for name, alias, item in names}
         return {**given, **_more(value)}
 
 
 def _is_closed(wanted: Any) -> bool:
-    """Return whether *wanted* is a class with fields that accepts no others. Other types, such as unions, are not.
+    """Return whether *wanted* is a class that accepts only its declared fields; False for a union, for example.
 
     For such a class, unknown arguments can be refused by name.
     """
     cls: Any = get_origin(wanted) or wanted  # the class of a parametrised generic, such as `Ask[int]`
     if not (_is_model(cls) or _is_dataclass(cls) or te.is_typeddict(cls)):
         return False
-    # pydantic reads the configuration of a model from the first attribute, that of other classes from the second one.
+    # pydantic reads a model's configuration from the first attribute, and that of other classes from the second.
     configs: list[Any] = [getattr(cls, name, None) for name in ("model_config", "__pydantic_config__")]
     return not any(config and config.get("extra") == "allow" for config in configs)
 
 
 def _plain(value: Any) -> Any:
-    """Return *value* as plain data, recursively: the graph's state may declare other classes for the same fields."""
+    """Convert *value* to plain data, recursively: the graph's state may declare other classes for the same fields."""
     # Not pydantic's dump: it leaves out fields that are excluded from output.
     cls: Any = value.__class__
     names = _fields_of(value)
@@ -131,19 +131,20 @@ def _is_dataclass(cls: Any) -> bool:
 
 
 def _in_json(info: Any, name: str) -> str:
-    """Return the name that the field *name* has in JSON: its alias, or its own name without one.
+    """Return the JSON name of the field *name*: its alias if it has one, else *name*.
 
     Args:
         info: pydantic's `FieldInfo`; None for a field that pydantic does not describe.
         name: Name of the field in Python.
     """
-    # Of several accepted aliases (`AliasChoices`) the first counts. An `AliasPath` into nested data is not a name.
+    # If an argument has several aliases (`AliasChoices`), the first counts. An `AliasPath` into nested data is not a
+    # name.
     alias: Any = getattr(info, "validation_alias", None)
     first: Any = getattr(alias, "choices", [alias])[0]
     return first if isinstance(first, str) else name
 
 
 def _more(value: Any) -> dict[str, Any]:
-    """Return the values beside the fields of a model that allows extra ones."""
+    """Return the extra values of a model that allows extra fields."""
     extra: Mapping[str, Any] = getattr(value, "__pydantic_extra__", None) or {}
     return {key: _plain(item) for key, item in extra.items()}

@@ -1,9 +1,9 @@
-"""Graphs as tools of an agent, and a graph as a harness, which is what a node calls to speak to a model.
+"""Graphs as tools of an agent, and graphs as harnesses.
 
-What runs inside belongs to the calling run: to its budget, depth limit, stream and usage. It is connected with the
-caller by the surroundings of the code (`_ambient`), because a compiled graph has no argument for that: `agent` is the
-`Place` of the agent that runs, with its ledger of the budget, depth, stream and services of the task (`host`), and by
-`above`, agents and budgets inside a graph find the agent run that the graph is part of.
+A graph that runs inside an agent shares the budget, depth limit, stream and usage of the calling run. It finds its
+caller through the ambient context (`_ambient`), because a compiled graph has no argument for that. `agent` is the
+`Place` of the running agent: its budget ledger, depth, stream and the services of the task (`host`). Agents and budgets
+inside a graph use `above` to find the agent run that contains the graph.
 """
 
 from __future__ import annotations
@@ -35,24 +35,28 @@ if TYPE_CHECKING:
 __all__ = ["GraphHarness", "GraphTool"]
 
 _ASKED_AS: Final = ("question", "approval", "budget", "effect")
-"""Kinds of questions that keep their kind when a task asks them for a graph; the policy of a node asks the others."""
+"""Kinds of questions that keep their kind when a task asks them on behalf of a graph. Other kinds come from a node's
+policy."""
 _ANY_DEPTH: Final = 1 << 30
-"""Limit on the nesting of agents inside a graph that no agent runs: none."""
+"""Depth limit of agents in a graph that is not run by an agent: unlimited."""
 
 
 class Runs(Protocol):
-    """The part of a compiled graph that is used here. This room may not import the class itself, from a floor above."""
+    """The part of a compiled graph that is used here.
+
+    The class itself is in a layer above, which this package may not import.
+    """
 
     @property
     def name(self) -> str:
         """The graph's name."""
         ...
 
-    # A property and not a method: no signature in a protocol fits options that are `Unpack[RuntimeOptions]`, and that
-    # type lives floors above.
+    # A property, not a method: its options are `Unpack[RuntimeOptions]`, a type in a layer above that this protocol
+    # cannot name.
     @property
     def arun(self) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """The async method that runs the graph once, on an input and with options."""
+        """The async method that runs the graph once with an input and options."""
         ...
 
 
@@ -70,7 +74,7 @@ class GraphTool:
         policy: Policy of the tool; by default `ToolPolicy()`.
         options: Options of `graph.arun`, for instance `harness=` and `limits=`.
 
-    The graph may ask: if the agent runs in a node on a thread, the run pauses with the graph's questions, and goes on
+    The graph may ask: if the agent runs in a node on a thread, the run pauses with the graph's questions, and continues
     with the answers. Without such a thread, a question is an error of the run (`interrupt-needs-thread`).
 
     Raises:
@@ -98,7 +102,7 @@ class GraphTool:
         self.policy: Final = policy if policy is not None else ToolPolicy()
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the graph's input for *arguments*, as validated by the type, without any other fields.
+        """Validate *arguments* and return the graph's input, without undeclared fields.
 
         Raises:
             ToolArgumentsError: They do not fit; `what` is written for the model.
@@ -109,9 +113,9 @@ class GraphTool:
         """Run the graph. The usage of its model calls counts for the agent, and for the agent's task if it has one.
 
         Raises:
-            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
+            ToolError: The run ended with a different status from "completed" (`graph-not-ended`).
         """
-        options = {"deps": context.deps, **self._options}  # the `deps` of the agent's run, unless others were given
+        options = {"deps": context.deps, **self._options}  # the agent's `deps`, unless the options override them
         here: Place | None = surroundings().agent
         if here is not None and here.host.thread is not None and "store" not in options:
             resume = getattr(self._graph, "__graphrt_resume__", None)
@@ -129,10 +133,11 @@ class GraphTool:
         options: Mapping[str, Any],
         resume: Callable[..., Coroutine[Any, Any, Any]],
     ) -> Any:
-        """Run the graph on a thread of its own, in memory, and pass its questions on to the agent's task.
+        """Run the graph on a separate thread, in memory, and pass its questions on to the agent's task.
 
-        The task runs again when they are answered. So each part of the run, up to its next pause, is an effect of the
-        task, whose result has the graph's thread: a part is not repeated. A run without a pause records nothing.
+        The task runs again when they are answered. To avoid repeating work, each part of the graph's run, up to its
+        next pause, is recorded as an effect of the task, together with the graph's thread. A run without a pause
+        records nothing.
 
         Args:
             here: Place of the agent.
@@ -142,7 +147,7 @@ class GraphTool:
             resume: Answers questions of the graph's thread and continues it.
 
         Raises:
-            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
+            ToolError: The run ended with a different status from "completed" (`graph-not-ended`).
         """
         from hashlib import sha256
 
@@ -151,12 +156,12 @@ class GraphTool:
         # Derived from the call, so that the idempotency keys of the graph's effects are the same at every execution.
         thread = f"tool-{sha256(context.idempotency_key.encode()).hexdigest()[:32]}"
         given, answers, part = dict(arguments), dict[str, Any](), 0
-        paused: Any = None  # what the last part ended with; None before the first
+        paused: Any = None  # result of the previous part; None before the first
 
         async def make() -> dict[str, Any]:
-            """Run the graph up to its next pause or its end; a first part that is the whole run ends by `_Ended`."""
+            """Run the graph up to its next pause or its end. Raises `_Ended` if the first part completes the run."""
             store = MemoryStore()
-            store.offers -= {"memory"}  # what a node remembers there would be lost with the call
+            store.offers -= {"memory"}  # items that a node stores there would be lost after the call
             if paused is None:
                 result = await self._run(here, lambda: self._graph.arun(given, thread=thread, store=store, **options))
             else:
@@ -174,7 +179,7 @@ class GraphTool:
             read = to_result(told, tool=self.spec.name)
             return {"text": read.text, "error": read.error}
 
-        refused = ""  # why the graph took none of the last answers; asked again with that, under another key
+        refused = ""  # why the graph rejected the last answers; repeated questions show it, under new keys
         times = 1
         while True:
             try:
@@ -196,15 +201,15 @@ class GraphTool:
         return result.state if self._output is None else self._output(result.state)
 
     async def _run(self, here: Place | None, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Await one *run* of the graph as a part of the agent's run *here*, and count what its model calls used."""
-        took: list[Usage] = []  # usage of each run inside, which is added at its end, completed or not
+        """Await one *run* of the graph as part of the agent run *here*, and count the usage of its model calls."""
+        took: list[Usage] = []  # usage of each graph run, added when it ends, whether or not it completed
         try:
             with _part_of(here, self._graph.name, took):
                 return await run()
         finally:
-            # Also after a failure, because its model calls were paid: for the agent's own total, and for the totals of
-            # the task, under a key that identifies this agent run and the graph, whose name stands for that of a model.
-            # Without an agent there is nothing to add it to.
+            # Also after a failure, because the model calls were billed. The usage counts towards the agent's total and
+            # the task's totals, under a key that identifies this agent run and the graph; the graph's name replaces a
+            # model's. Without an agent there is no total to add it to.
             if here is not None:
                 for usage in took:
                     here.took.append(usage)
@@ -212,7 +217,7 @@ class GraphTool:
 
 
 class _Ended(Exception):  # noqa: N818 - control flow: it keeps a result from being recorded
-    """Ends the first part of a graph's run that asked nothing. Its tool call is recorded, which is enough."""
+    """Raised when a graph's run completes without a question: recording the tool call is then enough."""
 
     def __init__(self, result: Any) -> None:
         super().__init__()
@@ -220,13 +225,13 @@ class _Ended(Exception):  # noqa: N818 - control flow: it keeps a result from be
 
 
 def _answers(here: Place, part: str, asked: Mapping[str, Mapping[str, Any]], refused: str) -> dict[str, Any]:
-    """Return the answers to what the graph *asked*, by id; the task pauses until all are there.
+    """Return the answers to the graph's questions *asked*, by id. The task pauses until all of them are answered.
 
     Args:
         here: Place of the agent.
-        part: Tells the questions of one pause from those of others, and from those that are asked again.
+        part: Distinguishes the questions of one pause from those of other pauses, and from repeated questions.
         asked: Payload and kind by id.
-        refused: Why the graph did not take the answers before; empty if there were none.
+        refused: Why the graph rejected the previous answers; empty if there were none.
     """
     questions = [
         Question(
@@ -262,10 +267,10 @@ class GraphHarness:
         """Run the graph once.
 
         Raises:
-            InputError: Options were given, which a graph does not have.
-            ToolError: The run ended with another status than "completed" (`graph-not-ended`).
+            InputError: Options were passed; a graph used as a harness accepts none.
+            ToolError: The run ended with a different status from "completed" (`graph-not-ended`).
         """
-        given = [name for name, value in options.items() if value is not None]  # None is the same as not given
+        given = [name for name, value in options.items() if value is not None]  # None counts as not passed
         if given:
             raise ARGUMENTS_EXCLUDE_EACH_OTHER(
                 argument=f"Giving {names(given)} to run()",
@@ -276,33 +281,33 @@ class GraphHarness:
         try:
             with _part_of(surroundings().agent, self._graph.name, took):
                 result = await self._graph.arun(self._input(prompt), **self._options)
-            # A compiled graph reports its usage to *took*. Of another object with `arun`, the result may have it.
+            # A compiled graph reports its usage to *took*. For other objects with `arun`, the result may contain it.
             if not took and result.usage is not None:
                 took.append(result.usage)
             _check_ended(self._graph, result)
             text = self._output(result.state)
         except BaseException:
-            await _paid(self._graph.name, took)  # without a reply, nothing else reports the usage
+            await _paid(self._graph.name, took)  # a failed run has no reply to carry its usage
             raise
         usage = sum(took[1:], took[0]) if took else None
         return AgentReply(text=text, usage=usage, model=self._graph.name, output=result.state)
 
 
 async def _paid(graph: str, took: list[Usage]) -> None:
-    """Add the usage *took* of a failed run of *graph* to the totals and budgets of the node's task: no reply reports it."""
-    node = running_context()  # the Context; None outside of a graph, and for work that a node left behind
+    """Add *took*, the usage of a failed run of *graph*, to the node's task: to its totals and budgets."""
+    node = running_context()  # the Context; None outside a graph, and for background work whose node has ended
     if node is None:
         return
     services = node._agents()
     for usage in took:
-        if services.ledger is not None and surroundings().agent is None:  # an agent's ledger bounded the calls
+        if services.ledger is not None and surroundings().agent is None:  # an agent's ledger already counted the calls
             services.ledger.charge(used_amounts(usage))
         await services.record(Billed(f"graph/{graph}", usage, graph))
 
 
 @contextmanager
 def _part_of(here: Place | None, graph: str, took: list[Usage]) -> Generator[None, None, None]:
-    """Make a graph that runs inside the block a part of the agent run *here*: of its budget, depth and stream.
+    """Within this block, make a graph run part of the agent run *here*: it shares that run's budget, depth and stream.
 
     Args:
         here: Place of the agent that runs the graph as a tool; None if none does.
@@ -312,9 +317,9 @@ def _part_of(here: Place | None, graph: str, took: list[Usage]) -> Generator[Non
     Raises:
         AgentLimitError: The graph would exceed the depth limit.
     """
-    if here is None:  # not called by an agent: keep what an outer one set, and only collect usage here
+    if here is None:  # not called by an agent: keep the values of an outer caller, and only collect usage here
         run_by = surroundings().above
-        # A new one has no ledger, no agents above, no limit on their depth, and no stream.
+        # A new one has no ledger, no enclosing agents, no depth limit and no stream.
         above = Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
         with inside(above=above):
             yield
@@ -330,21 +335,21 @@ def _part_of(here: Place | None, graph: str, took: list[Usage]) -> Generator[Non
     show = here.emit
 
     def emit(node: str, item: Any) -> None:
-        """Show *item* of the inner node *node* on the agent's stream, under the names of graph and node."""
+        """Publish *item* of the inner node *node* to the agent's stream, labelled with the names of graph and node."""
         assert show is not None  # noqa: S101 - otherwise this function is not passed on
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
-    # Ledger, number of agents that enclose the graph, limit on it, stream, and list for the usage.
+    # Ledger, number of enclosing agents, depth limit, stream, and the list that collects usage.
     above = Above(
         here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took, streams=here.streams()
     )
-    # Agents inside the graph belong to its nodes: they must find neither this agent nor its node.
+    # Agents inside the graph belong to its nodes, so hide this agent and its node from them.
     with inside(above=above, agent=None, node=None):
         yield
 
 
 def _check_ended(graph: Runs, result: Any) -> None:
-    """Check that the run with the `RunResult` *result* has a final state.
+    """Check that the run with this *result*, a `RunResult`, has a final state.
 
     Raises:
         ToolError: It paused, or was cancelled (`graph-not-ended`).

@@ -1,8 +1,8 @@
-"""What a stream and a journal are shown of model and tool calls where the runtime redacts (decision 0126).
+"""Redaction of the model and tool call items in streams and journals (decision 0126).
 
-The user may give rules by which texts, such as personal data, are replaced before they are stored or shown. A prompt is
-not changed: the user decides what a model is sent. Replies are redacted before they are recorded, and the agent goes on
-with what is recorded.
+Users may configure rules that replace texts, such as personal data, before they are stored or shown. Prompts are not
+changed: the user decides what to send to a model. Replies are redacted before they are recorded, and the agent
+continues with the recorded version.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _PIECES = (TextDelta, ThinkingDelta, ToolCallDelta)
 def redacted_reply(redacted: dict[str, Any], reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the redacted data of a model's reply, without its thinking blocks if redaction changed one of them.
 
-    A provider signs these blocks. It refuses a later request that contains a changed block, and accepts one without
-    them.
+    Providers sign these blocks. They reject a later request with a changed block, but accept one without any.
 
     Args:
         redacted: The data after redaction.
@@ -39,10 +38,10 @@ def redacted_reply(redacted: dict[str, Any], reply: Mapping[str, Any]) -> dict[s
 
 
 def redacted_item(task: Task, item: Any) -> Any:
-    """Return an item of the stream mode `messages` redacted; None if it is not to be shown.
+    """Redact an item of the stream mode `messages`; return None if it must not be shown.
 
-    Pieces of a reply are not shown: a pattern may begin in one piece and end in another. The whole reply is shown when
-    it is complete. A value that has no encoded form is not shown either, because no rule can look into it.
+    Partial replies are not shown, because a pattern may begin in one piece and end in another. The reply is shown when
+    it is complete. A value that cannot be encoded is not shown either, because no rule can inspect it.
 
     Args:
         task: The task that shows the item.
@@ -55,14 +54,14 @@ def redacted_item(task: Task, item: Any) -> Any:
         return None if inner is None else SubAgentItem(agent=item.agent, item=inner)
     if not dataclasses.is_dataclass(item) or isinstance(item, type):
         return _redacted(task, item)
-    # Each field is redacted on its own, so that the item keeps its class.
+    # Each field is redacted separately, so that the item keeps its class.
     values = {field.name: getattr(item, field.name) for field in dataclasses.fields(item) if field.init}
     made = {name: _redacted(task, value) for name, value in values.items()}
     return item if all(made[name] is value for name, value in values.items()) else dataclasses.replace(item, **made)
 
 
 def _redacted(task: Task, value: Any) -> Any:
-    """Return *value* redacted; None if it cannot be encoded as a stored value, so that no rule can look into it."""
+    """Redact *value*; return None if it cannot be encoded as a stored value, because no rule can inspect it."""
     try:
         return redacted_value(task.engine, value, f"an item that node {task.node.name!r} shows")
     except NotStorable:

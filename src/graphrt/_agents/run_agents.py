@@ -1,4 +1,4 @@
-"""The agents and budgets of one run, as the runtime hands them to its drivers: all is loaded and made at first need.
+"""The agents and budgets of one run, which the runtime passes to its drivers. Everything is loaded on first use.
 
 A run without a model call imports neither agents nor budgets. For the terms, see docs/glossary.md.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
 
 _lock = FreshLock()
-"""Held while the ledgers of a run are made. It is always free in the child of a fork."""
+"""Held while the ledgers of a run are created. A forked child always gets an unlocked one."""
 
 
 @final
 class RunAgents:
-    """Makes the services of agents and budgets for the tasks of one run; implements `_drivers.agents.Agents`.
+    """Provides agents and budgets to the tasks of one run; implements `_drivers.agents.Agents`.
 
-    The runtime hands one to the drivers with the other services of the run.
+    The runtime passes it to the drivers with the other services of the run.
     """
 
     __slots__ = ("_ledgers",)
@@ -46,18 +46,18 @@ class RunAgents:
         """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
         if self._ledgers is None:
             engine = task.engine
-            above = surroundings().above  # set if an agent runs this graph as a tool: its budget bounds the run too
+            above = surroundings().above  # set if an agent runs this graph as a tool: its budget also applies here
             ledger = None if above is None else above.ledger
-            # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state. An
-            # engine with a path belongs to a nested graph, where the tasks around it may have budgets.
+            # No budget applies: neither of the run, the node, the enclosing graph or an agent, nor in the state. An
+            # engine with a path belongs to a nested graph, whose enclosing tasks may have budgets.
             alone = services.budget is None and task.node.policy.budget is None and not engine.path and ledger is None
             if alone and "token_budget" not in engine.values:  # the values of the state, by field
-                return None  # nothing is kept: a later task may have a budget of its node
+                return None  # nothing is cached: a later task's node may have a budget
             from graphrt._agents.run_ledgers import RunLedgers
             from graphrt._agents.task_host import keep_grant
 
             with _lock:
-                if self._ledgers is None:  # another worker thread may have made them meanwhile
+                if self._ledgers is None:  # another worker thread may have created them in the meantime
                     # Warnings that a budget is nearly used up are items of the stream mode `messages`.
                     warn = None if services.emit is None else partial(_warn, services)
                     # The engine of the run's own graph, and what stores a grant of a task.
@@ -67,6 +67,6 @@ class RunAgents:
 
 
 def _warn(services: RunServices, warning: Any) -> None:
-    """Show that a budget is nearly used up."""
+    """Publish a warning that a budget is nearly used up."""
     if services.emit is not None:
         services.emit("messages", warning, None)

@@ -1,21 +1,21 @@
 """The ledgers of one run: of the run's budget, of the field `token_budget`, and of nodes with a budget (decision 0030).
 
-Grants are amounts that a person allowed a budget beyond its limit. The task whose budget it is records a grant
-(`BudgetGranted`), by the key of the answered question. So a resume goes on with what is left of it, and no question is
-asked or counted twice. The ledgers of agents and of `ctx.bind(budget=)` begin anew with each execution: they get their
-grants when the same call is made again.
+A grant is an amount that a person adds to a budget beyond its limit. The task that owns the budget records the grant
+(`BudgetGranted`) under the key of the answered question. So a resume continues with the rest of the budget, and no
+question is asked or counted twice. The ledgers of agents and of `ctx.bind(budget=)` start over with each execution:
+they receive their grants when the same call is made again.
 
-Ledgers form a tree: run, field, node. A model call must fit its node's ledger and all above it. In a nested graph the
-top of the tree is the ledger of the task whose body the graph is. A new ledger counts what was spent before a resume.
-Reserving and settling belong to `harness.budget`.
+Ledgers form a tree: run, field, node. A model call must fit its node's ledger and all above it. In a nested graph, the
+root of the tree is the ledger of the task that runs the graph. A new ledger includes the usage from before a resume.
+`harness.budget` reserves and settles amounts.
 
 Data that this file reads:
 
 - `RunState.tasks` are the tasks of the open superstep, and `usage` is that of the committed ones. `path` consists of
   the ids of the enclosing tasks, each followed by `/`; it is empty for the graph of the run.
-- `task.extra.models` is what is recorded of the task's model calls, and `task.extra.interrupts` are the questions that
-  the task asked.
-- `of` is the name of a ledger: `run`, `node 'name'`, or that of an agent.
+- `task.extra.models` is the record of the task's model calls, and `task.extra.interrupts` are the questions that the
+  task asked.
+- `of` is the name of a ledger: `run`, `node 'name'`, or the name of an agent.
 
 For the terms, see docs/glossary.md.
 """
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 @final
 class RunLedgers:
-    """Makes the ledgers of tasks, and keeps those that several tasks share. Made at the first model call of a run.
+    """Creates the ledgers of tasks, and caches those that several tasks share.
+
+    Created at the first model call of a run.
 
     Args:
         budget: Budget of the run; None for no limit.
@@ -67,18 +69,18 @@ class RunLedgers:
         self._keep = keep
         self._root = engine
         self.run: Ledger | None = above
-        """Ledger of the run's budget; without one that of the agent above, or None."""
+        """Ledger of the run's budget; if it has none, the ledger of the enclosing agent, or None."""
         if budget is not None:
             spent, more = _spent(engine), granted_to_run(engine)
             self.run = Ledger(budget, of="run", parent=above, spent=spent, granted=more, warn=warn)
-            # An exceeded budget asks a person; the run may resume with answers. Any task inside may have asked, and the
-            # outermost task around it records the grant.
+            # An exceeded budget asks a person, so a run may resume with answers. Any task may have asked, and its
+            # outermost enclosing task records the grant.
             if budget.on_exceeded == "interrupt":
                 apply_answers(self.run, ((one, task) for task in engine.tasks for one in asking(task)), keep)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
-        """By path of a graph: the number of its open superstep, and the ledger for that superstep's calls."""
+        """By graph path: the number of the open superstep, and the ledger for the calls of that superstep."""
         self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
-        """By path of a nested graph: the task whose body it is, and the ledger of that task."""
+        """By path of a nested graph: the task that runs it, and the ledger of that task."""
 
     def ledger(self, task: Task) -> Ledger | None:
         """Return the innermost ledger that bounds the calls of *task*; None without any. Called for each attempt."""
@@ -86,14 +88,15 @@ class RunLedgers:
             return self._of_task(task)
 
     def _of_task(self, task: Task) -> Ledger | None:
-        """Do what `ledger` does, with the lock held."""
+        """Like `ledger`, with the lock held."""
         ledger, budget = self._of_superstep(task), task.node.policy.budget
         if budget is None:
             return ledger
-        # Made for each attempt: a node's budget is of each task, and what its earlier attempts spent counts.
+        # Created for each attempt: a node's budget applies to each task separately, and includes what its earlier
+        # attempts used.
         spent, more = _spent_by(task), granted_to_node(task)
         ledger = Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
-        if budget.on_exceeded == "interrupt":  # as for the run; the task of the node records the grants
+        if budget.on_exceeded == "interrupt":  # as for the run, but the node's task records the grants
             apply_answers(ledger, ((one, task) for one in asking(task)), self._keep)
         return ledger
 
@@ -107,11 +110,11 @@ class RunLedgers:
         if at == task.superstep:
             return ledger
         self._forget(engine.path)
-        # Above the outermost graph there is only the ledger of the run.
+        # The outermost graph has only the run's ledger above it.
         ledger = self.run if engine is self._root or not engine.path else self._of_body(engine.path)
         left = budget_field(engine)  # the tokens left in the field; None if the graph does not use it as a budget
         if left is not None:
-            # `left` is from the last commit. What open tasks used since then, before a resume, is spent already.
+            # `left` is from the last commit. Usage of open tasks since then, before a resume, is spent already.
             spent = Amounts()
             for other in engine.tasks:
                 spent = spent.plus(_spent_by(other))
@@ -130,8 +133,8 @@ class RunLedgers:
             if path == f"{task.id}/":
                 break
             engine = task.more().child
-        # Kept, because all tasks of the nested graph share the ledger of the enclosing task. It is valid for that task
-        # object only.
+        # Cached, because all tasks of the nested graph share the enclosing task's ledger. It is valid only for that
+        # task object.
         known, ledger = self._bodies.get(path, (None, None))
         if known is not task:
             ledger = self._of_task(task)
@@ -139,14 +142,14 @@ class RunLedgers:
         return ledger
 
     def _forget(self, path: str) -> None:
-        """Forget the ledgers of graphs nested in the graph with *path*, whose superstep is over: they have ended."""
+        """Drop the ledgers of graphs nested in the graph with *path*: its superstep is over, so they have ended."""
         for known in [known for known in self._fields if known.startswith(path) and known != path]:
             del self._fields[known]
             self._bodies.pop(known, None)
 
 
 def _spent(engine: RunState) -> Amounts:
-    """Return what the graph of *engine* has spent, open tasks included."""
+    """Return the usage of the graph of *engine*, including open tasks."""
     total = used_amounts(engine.usage)
     for task in engine.tasks:
         total = total.plus(_spent_by(task))
@@ -154,7 +157,7 @@ def _spent(engine: RunState) -> Amounts:
 
 
 def _spent_by(task: Task) -> Amounts:
-    """Return what the calls of *task* have used; the task is not committed, so `engine.usage` lacks it."""
+    """Return the usage of the calls of the uncommitted *task*, which `engine.usage` does not include yet."""
     extra = task.extra
     if extra is None:
         return Amounts()
@@ -169,7 +172,7 @@ def owner(task: Task, of: str, root: RunState | None) -> Task:
     """Return the task that records grants for the budget named *of*: *task*, or one that encloses it.
 
     A grant to the run's budget belongs to the outermost task, whose commit adds it to the totals of the run. A grant to
-    a node's budget belongs to the innermost enclosing task of that node. Any other budget is of *task* itself.
+    a node's budget belongs to the innermost enclosing task of that node. Any other budget belongs to *task* itself.
 
     Args:
         task: The task that asked.
@@ -177,8 +180,8 @@ def owner(task: Task, of: str, root: RunState | None) -> Task:
         root: Engine of the run's own graph; None if *task* belongs to that graph.
     """
     engine = root or task.engine
-    # From the run's graph down to the task's own: the id of a task is `path/superstep.index:node`, where the path
-    # has the ids of the enclosing tasks.
+    # Walk from the run's graph down to the task's own. A task id is `path/superstep.index:node`, where the path
+    # contains the ids of the enclosing tasks.
     around: list[Task] = []
     while engine is not task.engine:
         around.append(next(one for one in engine.tasks if task.id.startswith(f"{one.id}/")))
@@ -195,20 +198,20 @@ def of_node(task: Task) -> str:
 
 
 def granted_to_run(engine: RunState) -> Amounts:
-    """Return what the run's budget was granted so far, by committed tasks and by those of the open superstep.
+    """Return the grants to the run's budget so far, from committed tasks and those of the open superstep.
 
     Called when the ledger of the run is made, at the first model call after a start or resume.
     """
-    total = engine.granted  # of committed tasks; a task's own grants are added to it when the task commits
+    total = engine.granted  # from committed tasks; a task's own grants are added when it commits
     for task in engine.tasks:
         models = task.extra.models if task.extra is not None else None
         if models is not None:
             total = added(total, models.granted(RUN))
-    return total or Amounts()  # None: nothing was granted
+    return total or Amounts()  # None if nothing was granted
 
 
 def granted_to_node(task: Task) -> Amounts:
-    """Return what the budget of the node was granted for *task*: a node's budget applies to each task separately."""
+    """Return the grants of the node's budget for *task*: a node's budget applies to each task separately."""
     models = task.extra.models if task.extra is not None else None
     return (models.granted(of_node(task)) if models is not None else None) or Amounts()
 
@@ -222,20 +225,20 @@ def was_granted(task: Task, question: str) -> bool:
 def grant(task: Task, question: str, of: str, more: Amounts) -> None:
     """Record on *task* that the answer to *question* granted *more* to the budget *of*; the caller stores it.
 
-    *task* is the one that `owner` returns, and *question* is the key of the question.
+    *task* comes from `owner`; *question* is the key of the question.
     """
     task.more().model_calls().grant(task.id, question, of, more)
 
 
 def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Callable[[Task, str], None]) -> None:
-    """Add the answers since the last execution to a new ledger, before any call is admitted.
+    """Add the amounts granted since the last execution to a new ledger, before any call is admitted.
 
     A call that does not fit its budget asks a person for more, and its task pauses. After the answers, each call runs
-    again and would add its own grant to the ledger. Of parallel calls that all asked, the first to run again could then
-    use up the ledger before the grants of the others are in it, and these would ask again or fail.
+    again and would add only its own grant. Of several parallel calls that all asked, the first could then use up the
+    ledger before the grants of the others are added, and these would ask again or fail.
 
     Args:
-        ledger: Ledger of the run or a node, just made; only questions about its budget are looked at.
+        ledger: A new ledger of the run or a node. Only questions about its budget are considered.
         tasks: Pairs of a task that may have asked, and the task that records the grant.
         keep: Stores a grant of a task, by the key of the question.
 
@@ -253,16 +256,16 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
                 or payload.get("budget") != ledger.of
             ):
                 continue
-            # `short` is the unit that ran out, such as "tokens". `base` is the question's key without its version, and
-            # "key=" marks a key that the asker chose.
+            # `short` is the unit that ran out, such as "tokens". `base` is the question's key without its version; the
+            # prefix "key=" marks a key chosen by the caller.
             unit, question = payload.get("short"), asked.base.removeprefix("key=")
-            # Keys of budget questions have this form; a node may ask a question with a payload that looks alike.
+            # Only the key identifies a budget question: a node may ask a question with a similar payload.
             if f"/budget/{ledger.of}/{unit}/" not in question or was_granted(holder, question):
                 continue
-            # An invalid answer is left to the call, which asks again. An answer of zero grants nothing.
+            # Skip an invalid answer: the call asks again. An answer of zero grants nothing.
             more, problem = read_answer(asked.answer, unit)  # amounts by unit; `problem` is empty for a valid answer
             if not problem and any(more.values()):
-                # `extend` raises the limits of the ledger, and returns by how much.
+                # `extend` raises the ledger's limits and returns the added amounts.
                 grant(holder, question, ledger.of, ledger.extend(**more))
                 keep(holder, question)
 
@@ -270,8 +273,8 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
 def asking(task: Task) -> Iterator[Task]:
     """Yield the tasks that may have asked for more budget within *task*.
 
-    That is *task* itself, or, if its node is a graph, the tasks of the open superstep of that graph, recursively: only
-    they call models.
+    That is *task* itself or, if its node is a graph, the tasks of that graph's open superstep, recursively: only those
+    call models.
     """
     child = task.extra.child if task.extra is not None else None
     if child is None:

@@ -1,14 +1,13 @@
-"""The host of a task's agents and harnesses: it records their calls, asks persons, shows items and counts usage.
+"""The host of a task's agents and harnesses: it records their calls, asks questions, publishes items and counts usage.
 
 A model's reply is recorded with the task (decision 0033) under a digest of the request. After a pause or a crash the
-same request gets the recorded reply. After a failed attempt it does not, since the replies may be what made the attempt
-fail. The values and their events are in `_engine.model_calls`; `stage` stores the events beside the journal while the
-task runs (decision 0020). What is staged under an existing key replaces the older value, so each kind of value has a
-key of its own.
+same request gets the recorded reply. After a failed attempt it does not, since the replies may have caused the failure.
+The values and their events are in `_engine.model_calls`; `stage` stores the events next to the journal while the task
+runs (decision 0020). Data staged under an existing key replaces the older value, so each kind of value has its own key.
 
 A *harness run* is one call of an agent or another harness in the node; several may be in flight at once. An *execution*
 is one call of the node: each attempt, resume and retry is one. The key of a call, effect or question identifies it
-within the task, at every execution. `_scope` has the services of the run. For the terms, see docs/glossary.md.
+within the task, at every execution. `_scope` holds the services of the run. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from graphrt._plan.specs import ToolUse
 from graphrt._usage.amounts import settled, used_amounts
 from graphrt._usage.budget import check_budget
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
-from graphrt.errors._codes.nodes import BAD_UPDATE_OF_TOOL, UNDECLARED_WRITE_OF_TOOL
+from graphrt.errors._codes.nodes import BAD_UPDATE, UNDECLARED_WRITE
 from graphrt.errors._codes.tools import TOOL_STATE
 from graphrt.events import Amounts
 from graphrt.harness._harness_checks import check_harness
@@ -111,13 +110,13 @@ class TaskHost:
         self._task: Task = context._task
         self.numbers: dict[str, int] = {}
         self._begun = count(1)
-        """Start order of harness runs."""
+        """Start order of the next harness run."""
         self._asked: dict[str, tuple[int, ...]] = {}
-        """Key of a question to the start order of the runs that asked it, outermost first."""
+        """Maps the key of a question to the start order of the runs that asked it, outermost first."""
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
-        """Harness runs in flight: a future that is set at their end, and their asyncio task."""
+        """Harness runs in flight: a future that is set when the run ends, and its asyncio task."""
         self._written: list[tuple[tuple[int, ...], Sequence[dict[str, Any]], Sequence[Any] | None]] = []
-        """What the tools of each ended agent run wrote: start order of the run, updates in call order, and targets."""
+        """Tool writes of each ended agent run: start order of the run, updates in call order, and targets."""
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         thread = self._scope.thread
@@ -125,9 +124,9 @@ class TaskHost:
         self.ledger: Ledger | None = ledger
         """Innermost ledger that bounds the calls."""
         self.known_by: Ledger | None = ledger
-        """Innermost ledger that includes what earlier executions used. Ledgers inside it begin anew."""
+        """Innermost ledger that includes the usage of earlier executions. Ledgers below it start over."""
         self.emit: Callable[[Any], None] | None = None
-        """Shows an item of a harness run; None if nobody can read it."""
+        """Publishes an item of a harness run; None if the stream has no reader."""
         self.is_read: bool = False
         above, scope = surroundings().above, self._scope
         self.stream_models: bool | None = scope.streams
@@ -138,7 +137,7 @@ class TaskHost:
 
     @property
     def streams(self) -> bool | None:
-        """Whether model calls are streamed; None if nobody reads them now."""
+        """Whether model calls are streamed; None if there is no reader at present."""
         if self.is_read:
             return True
         wanted = self.stream_models
@@ -151,19 +150,22 @@ class TaskHost:
 
     @property
     def replies(self) -> Collection[str]:
-        """Keys of the calls whose replies this attempt would be given."""
+        """Keys of the calls that this attempt would answer from the record."""
         models = self._task.extra.models if self._task.extra is not None else None
         return () if models is None else models.answered()
 
     @property
     def answered(self) -> Collection[str]:
-        """Keys of the questions that have an answer that counts: one that was not discarded."""
-        extra = self._task.extra  # "key=" marks a key that the asker chose, as in `ask`
+        """Keys of the questions with a valid answer: one that was not discarded."""
+        extra = self._task.extra  # the prefix "key=" marks a key chosen by the caller, as in `ask`
         known = () if extra is None else extra.interrupts
         return {one.base.removeprefix("key=") for one in known if one.answered and one.current}
 
     def check(self) -> None:
-        """Check that the attempt may act, for which nothing is sent, charged or recorded else; see `Context._check`."""
+        """Check that the attempt may still act; otherwise nothing is sent, charged or recorded.
+
+        See `Context._check`.
+        """
         context = self._context
         # Attributes first: most calls need no more.
         if context._reason is not None or context._guarded or self._scope.control.halt is not None:
@@ -171,7 +173,9 @@ class TaskHost:
 
     @asynccontextmanager
     async def beside(self) -> AsyncGenerator[None, None]:
-        """Surround one run of a harness; if it pauses, first wait until its siblings have ended or paused too.
+        """Context manager around one run of a harness.
+
+        If it pauses, wait first until its siblings have ended or paused too.
 
         Otherwise the replies that the siblings get after the pause would be lost, and their questions asked one by one.
         """
@@ -188,7 +192,7 @@ class TaskHost:
         except Suspended:
             del self._flying[mine]
             mine.set_result(None)
-            await sleep(0)  # lets siblings begin that were created in the same turn of the loop
+            await sleep(0)  # lets siblings start that were created in the same iteration of the event loop
             while others := self._flying.keys() - runs:
                 await wait(others)
             raise
@@ -198,7 +202,7 @@ class TaskHost:
                 mine.set_result(None)
 
     def abandon(self) -> set[Future[None]]:
-        """Cancel the harness runs of a failed node, from any thread; return futures that are set at their ends."""
+        """Cancel the harness runs of a failed node, from any thread. Returns futures that are set when the runs end."""
         flying = dict(self._flying)
         for mine, task in flying.items():
             if task is not None:
@@ -206,11 +210,11 @@ class TaskHost:
         return set(flying)
 
     def show(self, item: Any) -> None:
-        """Show *item*, a value of the user's, on the run's stream, mode `custom`."""
+        """Publish *item*, any user value, to the run's stream in the mode `custom`."""
         self._context.emit(item)
 
     def publish(self, item: Any) -> None:
-        """Show *item* on the run's stream, mode `messages`; not if redaction hides it or the attempt was given up."""
+        """Publish *item* in the stream mode `messages`, unless redaction hides it or the attempt was abandoned."""
         emit = self._scope.emit
         if self._context._reason is not None or self._scope.control.halt is not None:
             return
@@ -221,33 +225,31 @@ class TaskHost:
             emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item), self._task)
 
     def recorded_whole(self) -> AbstractContextManager[None]:
-        """Surround a call of a plain harness, whose reply is recorded as a whole."""
+        """Context manager around a call of a plain harness, whose reply is recorded as a whole."""
         return inside(recording=self._context)
 
     async def recall(self, key: str) -> Recalled:
-        """Return what is recorded of the model call *key*: by this task, or in the log of a run that is executed again.
+        """Return the record of the model call *key*: from this task, or from the log of a run that is executed again.
 
-        A reply that is not plain data is counted, and asked for anew by each execution.
+        A reply that is not plain data is only counted; each execution makes the call again.
         """
         task, log = self._task, self._scope.recorded
         extra = task.more()
         models = extra.model_calls()
         asked = models.call(key)  # the key with the number of failed attempts
-        extra.request(asked)  # entries come in the order of the requests, not of the replies (rule R13)
+        extra.request(asked)  # entries are in the order of the requests, not of the replies (rule R13)
         known = models.replies.get(asked)
         reply: StoredReply | None = None
         instead: Callable[[], Awaitable[ModelResponse]] | None = None
         if known is not None:
             self.account()  # this execution may not have counted it yet
-            reply = StoredReply(own(known.reply), known.usage, known.model)  # a copy, which the node may change
+            reply = StoredReply(own(known.reply), known.usage, known.model)  # a copy, because the node may modify it
         else:
             self.check()
             if log is not None:
                 before = len(models.failed(asked))
                 reply, instead = log.reply(task, asked)
-                if (
-                    self.ledger is not None
-                ):  # failed calls that were billed are not made again: their usage is in the log
+                if self.ledger is not None:  # billed failed calls are not repeated: their usage is in the log
                     for one in models.failed(asked)[before:]:
                         self.ledger.charge(used_amounts(one))
         return Recalled(
@@ -258,10 +260,11 @@ class TaskHost:
             granted=models.granted_for(key) if extra.interrupts else {},  # no grant without a question
             instead=instead,
             identity=(task.id, asked.failed_attempts, key),
+            note=None if log is None else partial(log.note, task, asked),
         )
 
     async def record(self, fact: Fact) -> Any:
-        """Make *fact* a value of the task, and stage its event. Of a reply, return what is stored of it."""
+        """Make *fact* a value of the task, and stage its event. For a reply, return its stored form."""
         if isinstance(fact, Replied):
             return await self._replied(fact)
         services, task = self._scope, self._task
@@ -273,13 +276,13 @@ class TaskHost:
         models = task.more().model_calls()
         call = models.call(fact.key)
         match fact:
-            case Held(want=want):  # no `account`: it is settled when the call ends
+            case Held(want=want):  # no call to `account`: the reservation is settled when the call ends
                 models.hold(call, want)
                 staged = held_event(task, call)
             case Released():
                 if not models.release(call):  # there is none
                     return None
-                self.account()  # another call may have counted it meanwhile
+                self.account()  # another call may have counted it in the meantime
                 staged = held_event(task, call)
             case Billed(usage=usage):
                 spent = models.count(task.id, call, usage, fact.model)
@@ -297,7 +300,7 @@ class TaskHost:
         return None
 
     async def _replied(self, fact: Replied) -> Mapping[str, Any] | None:
-        """Record a reply; return its data as it is stored, or None if its usage alone is."""
+        """Record a reply. Returns its data as stored, or None if only its usage is stored."""
         services, task, call = self._scope, self._task, ModelCall(fact.attempts, fact.key)
         extra = task.more()
         models = extra.model_calls()
@@ -309,7 +312,7 @@ class TaskHost:
         data = fact.data if stored is fact.data else redacted_reply(stored, fact.data)
         if self._context._reason is not None:
             self._context._check_kept()
-        # With the number of answers that the task had been given so far.
+        # Record how many answers the task had received by then.
         event = models.reply(task.id, call, own(data), fact.usage, fact.model, extra.answers)
         if services.stage is not None:
             await call_store(services, stage, services, task, {f"model/{_name(call)}": event})
@@ -319,15 +322,15 @@ class TaskHost:
     async def effect(
         self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]
     ) -> Any:
-        """Return the recorded result of an effect, such as a tool call, else make *call* and record its result.
+        """Return the recorded result of an effect, such as a tool call, or run *call* and record its result.
 
         *call* takes no arguments. *kind* says whether it may be repeated after a crash; *about* describes it to the
-        person who has to decide that.
+        person who decides about a repetition.
         """
         return await perform_async(self._context, self._scope, self._task, Call(key), call, (), kind, about)
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
-        """Return the answers to *questions*, in order; pause once for all that have none."""
+        """Return the answers to *questions*, in order. If some are unanswered, pause once for all of them."""
         answers: list[Any] = []
         pause: Suspended | None = None  # the exception that pauses the node
         known = self._task.more().interrupts
@@ -344,10 +347,11 @@ class TaskHost:
                 pause = asked
         if pause is None:
             return answers
-        # Parallel runs ask in any order: sorted by the start order of the runs, the journal is the same (rule R13).
+        # Parallel runs ask in any order. Sorting by the start order of the runs keeps the journal deterministic (rule
+        # R13).
         for one in known[before:]:
             self._asked[one.key] = surroundings().order
-        known.sort(key=lambda one: self._asked.get(one.key, ()))  # those of earlier executions stay in front
+        known.sort(key=lambda one: self._asked.get(one.key, ()))  # questions of earlier executions stay first
         raise pause
 
     async def receive(self, name: str, path: str, calls: int, nth: int) -> Any:
@@ -364,24 +368,25 @@ class TaskHost:
         else:
             interrupts = () if task.extra is None else task.extra.interrupts
             known = any(one.base == asked for one in interrupts)  # by an earlier execution
-            # What an earlier execution has done comes first, as it did it: else replies that it paid would be lost.
+            # Repeat the actions of an earlier execution first, in their order; otherwise replies that were already paid
+            # for would be lost.
             if not known and look is not None and sum(_is_call(key, path) for key in self.replies) <= calls:
                 await call_store(scope, look)
                 known = self._is_waiting(name)
         return self.ask([question])[0] if known else NO_SIGNAL
 
     def _is_waiting(self, name: str) -> bool:
-        """Return whether more signals *name* have come than tasks of the run have asked for."""
+        """Return whether more signals *name* have arrived than the tasks of the run have asked for."""
         root = self._scope.root
         if root is None:
             return False
-        letters = [one.told["name"] for one in list(self._scope.control.letters) if one.what == "signal"]
+        letters = [one.content["name"] for one in list(self._scope.control.letters) if one.what == "signal"]
         came = [*letters, *(signal[1] for signal in root.signals)].count(name)
         open_ = [one for one in list(root.questions.values()) if one.open and one.kind == SIGNAL]
         return came > [one.payload for one in open_].count(name)
 
     def harness(self) -> BoundHarness[Any]:
-        """Return the run's harness, bound to the task, with the tools that the node names, or the default ones."""
+        """Return the run's harness, bound to the task, with the tools that the node names or the default tools."""
         harness = self._scope.harness
         tools: Sequence[str] | None = self._task.node.policy.tools
         if tools is None and self._task.engine.path:  # a nested graph
@@ -391,8 +396,8 @@ class TaskHost:
     def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
         """Return *harness* bound to the task, for `ctx.bind()`.
 
-        *tools* are those that an agent may use, None for all of its own; *budget* is for this one use. In a graph that
-        was designed at run time, None stands for those that need no approval.
+        *tools* are the ones that an agent may use; None means all of them or, in a graph that was designed at run time,
+        those that need no approval. *budget* applies to this use only.
         """
         if tools is None and self._task.engine.designed:
             tools = default_tools(harness, self._task, self._scope.warnings)
@@ -406,19 +411,19 @@ class TaskHost:
         host = self
         if budget is not None:
             check_budget(budget)
-            host = copy(self)  # shares the counters and what is in flight; `known_by` stays
+            host = copy(self)  # shares the counters and the calls in flight; `known_by` is unchanged
             host.ledger = Ledger(budget, of=f"one use in node {self.node!r}", parent=self.ledger, warn=self.emit)
         return BoundHarness(harness, host, tools=tools, call=self._context.call, publish=self.publish)
 
     def charged(self, reply: Any) -> Any:
-        """Set the task's usage; return *reply*, what the node returned, in the form in which the engine gets it.
+        """Set the task's usage, and convert *reply*, the node's return value, for the engine.
 
-        It becomes a `Wrote` if tools of its agents wrote to the state or routed, and a `Spent` if the tokens that the node
-        used must be taken off the field `token_budget` of the state.
+        The result is a `Wrote` if tools of the node's agents wrote to the state or routed, and a `Spent` if the node's
+        tokens must be subtracted from the state field `token_budget`.
         """
         task = self._task
         if self._written:
-            # By the start order of the runs, not by their ends: the fold must not depend on timing (rule R2).
+            # Sorted by the start of the runs, not by their end: the fold must not depend on timing (rule R2).
             runs = sorted(self._written, key=lambda run: run[0])
             updates = [update for _, wrote, _ in runs for update in wrote]
             reply = Wrote(reply, updates, [goto for _, _, goto in runs if goto is not None])
@@ -428,7 +433,7 @@ class TaskHost:
         return Spent(reply) if spending(task.engine, task) else reply  # `spending`: the update of that field, if any
 
     def admit(self, agent: str, tool: Tool, *, below: bool) -> None:
-        """Check that the fields and targets that *tool* of *agent* declares are those of the graph."""
+        """Check that the graph has the fields and targets that *tool* of *agent* declares."""
         task, use = self._task, ToolUse.of(tool, below=below)
         where = task.engine.where(task)
         problem = next(tool_problems(use, task.engine.plan.update, cached=task.node.cache is not None), None)
@@ -455,45 +460,50 @@ class TaskHost:
         schema, where = engine.plan.update, engine.where(task)
         entries = schema.entries(update)
         if entries is None:
-            quoted = short(update)
-            raise BAD_UPDATE_OF_TOOL(tool=name, quoted=quoted, fields=engine.fields, node=self.node, where=where)
+            form, wanted = f"Command(update={short(update)})", "an update (a mapping of fields)"
+            raise BAD_UPDATE(
+                who=f"Tool {name!r}", form=form, wanted=wanted, fields=engine.fields, node=self.node, where=where
+            )
         for field in entries:
             if field not in tool.policy.writes:
-                raise UNDECLARED_WRITE_OF_TOOL(
-                    tool=name, field=field, declared=tool.policy.writes, node=self.node, where=where
+                raise UNDECLARED_WRITE(
+                    who=f"Tool {name!r}", field=field, declared=tool.policy.writes, node=self.node, where=where
                 )
         checked = schema.checked(entries, node=task.node.name, where=where)
-        # Before it is recorded with the call: rules of redaction may be about its fields.
+        # Redact before the update is recorded with the call: redaction rules may name its fields.
         return dict(redacted_update(engine, checked, f"an update of tool {name!r}"))
 
     def wrote(self, updates: Sequence[Mapping[str, Any]], goto: Sequence[Any] | None) -> None:
-        """Keep what the tools of an agent run wrote, until the node ends, and where they lead."""
+        """Keep the updates and targets from the tools of an agent run until the node ends."""
         self._written.append((surroundings().order, [dict(update) for update in updates], goto))
 
     async def failed(self, error: Exception) -> None:
-        """Cancel and await what a failed attempt left behind; discard its replies if they may have caused *error*."""
+        """Cancel and await the remaining work of a failed attempt.
+
+        Replies that may have caused *error* are discarded.
+        """
         left = self.abandon()
         if left:
             from asyncio import wait
 
             await wait(left)
-        if _asks_anew(error):
+        if asks_anew(error):
             await call_store(self._scope, self._ask_anew)
 
     def failed_sync(self, error: Exception) -> None:
-        """Do what `failed` does in the thread of a sync node, which cannot await what it cancels."""
+        """Like `failed`, for a sync node: its thread cannot await the work that it cancels."""
         self.abandon()
-        if _asks_anew(error):
+        if asks_anew(error):
             self._ask_anew()
 
     def _ask_anew(self) -> None:
-        """Count a failed attempt, so that the next one finds no recorded reply and asks its models anew."""
+        """Count a failed attempt, so that the next one finds no recorded reply and asks its models again."""
         models = self._task.more().models
         if models is not None and models.discard_replies():
             stage(self._scope, self._task, {"harness/failed": models.discarded_event(self._task.id)})
 
     def account(self) -> None:
-        """Set the task's usage to that of all its calls, those of failed attempts included. Called when they change."""
+        """Set the task's usage to that of all its calls, including failed attempts. Called when the calls change."""
         extra = self._task.more()
         extra.usage = extra.models.used() if extra.models is not None else None
 
@@ -508,9 +518,9 @@ def state_with(engine: RunState, task: Task, wrote: Sequence[Mapping[str, Any]])
         return engine.make_view(engine.values)
     writer = Task(task.node, task.index, task.superstep, task.arg, None, engine)
     writer.updates = tuple(dict(update) for update in wrote)
-    values = dict(engine.values)  # one more reference to each list, so that `applied` extends none in place (R15)
+    values = dict(engine.values)  # another reference to each list, so that `applied` copies before extending (R15)
     try:
-        folded = fold(engine.fields, values, [writer], where=partial(engine.where, task))
+        folded = fold(engine, values, [writer], None, (), where=partial(engine.where, task))
     except FoldError as error:
         raise error.error from error.error.__cause__
     return engine.make_view(applied(values, engine.fields, folded)[0])
@@ -519,7 +529,7 @@ def state_with(engine: RunState, task: Task, wrote: Sequence[Mapping[str, Any]])
 def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str] | None:
     """Return the names of the tools of *harness* that a node of a nested graph may use without naming them.
 
-    These are the tools that need no approval. A warning names the others: it is added to the *warnings* of each run,
+    These are the tools that need no approval. A warning lists the others; it is added to the *warnings* of each run,
     and logged once per process.
 
     Returns:
@@ -541,8 +551,11 @@ def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str
     return [tool.spec.name for tool in own if tool.policy.approval is False]
 
 
-def _asks_anew(error: Exception) -> bool:
-    """Return whether a recorded reply may have caused *error*; a failed model call does not make earlier ones wrong."""
+def asks_anew(error: Exception) -> bool:
+    """Return whether a recorded reply may have caused *error*.
+
+    A failed model call does not invalidate earlier replies.
+    """
     if isinstance(error, (StoreError, BudgetExceededError, ReplayDivergedError)):
         return False
     # `bad-output`: the reply itself does not have the required form.
@@ -550,17 +563,17 @@ def _asks_anew(error: Exception) -> bool:
 
 
 def _is_call(key: str, path: str) -> bool:
-    """Return whether *key* is that of a model call of the agent run *path*, and not of an agent below it."""
+    """Return whether *key* belongs to a model call of the agent run *path* itself, not of an agent below it."""
     return key.startswith(path) and "/" not in key[len(path) :]
 
 
 def held_event(task: Task, call: ModelCall) -> dict[str, ModelEvent]:
-    """Return the event of the reservations of *call*, by its staged name."""
+    """Return the event that records the reservations of *call*, by its staged name."""
     return {f"held/{_name(call)}": task.more().model_calls().hold_event(task.id, call)}
 
 
 def keep_grant(services: RunServices, task: Task, question: str) -> None:
-    """Store the grant with which a person answered *question*."""
+    """Store the amount that a person granted in answer to *question*."""
     stage(services, task, {f"granted/{question}": task.more().model_calls().grants[question]})
 
 
@@ -570,10 +583,10 @@ def _name(call: ModelCall) -> str:
 
 
 def stage(services: RunServices, task: Task, staged: Mapping[str, ModelEvent]) -> None:
-    """Store events of *task*, by their staged names, in one write; without a store, nothing happens.
+    """Store events of *task*, by their staged names, in one write; does nothing without a store.
 
-    They are durable when this returns. The path says which nested graph they belong to; it is empty for the graph of
-    the run.
+    The events are durable when this returns. The path identifies their nested graph; it is empty for the graph of the
+    run.
 
     Raises:
         StoreError: They could not be stored.

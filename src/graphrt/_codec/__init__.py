@@ -1,7 +1,7 @@
-"""The codec of stored values: a Python value becomes JSON bytes and comes back exactly, or it is refused.
+"""The codec of stored values: a Python value is converted to JSON bytes and restored exactly, or it is rejected.
 
-It is on floor 0, the lowest level of the code. This module only exports names. `Codec`, `RecordedError` and `register`
-are imported at first use, because most runs store nothing.
+The codec belongs to the lowest layer of the code. This module only exports names. `Codec`, `RecordedError` and
+`register` are imported at first use, because most runs store nothing.
 """
 
 from __future__ import annotations

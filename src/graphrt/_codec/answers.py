@@ -1,4 +1,4 @@
-"""Answer types of questions as plain JSON data: a small closed grammar, written by `describe`, read by `adapter`.
+"""Answer types of questions as plain JSON data, in a small closed grammar: `describe` writes it, `adapter` reads it.
 
     "int"                                       a key of `_NAMES`
     {"list": T} {"set": T} {"frozenset": T}     collections
@@ -7,11 +7,11 @@
     {"literal": [value, ...]}                   text, integers, booleans, null; {"enum": [tag, name]}
     {"class": tag}                              a class that the codec knows
 
-An answer may come after a restart, so its type is stored with the question. Stored data selects from these lists and
-from the tags of `Tables`, which has the classes that the codec knows, each under a tag; it never names code to import.
-`Codec.describe` and `Codec.adapter` are the callers.
+An answer may arrive after a restart, so its type is stored with the question. Stored data can only select from these
+lists and from the tags of the classes that the codec knows (`Tables`); it never names code to import. `Codec.describe`
+and `Codec.adapter` are the callers.
 
-In both directions *depth* counts the types around the current one, so that no input can exhaust Python's stack.
+In both directions, *depth* counts the enclosing types, so that no input can exhaust Python's stack.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["adapter", "describe"]
 _NAMES: Final[dict[str, Any]] = {
     "none": None,
     "any": Any,
-    "bool": StrictBool,  # as for approvals: neither "yes" nor 1 is taken for True
+    "bool": StrictBool,  # strict, as for approvals: neither "yes" nor 1 counts as True
     "int": int,
     "float": float,
     "str": str,
@@ -60,7 +60,7 @@ _TYPES: Final[dict[Any, str]] = {annotation: name for name, annotation in _NAMES
 """The reverse of `_NAMES`."""
 _ONE: Final[dict[str, Any]] = {"list": list, "set": set, "frozenset": frozenset}
 """Collections with one type argument."""
-# These are `Any` because they are subscripted with types that are known at run time only.
+# Typed as `Any`, because they are subscripted with types that are known only at run time.
 _TUPLE: Final[Any] = tuple
 _DICT: Final[Any] = dict
 _UNION: Final[Any] = Union
@@ -97,7 +97,7 @@ def describe(annotation: Any, tables: Tables, depth: int = 0) -> Any:
     collection = _describe_collection(annotation, origin, args, tables, depth + 1)
     if collection is not None:
         return collection
-    if isinstance(annotation, type):  # `Box[int]` of a generic class is not one: its tag would lose the argument
+    if isinstance(annotation, type):  # not for a generic alias such as `Box[int]`, whose tag would lose the argument
         tag = _tag_of(origin, tables)
         if tag is not None:
             return {"class": tag}
@@ -130,13 +130,13 @@ def _plain(annotation: Any) -> Any:
     Raises:
         NotStorable: A name in an alias is undefined.
     """
-    for _ in range(MAX_DEPTH):  # bounded: an alias may name itself
+    for _ in range(MAX_DEPTH):  # bounded, because an alias may refer to itself
         if isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
         elif isinstance(annotation, ALIASES):
             try:
                 annotation = annotation.__value__
-            except NameError as error:  # PEP 695: the value is evaluated lazily, and a name in it is undefined
+            except NameError as error:  # PEP 695: the value is evaluated lazily and contains an undefined name
                 raise NotStorable(f"is the alias {annotation}, in which {error}") from None
         else:
             break
@@ -144,7 +144,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _is_hashable(value: Any) -> bool:
-    """Return True if *value* can be looked up in `_TYPES`; what a user passes as a type may be any object."""
+    """Return True if *value* can be looked up in `_TYPES`. Users may pass any object as a type."""
     try:
         hash(value)
     except TypeError:
@@ -158,7 +158,7 @@ def _tag_of(cls: Any, tables: Tables) -> str | None:
 
 
 def _shown(annotation: Any) -> str:
-    """Return the text of a refused type, for the error."""
+    """Describe a rejected type, for the error."""
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
 
@@ -187,7 +187,7 @@ def adapter(plain: Any, tables: Tables) -> TypeAdapter[Any]:
     """Return a pydantic adapter that validates answers of the type *plain*, which is data of the grammar.
 
     Raises:
-        DamagedError: *plain* is not in the grammar. Damaged data may raise any other error, which means the same.
+        DamagedError: *plain* is not in the grammar. Any other error on damaged data means the same.
         UnknownTagError: *plain* has the tag of a class that the codec does not know.
     """
     return TypeAdapter(_annotation(plain, tables, 0))
@@ -218,7 +218,7 @@ def _item(plain: Any) -> tuple[Any, Any]:
 
 
 def _mapping(plain: Any) -> dict[Any, Any]:
-    """Return *plain* if it is a dict; else raise a DamagedError."""
+    """Return *plain* if it is a dict, else raise a DamagedError."""
     if not _is_dict(plain):
         raise DamagedError("it is not an answer type")
     return plain
@@ -247,10 +247,10 @@ def _collection(kind: Any, inner: Any, tables: Tables, depth: int) -> Any:
 
 
 def _exact(literal: Any) -> Any:
-    """Return *literal* with a validator that tells True from 1: they are equal, so pydantic takes one for the other."""
+    """Return *literal* with a validator that distinguishes True from 1, which pydantic treats as equal."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        """Return the literal's value that pydantic found for *value*; refuse it if only one of them is a bool."""
+        """Return the literal that pydantic matched to *value*; reject the match if only one of the two is a bool."""
         found = handler(value)
         if isinstance(found, bool) is not isinstance(value, bool):
             raise PydanticCustomError(
@@ -288,7 +288,7 @@ def _compound(kind: Any, parts: tuple[Any, ...]) -> Any:
 
 
 def _some(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
-    """Return *parts* as a tuple. Python accepts neither a union nor a Literal of no parts.
+    """Return *parts* as a tuple. Python accepts neither an empty union nor an empty Literal.
 
     Raises:
         DamagedError: *parts* is empty.
@@ -312,8 +312,8 @@ def _class(tag: Any, classes: Mapping[str, Any]) -> Any:
     entry = classes.get(tag) if type(tag) is str else None
     if entry is None:
         raise UnknownTagError(tag)
-    # pydantic may be unable to validate a class that was registered with encode= and decode= (`own`): then an answer
-    # must be an instance.
+    # pydantic may be unable to validate a class that was registered with encode= and decode= (`own`). An answer must
+    # then be an instance of the class.
     return _INSTANCE_OF[entry.cls] if entry.own else entry.cls
 
 
@@ -321,12 +321,13 @@ def _literal(value: Any, classes: Mapping[str, Any]) -> Any:
     """Return the value of a Literal that `_describe_literal` wrote; *classes* as for `_class`.
 
     Raises:
-        DamagedError: It is not one. An unknown name raises KeyError, and other damage ValueError: both mean the same.
+        DamagedError: It is not one. KeyError for an unknown name and ValueError for other damage mean the same.
         UnknownTagError: It is a member of an enum that the codec does not know.
     """
     if type(value) is dict:  # {"enum": [tag, name]}: `_item` returns its key and its value
         tag, name = _listed(_item(value)[1])
-        _class(tag, classes)  # raises if there is none; it may be wrapped for pydantic, so the entry's own is used
+        # Raises if the tag is unknown; the class may be wrapped for pydantic, so use the entry's own.
+        _class(tag, classes)
         cls = classes[tag].cls
         if not issubclass(cls, Enum):
             raise DamagedError(f"{tag!r} is not an enum")

@@ -1,10 +1,10 @@
 """Encoders and decoders of built-in containers (tuple, set, deque, ...), markers of an update, `Send` and `Erased`.
 
-`only(node)` gives the part under "v" of a tagged object, and refuses a node with any third key. `writer.enter` begins a
-container with the fewest bytes that it can take, brackets apart: about 20 for the tag (TAGGED_BYTES; 24 for a long
-one), 1 for each item and 4 for each pair. It refuses what is too deep or too large. `writer.at(step, part, depth)`
-encodes one part, and adds *step* to the path in a refusal of it. Any error of a decoder means that the data is damaged.
-`registry` puts the two tables at the end of the file into every codec.
+`only(node)` returns the part under "v" of a tagged object, and rejects an object with other keys. `writer.enter` begins
+a container and counts the minimum number of bytes that it takes, without brackets: about 20 for the tag (TAGGED_BYTES;
+24 for a long one), 1 for each item and 4 for each pair. It rejects values that are too deep or too large.
+`writer.at(step, part, depth)` encodes one part, and adds *step* to the path of a refusal. Any error of a decoder means
+that the data is damaged. `registry` adds the two tables at the end of this file to every codec.
 
 *depth* counts the containers around a value. The methods of a Writer, and `reader.value`, get the depth of the parts,
 so their callers add 1. `reader.items` and `reader.pairs` get the depth of the container, and add 1 themselves.
@@ -41,8 +41,8 @@ def _set(tag: str, make: Callable[[list[Any]], Any]) -> tuple[Encoder, Decoder]:
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, 20 + len(value))
-        members = writer.members(value, depth + 1)  # not `items`: in a refusal's path, a member has no index
-        # Sorted by their bytes: a set's own order depends on PYTHONHASHSEED, and its members need not be comparable.
+        members = writer.members(value, depth + 1)  # not `items`: members of a set have no index for a refusal's path
+        # Sorted by their bytes: a set's own order depends on PYTHONHASHSEED, and its members may not be comparable.
         return {TAG: tag, "v": sorted(members, key=to_json) if len(members) > 1 else members}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
@@ -51,7 +51,7 @@ def _set(tag: str, make: Callable[[list[Any]], Any]) -> tuple[Encoder, Decoder]:
     return encode, decode
 
 
-# The dicts with keys that are not text, or with the key "$t". `walk` writes them, and all other dicts without a tag.
+# Dicts with keys that are not text, or with the key "$t". `walk` writes these, and all other dicts without a tag.
 def _decode_dict(reader: Reader, node: dict[str, Any], depth: int) -> dict[Any, Any]:
     return dict(reader.pairs(only(node), depth))
 
@@ -68,13 +68,13 @@ def _decode_ordered(reader: Reader, node: dict[str, Any], depth: int) -> Ordered
 def _encode_deque(writer: Writer, value: deque[Any], depth: int) -> dict[str, Any]:
     writer.enter(depth, 20 + len(value))
     data: dict[str, Any] = {TAG: "deque", "v": writer.items(value, depth + 1)}
-    if value.maxlen is not None:  # a deque without a bound has no key for it
+    if value.maxlen is not None:  # an unbounded deque omits this key
         data["most"] = value.maxlen
     return data
 
 
 def _decode_deque(reader: Reader, node: dict[str, Any], depth: int) -> deque[Any]:
-    most = node.pop("most", None)  # taken out first, as `only` accepts no third key
+    most = node.pop("most", None)  # removed first, because `only` accepts no other keys
     items = reader.items(only(node), depth)
     if most is not None and (most.__class__ is not int or most < len(items)):
         raise DamagedError("a deque holds more than it may")
@@ -82,14 +82,14 @@ def _decode_deque(reader: Reader, node: dict[str, Any], depth: int) -> deque[Any
 
 
 # -- markers of an update, Send and Erased -----------------------------------------------------------------------
-# A node may return DELETE, UNSET or Overwrite(value) for a field instead of a value. Updates are stored, and so are the
-# tasks that a router started with a Send.
+# A node may return DELETE, UNSET or Overwrite(value) instead of a field's value. Updates are stored, and so are tasks
+# that a router started with a Send.
 
 _MARKERS: Final[dict[str, Any]] = {"DELETE": DELETE, "UNSET": UNSET}
 
 
 def _encode_marker(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-    """Encode DELETE or UNSET, which are of one type, by its name."""
+    """Encode DELETE or UNSET, which have the same type, by name."""
     writer.enter(depth, TAGGED_BYTES)
     return {TAG: "marker", "v": "DELETE" if value is DELETE else "UNSET"}
 
@@ -99,7 +99,7 @@ def _decode_marker(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
 
 
 def _encode_overwrite(writer: Writer, value: Replacement, depth: int) -> dict[str, Any]:
-    """Encode what `Overwrite(value)` made. The empty step leaves the path of a refusal at the field."""
+    """Encode an `Overwrite`. The empty step keeps the path of a refusal at the field."""
     writer.enter(depth, TAGGED_BYTES)
     return {TAG: "overwrite", "v": writer.at("", value.value, depth + 1)}
 
@@ -110,7 +110,8 @@ def _decode_overwrite(reader: Reader, node: dict[str, Any], depth: int) -> Repla
 
 def _encode_send(writer: Writer, value: Send, depth: int) -> dict[str, Any]:
     writer.enter(depth, TAGGED_BYTES)
-    if value.node.__class__ is not str:  # Send keeps any value, for the error of the router that returned it
+    # Send accepts any value, so that the error can name the router that returned it.
+    if value.node.__class__ is not str:
         raise NotStorable(f"is a Send to {value.node!r}, which is not the name of a node")
     return {
         TAG: "send",
@@ -124,7 +125,7 @@ def _decode_send(reader: Reader, node: dict[str, Any], depth: int) -> Send:
 
 
 def _encode_erased(_writer: Writer, _value: Erased, _depth: int) -> dict[str, Any]:
-    """Encode the one object that stands where a stored value was erased. It has no parts and nothing to count."""
+    """Encode the singleton that replaces an erased value. It has no parts and no size to count."""
     return {TAG: "erased", "v": None}
 
 

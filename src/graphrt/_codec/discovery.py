@@ -1,7 +1,7 @@
 """Discovery of the classes that an annotation leads to, through unions, containers, aliases and fields of classes.
 
-A codec stores instances of these classes without being asked to (`tables`). Values are never looked at. An annotation
-that cannot be resolved is skipped, so instances of its classes are refused when they are written.
+A codec can store instances of these classes without registration (`tables`). Values are never inspected. An annotation
+that cannot be resolved is skipped, so instances of its classes are rejected when they are written.
 
 A *hint* is an annotation, or any part of one. The *fields* of a class are the annotated names in its body.
 """
@@ -25,7 +25,7 @@ from graphrt._codec.pydantic_values import is_url
 __all__ = ["ALIASES", "classes_in", "has_structure"]
 
 ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
-"""Classes of `type X = ...`: that of typing_extensions, and that of typing from Python 3.12 on."""
+"""The classes of type aliases (`type X = ...`): from typing_extensions, and from typing since Python 3.12."""
 _NOT_STORED: Final = frozenset({ClassVar, dataclasses.InitVar})
 """Annotations that mark a name as something other than a field of the instance."""
 _LITERALS: Final = frozenset({Literal, te.Literal})
@@ -35,12 +35,12 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
     """Return the classes that *annotations* lead to and that `has_structure` accepts.
 
     Returns:
-        Each class once, in the order of a depth-first walk, which the annotations alone determine.
+        Each class once, in depth-first order, which depends only on the annotations.
     """
     found: dict[Any, None] = {}
-    # By id, as annotations need not be hashable. The values keep them alive, so that no id is used twice.
+    # By id, because annotations may not be hashable. The values keep them alive, so that no id is reused.
     seen: dict[int, Any] = {}
-    work = list(annotations)[::-1]  # a stack: reversed, so that the first annotation is taken first
+    work = list(annotations)[::-1]  # a stack, reversed to process the first annotation first
     while work:
         hint = work.pop()
         if id(hint) in seen:
@@ -59,7 +59,7 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
 def has_structure(cls: Any) -> bool:
     """Return True if the codec can derive an encoder from *cls*: an enum, model, dataclass, named tuple or URL.
 
-    pydantic's own URL classes are not among them: any value may contain those, declared or not.
+    pydantic's own URL classes are excluded: any value may contain them, declared or not.
     """
     if cls is Enum or cls is BaseModel:
         return False
@@ -72,19 +72,19 @@ def has_structure(cls: Any) -> bool:
 
 
 def _is_named_tuple(cls: Any) -> bool:
-    """Return True if *cls* is a named tuple, of typing or collections: neither leaves a base class to test for."""
+    """Return True if *cls* is a named tuple, from typing or collections. Neither has a base class to test for."""
     return tuple in cls.__mro__ and hasattr(cls, "_fields") and hasattr(cls, "_field_defaults")
 
 
 def _is_walked(cls: Any) -> bool:
-    """Return True if the fields of *cls* are looked at. A TypedDict has fields, but its values are plain dicts."""
+    """Return True if the fields of *cls* are searched. These include a TypedDict's, whose values are plain dicts."""
     return has_structure(cls) or te.is_typeddict(cls)
 
 
 def _parts(hint: Any) -> Iterator[Any]:
     """Yield the annotations that *hint* consists of: type arguments, bounds, the value of an alias.
 
-    Of a Literal these are the enums of its members; of an Annotated, the type and the metadata.
+    For a Literal these are the enums of its members; for an Annotated, the type and the metadata.
     """
     if isinstance(hint, (list, tuple)):  # the parameters of a Callable
         yield from typing.cast("Iterable[Any]", hint)
@@ -103,7 +103,7 @@ def _parts(hint: Any) -> Iterator[Any]:
         return
     base: Any = hint if origin is None else origin
     if isinstance(base, ALIASES):
-        with contextlib.suppress(NameError):  # PEP 695: the value is evaluated lazily, and a name in it is undefined
+        with contextlib.suppress(NameError):  # PEP 695: the value is evaluated lazily and contains an undefined name
             yield base.__value__
     elif origin is not None:
         yield origin
@@ -122,12 +122,13 @@ def _fields_of(cls: Any, seen: Iterable[Any]) -> Iterator[Any]:
     if issubclass(cls, BaseModel):
         for field in cls.model_fields.values():  # resolved by pydantic, with the arguments of a generic model filled in
             yield field.annotation
-            # Classes in an Annotated, which pydantic has taken out of the annotation. `_parts` yields them for others.
+            # Classes in the metadata of an Annotated, which pydantic removes from the annotation. For other classes,
+            # `_parts` yields them.
             yield from (data for data in field.metadata if isinstance(data, type))
     near = {other.__name__: other for other in seen if isinstance(other, type)}
     for base in reversed(cls.__mro__):
         if base.__module__ in ("builtins", "typing", "enum", "pydantic.main", "pydantic.root_model"):
-            continue  # `object`, `Generic`, `BaseModel` and the like: their annotations are not fields of the user's
+            continue  # `object`, `Generic`, `BaseModel` and similar bases: their annotations are not user fields
         for name, hint in _raw(base).items():
             yield _resolved(base, name, hint, near)
     yield from getattr(cls, "__orig_bases__", ())  # with the type arguments of a generic base
@@ -153,10 +154,10 @@ def _resolved(cls: Any, name: str, hint: Any, near: dict[str, Any]) -> Any:
     if not _has_reference(hint):
         return hint
     holder = types.SimpleNamespace(__annotations__={name: hint})  # this annotation alone: another one may be broken
-    module = vars(sys.modules.get(cls.__module__, holder))  # *holder* only stands in for a module that is not loaded
+    module = vars(sys.modules.get(cls.__module__, holder))  # *holder* only substitutes for a module that is not loaded
     near = near | {cls.__name__: cls}
     scopes: tuple[dict[str, Any], ...] = ({}, near, near | {**cls.__dict__})
-    # Names of the module alone come first, as in Python; then the classes met so far; then the body of the class, too.
+    # Scopes to try in turn: the module only, as in Python; then also the classes met so far; then also the class body.
     for scope in scopes:
         try:
             return te.get_type_hints(holder, module, scope, include_extras=True)[name]
@@ -166,9 +167,9 @@ def _resolved(cls: Any, name: str, hint: Any, near: dict[str, Any]) -> Any:
 
 
 def _has_reference(hint: Any, depth: int = 0) -> bool:
-    """Return True if *hint* is, or contains, a name as text. The texts in a Literal are values.
+    """Return True if *hint* is, or contains, a name as text.
 
-    The bound of *depth* is for annotations that contain themselves.
+    The texts in a Literal are values. *depth* is bounded for annotations that contain themselves.
     """
     if isinstance(hint, (str, ForwardRef)):
         return True

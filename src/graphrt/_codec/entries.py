@@ -1,15 +1,15 @@
 """Entries of the classes that the codec knows: a tag, an encoder and a decoder for each.
 
 Covers dataclasses, named tuples, enums, and classes registered with `encode=` and `decode=`; pydantic models are in
-`models`. Instances are rebuilt without `__init__` and validators of their class: a stored value was valid when it was
-written, and comes back as it was (decision 0024).
+`models`. Instances are rebuilt without their `__init__` and validators: a stored value was valid when it was written,
+and is restored exactly (decision 0024).
 
-Each kind of class has a function that makes its encoder and decoder:
+Each kind of class has a function that creates its encoder and decoder:
 
 - `encode(writer, value, depth)` returns a tagged object; *depth* counts the containers around *value*. `writer.enter`
-  refuses what is too deep or too large, by the fewest bytes that the value can take.
-- `decode(reader, node, depth)` gets a tagged object as *node*, and returns the value. `only(node)` is the part under
-  "v". Any error that it raises means that the data is damaged.
+  rejects values that are too deep or too large, based on the minimum number of bytes that the value takes.
+- `decode(reader, node, depth)` receives a tagged object as *node*, and returns the value. `only(node)` is the part
+  under "v". Any error that it raises means that the data is damaged.
 
 For the terms, see docs/glossary.md.
 """
@@ -34,7 +34,7 @@ __all__ = ["builtin_base", "custom_entry", "entry_of"]
 _TUPLE: Final[Any] = tuple
 """For calls of tuple's own methods: a named tuple may override `__iter__` and `__new__`."""
 _HEAP_TYPE: Final = 1 << 9
-"""CPython's Py_TPFLAGS_HEAPTYPE in `__flags__`. A class without it is written in C; some with it are too."""
+"""CPython's Py_TPFLAGS_HEAPTYPE in `__flags__`. Classes without it are written in C; so are some classes with it."""
 _NEW_IN_C: Final[Any] = type(object.__new__)
 """Type of the `__new__` of classes that are written in C."""
 
@@ -42,7 +42,7 @@ _NEW_IN_C: Final[Any] = type(object.__new__)
 def entry_of(cls: Any, tag: str) -> Entry | None:
     """Return the entry of an enum, model, URL, named tuple or dataclass; None for any other class.
 
-    A subclass of a built-in type is not a dataclass in this sense: its content is not in its attributes.
+    A subclass of a built-in type does not count as a dataclass, because its content is not in its attributes.
     """
     if issubclass(cls, Enum):
         return _enum_entry(cls, tag)
@@ -58,19 +58,19 @@ def entry_of(cls: Any, tag: str) -> Entry | None:
 
 
 def builtin_base(cls: Any) -> Any:
-    """Return the class written in C that *cls* derives from, for instance list; None if that is only object.
+    """Return the class written in C that *cls* derives from, for instance list; None if it is only object.
 
-    The content of such a value is not in its attributes.
+    The content of an instance is then not in its attributes.
     """
     bases: tuple[Any, ...] = cls.__mro__
     return next((base for base in bases if base is not object and _is_in_c(base)), None)
 
 
 def _is_in_c(cls: Any) -> bool:
-    """Return whether *cls* is written in C, as `copyreg` finds it out.
+    """Return whether *cls* is written in C, with the test that `copyreg` uses.
 
-    Many such classes are made like those of class statements: `array` in Python 3.11, `deque` since 3.12, `Decimal`
-    since 3.13. They have a `__new__` of their own that is bound to them, which a class statement cannot give a class.
+    Many classes written in C are heap types, like those of class statements: `array` in Python 3.11, `deque` since
+    3.12, `Decimal` since 3.13. They have a `__new__` that is bound to them, which a class statement cannot create.
     """
     new: Any = cls.__dict__.get("__new__")
     return not cls.__flags__ & _HEAP_TYPE or (isinstance(new, _NEW_IN_C) and new.__self__ is cls)
@@ -89,7 +89,7 @@ def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
-    """Return a fresh default of the field; NONE if it has no default."""
+    """Return a new default value for the field; NONE if it has no default."""
     if field.default is not dataclasses.MISSING:
         return field.default
     if field.default_factory is not dataclasses.MISSING:
@@ -102,7 +102,7 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
     fields = {field.name: field for field in dataclasses.fields(cls)}
     names = fields.keys()
     slots = _slots_beside(cls, names)
-    put = object.__setattr__  # past a frozen dataclass, and past a `__setattr__` of the user's
+    put = object.__setattr__  # bypasses frozen dataclasses and a user-defined `__setattr__`
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_BYTES)
@@ -111,12 +111,12 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
             try:
                 values[name] = getattr(value, name)
             except AttributeError:
-                # Only a field with init=False and no default may be unset. Any other would not come back unset: the
-                # decoder would fill in its default, or refuse the data.
+                # Only a field with init=False and no default may be unset. For any other, the decoder would fill in the
+                # default, or reject the data.
                 if field.init or _default_of(field) is not NONE:
                     raise NotStorable(f"is a {cls.__qualname__} without a value for its field {name!r}") from None
         attributes = getattr(value, "__dict__", {})
-        if attributes.keys() - names or slots:  # what the instance holds besides its fields
+        if attributes.keys() - names or slots:  # attributes of the instance that are not fields
             others = [name for name in (*attributes, *slots) if name not in names and hasattr(value, name)]
             if why := strangers(cls, others):
                 raise NotStorable(why)
@@ -146,7 +146,7 @@ def _named_tuple_entry(cls: Any, tag: str) -> Entry:
         if why := strangers(cls, getattr(value, "__dict__", {})):
             raise NotStorable(why)
         if len(value) != len(fields):
-            # Made by `tuple.__new__`, past the class's own.
+            # Created by `tuple.__new__`, bypassing the class's own.
             raise NotStorable(f"is a {cls.__qualname__} of {len(value)} values, not {len(fields)}")
         items: list[Any] = list(_TUPLE.__iter__(value))
         done = [writer.at(f".{name}", item, depth + 1) for name, item in zip(fields, items, strict=True)]
@@ -154,7 +154,7 @@ def _named_tuple_entry(cls: Any, tag: str) -> Entry:
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
         items = reader.items(only(node), depth)
-        missing = fields[len(items) :]  # added to the class, at its end, after the value was stored
+        missing = fields[len(items) :]  # fields added at the end of the class after the value was stored
         if len(items) > len(fields) or any(name not in defaults for name in missing):
             raise ClassChangedError(f"{cls.__qualname__} has {len(fields)} fields, and {len(items)} values were stored")
         return _TUPLE.__new__(cls, [*items, *(defaults[name] for name in missing)])
@@ -174,16 +174,16 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
         name = value._name_
         if name is not None and members.get(name) is value:
             return {TAG: tag, "v": name}
-        number = value._value_  # not a single member: a combination of flags has no name to store
+        number = value._value_  # not a single member: a combination of flags has no name
         if number.__class__ is not int or cls(number) is not value:
             raise NotStorable(f"is {value!r}, which is not among the members of {cls.__qualname__}")
-        # `at` calls the encoder of int, which returns the int itself, or refuses one with too many digits. An int is
-        # not a container, so its depth does not matter. The empty step adds nothing to the path of a refusal.
+        # `at` calls the encoder of int, which returns the int itself or rejects one with too many digits. An int is not
+        # a container, so its depth does not matter. The empty step leaves the path of a refusal unchanged.
         return {TAG: tag, "v": writer.at("", number, depth)}
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         name = only(node)
-        if name.__class__ is int:  # combined flags, whose number is stored as it is: no decoder is needed
+        if name.__class__ is int:  # combined flags: the number itself is stored, so no decoder is needed
             try:
                 return cls(name)
             except ValueError:
@@ -196,11 +196,11 @@ def _enum_entry(cls: Any, tag: str) -> Entry:
     return Entry(cls, tag, encode, decode)
 
 
-# -- functions of the user's -------------------------------------------------------------------------------------
+# -- user functions -------------------------------------------------------------------------------------
 
 
 def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Entry:
-    """Return the entry of a class that the program registered with functions of its own.
+    """Return the entry of a class that the program registered with encode and decode functions.
 
     Args:
         cls: The class.
@@ -216,8 +216,8 @@ def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable
         except Exception as error:
             why = f"is a {cls.__qualname__}, whose encode= raised {type(error).__name__}: {error}"
             raise NotStorable(why) from error
-        # The empty step: a refusal's path names the instance, not a part of what encode= returned. One level deeper:
-        # this object is a container around the value, which may be a container itself.
+        # The empty step keeps a refusal's path at the instance, not at a part of what encode= returned. The depth is
+        # one greater, because this object encloses the value, which may be a container itself.
         return {TAG: tag, "v": writer.at("", plain, depth + 1)}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:

@@ -1,7 +1,7 @@
-"""The entry of one class, and what the encoders and decoders of classes with attributes have in common.
+"""The entry of one class, and the code shared by classes with attributes.
 
-These are dataclasses and named tuples (`entries`) and pydantic models (`models`). Their encoders refuse an instance
-with an attribute that is not a field. Their decoders fill in the defaults of fields that stored data lacks.
+These are dataclasses and named tuples (`entries`) and pydantic models (`models`). Their encoders reject an instance
+with an attribute that is not a field. Their decoders fill in the defaults of fields that are missing in stored data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphrt._codec.walk import Decoder, Encoder
 __all__ = ["NONE", "Entry", "complete", "own_attributes", "strangers"]
 
 NONE: Final = object()
-"""In place of a default: the field has no default."""
+"""Sentinel for a field without a default."""
 
 
 class Entry(NamedTuple):
@@ -24,20 +24,22 @@ class Entry(NamedTuple):
 
     cls: Any
     tag: str
-    """The name under which stored data has instances of the class."""
+    """The name of the class in stored data."""
     encode: Encoder
     decode: Decoder
     own: bool = False
-    """True if the user registered the class with `encode=` and `decode=`, its own functions."""
+    """True if the class was registered with the user functions `encode=` and `decode=`."""
+    former: tuple[tuple[str, Decoder], ...] = ()
+    """Earlier tags of the class in this process, with their decoders. They can be read but are not written."""
 
 
 def strangers(cls: Any, attributes: Iterable[str]) -> str:
-    """Return the reason to refuse an instance of *cls*, as a clause; empty if its *attributes* may be left out.
+    """Return the reason to reject an instance of *cls*, as a clause; empty if its *attributes* may be left out.
 
     Args:
         cls: The class, a dataclass, named tuple or model.
-        attributes: Names of attributes of the instance that are not fields, and so would be lost. Those of cached
-            properties may be left out: they are computed again.
+        attributes: Names of attributes of the instance that are not fields, and would therefore be lost. Cached
+            properties may be left out, because they are computed again.
     """
     found = [name for name in attributes if not isinstance(_class_attribute(cls, name), functools.cached_property)]
     if not found:
@@ -49,7 +51,7 @@ def strangers(cls: Any, attributes: Iterable[str]) -> str:
 
 
 def _class_attribute(cls: Any, name: str) -> Any:
-    """Return the attribute as its class has it; None if only the instance has it. Descriptors are not called."""
+    """Return the attribute from the class; None if only the instance has it. Descriptors are not called."""
     return next((own[name] for own in own_attributes(cls) if name in own), None)
 
 
@@ -70,10 +72,10 @@ def complete(
 
     Args:
         cls: The class, for messages.
-        values: Stored values by field; gets the defaults.
+        values: Stored values by field, to which the defaults are added.
         names: All fields of the class.
         default: Returns the default of a field, or NONE.
-        optional: Returns True if a field may stay without a value, as one with init=False that was never set.
+        optional: Returns True if a field may stay without a value, such as one with init=False that was never set.
 
     Raises:
         ClassChangedError: A name in *values* is not a field, or a field has neither a value nor a default.

@@ -1,9 +1,9 @@
-"""Storage of exceptions: what a node raised is kept as a record, and is an exception again after a restart.
+"""Storage of exceptions: an exception that a node raised is stored as a record and restored after a restart.
 
-This is the codec's only lossy form. An exception whose class is neither Python's nor graphrt's comes back as a
+This is the codec's only lossy form. An exception whose class belongs neither to Python nor to graphrt is restored as a
 `RecordedError` with the name of its class and its text. Causes, tracebacks and notes are never kept.
 
-A *record* is a dict, which the codec then encodes like any other value. Its "kind" is one of:
+A *record* is a dict that the codec encodes like any other value. Its "kind" is one of:
 
 - "python" and "graphrt": "name" of the class, "args" of the constructor, and "state", attributes by name.
 - "group": "message", and "members", the records of the exceptions in an exception group.
@@ -52,33 +52,35 @@ def _exceptions(module: Any, names: Any) -> dict[str, Any]:
 
 
 _GROUPS: Final = frozenset({"BaseExceptionGroup", "ExceptionGroup"})
-"""Not in `_BUILT_IN`, as they have a kind of record of their own."""
+"""Not in `_BUILT_IN`, because they have their own kind of record."""
 _BUILT_IN: Final[dict[str, Any]] = {
     name: cls
     for name, cls in _exceptions(builtins, dir(builtins)).items()
-    if cls.__name__ == name and name not in _GROUPS  # IOError and EnvironmentError are other names of OSError
+    if cls.__name__ == name and name not in _GROUPS  # IOError and EnvironmentError are aliases of OSError
 }
 _GRAPHRT: Final[dict[str, Any]] = _exceptions(errors, errors.__all__)
 _NAMES_OF: Final[dict[type, str]] = {cls: name for name, cls in (_BUILT_IN | _GRAPHRT).items()}
 _NOT_KEPT: Final = frozenset({"__notes__", "declared_at"})
-"""Attributes that are not kept. `declared_at` is a path, with which journals of two machines would differ (R13)."""
+"""Attributes that are not stored. `declared_at` is a path, which would make the journals of two machines differ
+(R13)."""
 _KEPT_STATE: Final = ("name", "path")
-"""Attributes of ImportError, NameError and AttributeError that are kept, although they are not in `args`."""
+"""Attributes of ImportError, NameError and AttributeError that are stored although they are not in `args`."""
 
 
 def dump_error(dump: Callable[[Any], bytes], error: BaseException) -> bytes:
     """Return *error* as the bytes of its record. Any exception can be written."""
     try:
         return dump(_record(dump, error, 0))
-    except NotStorable:  # each part can be stored, but the whole is too large or too deep; a "recorded" one never is
+    except NotStorable:  # the parts can be stored, but not the whole; a "recorded" record always fits
         return dump(_recorded(error))
 
 
 def _record(dump: Callable[[Any], bytes], error: BaseException, level: int) -> dict[str, Any]:
-    """Return the record of *error*, as exact as it can be stored; *level* counts the exception groups around it."""
+    """Return the most exact record of *error* that can be stored. *level* counts the enclosing exception groups."""
     cls = type(error)
     if cls in (ExceptionGroup, BaseExceptionGroup) and level < _MOST_LEVELS:
-        group: Any = error  # a user's subclass of a group is not in the closed tables, and becomes a RecordedError
+        # A user-defined subclass of a group is not in the closed tables, so it becomes a RecordedError.
+        group: Any = error
         members = [_record(dump, member, level + 1) for member in group.exceptions]
         return {"kind": "group", "message": _clean(group.message), "members": members}
     name = _NAMES_OF.get(cls)
@@ -89,20 +91,20 @@ def _record(dump: Callable[[Any], bytes], error: BaseException, level: int) -> d
     if name in _GRAPHRT:
         args, state = error.args, vars(error)
     else:
-        # `__reduce__` has the arguments of the constructor: OSError drops the file name from `args`.
+        # Take the constructor's arguments from `__reduce__`, because OSError drops the file name from `args`.
         reduced: Any = error.__reduce__()
         args = reduced[1]
         state = {key: getattr(error, key) for key in _KEPT_STATE if type(getattr(error, key, None)) is str}
     kind = "graphrt" if name in _GRAPHRT else "python"
-    if not _is_storable(dump, args):  # without its arguments it could not be made again
+    if not _is_storable(dump, args):  # without its arguments it cannot be reconstructed
         return _recorded(error)
-    # An attribute that cannot be stored is left out: the exception can be made without it.
+    # An attribute that cannot be stored is left out: the exception can be restored without it.
     kept = {key: item for key, item in state.items() if key not in _NOT_KEPT and _is_storable(dump, item)}
     return {"kind": kind, "name": name, "args": args, "state": kept}
 
 
 def _is_storable(dump: Callable[[Any], bytes], value: Any) -> bool:
-    """Return True if *value*, a part of an exception, can be stored: users put anything into exceptions."""
+    """Return True if *value*, a part of an exception, can be stored. Exceptions may contain arbitrary objects."""
     try:
         dump(value)
     except NotStorable:
@@ -112,7 +114,7 @@ def _is_storable(dump: Callable[[Any], bytes], value: Any) -> bool:
 
 def _recorded(error: BaseException) -> dict[str, Any]:
     """Return a record of the kind "recorded": the name and the text of *error*."""
-    if type(error) is RecordedError:  # stored a second time, it keeps the name of the original class
+    if type(error) is RecordedError:  # when stored again, it keeps the name of the original class
         name, message = error.type_name, error.message
     else:
         name = type(error).__qualname__
@@ -135,12 +137,12 @@ def from_record(record: Any) -> BaseException:
         record: A decoded value: damaged data may have anything in its place.
 
     Raises:
-        DamagedError: *record* is not a record. Damaged data may raise any other error, which means the same.
+        DamagedError: *record* is not a record. Any other error on damaged data means the same.
     """
     kind = record["kind"]
     if kind == "recorded":
         return RecordedError(_text(record["name"]), _text(record["message"]))
-    if kind == "group":  # Python makes an ExceptionGroup of it if every member is an Exception
+    if kind == "group":  # Python returns an ExceptionGroup if every member is an Exception
         return BaseExceptionGroup(_text(record["message"]), [from_record(member) for member in record["members"]])
     table = _GRAPHRT if kind == "graphrt" else _BUILT_IN if kind == "python" else {}
     cls = table.get(_text(record["name"]))
@@ -148,14 +150,14 @@ def from_record(record: Any) -> BaseException:
     if cls is None or type(args) is not tuple or type(state) is not dict:
         raise DamagedError("it is not a record of an exception")
     if kind == "graphrt":
-        error = cls.__new__(cls, *args)  # the attributes come from `state`, so __init__ need not run
+        error = cls.__new__(cls, *args)  # the attributes come from `state`, so __init__ is not needed
         error.__dict__.update(state)
         return error  # type: ignore[no-any-return]  # of the closed table
     error = cls(*args)
     for key in _KEPT_STATE:
         if key in state:
             setattr(error, key, _text(state[key]))
-    if type(error) is not cls:  # OSError(2, "...") makes a FileNotFoundError
+    if type(error) is not cls:  # OSError(2, "...") creates a FileNotFoundError
         raise DamagedError(f"{record['name']} with these arguments is a {type(error).__name__}")
     return error  # type: ignore[no-any-return]  # of the closed table
 

@@ -1,11 +1,11 @@
 """Encoders and decoders of built-in types without inner values: times, numbers, bytes, paths, network addresses.
 
-An encoder gets the Writer of the walk, the value and *depth*, the number of containers around it. It calls
-`writer.enter`, which counts the bytes that the value takes at least (TAGGED_LEAF_BYTES for a tag with a short text) and
-refuses what is too large. Texts and integers under "v" go through the Writer with the *depth* of the value itself, as
-they do not nest. A decoder gets the object as *node*; `only(node)` is the part under "v", and refuses an object with a
-third key. Any error of a decoder means that the data is damaged. `registry` puts the two tables at the end of the file
-into every codec.
+An encoder receives the Writer of the walk, the value, and *depth*, the number of containers around it. It calls
+`writer.enter`, which counts the minimum number of bytes that the value takes (TAGGED_LEAF_BYTES for a tag with a short
+text) and rejects values that are too large. Texts and integers under "v" go through the Writer with the *depth* of the
+value itself, because they do not nest. A decoder receives the object as *node*; `only(node)` returns the part under
+"v", and rejects an object with other keys. Any error of a decoder means that the data is damaged. `registry` adds the
+two tables at the end of this file to every codec.
 
 Types that a user defines are in `entries` and `models`. For the terms, see docs/glossary.md.
 """
@@ -37,14 +37,15 @@ def _pair(tag: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> 
 
     Args:
         tag: The name of the type in stored data.
-        write: From a value to its text; may raise NotStorable.
-        read: From the text to the value.
+        write: Converts a value to its text; may raise NotStorable.
+        read: Converts the text to the value.
     """
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_LEAF_BYTES)
         text = write(value)
-        # Through the walk, which counts the bytes and finds lone surrogates. The empty step adds nothing to the path.
+        # Encoded by the walk, which counts the bytes and finds lone surrogates. The empty step adds nothing to the
+        # path.
         return {TAG: tag, "v": writer.at("", text, depth)}
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
@@ -65,7 +66,7 @@ def _binary(tag: str, make: Callable[[bytes], Any]) -> tuple[Encoder, Decoder]:
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         text = text_of(only(node))
-        data = binascii.a2b_base64(text, strict_mode=True) if text else b""  # no bytes are an empty text
+        data = binascii.a2b_base64(text, strict_mode=True) if text else b""  # the text is empty if there are no bytes
         return make(data)
 
     return encode, decode
@@ -74,7 +75,7 @@ def _binary(tag: str, make: Callable[[bytes], Any]) -> tuple[Encoder, Decoder]:
 # -- numbers -----------------------------------------------------------------------------------------------------
 
 
-# The parts are stored as text, which has forms for NaN and infinity; JSON numbers do not.
+# The parts are stored as text, which can represent NaN and infinity; JSON numbers cannot.
 def _encode_complex(writer: Writer, value: complex, depth: int) -> dict[str, Any]:
     writer.enter(depth, TAGGED_LEAF_BYTES)
     return {TAG: "complex", "v": [repr(value.real), repr(value.imag)]}
@@ -86,19 +87,22 @@ def _decode_complex(_reader: Reader, node: dict[str, Any], _depth: int) -> compl
 
 
 def _decode_float(_reader: Reader, node: dict[str, Any], _depth: int) -> float:
-    """Return NaN or an infinity. `walk` writes all floats, and only these with a tag, as JSON has no form for them."""
+    """Return NaN or an infinity.
+
+    `walk` writes all floats; only these have a tag, because JSON cannot represent them.
+    """
     number = float(text_of(only(node)))
     if math.isfinite(number):
-        raise DamagedError("a finite number is written as it is")  # one value has one form
+        raise DamagedError("a finite number is written as it is")  # each value has exactly one form
     return number
 
 
 def _encode_integers(tag: str, parts: Callable[[Any], tuple[int, ...]]) -> Encoder:
-    """Return the encoder of a type that is stored as a list of integers; *parts* takes them from a value."""
+    """Return the encoder of a type that is stored as a list of integers; *parts* extracts them from a value."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_LEAF_BYTES)
-        # Through the walk, which refuses an integer of more digits than Python reads.
+        # Encoded by the walk, which rejects an integer with more digits than Python can parse.
         return {TAG: tag, "v": writer.items(parts(value), depth)}
 
     return encode
@@ -108,10 +112,10 @@ def _integers(node: dict[str, Any], count: int) -> list[int]:
     """Return the *count* integers that `_encode_integers` wrote.
 
     Raises:
-        DamagedError: *node* has something else.
+        DamagedError: *node* contains anything else.
     """
     numbers: Any = only(node)
-    # By exact class: True and False are ints, too.
+    # Compared by exact class, because True and False are ints too.
     if numbers.__class__ is not list or len(numbers) != count or any(n.__class__ is not int for n in numbers):
         raise DamagedError(f"{count} integers were expected")
     return numbers
@@ -132,10 +136,10 @@ def _decode_range(_reader: Reader, node: dict[str, Any], _depth: int) -> range:
 def _zone_to_data(zone: Any) -> dict[str, Any]:
     """Return the keys that describe a time zone: {} for None; "zone", a name of the tz database; or "offset".
 
-    The offset is in microseconds. "name" goes with it if the zone has another name than its offset gives.
+    The offset is in microseconds. The key "name" is added if the zone's name differs from the default for its offset.
 
     Raises:
-        NotStorable: The zone has no name by which it is found again, or a class of another library.
+        NotStorable: The zone has no name by which it can be looked up, or its class belongs to another library.
     """
     if zone is None:
         return {}
@@ -157,7 +161,7 @@ def _zone_to_data(zone: Any) -> dict[str, Any]:
 
 
 def _zone_from_data(node: dict[str, Any]) -> dt.tzinfo | None:
-    """Return the time zone that the keys of *node* describe, as `_zone_to_data` wrote them.
+    """Return the time zone that the keys of *node* describe. The reverse of `_zone_to_data`.
 
     Raises:
         DamagedError: The zone is not installed, or a name is not text.
@@ -185,7 +189,8 @@ def _zone_names() -> frozenset[str]:
 def _zone(key: str) -> dt.tzinfo | None:
     """Return the time zone named *key*; None if it is not installed.
 
-    Only installed names are given to ZoneInfo: it makes a path of its key, and stored data must not name files.
+    Only names of installed zones are passed to ZoneInfo: it uses its key as a path, and stored data must not name
+    files.
     """
     if key not in _zone_names():
         return None
@@ -198,21 +203,22 @@ _TIME_KEYS: Final = frozenset({TAG, "v", "fold", "zone", "offset", "name"})
 
 
 def _clock(tag: str, cls: Any) -> tuple[Encoder, Decoder]:
-    """Return the encoder and decoder of datetime or time: an ISO 8601 text; fold and zone have keys of their own."""
+    """Return the encoder and decoder of datetime or time: an ISO 8601 text; fold and zone have separate keys."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_LEAF_BYTES)
         zone = value.tzinfo
-        # Without the zone, as ISO 8601 keeps only its offset at this moment.
+        # Without the zone, because ISO 8601 keeps only the current offset.
         data: dict[str, Any] = {TAG: tag, "v": (value.replace(tzinfo=None) if zone else value).isoformat()}
-        if value.fold:  # the second of two equal local times, when clocks are set back
+        if value.fold:  # the second of two equal local times when clocks are set back
             data["fold"] = 1
         for key, item in _zone_to_data(zone).items():
-            data[key] = writer.at("", item, depth)  # through the walk, as the name of a zone may have lone surrogates
+            # Encoded by the walk, because the name of a zone may contain lone surrogates.
+            data[key] = writer.at("", item, depth)
         return data
 
     def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
-        if not node.keys() <= _TIME_KEYS:  # in the place of `only`, as the keys of a zone may be there
+        if not node.keys() <= _TIME_KEYS:  # instead of `only`, because the keys of a zone are allowed
             raise DamagedError(f"{sorted(node)!r} are not the keys of a time")
         value = cls.fromisoformat(text_of(node["v"]))
         if value.tzinfo is not None:
@@ -231,11 +237,15 @@ def _decode_timedelta(_reader: Reader, node: dict[str, Any], _depth: int) -> dt.
 
 
 def _path(cls: Any) -> tuple[Encoder, Decoder]:
-    """Return the encoder and decoder of a path class; a path that its own text does not give back is refused."""
+    """Return the encoder and decoder of a path class.
+
+    A path that does not survive a round trip through its text is rejected.
+    """
 
     def write(value: Any) -> str:
         text = str(value)
-        # On some Pythons, the text of some Windows paths (the beginning of a network share) is read as another path.
+        # In some Python versions, the text of some Windows paths (the beginning of a network share) parses as another
+        # path.
         again = cls(text)
         if again != value or again.parts != value.parts:
             raise NotStorable(f"is a path that its own text {text!r} does not give back")
@@ -261,7 +271,7 @@ def _decode_uuid(_reader: Reader, node: dict[str, Any], _depth: int) -> uuid.UUI
 
 
 _THIS_PATH: Final[Any] = type(pathlib.Path())
-"""PosixPath or WindowsPath: the other one cannot be instantiated on this system."""
+"""PosixPath or WindowsPath; the other class cannot be instantiated on this system."""
 _TABLE: Final[dict[Any, tuple[str, tuple[Encoder, Decoder]]]] = {
     bytes: ("bytes", _binary("bytes", bytes)),
     bytearray: ("bytearray", _binary("bytearray", bytearray)),

@@ -1,9 +1,9 @@
-"""The entries of images, audio and documents, whose bytes are stored apart from the value, under their SHA-256.
+"""The entries of images, audio and documents, whose bytes are stored separately from the value, under their SHA-256.
 
-A message with a picture is in an update, in snapshots of the state, in the record of a reply or of a tool's result. Each
-of them holds kind, media type, size and hash, and a reference to the bytes, which the store keeps once for a thread.
-They are kept as they are, and not as base64. Where there is no place for blobs, such as in a letter between processes,
-the bytes are in the value.
+A message with a picture may occur in an update, in snapshots of the state, and in the record of a reply or a tool
+result. Each of these has the kind, media type, size and hash, and a reference to the bytes. The store keeps the bytes
+once per thread, raw and not as base64. Where blobs are not supported, such as in a message between processes, the value
+contains the bytes.
 
     {"$t": "graphrt:Image", "v": {"type": "image/png", "size": 12345, "data": {"$t": "blob", "v": "<hex>"}}}
 """
@@ -19,7 +19,7 @@ from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, fetched, only, tex
 __all__ = ["media_entry"]
 
 _KEYS: Final = {"url": "_url", "type": "_media_type", "name": "_name"}
-"""Keys of the stored form that are texts, which may be missing, and the attributes that they are of."""
+"""Optional text keys of the stored form, and the attributes that they hold."""
 
 
 def media_entry(cls: Any, tag: str) -> Entry:

@@ -1,10 +1,10 @@
-"""Encoder and decoder of pydantic models: fields, the set of fields that were given, extras and private attributes.
+"""Encoder and decoder of pydantic models: fields, the set of explicitly set fields, extras and private attributes.
 
-A model is rebuilt without its validators and without `__init__`: it was valid when it was stored, and comes back as it
-was (decision 0024). The stored form is an object with these keys:
+A model is rebuilt without its validators and without `__init__`: it was valid when it was stored, and is restored
+exactly (decision 0024). The stored form is an object with these keys:
 
 - "$t": the tag, which is the name of the class in stored data; "v": the values of the declared fields, by name.
-- "set": the names in `model_fields_set`, the fields that were given. Missing if these are all fields.
+- "set": the names in `model_fields_set`, the fields that were set explicitly. Missing if there are no other fields.
 - "extra": the fields that the class does not declare, by name. Missing unless it has `extra="allow"`.
 - "private": the private attributes, by name. Missing if the class has none.
 """
@@ -32,11 +32,13 @@ def model_entry(cls: Any, tag: str) -> Entry:
 
 
 class _Shape:
-    """Encoder and decoder of one model. Fields are looked up late: a model may be completed after the codec is made.
+    """Encoder and decoder of one model.
+
+    Fields are looked up lazily: a model may be completed after the codec was created.
 
     *depth* counts the containers around a value. A Writer's methods get the depth of the parts; a Reader's get that of
-    the container, and add 1. Decoders get the whole stored object as *node*; any error that they raise means that the
-    data is damaged.
+    the container, and add 1. Decoders receive the whole stored object as *node*; any error that they raise means that
+    the data is damaged.
     """
 
     __slots__ = ("_fields", "cls", "is_root", "tag")
@@ -45,11 +47,11 @@ class _Shape:
         self.cls = cls
         self.tag = tag
         self.is_root = issubclass(cls, RootModel)
-        """True for a RootModel: the class itself has None in the place of extras and private attributes."""
+        """True for a RootModel: on the class itself, extras and private attributes are None."""
         self._fields: dict[str, Any] | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return the declared fields by name. They are kept once the model is complete, as `model_fields` is slow."""
+        """Return the declared fields by name. Cached once the model is complete, because `model_fields` is slow."""
         fields = self._fields
         if fields is None:
             fields = self.cls.model_fields
@@ -58,10 +60,10 @@ class _Shape:
         return fields
 
     def encode(self, writer: Writer, value: Any, depth: int) -> dict[str, Any]:
-        """Return the stored form of the model *value*; parts that say nothing are left out.
+        """Return the stored form of the model *value*, without parts that carry no information.
 
         Raises:
-            NotStorable: The model would not come back exactly.
+            NotStorable: The model could not be restored exactly.
         """
         writer.enter(depth, TAGGED_BYTES)
         fields = self.fields()
@@ -79,9 +81,9 @@ class _Shape:
         return data
 
     def _state(self, state: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of the fields; refuse a model that lacks one or has other attributes.
+        """Return the values of the fields; reject a model that lacks one or has other attributes.
 
-        *state* is the model's `__dict__`. A cached property's value in it is left out: it is computed again.
+        *state* is the model's `__dict__`. Values of cached properties are left out, because they are computed again.
         """
         if state.keys() == fields.keys():
             return state
@@ -97,7 +99,7 @@ class _Shape:
 
         Args:
             writer: Encodes the names.
-            given: Names of the fields that were given.
+            given: Names of the fields that were set explicitly.
             known: Names of all declared fields, then of the extras.
             depth: Containers around the names.
 
@@ -113,7 +115,7 @@ class _Shape:
         return writer.items([name for name in known if name in given], depth)
 
     def _check_private(self, private: dict[str, Any]) -> None:
-        """Refuse a model that lacks a private attribute with a default: the decoder would fill in the default."""
+        """Reject a model that lacks a private attribute with a default: the decoder would fill in the default."""
         for name, attribute in self.cls.__private_attributes__.items():
             if name not in private and (attribute.default is not PydanticUndefined or attribute.default_factory):
                 raise NotStorable(
@@ -131,8 +133,8 @@ class _Shape:
             raise DamagedError(f"{sorted(node)!r} are not the keys of a model")
         fields = self.fields()
         values = reader.named(node["v"], depth)
-        given = set(values)  # before `complete` adds the defaults of fields that the class got later
-        # The last argument: no field of a model may stay without a value.
+        given = set(values)  # read before `complete` adds the defaults of fields that were added to the class later
+        # The last argument says that every field of a model needs a value.
         complete(self.cls, values, fields, lambda name: _default(fields[name], values), lambda _: False)
         extra = self._extra(reader, node, depth)
         if "set" in node:
@@ -140,9 +142,9 @@ class _Shape:
             if not given <= {*fields, *(extra or ())}:
                 raise ClassChangedError(f"fields of {self.cls.__qualname__} were set that it does not have")
         private = self._private(reader.named(node["private"], depth) if "private" in node else {})
-        # As pydantic's own `model_copy` makes an instance.
+        # Creates the instance in the same way as pydantic's `model_copy`.
         made = object.__new__(self.cls)
-        put = object.__setattr__  # past a frozen model, and past `validate_assignment`
+        put = object.__setattr__  # bypasses frozen models and `validate_assignment`
         put(made, "__dict__", {name: values[name] for name in fields})
         put(made, "__pydantic_fields_set__", given)
         if not self.is_root:
@@ -152,7 +154,7 @@ class _Shape:
         return made
 
     def _extra(self, reader: Reader, node: dict[str, Any], depth: int) -> dict[str, Any] | None:
-        """Return the extras in *node*; None for a class that does not allow any, as pydantic has it.
+        """Return the extras in *node*; None for a class that does not allow any, as in pydantic.
 
         Raises:
             ClassChangedError: *node* has extras that the class does not allow.
@@ -165,10 +167,10 @@ class _Shape:
         return reader.named(node["extra"], depth)
 
     def _private(self, stored: dict[str, Any]) -> dict[str, Any] | None:
-        """Return *stored*, the private attributes, with the defaults of those that the class got later.
+        """Return the private attributes *stored*, with defaults for those that were added to the class later.
 
         Returns:
-            The attributes by name; None if the class declares no private attribute, as pydantic has it.
+            The attributes by name; None if the class declares no private attribute, as in pydantic.
 
         Raises:
             ClassChangedError: *stored* has an attribute that the class does not declare.
@@ -187,11 +189,11 @@ class _Shape:
 
 
 def _default(field: Any, values: dict[str, Any]) -> Any:
-    """Return the default of a field that stored data lacks; NONE if it is required.
+    """Return the default of a field that is missing in stored data; NONE if it is required.
 
     Args:
         field: pydantic's FieldInfo.
-        values: The values so far, for a default factory that takes them.
+        values: The values so far, which a default factory may take as its argument.
     """
     if field.is_required():
         return NONE

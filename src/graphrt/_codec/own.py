@@ -1,8 +1,8 @@
-"""Classes that can be stored in any field without being declared or registered: graphrt's own messages, pydantic's values.
+"""Classes that any field may contain without declaration or registration: graphrt's own messages, pydantic's values.
 
-The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met (decision 0035). The
-tags have a prefix that no class name can have. If the state declares one of these classes, or the program registers it,
-its tag is its own name, as for any other class. For the terms, see docs/glossary.md.
+The table of tags is closed. The module of a class is loaded when one of its values or tags is first seen (decision
+0035). The tags have a prefix that cannot occur in a class name. If the state declares one of these classes, or the
+program registers it, its tag is its own name, as for any other class. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ _NAMES: Final = frozenset(
     }
 )
 _MEDIA: Final = "graphrt.harness.media"
-"""Module of `Image`, `Audio` and `Document`, which have an entry of their own."""
+"""Module of `Image`, `Audio` and `Document`, which have separate entries."""
 WORDS: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
 """Other classes of graphrt that any value may contain: a finding of `compile()`, and the types of START and END.
 
-Their modules are always loaded, so they are in the tables of every codec. Their tags look like those of built-in types.
+Their modules are always loaded, so the tables of every codec include them. Their tags have the form of built-in types'
+tags.
 """
 
 
 def _class(name: str) -> Any:
     """Return the class with *name*, which is one of `_NAMES`."""
-    # Imported when a value needs them: most states hold no messages. Nor may the codec import the harness, which speaks
-    # to models and is built on the codec, when it is loaded itself.
-    # `Usage` has a module of its own, so that a state with usage does not load the harness.
+    # Imported when a value needs them, because most states hold no messages. At import time the codec may not import
+    # the harness either, which is built on the codec. `Usage` has its own module, so that a state with usage does not
+    # load the harness.
     if name == "Usage":
         from graphrt._usage.usage import Usage
 
@@ -65,7 +66,7 @@ def _own_entry(cls: Any, tag: str) -> Entry | None:
 
 
 class _Library(NamedTuple):
-    """Classes that any value may contain. Their modules are loaded when a value or a tag of one is met."""
+    """Classes that any value may contain. Their modules are loaded when one of their values or tags is first seen."""
 
     prefix: str
     """Package of the classes, which is also the prefix of their tags."""
@@ -84,20 +85,20 @@ OWN_TAGS: Final = frozenset(f"{library.prefix}:{name}" for library in _LIBRARIES
 
 
 def own_by_class(cls: Any) -> Entry | None:
-    """Return the entry of *cls* if it is one of graphrt's message classes, or of pydantic's values, else None.
+    """Return the entry of *cls* if it is one of graphrt's message classes or of pydantic's value classes, else None.
 
     Called for each class that the codec's tables do not have.
     """
     name: str = cls.__qualname__
     for library in _LIBRARIES:
-        # The cheap tests first: `load` loads modules.
+        # Cheap tests first, because `load` imports modules.
         if name in library.names and cls.__module__.startswith(f"{library.prefix}.") and library.load(name) is cls:
             return library.entry(cls, f"{library.prefix}:{name}")
     return None
 
 
 def own_by_tag(tag: str) -> Entry | None:
-    """Return the entry of the class of these that is stored under *tag*, or None. Called for tags that no table has."""
+    """Return the entry of the class that is stored under *tag*, or None. Called for tags that are not in any table."""
     prefix, _, name = tag.partition(":")
     for library in _LIBRARIES:
         if prefix == library.prefix and name in library.names:

@@ -1,8 +1,8 @@
 """Entries of pydantic's own value classes: URLs, DSNs, `NameEmail` and `ByteSize`. Any value may contain them.
 
-A URL is stored as its text, and read by its class, which checks it. Classes that a program derives from `AnyUrl` are
-stored in the same way, if an annotation leads to them. Tags have the prefix `pydantic:`, so that a class of the user's may
-have the same name. For the terms, see docs/glossary.md.
+A URL is stored as its text, and its class validates the text when it is read. Classes that a program derives from
+`AnyUrl` are stored in the same way if an annotation leads to them. Tags have the prefix `pydantic:`, so that a user
+class may have the same name. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ PYDANTIC_NAMES: Final = frozenset(
 
 
 def is_url(cls: Any) -> bool:
-    """Return True if *cls*, a class, is a URL or DSN class of pydantic's, or is derived from one."""
+    """Return True if the class *cls* is one of pydantic's URL or DSN classes, or derives from one."""
     networks = sys.modules.get("pydantic.networks")  # until it is loaded, no class derives from one of its classes
-    # Those of one host and those of several have no public base class in common.
+    # URLs of one host and of several have no public base class in common.
     return networks is not None and issubclass(cls, (*networks.AnyUrl.__bases__, *networks.MongoDsn.__bases__))
 
 
 def pydantic_class(name: str) -> Any:
     """Return pydantic's class *name*, one of `PYDANTIC_NAMES`; None if this version of pydantic does not have it."""
-    import pydantic  # its classes are loaded when they are asked for: 10 ms, which most states do not need
+    import pydantic  # loaded on demand: it takes 10 ms, and most states do not need it
 
     return getattr(pydantic, name, None)
 
@@ -72,14 +72,14 @@ def url_entry(cls: Any, tag: str) -> Entry:
 
 
 def _made_of(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Entry:
-    """Return the entry of a class whose values are made of plain data: *write* takes it from a value."""
+    """Return the entry of a class whose values consist of plain data, which *write* extracts from a value."""
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_BYTES)
         plain = write(value)
         try:
             exact = read(plain) == value
-        except ValueError:  # it was made past the checks of its class
+        except ValueError:  # it was created without the checks of its class
             exact = False
         if not exact:
             raise NotStorable(f"is a {cls.__qualname__} that its own text does not give back")

@@ -1,6 +1,6 @@
 """The process-wide registry of classes that the program made storable with `graphrt.stores.register_type`.
 
-Its only mutable state is a dict that `register` replaces, so codecs notice a change by identity. `tables` combines the
+The only mutable state is a dict that `register` replaces, so codecs detect a change by identity. `tables` combines the
 registry with the classes of one graph. For each class there is an `Entry`: its tag, encoder and decoder. For the terms,
 see docs/glossary.md.
 """
@@ -44,9 +44,9 @@ BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = (
 )
 BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS | {SECRET_TAG: decode_secret}
 RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS, *WORDS.values(), *OWN_TAGS})
-"""Tags under which no class can be registered: those of built-in types, of graphrt's own and pydantic's classes, and of a blob.
+"""Reserved tags: those of built-in types, of graphrt's own and pydantic's classes, and of blobs.
 
-A blob is a large value that is stored apart; a reference to it has the tag "blob".
+A blob is a large value that is stored separately; a reference to it has the tag "blob".
 """
 
 _registered: dict[type, Entry] = {}
@@ -76,16 +76,17 @@ def register(
     encode: Callable[[Any], Any] | None = None,
     decode: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Make instances of a class storable, in every store of the process. Also usable as a decorator.
+    """Make instances of a class storable in every store of the process. Also usable as a decorator.
 
     Classes that the annotations of the state lead to need no registration. Registering a class again replaces its
-    earlier registration.
+    earlier registration. Values that were stored under an earlier tag stay readable, unless another class uses that
+    tag.
 
     Args:
         cls: A dataclass, pydantic model, named tuple or enum, whose fields are stored; or any other class, together
             with *encode* and *decode*.
         tag: The name under which instances are stored, by default `cls.__qualname__`. It must not change as long as
-            stored data has it.
+            stored data contains it.
         encode: Converts an instance to a value that can be stored.
         decode: Converts that value back to an instance. It may be called with data that an older *encode* wrote.
 
@@ -93,9 +94,9 @@ def register(
         *cls*; without *cls*, a decorator.
 
     Raises:
-        InputError: *cls* is not a class, is built in, a metaclass or an exception, or holds a secret; only one of
-            *encode* and *decode* was given, or *cls* needs both (`bad-registration`). Or *tag* is not text (`input`),
-            or belongs to another type (`duplicate-tag`).
+        InputError: *cls* is not a class, is built in, a metaclass or an exception, or holds a secret; or only one of
+            *encode* and *decode* was given, or *cls* needs both (`bad-registration`). *tag* is not text (`input`), or
+            belongs to another type (`duplicate-tag`).
     """
     if cls is None:
 
@@ -111,11 +112,16 @@ def register(
             argument=f"The tag of {cls.__qualname__}", value=name, wanted="a str that is not empty, or leave it out"
         )
     entry = _entry(cls, name, encode, decode)
-    # The registrations that stay. What is left out is replaced, so its tag is free.
+    # The registrations that remain. A replaced class is omitted, so its tag is free.
     others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}
     taken = next((old for old, was in others.items() if was.tag == name), None)
     if taken is not None or name in RESERVED_TAGS:
         raise duplicate(name, cls, taken)
+    was = _registered.get(cls)
+    if was is not None:  # two libraries may register the same class under different tags
+        former = dict(((was.tag, was.decode), *was.former))
+        former.pop(name, None)
+        entry = entry._replace(former=tuple(former.items()))
     _replace({**others, cls: entry})
     return cls
 
@@ -137,23 +143,23 @@ def _is_older(old: type, new: type) -> bool:
 
 
 def _is_class(cls: Any) -> bool:
-    # In a function: behind an isinstance() of its own, the caller's *cls* would have a partly unknown type for pyright.
+    # A separate function, because after an inline isinstance() pyright would infer a partly unknown type for *cls*.
     return isinstance(cls, type)
 
 
 def is_secret(cls: Any) -> bool:
-    """Return True if *cls*, a class, is one of pydantic's secret types, which are never stored."""
+    """Return True if the class *cls* is one of pydantic's secret types, which are never stored."""
     from pydantic import Secret, SecretBytes, SecretStr  # loads hashlib; needed only when a value or class is checked
 
     return issubclass(cls, (SecretStr, SecretBytes, Secret))
 
 
 def _check_class(cls: Any) -> None:
-    """Refuse what cannot be registered at all, even with `encode=` and `decode=`.
+    """Reject classes that cannot be registered, even with `encode=` and `decode=`.
 
     Raises:
-        InputError: *cls* is not a class, holds a secret, or is of a kind that the codec treats in a way of its own: a
-            built-in type, a metaclass, an exception (`bad-registration`).
+        InputError: *cls* is not a class, holds a secret, or is of a kind that the codec handles itself: a built-in
+            type, a metaclass, an exception (`bad-registration`).
     """
     if not _is_class(cls):
         raise BAD_REGISTRATION(cls=repr(cls), problem="is not a class")
@@ -178,7 +184,7 @@ def _entry(cls: Any, tag: str, encode: Callable[[Any], Any] | None, decode: Call
         raise NO_STORED_FORM(cls=cls.__qualname__, problem="only one of encode= and decode= was given")
     entry = entry_of(cls, tag)
     if entry is None:
-        built_in = builtin_base(cls)  # the built-in class that it derives from, for instance list; None for none
+        built_in = builtin_base(cls)  # the built-in class that it derives from, for instance list, or None
         kind = f"a kind of {built_in.__name__}" if built_in else "no dataclass, model, named tuple or enum"
         raise NO_STORED_FORM(cls=cls.__qualname__, problem=f"it is {kind}")
     return entry

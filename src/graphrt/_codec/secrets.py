@@ -1,8 +1,8 @@
-"""Encoder and decoder of `Secret`: what is stored is that there was one, and the field that it stood in.
+"""Encoder and decoder of `Secret`: the stored form only says that there was one, and in which field.
 
-Some walks encode a value without storing it: a redaction, which replaces texts in it, and the search for its Secrets.
-No bytes of such a walk leave the process. It collects the Secrets in a list (`Writer.secrets`), and their encoded form
-is their index in this list, so that the Reader puts the same objects back.
+Redaction and the search for Secrets encode a value without storing it, so the bytes do not leave the process. These
+walks collect the Secrets in a list (`Writer.secrets`) and encode each as its index in this list, so that the Reader
+restores the same objects.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ SECRET_TAG: Final = "secret"  # noqa: S105 - a tag
 
 
 def encode_secret(writer: Writer, value: Secret[Any], depth: int) -> dict[str, Any]:
-    """Return the stored form of a Secret, its *place*; nothing is made of its value, not even a hash.
+    """Return the stored form of a Secret: its *place*.
 
-    The place is the name of the state field that it is in, or its index in a walk that collects the Secrets.
+    Nothing is derived from its value, not even a hash. The place is the name of its state field or, in a walk that
+    collects the Secrets, its index.
     """
     writer.enter(depth, TAGGED_LEAF_BYTES)
     writer.saw_secret()  # for `Codec.met_secrets`, which says whether any value held one
     if writer.secrets is not None:
         writer.secrets.append(value)
         return {TAG: SECRET_TAG, "v": len(writer.secrets) - 1}
-    # The field, and not the path in it: an update is stored before a reducer combines it with the field's value, and
-    # the stored form has to be the same wherever the item is after that.
-    # The field is empty for a value that belongs to none.
+    # Only the field, not the path within it: an update is stored before a reducer combines it with the field's value,
+    # and the stored form must not depend on the item's later position. Empty for a value that does not belong to a
+    # field.
     return {TAG: SECRET_TAG, "v": writer.field}
 
 
 def decode_secret(reader: Reader, node: dict[str, Any], _depth: int) -> Secret[Any]:
-    """Return a Secret without its value, as it is read from a store; with an index for a place, the Secret itself.
+    """Return a Secret without its value, as read from a store; if the place is an index, return the collected Secret.
 
     Raises:
         DamagedError: The place is neither text nor, in a walk that collected the Secrets, an index.

@@ -1,10 +1,10 @@
 """The tables of one codec: encoders by class, decoders by tag, and the reasons why other values are refused.
 
-Built from the annotations of a graph and from the registry, which has the classes that the program registered by hand.
-Closed from then on: stored data selects among the tags and nothing else, so it never chooses code (decision 0024).
+Built from a graph's annotations and from the registry of explicitly registered classes, and closed from then on: stored
+data can only select among the tags, so it never chooses code (decision 0024).
 
-An `Entry` is a class with its tag, encoder and decoder; `own` is true if the user gave the last two. `only(node)` is
-the part under "v" of the object *node*. For the terms, see docs/glossary.md.
+An `Entry` is a class with its tag, encoder and decoder; `own` is true if the last two are user functions. `only(node)`
+returns the part under "v" of the object *node*. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Tables:
 
     Args:
         annotations: Every enum, model, dataclass and named tuple that they lead to is added.
-        registered: The classes registered by hand, as `registry.registered_classes()` returns them; the codec compares
-            this dict by identity. Classes that their annotations lead to are added as well.
-        plain: None for tables that refuse what does not fit its class. Else it is read as plain data, and so are all
-            values of the classes with these names (`__qualname__`), and of unknown ones.
+        registered: The explicitly registered classes, as returned by `registry.registered_classes()`; the codec
+            compares this dict by identity. Classes that their annotations lead to are added as well.
+        plain: None to reject values that do not fit their class. Otherwise these are read as plain data, and so are all
+            values of classes with these names (`__qualname__`) and of unknown classes.
 
     Raises:
         InputError: Two classes have the same tag (`duplicate-tag`).
@@ -52,16 +52,19 @@ class Tables:
         known = {**registry.BUILT_IN_DECODERS, "blob": _decode_blob}
         self.decoders: dict[str, Decoder] = _Decoders(known) if plain is None else _ForgivingDecoders(known)
         self.classes: dict[str, Entry] = {}
-        """By tag, the entries of all classes that are not built in."""
+        """Entries by tag, of all classes that are not built in."""
         for cls, tag in WORDS.items():
             self._add(entry_of(cls, tag))
         for entry in registered.values():
             self._add(entry)
-        # The fields of a class with encode= and decode= are not stored, so nothing need be found behind them.
+        # The fields of a class with encode= and decode= are not stored, so they are not searched.
         roots = [*annotations, *(cls for cls, entry in registered.items() if not entry.own)]
         for cls in classes_in(roots):
-            if cls not in self.encoders:  # a registered class keeps the tag and the functions of its registration
+            if cls not in self.encoders:  # a registered class keeps the tag and functions from its registration
                 self._add(entry_of(cls, cls.__qualname__))
+        for entry in registered.values():  # added last, so that current tags take precedence over earlier ones
+            for tag, decode in entry.former:
+                self.decoders.setdefault(tag, self._read_by(entry.cls, decode))
 
     def _add(self, entry: Entry | None) -> None:
         """Add a class to the three tables.
@@ -69,36 +72,39 @@ class Tables:
         Raises:
             InputError: Its tag is taken (`duplicate-tag`).
         """
-        if entry is None:  # a dataclass that subclasses a built-in type: its instances are refused with the reason
+        if entry is None:  # a dataclass that subclasses a built-in type: its instances are rejected with that reason
             return
         if entry.tag in self.decoders:
             holder = self.classes.get(entry.tag)
             raise registry.duplicate(entry.tag, entry.cls, holder.cls if holder else None)
         self.classes[entry.tag] = entry
         self.encoders[entry.cls] = entry.encode
-        decode = entry.decode
-        if self._plain is not None:
-            decode = _as_plain_data if entry.cls.__qualname__ in self._plain else _forgiving(decode)
-        self.decoders[entry.tag] = decode
+        self.decoders[entry.tag] = self._read_by(entry.cls, entry.decode)
+
+    def _read_by(self, cls: Any, decode: Decoder) -> Decoder:
+        """Return the decoder for *cls*: *decode*, or one that falls back to plain data where the data does not fit."""
+        if self._plain is None:
+            return decode
+        return _as_plain_data if cls.__qualname__ in self._plain else _forgiving(decode)
 
 
 class _Encoders(dict[type, Encoder]):
-    """Encoders by exact type. An unknown type gets the encoder that refuses: a subclass is not taken for its base.
+    """Encoders by exact type, so that a subclass is not encoded as its base. Unknown types get an encoder that refuses.
 
-    graphrt's own message classes are added when the first value of one is met (`own`).
+    graphrt's own message classes are added when one of their values is first encoded (`own`).
     """
 
     met_secrets = False
     """Whether any value held a Secret so far."""
 
     def saw_secret(self) -> None:
-        """Note that a value held a Secret; called by the Writer, for `Codec.met_secrets`."""
+        """Record that a value held a Secret; called by the Writer, for `Codec.met_secrets`."""
         self.met_secrets = True
 
     def __missing__(self, cls: type) -> Encoder:
         """Return the encoder of a class that is looked up for the first time: it may be one of graphrt's own."""
         entry = own_by_class(cls)
-        if entry is None:  # not added: the dict has only classes that can be stored
+        if entry is None:  # not added, because the dict contains only storable classes
             return _refuse
         self[cls] = entry.encode
         return entry.encode
@@ -117,7 +123,7 @@ class _Decoders(dict[str, Decoder]):
 
 
 class _ForgivingDecoders(_Decoders):
-    """Decoders by tag, with which a value of an unknown class is plain data."""
+    """Decoders by tag that read values of unknown classes as plain data."""
 
     def __missing__(self, tag: str) -> Decoder:
         """Return the decoder of a tag that is looked up for the first time."""
@@ -128,20 +134,20 @@ class _ForgivingDecoders(_Decoders):
 
 
 def _forgiving(decode: Decoder) -> Decoder:
-    """Return a decoder that returns plain data where *decode* finds that the data does not fit its class."""
+    """Wrap *decode* so that data that does not fit its class is returned as plain data."""
 
     def decode_or_pass_on(reader: Reader, node: dict[str, Any], depth: int) -> Any:
-        untouched = deepcopy(node)  # decoders change the data in place
+        untouched = deepcopy(node)  # copied first, because decoders change the data in place
         try:
             return decode(reader, node, depth)
-        except (DamagedError, TypeError):  # TypeError: the class is of another kind now
+        except (DamagedError, TypeError):  # TypeError: the class is now of another kind
             return _as_plain_data(reader, untouched, depth)
 
     return decode_or_pass_on
 
 
 def _as_plain_data(reader: Reader, node: dict[str, Any], depth: int) -> Any:
-    """Return what is stored of an instance: its fields by name or in order, the name of an enum's member."""
+    """Return the stored form of an instance: its fields by name or in order, or the name of an enum member."""
     data = node["v"]
     if data.__class__ is dict and TAG not in data:
         return reader.named(data, depth)
@@ -149,17 +155,17 @@ def _as_plain_data(reader: Reader, node: dict[str, Any], depth: int) -> Any:
 
 
 def _refuse(_writer: Writer, value: Any, _depth: int) -> NoReturn:
-    """Stand in for the encoder of every class that the codec does not know: raise NotStorable."""
+    """Encoder of every class that the codec does not know. Always raises NotStorable."""
     raise NotStorable(_why_not(value))
 
 
 def _why_not(value: Any) -> str:
-    # The class is passed as an argument, since for pyright `type(value)` has a partly unknown type.
+    # The class is passed separately, because pyright infers a partly unknown type for `type(value)`.
     return why_no_instance(type(value), value)
 
 
 def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
-    """Return the value of a reference to a blob, a large value that is stored apart under the SHA-256 of its bytes.
+    """Return the value of a blob reference: a large value, stored separately under the SHA-256 of its bytes.
 
     A blob cannot refer to another blob.
 
@@ -167,5 +173,6 @@ def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
         DamagedError, FetchError: As for `fetched`.
     """
     data = fetched(reader, node)
-    # None for `fetch`, so that a reference inside is refused. The depth is 0: a blob was encoded as a whole value.
+    # None for `fetch`, so that a nested reference is rejected. The depth is 0, because a blob is encoded as a separate
+    # value.
     return Reader(reader.decoders, None).value(from_json(data, allow_inf_nan=False), 0)

@@ -1,11 +1,11 @@
-"""The texts in a value, in its encoded form: each may be replaced, and the value is rebuilt with what replaced it.
+"""Replacement of the texts in a value, through its encoded form.
 
-`Codec.rewrite` encodes a value to JSON data, calls this walk, and decodes the result. So one walk reaches whatever can
-be stored: containers, models, dataclasses, registered classes. Redaction, the only user, replaces personal data with
-it; its `TextRules` say what replaces a text.
+`Codec.rewrite` encodes a value to JSON data, calls this walk, and decodes the result. So one walk reaches everything
+that can be stored: containers, models, dataclasses, registered classes. Redaction, the only user, replaces personal
+data with it; its `TextRules` define the replacements.
 
-A *leaf* is a value without inner values. The *names* of a leaf are the fields and keys that lead to it. For the terms,
-see docs/glossary.md.
+A *leaf* is a value that contains no other values. The *names* of a leaf are the fields and keys that lead to it. For
+the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Names = tuple[str, ...]
 
 
 class CannotHoldError(ValueError):
-    """A rule replaced a text, and its place cannot hold the replacement. The message says why, without any value."""
+    """A value cannot hold the replacement of one of its texts. The message says why, without quoting values."""
 
 
 class TextRules(Protocol):
-    """What a walk asks about each leaf."""
+    """The rules that are applied to each leaf in a walk."""
 
     def text(self, text: str, names: Names) -> str:
-        """Return what replaces *text*, to which *names* lead; *text* itself if no rule applies."""
+        """Return the replacement of *text*, to which *names* lead; *text* itself if no rule applies."""
         ...
 
     def other(self, kind: str, names: Names) -> None:
-        """Take note of a value of *kind* that is not a text.
+        """Check a value of *kind* that is not a text.
 
         Raises:
             CannotHoldError: It would have to be replaced.
@@ -47,23 +47,23 @@ class TextRules(Protocol):
 _OPAQUE: Final = frozenset(
     {"float", "complex", "fraction", "range", "decimal", "datetime", "time", "date", "timedelta", "uuid"}
 )
-"""Tags of leaves in whose stored text no rule looks for patterns: the digits of a time are not a telephone number."""
+"""Tags of leaves that pattern rules skip: the digits of a time are not a telephone number."""
 _IGNORED: Final = frozenset({"marker", "secret", "start", "end"})
-"""Tags of values without any text of the user's: DELETE and UNSET in an update, Secrets, START and END."""
+"""Tags of values that contain no user text: DELETE and UNSET in an update, Secrets, START and END."""
 _ITEMS: Final = frozenset({"tuple", "set", "frozenset", "deque"})
 """Tags of containers that are stored as a list of items."""
 _PAIRS: Final = frozenset({"dict", "ordereddict"})
 """Tags of mappings that are stored as a flat list: key, value, key, value, ..."""
 _MEDIA: Final = frozenset({"graphrt:Image", "graphrt:Audio", "graphrt:Document"})
-"""Tags of files. In the bytes of a picture, a pattern would find what is not there, and damage it."""
+"""Tags of files. In the bytes of a picture, a pattern would find false matches, and replacing them would damage it."""
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
 """Media types of documents whose bytes are text."""
 _BYTES: Final = frozenset({"bytes", "bytearray"})
-"""Tags of what is stored as base64. Their bytes are looked at as a text of as many characters (Latin-1)."""
+"""Tags of values that are stored as base64. Their bytes are searched as Latin-1 text, one character per byte."""
 
 
 class TextWalk:
-    """One walk over JSON data, which belongs to the walk and is changed in place.
+    """One walk over JSON data. The walk owns the data and changes it in place.
 
     Args:
         entry_of: Returns the entry (class, tag, encoder, decoder) of the class with a tag; None if the tag is that of a
@@ -93,33 +93,36 @@ class TextWalk:
         return node
 
     def _text(self, text: str, names: Names) -> str:
-        """Return the text with which the rules replace *text*, and note whether it is another one."""
+        """Return the rules' replacement of *text*, and record whether it differs."""
         made = self._rules.text(text, names)
         if made != text:
             self.changed = True
         return made
 
     def _items(self, nodes: list[Any], names: Names) -> list[Any]:
-        """Replace the texts in a list, in place, and return it. The names are those of the list: it has no keys."""
+        """Replace the texts in a list, in place, and return it.
+
+        The items have the list's names, because a list has no keys.
+        """
         nodes[:] = [self.node(one, names) for one in nodes]
         return nodes
 
     def _plain(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
-        """Return a dict of the user's, which has no tag, with its keys and values replaced.
+        """Return a user's dict, which has no tag, with its keys and values replaced.
 
-        The names of a value have its key as it was, by which the user's rules know the value.
+        The names of a value contain its original key, which the user's rules refer to.
         """
         made = {self._text(key, names): self.node(one, (*names, key)) for key, one in node.items()}
         return _whole(made, len(node))
 
     def _named(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
-        """Replace the values of *node*, whose keys are names that a class declares, and so stay."""
+        """Replace the values of *node*. Its keys are names declared by a class, so they are kept."""
         for key, one in node.items():
             node[key] = self.node(one, (*names, key))
         return node
 
     def _tagged(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
-        """Replace the texts in a tagged object, by its tag."""
+        """Replace the texts in a tagged object, depending on its tag."""
         tag: str = node[TAG]
         held = node["v"]
         if tag in _IGNORED:
@@ -128,7 +131,7 @@ class TextWalk:
             self._rules.other(tag, names)
         elif tag in _ITEMS:
             self._items(held, names)
-            if tag in ("set", "frozenset"):  # by the repr of the data, which may be lists and dicts
+            if tag in ("set", "frozenset"):  # compared by repr, because the data may be lists and dicts
                 _whole(dict.fromkeys(map(repr, held)), len(held))
         elif tag in _PAIRS:
             self._pairs(held, names)
@@ -137,13 +140,13 @@ class TextWalk:
         elif tag in _MEDIA:
             self._file(tag, held, names)
         elif tag == "send":
-            held[1] = self.node(held[1], names)  # the argument; the other item is the name of a node
+            held[1] = self.node(held[1], names)  # the argument; the other item is a node's name
         else:
             self._instance(node, self._entry_of(tag), names)
         return node
 
     def _file(self, tag: str, held: dict[str, Any], names: Names) -> None:
-        """Replace the texts in an image, audio or a document: its name, its URL, and its bytes if they are a text."""
+        """Replace the texts in an image, audio or document: its name, its URL, and its bytes if they are text."""
         for key in ("name", "url"):
             if key in held:
                 held[key] = self._text(held[key], names)
@@ -164,11 +167,11 @@ class TextWalk:
         _whole(dict.fromkeys(map(repr, flat[::2])), len(flat) // 2)
 
     def _bytes(self, held: str, names: Names) -> str:
-        """Return *held*, bytes as base64, with the texts in them replaced.
+        """Return *held*, base64 of bytes, with the texts in the bytes replaced.
 
         Raises:
-            UnicodeEncodeError: A replacement has a character outside Latin-1. Redaction takes any error of the walk for
-                a text that the value cannot hold.
+            UnicodeEncodeError: A replacement has a character outside Latin-1. Redaction treats any error of the walk as
+                a replacement that the value cannot hold.
         """
         text = binascii.a2b_base64(held).decode("latin-1")
         made = self._text(text, names)
@@ -178,23 +181,23 @@ class TextWalk:
         """Replace the texts in a tagged object that is not one of Python's containers.
 
         Args:
-            node: The object. What is under "v" depends on the class.
+            node: The object. The value under "v" depends on the class.
             entry: The entry of the class; None for a built-in type: a path, an address, an Overwrite, an erased value.
-            names: What leads to the object.
+            names: Fields and keys that lead to the object.
         """
         held = node["v"]
         cls: Any = None if entry is None else entry.cls
-        if cls is not None and issubclass(cls, Enum):  # stored by its name, which no text may replace
+        if cls is not None and issubclass(cls, Enum):  # stored by its name, which must not be replaced
             self._rules.other(cls.__qualname__, names)
-        elif entry is not None and entry.own:  # registered with functions: "v" is what `encode=` returned
+        elif entry is not None and entry.own:  # registered with functions: "v" is the result of `encode=`
             node["v"] = self.node(held, names)
         elif held.__class__ is list and cls is not None:  # a named tuple: values in the order of its fields
             held[:] = [self.node(one, (*names, name)) for name, one in zip(cls._fields, held, strict=False)]
         elif held.__class__ is dict and cls is not None:  # a dataclass or model: values by field
             self._named(held, names)
-            for key in node.get("extra", ()):  # the attributes that a caller gave a name
-                # Such a name is data; but to replace it would make another attribute. It is asked about without names,
-                # since rules for a path of fields are about the values at that path.
+            for key in node.get("extra", ()):  # extra attributes, whose names come from a caller
+                # An extra attribute's name is data, but replacing it would create another attribute. It is checked
+                # without names, because rules for a path of fields apply to the values at that path.
                 if self._rules.text(key, ()) != key:
                     raise CannotHoldError("an attribute of a model has a name that would be replaced")
             for part in ("extra", "private"):
@@ -205,7 +208,7 @@ class TextWalk:
 
 
 def _whole(made: dict[Any, Any], size: int) -> dict[Any, Any]:
-    """Return *made*, if it has *size* keys: as many as the container had before its texts were replaced.
+    """Return *made* if it has *size* keys, as many as the container had before its texts were replaced.
 
     Raises:
         CannotHoldError: Some keys or members have become equal, so that values would be lost.

@@ -1,7 +1,8 @@
-"""Which types have no value that can be stored, and what to do instead: for refusals, and for fields before any run.
+"""Detects types without storable values and gives advice, for refusals and for checking fields before any run.
 
-A type is only reported if that is certain. Nothing is said of protocols, abstract classes, type variables, and classes
-that say themselves what pydantic makes of them: their values may be of other classes. For the terms, see docs/glossary.md.
+A type is reported only if it is certain that none of its values can be stored. Protocols, abstract classes, type
+variables, and classes that define their own pydantic schema are not reported: their values may be of other classes. For
+the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _FUNCTIONS: Final = (
     types.WrapperDescriptorType,
 )
 _RUNNING: Final = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-"""Types of code that runs. Like `_FUNCTIONS`, they have reasons of their own."""
+"""Types of running code. Like `_FUNCTIONS`, they have separate reasons."""
 _ANYTHING: Final[tuple[Any, ...]] = (object, Any, te.Any)  # Any is a class from Python 3.11 on
 _UNIONS: Final = (typing.Union, types.UnionType)
 _MAY_BE_EMPTY: Final = frozenset(
@@ -41,7 +42,8 @@ _MAY_BE_EMPTY: Final = frozenset(
     | {cabc.Iterable, cabc.Collection, cabc.Sequence, cabc.MutableSequence, cabc.Set, cabc.MutableSet}
     | {cabc.Mapping, cabc.MutableMapping}
 )
-"""Containers of which the empty one can be stored, whatever its items are. So can a tuple of any length."""
+"""Containers that can be stored if they are empty, whatever the type of their items. The same is true of a tuple of any
+length."""
 
 
 # -- instances of a class ----------------------------------------------------------------------------------------
@@ -52,12 +54,12 @@ def why_no_instance(cls: Any, value: Any = None) -> str:
 
     Args:
         cls: A class that no table of encoders has.
-        value: The instance; None if there is none, only a field that would hold one.
+        value: The instance; None if there is only a field that would hold one.
     """
     own: str = cls.__qualname__
 
     def called(kind: str) -> str:
-        """Return the function, class or module with its own name, which no other value has for certain."""
+        """Describe the function, class or module by its own name."""
         name = "__qualname__" if issubclass(cls, type) else "__name__"
         return f"a {kind}" if value is None else f"the {kind} {getattr(value, name)}"
 
@@ -80,7 +82,7 @@ def why_no_instance(cls: Any, value: Any = None) -> str:
 
 
 def _unknown(cls: Any, name: str) -> str:
-    """Return what an instance of *cls* is, a class that is nothing special for the codec, and what to do instead."""
+    """Return the kind of an instance of *cls*, a class without special support in the codec, and advice."""
     if name == "defaultdict":
         return "a defaultdict, whose factory is code: store dict(it)"
     if cls is object:
@@ -96,8 +98,8 @@ def _built_in(cls: Any) -> Any:
 
 
 def _remedy(cls: Any, name: str) -> str:
-    """Return what makes an instance of *cls* storable: what its kind of class offers."""
-    if entry_of(cls, name) is not None:  # it has fields or members, which say how it is stored
+    """Return advice on how to make an instance of *cls* storable, depending on the kind of class."""
+    if entry_of(cls, name) is not None:  # its fields or members define how it is stored
         return f"use {name} in the annotation of a field, or call graphrt.stores.register_type({name})"
     register = f"call graphrt.stores.register_type({name}, encode=..., decode=...)"
     base = _built_in(cls)
@@ -112,22 +114,23 @@ _PLAIN: Final[dict[Any, str]] = {
     cabc.Sequence: "list",
     cabc.MappingView: "list",
 }
-"""What makes a storable value of an instance of such a class."""
+"""A function that converts an instance of such a class to a storable value."""
 
 
 # -- types of fields ---------------------------------------------------------------------------------------------
 
 
 class Types:
-    """Looks for values of a type that can be stored.
+    """Finds out whether a type has values that can be stored.
 
-    `whole` is true for a field itself, where None and empty containers do not count: the field is there for others. It is
-    false for the fields of a class that is stored by its fields, which may never have any other value.
+    `whole` is true for a field itself, where None and empty containers do not count, because the field is meant for
+    other values. It is false for the fields of a class that is stored by its fields, because these may never have any
+    other value.
 
     Args:
         known: The classes that have an encoder.
-        custom: Those of them whose encoder is a function of the user's, which may store anything.
-        is_own: Whether a class that *known* does not have is nevertheless stored.
+        custom: Those of them whose encoder is a user function, which may store anything.
+        is_own: Returns whether a class that is not in *known* can nevertheless be stored.
     """
 
     def __init__(self, known: Iterable[Any], custom: frozenset[Any], is_own: Callable[[Any], bool]) -> None:
@@ -135,10 +138,10 @@ class Types:
         self._custom = custom
         self._is_own = is_own
         self._open: set[Any] = set()
-        """Classes whose fields are being looked at: a class may lead to itself."""
+        """Classes whose fields are being checked, because a class may refer to itself."""
 
     def why_never(self, hint: Any) -> str | None:
-        """Return why a field with the annotation *hint* never holds a value that can be stored.
+        """Return why a field with the annotation *hint* can never hold a storable value.
 
         Returns:
             The reason, as a clause about the value; None if there is such a value, or if that is not certain.
@@ -153,7 +156,7 @@ class Types:
         if isinstance(base, (typing.NewType, *ALIASES)):
             return self.why(_meant(base), whole=whole)
         if origin in (Annotated, te.Required, te.NotRequired, te.ReadOnly):
-            # A validator in the metadata may make another value than the type says.
+            # A validator in the metadata may make a value that does not fit the type.
             return None if any(_converts(data) for data in args[1:]) else self.why(args[0], whole=whole)
         if origin in _UNIONS:
             return self._union(args, whole=whole)
@@ -166,18 +169,18 @@ class Types:
         return self._class(base) if isinstance(base, type) else None
 
     def _any(self, hints: Iterable[Any], *, whole: bool) -> str | None:
-        """Return the reason of the first of *hints* that has one: a value has parts of all these types."""
+        """Return the first reason among *hints*. One is enough, because a value has parts of all these types."""
         return next((found for hint in hints if (found := self.why(hint, whole=whole)) is not None), None)
 
     def _union(self, hints: tuple[Any, ...], *, whole: bool) -> str | None:
-        """Return the reason of the first alternative, if all of them have one."""
+        """Return the reason for the first alternative if none of the alternatives can be stored."""
         if types.NoneType in hints and not whole:
             return None
         found = [self.why(hint, whole=whole) for hint in hints if hint is not types.NoneType]
         return None if None in found else next(iter(found), None)
 
     def _tuple(self, hints: tuple[Any, ...], *, whole: bool) -> str | None:
-        """Return why a tuple cannot be stored; one of any length may be empty."""
+        """Return why a tuple cannot be stored. A tuple of any length may be empty, and then it can."""
         if Ellipsis in hints and not whole:
             return None
         return self._any((hint for hint in hints if hint is not Ellipsis), whole=whole)
@@ -190,12 +193,13 @@ class Types:
             return None
         if cls.__module__ == "collections.abc" or (_converts(cls) and not registry.is_secret(cls)):
             return None
-        if self._is_own(cls) or any(issubclass(one, cls) for one in self._known):  # a value may be of such a subclass
+        # A value may be an instance of such a subclass.
+        if self._is_own(cls) or any(issubclass(one, cls) for one in self._known):
             return None
         return why_no_instance(cls)
 
     def _fields(self, cls: Any) -> str | None:
-        """Return the reason of the first field that every instance of *cls* has to have, with its name."""
+        """Return the reason for the first required field of *cls* that cannot be stored, with its name."""
         self._open.add(cls)
         try:
             for name, hint in _required(cls):
@@ -207,7 +211,10 @@ class Types:
 
 
 def _meant(alias: Any) -> Any:
-    """Return the type that a NewType or alias stands for; Any if it has an unknown name. Parameters are not filled in."""
+    """Resolve a NewType or alias to its type; Any if it contains an unknown name.
+
+    Type parameters are not substituted.
+    """
     if isinstance(alias, typing.NewType):
         return alias.__supertype__
     try:
@@ -217,12 +224,12 @@ def _meant(alias: Any) -> Any:
 
 
 def _converts(data: Any) -> bool:
-    """Return True if *data*, a class or the metadata of an annotation, says itself what pydantic makes of a value."""
+    """Return True if *data*, a class or the metadata of an annotation, defines its own pydantic validation."""
     return hasattr(data, "__get_pydantic_core_schema__") or hasattr(data, "__get_validators__")
 
 
 def _required(cls: Any) -> list[tuple[str, Any]]:
-    """Return names and annotations of the fields that every instance of the known class *cls* has."""
+    """Return the names and annotations of the required fields of the known class *cls*."""
     if issubclass(cls, Enum):
         return []
     if issubclass(cls, BaseModel):

@@ -1,11 +1,10 @@
 """The walk from a value to JSON data and the walk back, with the encoders of JSON's own types.
 
 A Writer finds the encoder of a value by its exact type; a Reader finds the decoder of a tagged object by its tag. The
-functions for all other types come from `tables`. Containers of plain data are passed on without a copy; only those that
-hold something else are rebuilt. *depth* counts the containers around a value; the methods of a Writer get the depth of
-the parts.
+functions for all other types come from `tables`. Containers of plain data are not copied; only those that contain other
+values are rebuilt. *depth* counts the containers around a value; the methods of a Writer get the depth of the parts.
 
-A plain dict with other keys than text, or with the key `$t`, is tagged as well, so that data never looks like a tag.
+A plain dict with keys that are not text, or with the key `$t`, is tagged as well, so that data never looks like a tag.
 For the terms, see docs/glossary.md.
 """
 
@@ -45,7 +44,7 @@ __all__ = [
 Encoder: TypeAlias = "Callable[[Writer, Any, int], Any]"
 """(writer, value, depth) -> JSON data; the value itself if it is plain. *depth* counts the containers around it."""
 Decoder: TypeAlias = "Callable[[Reader, dict[str, Any], int], Any]"
-"""(reader, the whole tagged object, depth) -> value; any exception means that the data is damaged."""
+"""(reader, the whole tagged object, depth) -> value. Any exception means that the data is damaged."""
 
 _STR: Final = frozenset({str})
 _FREE: Final = frozenset({bool, type(None)})
@@ -56,23 +55,25 @@ _SURROGATE: Final = (
 )
 
 TAGGED_BYTES: Final = 20
-"""About how many bytes a tag puts around the values inside it, by which a Writer counts the length of its output."""
+"""Approximate number of bytes that a tag adds around its values, used by a Writer to estimate the length of its
+output."""
 TAGGED_LEAF_BYTES: Final = 24
-"""The same for a tag with a short text in it, such as a date."""
+"""The same for a tag that contains a short text, such as a date."""
 
 
 class Writer:
-    """State of one walk from a value to JSON data: the encoders, and the bytes that are left.
+    """State of one walk from a value to JSON data: the encoders, and the remaining bytes.
 
     An encoder that refuses a value raises NotStorable. Each level above adds its step to the path of the refusal.
 
     Args:
         encoders: Encoders by exact type; `__missing__` returns one that refuses the value.
-        strict: Check every text for lone surrogates. Slow, so it is used only to find one that is known to be there.
-        field: Name of the field that the value belongs to; empty if it belongs to none. It is written for a Secret.
-        secrets: Gets the Secrets in the value, each of which is written as its index in the list. Only for a walk whose
-            bytes stay in memory; None writes *field* in the place of a Secret.
-        blobs: Gets the bytes of images, audio and documents, by their SHA-256, which is written in their place. None
+        strict: Check every text for lone surrogates. Slow, so it is used only to locate one that is known to exist.
+        field: Name of the field that the value belongs to; empty if it belongs to none. It is written in place of a
+            Secret.
+        secrets: Receives the Secrets in the value, each of which is written as its index in the list. Only for a walk
+            whose bytes stay in memory; None writes *field* in place of a Secret.
+        blobs: Receives the bytes of images, audio and documents by their SHA-256, which is written in their place. None
             writes the bytes.
     """
 
@@ -93,16 +94,16 @@ class Writer:
         self.secrets = secrets
         self.blobs = blobs
         self.room = MAX_BYTES
-        """Bytes left below MAX_BYTES. What was written is underestimated, which is cheap: it ends huge values early."""
+        """Bytes left below MAX_BYTES. A cheap underestimate of the written size, which stops huge values early."""
 
     def saw_secret(self) -> None:
-        """Note, for the codec that the encoders belong to, that a value held a Secret."""
+        """Record, for the codec that owns the encoders, that a value held a Secret."""
         note = getattr(self.encoders, "saw_secret", None)
-        if note is not None:  # None for `Watching`, whose walk repeats one that has noted it
+        if note is not None:  # None for `Watching`, which repeats a walk that has already recorded it
             note()
 
     def enter(self, depth: int, size: int) -> None:
-        """Begin a container or tagged value of at least *size* bytes besides its brackets, with *depth* around it.
+        """Begin a container or tagged value of at least *size* bytes, not counting brackets, inside *depth* containers.
 
         Raises:
             TooDeepError: *depth* reaches MAX_DEPTH.
@@ -141,7 +142,7 @@ class Writer:
     def pairs(self, values: Any, depth: int) -> list[Any]:
         """Encode a mapping with any keys as a flat list (key, value, key, value, ...): pairs would nest deeper.
 
-        In a refusal's path, `{key}` stands for a key itself, as `{...}` does for a member of a set.
+        In a refusal's path, `{key}` denotes a key itself, and `{...}` a member of a set.
         """
         done: list[Any] = []
         for key, item in values.items():
@@ -151,7 +152,8 @@ class Writer:
     def named(self, values: dict[str, Any], depth: int) -> dict[str, Any]:
         """Encode the values of *values*, whose keys are the names of a class's fields or attributes.
 
-        TAG may be one of them, since the result stands under "v" of a tagged object and is read as what it is.
+        TAG may be one of the keys: the result is stored under "v" of a tagged object, where it is not mistaken for a
+        tag.
         """
         encoders = self.encoders
         done: dict[str, Any] = {}
@@ -162,7 +164,7 @@ class Writer:
         except NotStorable as refusal:
             refusal.inside(step_into(key))
             raise
-        if self.strict:  # the names of extra attributes are data, which may have lone surrogates
+        if self.strict:  # the names of extra attributes are data and may contain lone surrogates
             for key in values:
                 self.at("{key}", key, depth)
         return done
@@ -182,12 +184,12 @@ class Watching(dict[type, Encoder]):
         """Ids of the values that are being encoded, outermost first."""
 
     def __missing__(self, cls: type) -> Encoder:
-        """Return the encoder of *cls*, wrapped so that it knows the values around the one that it encodes."""
+        """Return the encoder of *cls*, wrapped so that it tracks the values around the one that it encodes."""
         encode = self._encoders[cls]
         trail = self._trail
 
         def watched(writer: Writer, value: Any, depth: int) -> Any:
-            """Encode *value*, unless it is one of the values around it."""
+            """Encode *value*, unless it is one of its own enclosing values."""
             if id(value) in trail:
                 raise NotStorable("contains itself")
             trail.append(id(value))
@@ -200,8 +202,8 @@ class Watching(dict[type, Encoder]):
 
 
 # -- plain types -------------------------------------------------------------------------------------------------
-# An encoder subtracts from `writer.room` the fewest bytes that its value can take. Leaves are so small that they leave
-# the comparison with 0 to the next container or text.
+# An encoder subtracts the minimum size of its value from `writer.room`. Leaves are so small that the next container or
+# text does the comparison with 0.
 
 
 def _as_it_is(_writer: Writer, value: Any, _depth: int) -> Any:
@@ -209,7 +211,7 @@ def _as_it_is(_writer: Writer, value: Any, _depth: int) -> Any:
 
 
 def _int(writer: Writer, value: int, _depth: int) -> int:
-    """Return an integer, unless it has more digits than Python reads from text by default."""
+    """Return an integer, unless it has more digits than Python parses by default."""
     if MIN_INT < value < MAX_INT:
         writer.room -= 1
         return value
@@ -226,7 +228,10 @@ def _float(writer: Writer, value: float, depth: int) -> Any:
 
 
 def _str(writer: Writer, value: str, _depth: int) -> str:
-    """Return a text. Lone surrogates are looked for in a strict walk only; in others, the last step to bytes fails."""
+    """Return a text.
+
+    Only a strict walk checks for lone surrogates; in other walks, the final conversion to bytes fails.
+    """
     writer.room -= len(value) + 2
     if writer.room < 0:
         raise NotStorable(TOO_LONG)
@@ -239,7 +244,7 @@ def _str(writer: Writer, value: str, _depth: int) -> str:
 
 
 def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
-    """Return a list itself if all its items are plain, else a copy with the items encoded."""
+    """Return the list itself if all its items are plain, else a copy with encoded items."""
     writer.enter(depth, len(value))
     # A list of texts, or of None and booleans, is checked as a whole, without a call for each item.
     if not writer.strict:
@@ -257,7 +262,7 @@ def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
         for at, item in enumerate(value):
             new = encoders[type(item)](writer, item, depth)
             if new is not item:
-                if done is value:  # copied once the first item is not plain
+                if done is value:  # copied at the first item that is not plain
                     done = value[:]
                 done[at] = new
     except NotStorable as refusal:
@@ -267,8 +272,8 @@ def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
 
 
 def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    """Return a dict as `_list` does; a tagged object with its keys and values if JSON cannot have its keys."""
-    writer.enter(depth, 4 * len(value))  # for each key, its two quotes, a colon and a comma
+    """Encode a dict as `_list` does; as a tagged object with its keys and values if JSON does not allow its keys."""
+    writer.enter(depth, 4 * len(value))  # two quotes, a colon and a comma for each key
     depth += 1
     if value and (frozenset(map(type, value)) != _STR or TAG in value):
         return {TAG: "dict", "v": writer.pairs(value, depth)}
@@ -284,13 +289,13 @@ def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         for key, item in value.items():
             new = encoders[type(item)](writer, item, depth)
             if new is not item:
-                if done is value:  # copied once the first value is not plain
+                if done is value:  # copied at the first value that is not plain
                     done = value.copy()
                 done[key] = new
     except NotStorable as refusal:
         refusal.inside(step_into(key))
         raise
-    if writer.strict:  # keys may have lone surrogates as well
+    if writer.strict:  # keys may contain lone surrogates as well
         for key in value:
             writer.at("{key}", key, depth)
     return done
@@ -315,7 +320,8 @@ class Reader:
 
     Args:
         decoders: Decoders by tag; `__missing__` adds graphrt's own classes, or raises UnknownTagError.
-        fetch: Returns the bytes of a blob (a large value, stored apart) by their SHA-256 in hex; None if none exist.
+        fetch: Returns the bytes of a blob (a large value, stored separately) by their SHA-256 in hex; None if there are
+            no blobs.
         secrets: The Secrets to which the data refers by index (see `Writer`); None if the data comes from a store.
     """
 
@@ -335,7 +341,7 @@ class Reader:
         """Return the value that the JSON data *node* encodes.
 
         Raises:
-            DamagedError: *node* is not in the codec's form. Decoders may raise any other error, which means the same.
+            DamagedError: *node* is not in the codec's form. Any other error of a decoder means the same.
             UnknownTagError: *node* has a tag that the codec does not know.
         """
         kind = node.__class__
@@ -364,7 +370,7 @@ class Reader:
         return nodes
 
     def named(self, nodes: Any, depth: int) -> dict[str, Any]:
-        """Decode the values of a dict from `Writer.named` in place, and return it. TAG is a key like any other here.
+        """Decode the values of a dict from `Writer.named` in place, and return it. TAG has no special meaning here.
 
         *depth* is that of the dict.
         """
@@ -378,7 +384,7 @@ class Reader:
         return nodes
 
     def pairs(self, nodes: Any, depth: int) -> list[tuple[Any, Any]]:
-        """Decode a flat list of key, value, ... (from `Writer.pairs`), of which *depth* is, and return it as pairs."""
+        """Decode a flat list of key, value, ... (from `Writer.pairs`) at *depth*, and return it as pairs."""
         flat = self.items(nodes, depth)
         if len(flat) % 2:
             raise DamagedError("a key has no value")
@@ -396,7 +402,7 @@ class UnknownTagError(DamagedError):
 class FetchError(Exception):
     """Carries an error of `fetch`, which reads blobs from a store, through the decoders.
 
-    The codec takes any other exception of a decoder for damaged data.
+    The codec treats any other exception of a decoder as damaged data.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -405,20 +411,20 @@ class FetchError(Exception):
 
 
 def fetched(reader: Reader, node: dict[str, Any]) -> bytes:
-    """Return the bytes of the blob that *node* refers to: a large value, or a file, stored apart under its SHA-256.
+    """Return the bytes of the blob that *node* refers to: a large value or file, stored separately under its SHA-256.
 
     Raises:
-        DamagedError: The blob is missing or was changed, or the source of the data has no blobs.
+        DamagedError: The blob is missing or was modified, or the source of the data has no blobs.
         FetchError: The store failed.
     """
-    from hashlib import sha256  # loads OpenSSL, which is needed for blobs only
+    from hashlib import sha256  # loads OpenSSL, which only blobs need
 
     name = text_of(only(node))
     if reader.fetch is None:
         raise DamagedError(f"it refers to the blob {name!r}, but the source of the data has no blobs")
     try:
         data = reader.fetch(name)
-    except KeyError:  # by which `fetch` says that it has no such blob
+    except KeyError:  # raised by `fetch` if there is no such blob
         raise DamagedError(f"the blob {name!r} is missing") from None
     except Exception as error:
         raise FetchError(error) from error
@@ -428,7 +434,7 @@ def fetched(reader: Reader, node: dict[str, Any]) -> bytes:
 
 
 def only(node: dict[str, Any]) -> Any:
-    """Return the value under "v" of a tagged object that has no other keys than the tag.
+    """Return the value under "v" of a tagged object that has no other keys besides its tag.
 
     Raises:
         DamagedError: It has other keys.

@@ -1,7 +1,7 @@
-"""What drivers and contexts are handed of agents and budgets, as protocols: `_agents` implements them.
+"""The interface of agents and budgets to drivers and contexts, as protocols: `_agents` implements them.
 
-The runtime hands one `Agents` in with the services of the run. A context (`ctx`, the second argument of a node) asks it
-at first need, so that a node without models pays nothing. For the terms, see docs/glossary.md.
+The runtime passes an `Agents` with the services of the run. A context (`ctx`, the second argument of a node) calls it
+on first use, so that a node without models has no overhead. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ class TaskAgents(Protocol):
         Args:
             harness: An Agent, or any object with an async `run`.
             tools: Tools of an agent that may be used; None allows all of them.
-            budget: Budget of the calls made through it, inside those of the node and the run; None for none.
+            budget: Budget of the calls made through it, within the budgets of the node and the run; None for none.
         """
         ...
 
     def charged(self, reply: Any) -> Any:
-        """Set the task's usage; return *reply* of the node, as a `Spent` if its calls count against `token_budget`.
+        """Set the task's usage, and return the node's *reply*, as a `Spent` if its calls count against `token_budget`.
 
-        `token_budget` is a field of the state, with the tokens that are left for model calls. A `Spent` tells the
-        engine to take the used tokens off that field. `invoke` calls this at the end of an attempt.
+        This state field holds the tokens that are left for model calls. A `Spent` makes the engine subtract the used
+        tokens from it. `invoke` calls this at the end of an attempt.
         """
         ...
 
     def abandon(self) -> object:
-        """Cancel the harness runs of an attempt that was given up, from any thread."""
+        """Cancel the harness runs of an abandoned attempt, from any thread."""
         ...
 
     async def failed(self, error: Exception) -> None:
-        """Clean up after an attempt that failed with *error*: cancel and await the model calls that it left behind.
+        """Clean up after an attempt that failed with *error*: cancel and await its remaining model calls.
 
         Called by `invoke`, through the context of the attempt.
 
-        Replies that may have caused the failure are discarded, so that the next attempt calls its models anew.
+        Replies that may have caused the failure are discarded, so that the next attempt calls its models again.
         """
         ...
 
     def failed_sync(self, error: Exception) -> None:
-        """Do what `failed` does in the thread of a sync node, which cannot await what it cancels."""
+        """Like `failed`, for the thread of a sync node, which cannot await the work that it cancels."""
         ...
 
 
 class Agents(Protocol):
-    """Makes the services of agents and budgets for the attempts of one run."""
+    """Creates the services of agents and budgets for the attempts of one run."""
 
     def of_task(self, context: Any) -> TaskAgents:
         """Return the services for the attempt that *context* belongs to.

@@ -1,12 +1,12 @@
 """The asyncio driver: performs the effects of a flow on the running event loop.
 
-The only async node of a superstep is awaited in the caller's own asyncio task; several run as asyncio tasks of their
-own, in `async_parallel_tasks`. Sync nodes run on worker threads of the runtime's pool, so that they do not block the
-loop, unless they are declared `inline` (rule R19). Everything that is started has ended, or was abandoned past the
-grace time, before the drive returns.
+The only async node of a superstep is awaited in the caller's own asyncio task; several run as separate asyncio tasks,
+in `async_parallel_tasks`. Sync nodes run on worker threads of the runtime's pool, so that they do not block the loop,
+unless they are declared `inline` (rule R19). Before the drive returns, everything that was started has ended, or was
+abandoned after the grace time.
 
-An effect that raises is answered by `flow.throw`. What a node raises is not: it is the outcome of its task, and becomes
-a `Failed`. For the terms, see docs/glossary.md.
+If an effect raises, the exception is thrown into the flow (`flow.throw`). An exception of a node is not: it is the
+outcome of its task and becomes a `Failed`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from graphrt.limits import Limits
 
 @final
 class AioDriver:
-    """Drives one run on the running loop. Each nested graph gets a driver of its own (`_nested`).
+    """Drives one run on the running loop. Each nested graph gets its own driver (`_nested`).
 
     Args:
         services: Clock, store access, worker threads and the rest that the tasks of the run share.
-        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number
-            of tasks in flight is in *limit*.
+        limits: Limits of the run's outermost graph. A nested driver only uses their `grace_s`; *limit* bounds its tasks
+            in flight.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
 
@@ -60,21 +60,22 @@ class AioDriver:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
         self._parallel: AsyncParallelTasks | None = None
-        """Made for the first superstep with several tasks, or for a sync node; None again after it was stopped."""
+        """Created for the first superstep with several tasks, or for a sync node; reset to None when it is stopped."""
 
     async def drive(self, flow: Flow, until: Collection[Any] = ()) -> Any:
-        """Perform the effects of *flow* until it ends; return its result, the status of the run.
+        """Perform the effects of *flow* until it ends. Returns its result, the status of the run.
 
         Args:
             flow: The run.
-            until: A queue that `services.reader` fills: as soon as it has an item, PAUSED is returned. A further call
-                goes on with the flow.
+            until: A queue that `services.reader` fills. As soon as it has an item, PAUSED is returned; another call
+                continues the flow.
 
         Raises:
-            BaseException: What the flow raises.
+            BaseException: Any exception that the flow raises.
         """
         send = flow.send
-        # `invoke` alone reports attempts to a `RunWatcher` (telemetry) and measures them: then no node is called here.
+        # Only `invoke` reports attempts to a `RunWatcher` (telemetry) and measures them. If either is needed, nodes are
+        # not called here.
         by_invoke = self.services.watcher is not None or self.services.timed
         caller = asyncio.current_task()
         reply: Any = None
@@ -87,8 +88,8 @@ class AioDriver:
                 try:
                     if effect.__class__ is Task:
                         plain = CALL_WITH_CONTEXT if by_invoke else effect.plain
-                        # Fast path (decision 0004): call the node here. A run that has a thread can be cancelled from
-                        # outside (`watched`): its async nodes go through `_halting`, which cancels them.
+                        # Fast path (decision 0004): call the node here. A run with a thread can be cancelled from
+                        # outside (`watched`), so its async nodes go through `_halting`, which cancels them.
                         if plain == CALL_ASYNC and not self.services.control.watched:
                             token = entered(WithoutContext(self.services, effect))
                             try:
@@ -105,13 +106,13 @@ class AioDriver:
                             reply = await self._run_one(effect)
                     else:
                         reply = await self.perform(effect)
-                        if until:  # the answer of an effect that shows something is None, which the next call sends
+                        if until:  # effects that publish items have the answer None, which the next call sends
                             paused = True
                             return PAUSED
                 except BaseException as raised:
                     reply = outcome(effect, raised, self.services.control, caller=caller)
                     if isinstance(reply, GeneratorExit):
-                        raise  # the coroutine is closed: no effect can be performed any more
+                        raise  # the coroutine is closed, so effects can no longer be performed
                     if isinstance(reply, BaseException):
                         error = reply
         except StopIteration as stop:
@@ -119,10 +120,11 @@ class AioDriver:
         finally:
             if not paused and self._parallel is not None:
                 self._parallel.schedule.close()
-                self._parallel = None  # breaks a reference cycle that would keep the run until a garbage collection
+                # Breaks a reference cycle that would keep the run alive until a garbage collection.
+                self._parallel = None
 
     async def perform(self, effect: Any) -> Any:
-        """Perform one effect and return its answer, as the docstring of the effect defines it."""
+        """Perform one effect and return its answer, as defined in the effect's docstring."""
         match effect:
             case Start():
                 self._get_parallel().start(effect.tasks)
@@ -131,7 +133,7 @@ class AioDriver:
                 return await self._collect(effect.until)
             case Stop():
                 return await self._stop()
-            case Committed() | Uncommitted():  # only yielded if there is a reader
+            case Committed() | Uncommitted():  # yielded only if there is a reader
                 self.services.reader.show(effect)  # type: ignore[union-attr]
                 return None
             case Live():
@@ -158,11 +160,11 @@ class AioDriver:
                 return await self._run_one(effect)
 
     async def _hear_the_late(self) -> asyncio.CancelledError | None:
-        """Give the loop one turn, so that late outcomes of abandoned tasks are recorded before the last record.
+        """Yield to the loop once, so that late outcomes of abandoned tasks are recorded before the last record.
 
         Returns:
-            The cancellation that arrived meanwhile, else None. It is raised after the last record: raised before it,
-            the record would be skipped and the thread would stay marked as running.
+            The cancellation that arrived in the meantime, else None. It must be raised after the last record. Otherwise
+            that record would be skipped and the thread would stay marked as running.
         """
         if self._parallel is None:
             return None
@@ -173,14 +175,14 @@ class AioDriver:
         return None
 
     async def _store(self, effect: Record) -> None:
-        """Write entries, on a worker thread if the store may block, and show them on the loop.
+        """Write entries, on a worker thread if the store may block, and publish them on the loop.
 
-        The sinks get them, which are functions of the user, and the reader of the run.
+        They go to the sinks, which are user functions, and to the reader of the run.
 
         Raises:
-            asyncio.CancelledError: The run was cancelled while late outcomes were waited for; everything was written.
+            asyncio.CancelledError: The run was cancelled during the wait for late outcomes; everything was written.
         """
-        # `last`: the last commit of the run, after which no late outcome can be recorded.
+        # `last` marks the final commit of the run, after which late outcomes can no longer be recorded.
         cancelled = await self._hear_the_late() if effect.last else None
         entries = await call_store(self.services, self.services.stored, effect)
         if entries:
@@ -200,8 +202,8 @@ class AioDriver:
             return inline(self.services, task) if node.policy.inline else await self._get_parallel().alone(task)
         if self._limit is None:
             return await self._halting(task)
-        # The task of a nested graph takes a place of `max_concurrency`, in which its own first task runs.
-        self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
+        # The task of a nested graph takes one slot of `max_concurrency`; its first inner task runs in the same slot.
+        self._limit.take(_nothing)  # a slot is free, because no other task of this graph is in flight
         try:
             return await self._halting(task)
         finally:
@@ -217,17 +219,18 @@ class AioDriver:
         def cancel() -> None:
             """Cancel the node, on the loop."""
             nonlocal asked
-            if current is not None and not (asked or finished):  # once: a second cancel would interrupt its cleanup
+            # Only once: a second cancel would interrupt its cleanup.
+            if current is not None and not (asked or finished):
                 asked = True
                 current.cancel()
 
         def halt() -> None:
-            """Have the node cancelled, from the thread that halts the run."""
+            """Schedule the node's cancellation, from the thread that halts the run."""
             _soon(loop, cancel)
 
         control.on_halt.append(halt)
         try:
-            if control.halt is not None:  # set before `halt` was registered
+            if control.halt is not None:  # the halt came before `halt` was registered
                 return STOPPED
             reply = await ainvoke(self.services, task, self._nested)
         except asyncio.CancelledError:
@@ -238,13 +241,14 @@ class AioDriver:
             finished = True
             control.on_halt.remove(halt)
         if asked and current is not None:
-            # The request was ours. Without this `cancelling()` stays above 0 in the caller's task after the run, which
-            # asyncio.timeout() and TaskGroup read as a cancellation from outside.
+            # This driver requested the cancellation. Without `uncancel()`, `cancelling()` would stay above 0 in the
+            # caller's task after the run, and asyncio.timeout() and TaskGroup would take that for a cancellation from
+            # outside.
             current.uncancel()
         return reply
 
     async def _nested(self, flow: Flow, task: Task) -> Any:
-        """Drive the flow of the nested graph of *task*, with a concurrency limit inside that of this graph."""
+        """Drive the flow of the nested graph of *task*, with a concurrency limit within this graph's limit."""
         return await AioDriver(self.services, self._limits, limit=inside(self._limit, task)).drive(flow)
 
     # -- several tasks -------------------------------------------------------------------------------------------
@@ -252,31 +256,34 @@ class AioDriver:
     async def _collect(self, until: float | None) -> list[Ended]:
         """Perform a `Collect`: return (task, execution, reply) of tasks that have ended."""
         batch = await self._get_parallel().collect(until)
-        if not batch and until is None and self.services.control.halt is None:  # the flow would ask for ever
+        if not batch and until is None and self.services.control.halt is None:  # otherwise the flow would ask forever
             raise AssertionError("nothing was started")
         return batch
 
     async def _stop(self) -> list[Ended]:
-        """Perform a `Stop`: end what was started, and return as `_collect` what ended by itself."""
+        """Perform a `Stop`: end the started tasks. Returns those that ended by themselves, as `_collect` does."""
         if self._parallel is None:
             return []
         batch = await self._parallel.stop()
         self._parallel.schedule.close()
-        self._parallel = None  # a stopped one starts nothing any more
+        self._parallel = None  # a stopped attempt does not start tasks
         return batch
 
     def _get_parallel(self) -> AsyncParallelTasks:
-        """Return what runs several tasks at once, and make it first if there is none."""
+        """Return the pool that runs several tasks at once; create it on first use."""
         if self._parallel is None:
             self._parallel = AsyncParallelTasks(self.services, self._limits, self._nested, self._limit)
         return self._parallel
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
-    """Schedule *call* on the loop, from any thread. Does nothing if the loop is closed: its tasks are gone then."""
+    """Schedule *call* on the loop, from any thread.
+
+    Does nothing if the loop is closed, because its tasks have ended.
+    """
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *args)
 
 
 def _nothing() -> None:
-    """Callback for `ConcurrencyLimit.take` where no task waits for a free place."""
+    """Callback for `ConcurrencyLimit.take` if no task waits for a free slot."""

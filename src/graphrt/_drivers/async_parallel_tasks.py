@@ -1,8 +1,8 @@
 """Several tasks of a superstep under asyncio: async nodes as asyncio tasks, sync nodes on the runtime's worker threads.
 
-What may start, and what became of it, stands in the `schedule`. Tasks are started on the loop alone; a job ends on its
-worker thread, which wakes the loop. A RuntimeError of `call_soon_threadsafe` means that the loop is closed, and the run
-over. For the terms, see docs/glossary.md.
+The `schedule` decides which tasks may start, and holds their outcomes. Tasks are started only on the loop; a job ends
+on its worker thread, which wakes the loop. A RuntimeError from `call_soon_threadsafe` means that the loop is closed and
+the run is over. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -43,28 +43,34 @@ class AsyncParallelTasks:
         limit: ConcurrencyLimit | None,
     ) -> None:
         self.services = services
-        self._limits = limits  # for `grace_s` alone
+        self._limits = limits  # used only for `grace_s`
         self._nested = nested
         self._loop = asyncio.get_running_loop()
-        self._bell: asyncio.Future[None] | None = None  # what `_wait` awaits now
+        self._bell: asyncio.Future[None] | None = None  # the future that `_wait` awaits
         self._awaking = False  # whether a call of `_awake` is scheduled
         self.schedule = Schedule(services, limit, _place, self._more, threading.RLock())
 
     def start(self, tasks: Sequence[Task]) -> None:
-        """Start *tasks*, or queue them until their backoff is over and `max_concurrency` and the pool allow."""
+        """Start *tasks*, or queue them until their backoff, `max_concurrency` and the pool allow it."""
         for key, wait_s in self.schedule.start(tasks):
             self.schedule.resting[key] = self._resting(key, wait_s)
         self._launch()
 
     def _resting(self, key: Key, wait_s: float) -> asyncio.TimerHandle | asyncio.Task[None]:
-        """Start the backoff of a task, in real time or by the runtime's `sleep=`; return what cancels it."""
+        """Start the backoff of a task, in real time or with the runtime's `sleep=`.
+
+        Returns a function that cancels it.
+        """
         sleep = self.services.sleep
         if sleep is None:
             return self._loop.call_later(wait_s, self._rested, key)
         return self._loop.create_task(self._rest(key, sleep, wait_s))
 
     async def _rest(self, key: Key, sleep: Callable[[float], Any], wait_s: float) -> None:
-        """Wait by *sleep*, the runtime's `sleep=`; what it raises ends the run. `stop` cancels this."""
+        """Wait with *sleep*, the runtime's `sleep=`.
+
+        An exception that it raises ends the run. `stop` cancels the wait.
+        """
         try:
             await rested(sleep, wait_s)
         except Exception as error:  # noqa: BLE001 - the caller raises it
@@ -92,7 +98,7 @@ class AsyncParallelTasks:
         pool = self.services.pool()
         while for_workers and schedule.jobs < pool.most:
             context = contextvars.copy_context()
-            context.run(waits_for, pool)  # a run that the node starts must not wait for its worker thread
+            context.run(waits_for, pool)  # a run started by the node must not wait for the node's own worker thread
             job = Job(schedule, context, _no_graph, self._landed)
             if not job.take():
                 return
@@ -105,7 +111,7 @@ class AsyncParallelTasks:
             reply = inline(self.services, task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             reply = Escaped(error)
-        self.schedule.end(task, execution, reply)  # `_launch` goes on with the next one: no recursion
+        self.schedule.end(task, execution, reply)  # `_launch` continues with the next task, without recursion
         self.ring()
 
     async def _body(self, key: Key) -> Any:
@@ -127,34 +133,34 @@ class AsyncParallelTasks:
             self.ring()
 
     def _landed(self, job: Job) -> None:
-        """Take the reply of a job, on its worker thread."""
+        """Record the reply of a job, on its worker thread."""
         if self.schedule.end(job.task, job.execution, job.reply):
             self._more()
-        else:  # it was abandoned: its outcome is too late, which is journalled, on the loop as all entries are
+        else:  # it was abandoned: journal that its outcome is late, on the loop like all entries
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self.services.dropped, job.task)
 
     def _more(self) -> None:
-        """Look for tasks to start, and wake `_wait`, from any thread. Calls that come together wake the loop once."""
+        """Check for tasks to start, and wake `_wait`, from any thread. Simultaneous calls wake the loop only once."""
         if not self._awaking:
             self._awaking = True
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._awake)
 
     def _awake(self) -> None:
-        """Start what may start, and wake `_wait`, on the loop."""
-        self._awaking = False  # first: what happens from now on schedules another call
+        """Start all tasks that may start, and wake `_wait`, on the loop."""
+        self._awaking = False  # reset first, so that later changes schedule another call
         self._launch()
         self.ring()
 
     def ring(self) -> None:
-        """Wake `_wait`; call it on the loop only."""
+        """Wake `_wait`. Must be called on the loop."""
         bell = self._bell
         if bell is not None and not bell.done():
             bell.set_result(None)
 
     async def _wait(self, until: float | None = None) -> None:
-        """Wait for `ring`, at most until the next attempt is cut off, or *until*."""
+        """Wait for `ring`, until the next attempt times out or *until* at the latest."""
         self._bell = self._loop.create_future()
         moments = [one for one in (until, self.schedule.until()) if one is not None]
         try:
@@ -168,7 +174,7 @@ class AsyncParallelTasks:
             self.services.pool().abandon(job)
 
     async def collect(self, until: float | None = None) -> list[Ended]:
-        """Wait until all tasks have ended, one failed, the run halts, or it is *until*; return those that have ended.
+        """Wait until all tasks have ended, one failed, the run halts or *until* is reached. Returns the ended tasks.
 
         With `services.eager` it returns as soon as one has ended, so that its outcome is stored at once (rule R9).
         *until* is in seconds of the monotonic clock; None waits without a limit.
@@ -176,7 +182,7 @@ class AsyncParallelTasks:
         schedule, control = self.schedule, self.services.control
         schedule.hold()
         control.on_halt.append(self._more)
-        self._launch()  # tasks that were held back until the flow had seen a failure
+        self._launch()  # tasks that were held back until the flow had processed a failure
         try:
             while schedule.is_busy and not schedule.is_due and (until is None or monotonic() < until):
                 await self._wait(until)
@@ -197,7 +203,10 @@ class AsyncParallelTasks:
         return next((one[2] for one in await self.stop() if one[0] is task and one[1] == execution), STOPPED)
 
     async def stop(self) -> list[Ended]:
-        """Cancel async tasks and await them, await sync ones for `grace_s`; return the replies of those that ended."""
+        """Cancel and await async tasks, and await sync ones for up to `grace_s`.
+
+        Returns the replies of those that ended.
+        """
         schedule, pool = self.schedule, self.services.pool
         rests = schedule.stop()
         for timer in rests:
@@ -220,12 +229,12 @@ class AsyncParallelTasks:
                 for job in schedule.abandon():
                     pool().abandon(job)
                 break
-            await self._wait(until if only_jobs else None)  # async ones: no limit
-        return schedule.stopped()  # nothing starts any more: the schedule is held
+            await self._wait(until if only_jobs else None)  # async tasks: without a time limit
+        return schedule.stopped()  # no more tasks start, because the schedule is held
 
 
 def _place(task: Task) -> int:
-    """Return where *task* is to run: a sync node must not block the loop, unless it is declared `inline` (R19)."""
+    """Return where to run *task*: a sync node must not block the loop, unless it is declared `inline` (R19)."""
     node = task.node
     if node.is_async or node.child is not None:
         return LOOP
@@ -240,5 +249,5 @@ def inline(services: RunServices, task: Task) -> Any:
 
 
 def _no_graph(_flow: Flow, task: Task) -> Any:
-    """Stand in for what drives nested graphs where only sync nodes are run."""
+    """Placeholder for the driver of nested graphs where only sync nodes run."""
     raise AssertionError(task)  # nested graphs are driven on the loop

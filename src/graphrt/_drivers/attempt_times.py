@@ -1,8 +1,8 @@
-"""When an attempt of a node is cut off: at the end of its timeout, or if it gives no sign of life for too long.
+"""Timeouts of node attempts: a fixed timeout, and an idle timeout since the last sign of life.
 
-A sign of life is a call of `ctx.heartbeat`, and all that shows progress anyway: `ctx.emit`, an effect that
-starts, a piece of a model's reply. The node gives it on its own thread, and the driver looks at `until` when it wakes: a
-sign only moves that moment on, so that nothing has to be woken. Times are in seconds.
+A sign of life is a call of `ctx.heartbeat`, or anything else that shows progress: `ctx.emit`, the start of an effect, a
+piece of a model's reply. The node gives it on its own thread. It only moves `until`, which the driver reads when it
+wakes, so that no thread has to be woken. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from graphrt._engine.task import Task, TimedOut
 
 
 def is_timed(task: Task) -> bool:
-    """Return whether the attempt of *task* that is due may be cut off."""
+    """Return whether the next attempt of *task* has a time limit."""
     return task.timeout_s is not None or task.ends_s is not None or task.node.policy.idle_timeout_s is not None
 
 
 def is_over(task: Task) -> bool:
-    """Return whether the superstep or run of *task* is over, so that it must not start any more."""
+    """Return whether the superstep or run of *task* has run out of time, so that it must no longer start."""
     return task.ends_s is not None and monotonic() >= task.ends_s
 
 
 @final
 class AttemptTime:
-    """The time that one attempt has left. It begins when the node is called.
+    """The remaining time of one attempt. It starts when the node is called.
 
     Args:
-        task: The task. If signs of life count, it gets the time as `Extra.time`, for its node to give them.
+        task: The task. If it has an idle timeout, it gets this object as `Extra.time`, so that its node can give signs
+            of life.
         clock: Returns the time in seconds: the monotonic one, or that of an event loop.
-        begun: Whether the node is called now. One that is queued has the time until its superstep or run is over.
+        begun: Whether the node is called now. A queued task only has the limits of its superstep and run.
     """
 
     __slots__ = ("_clock", "_ends_s", "_idle_s", "_is_cut", "_timeout_s", "moved", "until")
@@ -50,15 +51,15 @@ class AttemptTime:
                 self._is_cut, left_s = True, end_s
         self._ends_s: Final = now + left_s
         self.until: float = self._ends_s
-        """The moment at which the attempt is cut off, if there is no other sign of life."""
+        """The time at which the attempt is cut off, unless there is another sign of life."""
         self.moved: Callable[[], None] | None = None
-        """Called after each sign of life, on the thread that gave it; None if the driver looks at `until` by itself."""
+        """Called after each sign of life, on the thread that gave it; None if the driver polls `until` itself."""
         if idle_s is not None:
             task.more().time = self
             self.beat()
 
     def beat(self) -> None:
-        """Note a sign of life, on any thread."""
+        """Record a sign of life, from any thread."""
         if self._idle_s is not None:
             self.until = min(self._ends_s, self._clock() + self._idle_s)
             if self.moved is not None:

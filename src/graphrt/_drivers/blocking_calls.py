@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def call_store(services: RunServices, call: Callable[..., T], *args: object) -> T:
-    """Call *call*, which uses the run's store, and return its result; on a worker thread if the store may block.
+    """Run *call*, which uses the run's store, and return its result. Runs on a worker thread if the store may block.
 
     A store may block if it waits for a disk or a network (`services.blocking`).
     """
@@ -26,14 +26,14 @@ async def call_store(services: RunServices, call: Callable[..., T], *args: objec
 
 
 async def in_executor(call: Callable[..., T], *args: object) -> T:
-    """Call *call* on a worker thread and wait for its end, even if this task is cancelled meanwhile.
+    """Run *call* on a worker thread and wait for its end, even if this task is cancelled in the meantime.
 
     Raises:
-        CancelledError: This task was cancelled; the call has ended, and its result is dropped.
-        BaseException: What *call* raised.
+        CancelledError: This task was cancelled. The call has ended, and its result is discarded.
+        BaseException: Any exception that *call* raised.
     """
     loop = asyncio.get_running_loop()
-    # The loop's default executor, which nodes never use: slow nodes must not keep a commit waiting (decision 0049).
+    # The loop's default executor, which nodes never use: slow nodes must not delay a commit (decision 0049).
     running = loop.run_in_executor(None, call, *args)
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
@@ -42,6 +42,6 @@ async def in_executor(call: Callable[..., T], *args: object) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        running.exception()  # retrieved, else asyncio logs "exception was never retrieved"
+        running.exception()  # retrieved, because asyncio would otherwise log "exception was never retrieved"
         raise cancelled
     return running.result()

@@ -1,7 +1,7 @@
 """Protocols through which drivers start and read child threads (R24). The store's side is in `_runs.child_threads`.
 
-A node starts a child thread by `ctx.start`, which any worker process then runs, and waits for its end by `ctx.wait`;
-both are in `context`. For the terms, see docs/glossary.md.
+A node starts a child thread with `ctx.start`; any worker process may then run it. The node waits for its end with
+`ctx.wait`. Both methods are in `context`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from graphrt.stores.values import Labels
 
 ENDS_RUN: Final = "ends_run"
-"""Attribute of a StoreError about a child thread. The store failed, or another process held the child for too long: the
-run ends without an outcome of the node, and other processes go on with its thread."""
+"""Attribute of a StoreError about a child thread, if the store failed or another process held the child for too long.
+The run then ends without an outcome of the node, and other processes continue its thread."""
 S_co = TypeVar("S_co", covariant=True)
 Tags: TypeAlias = AbstractSet[str] | list[str] | tuple[str, ...]
-"""Tags of a thread. Not an Iterable: a single tag is a str, which is an Iterable of str too."""
+"""Tags of a thread. Not an Iterable, because a single tag, a str, is also an Iterable of str."""
 
 
 class StateGraph(Protocol[S_co]):
-    """A compiled graph, as far as child threads use it. `CompiledGraph` implements it, on a floor above."""
+    """The part of a compiled graph that child threads use. Implemented by `CompiledGraph`, in a layer above."""
 
     __graphrt_plan__: Plan
-    """The graph as tables of nodes and edges."""
+    """Tables of the graph's nodes and edges."""
 
     @property
     def name(self) -> str:
@@ -34,12 +34,12 @@ class StateGraph(Protocol[S_co]):
 
     @property
     def state_type(self) -> type[S_co]:
-        """Class of its state; a type checker derives from it what `ctx.wait` returns."""
+        """Class of its state, from which type checkers infer the result of `ctx.wait`."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """Digest of names, edges, policies and schema, which tells whether two graphs are the same."""
+        """Digest of names, edges, policies and schema. Two graphs with the same digest are the same."""
         ...
 
 
@@ -55,13 +55,14 @@ class Ended(NamedTuple):
 
 
 class ChildThreads(Protocol):
-    """The child threads of a run, as the store has them. `_runs` implements it. All methods but `check` may block.
+    """The child threads of a run in the store; implemented by `_runs`.
 
-    Ids have no tenant: a thread and its children have the same one.
+    All methods except `check` may block. Ids do not contain the tenant, which is the same for a thread and its
+    children.
     """
 
     def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
-        """Check what a child is to be started with, and return its labels; None without title and tags.
+        """Check the options for starting a child. Returns its labels, or None without title and tags.
 
         Args:
             graph: A compiled graph, as for all methods here.
@@ -75,24 +76,24 @@ class ChildThreads(Protocol):
         ...
 
     def make(self, graph: Any, given: Any, thread: str, labels: Labels | None, *, detached: bool) -> None:
-        """Make the thread and leave its run to others, unless it exists.
+        """Create the thread, unless it exists, and leave its run to a worker.
 
         Args:
             given: The checked input.
             thread: Id of the child.
             labels: What `check` returned.
-            detached: Whether the child goes on when the run's own thread is cancelled.
+            detached: Whether the child continues when the run's own thread is cancelled.
         """
         ...
 
     def ended(self, graph: Any, thread: str) -> Ended | None:
-        """Return how the last run of a thread ended; None if it goes on, waits, or is due."""
+        """Return how the last run of a thread ended; None if it is running, waiting or due."""
         ...
 
     def has(self, graph: Any, thread: str) -> bool:
-        """Return whether the thread is a child of the run's thread: only then its end is reported to it by mail."""
+        """Return whether the thread is a child of the run's thread: only then is its end reported by mail."""
         ...
 
     def state(self, graph: Any, data: Any) -> Any:
-        """Return the state that `ended` returned as plain data (*data*), as an instance of the graph's state class."""
+        """Convert *data*, the plain data of the state that `ended` returned, to the graph's state class."""
         ...

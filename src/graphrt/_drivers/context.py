@@ -1,26 +1,27 @@
-"""The Context: access of a node to its run, besides the state; and child threads, which it starts and waits for.
+"""The Context: a node's access to its run, besides the state, including child threads that it starts and waits for.
 
 A Context serves one attempt of a task. It reads the task and the `RunServices` of the run (`_scope`). Questions,
-effects and child threads outlive the attempt on the task, in `extra` (`task.more()`), which only some tasks have.
+effects and child threads outlive the attempt: they are kept on the task in `extra` (`task.more()`), which only some
+tasks have.
 
 *Questions* (`interrupt`, `sleep`, `receive`). A node pauses by asking a question, which is kept on its task as an
 `OpenInterrupt`. When an answer has arrived, the node runs again from its start, and the same call returns the answer.
-`_engine.questions` decides which answer belongs to which call. Here are the parts that need the run: its clock is read
-when a question is asked for the first time, and never again. A question may expire: it then answers itself, by a
-default or by an error. A sleep is a question that only expires (R23).
+`_engine.questions` decides which answer belongs to which call. This module has the parts that need the run. For
+instance, the clock is read when a question is asked for the first time, and never again. A question may expire: it then
+answers itself with a default or an error. A sleep is a question that only expires (R23).
 
-*Child threads* (`start`, `wait`; R24). Before a child is made, its parent stores that it has it: a restart makes what
-is missing, and a child is never unknown to its parent. The id of a child is made of those of thread, task and call, so
-that no execution of the node makes a second one. How a child ended is read from the store (a *look*), and recorded once
-on the task as the result of an effect: a mapping with `status`, and `state` if that is "completed", else `error`. If
-the child has not ended, the task asks a question of the kind `thread`. A child that ends later answers it by a letter
-in the commit that ends it; the node then runs again and looks again. A node sees ids without the tenant (`bare_id`):
-they do not depend on the store that a process opened, and none of them can name a thread of another tenant. `_runs`
-adds the tenant of the run's own thread (`beside`).
+*Child threads* (`start`, `wait`; R24). Before a child is created, its parent records that it exists. So a restart
+creates a missing child, and a child is never unknown to its parent. The id of a child is derived from the ids of
+thread, task and call, so that no execution of the node creates a second one. The end of a child is read from the store
+(a *look*), and recorded once on the task as the result of an effect: a mapping with `status`, and `state` if that is
+"completed", else `error`. If the child has not ended, the task asks a question of the kind `thread`. A child that ends
+later answers it with a message in the commit that ends it; the node then runs again and looks again. A node sees ids
+without the tenant (`bare_id`): these do not depend on the store that a process opened, and cannot name a thread of
+another tenant. `_runs` adds the tenant of the run's own thread (`beside`).
 
-When a run is executed again from its log (`services.recorded`), no child is made or looked at. The private methods are
-for drivers: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call `_ask`. For the
-terms, see docs/glossary.md.
+When a run is executed again from its log (`services.recorded`), children are neither created nor read. The private
+methods are for other modules: `invoke` calls those about the end of an attempt, agents call `_drive`, effects call
+`_ask`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -67,31 +68,33 @@ if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
 
 D = te.TypeVar("D", default=Any)
-"""Type of `deps`. Invariant, since a node may pass values to it as well as read them."""
+"""Type of `deps`. Invariant, because a node may both read and pass values."""
 Ts = TypeVarTuple("Ts")
-"""The arguments of an effect's function: with `...`, pyright would take a lambda with parameters for an async function."""
+"""Parameters of an effect's function. With `...` instead, pyright would treat a lambda with parameters as an async
+function."""
 T = TypeVar("T")
 S = TypeVar("S")
 """State of a child thread."""
 
 
 class Suspended(BaseException):
-    """Pauses the task. Control flow, not an error: a BaseException, so that `except Exception` in a node lets it pass.
+    """Raised to pause the task.
 
-    Its arguments are the key of the question inside the task, and the payload to show to the person who answers.
+    Control flow, not an error: a BaseException, so that `except Exception` in a node does not catch it. Its arguments
+    are the key of the question within the task, and the payload to show to the person who answers.
     """
 
 
 @final
 class ChildThread(Generic[S]):
-    """A child thread: what `ctx.start` returns and `ctx.wait` takes. Compares by the id of the thread.
+    """A child thread: returned by `ctx.start` and passed to `ctx.wait`.
 
-    A node that waits for a child which another node has started makes one itself, with the id out of the state:
-    `ctx.wait(ChildThread(graph, state.child))`.
+    Compared by thread id. To wait for a child that another node started, create a `ChildThread` with the id from the
+    state: `ctx.wait(ChildThread(graph, state.child))`.
 
     Args:
         graph: The graph of the thread.
-        thread: Its id, without the tenant. It names a thread of the tenant whose thread waits.
+        thread: Its id, without the tenant, which is that of the waiting thread.
     """
 
     __slots__ = ("graph", "thread")
@@ -99,10 +102,10 @@ class ChildThread(Generic[S]):
     def __init__(self, graph: StateGraph[S], thread: str) -> None:
         self.graph: StateGraph[S] = graph
         self.thread: str = thread
-        """Id of the thread without its tenant, whichever store the process that runs the node has opened."""
+        """Id of the thread without its tenant, regardless of the store that the process has opened."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare by id: each execution of a node makes a new object for the same child."""
+        """Compare by id, because each execution of a node creates a new object for the same child."""
         return isinstance(other, ChildThread) and other.thread == self.thread
 
     def __hash__(self) -> int:
@@ -113,16 +116,16 @@ class ChildThread(Generic[S]):
 
 
 class Expiry(NamedTuple):
-    """When a question answers itself, and with what."""
+    """Time after which a question answers itself, and the answer."""
 
     due_s: Callable[[], float] | None
-    """Returns the moment, in seconds since the epoch; called if the question is new. None: it waits for ever."""
+    """Returns the expiry in seconds since the epoch; called if the question is new. None: it waits forever."""
     default: Any = UNSET
-    """The answer that it gives itself; UNSET if the node gets an error instead (or a timer just returns)."""
+    """The default answer; UNSET if the node gets an error instead, or if a timer simply returns."""
 
 
 NEVER: Final = Expiry(None)
-"""The expiry of a question that waits for ever."""
+"""The expiry of a question that waits forever."""
 
 
 @final
@@ -134,7 +137,7 @@ class Slept:
     def __await__(self) -> Generator[Any, None, None]:
         """Return at once."""
         return
-        yield  # never reached: makes this a generator, which `__await__` has to return
+        yield  # never reached; makes this function a generator, as `__await__` requires
 
 
 SLEPT: Final = Slept()
@@ -143,7 +146,7 @@ SLEPT: Final = Slept()
 
 @final
 class Context(Attempt, Generic[D]):
-    """The second argument of a node: who it is, what the caller passed, and what it may ask of the run."""
+    """The second argument of a node: its identity, the caller's arguments, and the operations of the run."""
 
     __slots__ = ("_execution", "_home", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
 
@@ -152,23 +155,26 @@ class Context(Attempt, Generic[D]):
         self._task = task
         self.arg: Any = task.arg
         """Argument of the Send that started this task; None on a plain activation."""
-        Attempt.__init__(self, services.control, task, above)  # not by super(), which a wide fan-out would notice
+        # Not with super(), whose cost is noticeable in a wide fan-out.
+        Attempt.__init__(self, services.control, task, above)
         self._execution: int = task.execution
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
         self._home = home
-        """What runs the node, an asyncio task or the id of a thread; None if that is not known."""
+        """The asyncio task or the id of the thread that runs the node; None if it is not known."""
         self._suspended: bool = False
         """True after a Suspended was raised: if the node then returns, it has caught it."""
         self._kept: dict[str, Any] | None = None
-        """Values that `_once` made, by name; None before the first."""
+        """Values created by `_once`, by name; None before the first."""
 
     def _check(self) -> None:
-        """Check that this attempt may act: each verb begins with this, and so does each model call of an agent.
+        """Check that this attempt may act.
+
+        Each method that acts begins with this check, and so does each model call of an agent.
 
         Raises:
-            NodeError: It was given up (`attempt-over`).
-            ConflictError: Another process may have taken the thread, and has.
+            NodeError: It was abandoned (`attempt-over`).
+            ConflictError: Another process has taken over the thread.
         """
         why = self._why()
         if why is not None:
@@ -178,17 +184,17 @@ class Context(Attempt, Generic[D]):
             check_claim()
 
     def _check_kept(self) -> None:
-        """Check that what this attempt has done is still recorded: it may have been given up meanwhile.
+        """Check that this attempt's work is still recorded: it may have been abandoned in the meantime.
 
         Raises:
-            NodeError: It was given up (`attempt-over`).
+            NodeError: It was abandoned (`attempt-over`).
         """
         why = self._given_up()
         if why is not None:
             raise refusal(self._task, self.attempt, why)
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return a value of this attempt, made by *make* at first need: most attempts need none."""
+        """Return a value of this attempt, created by *make* on first use, because most attempts do not need it."""
         kept = self._kept
         if kept is None:
             kept = self._kept = {}
@@ -197,7 +203,7 @@ class Context(Attempt, Generic[D]):
         return kept[name]
 
     def _calls(self) -> RememberedCalls:
-        """Return what finds the records of the calls of this attempt."""
+        """Return the function that finds the records of the calls of this attempt."""
         calls: RememberedCalls = self._once(
             "calls",
             lambda: RememberedCalls(self._task, self._scope.deps, self._home, self.idempotency_key, self.thread),
@@ -205,7 +211,7 @@ class Context(Attempt, Generic[D]):
         return calls
 
     def _count(self, name: str) -> int:
-        """Return how often this was called with *name* before, in this attempt."""
+        """Return how often this was called with *name* before in this attempt."""
         counts: dict[str, int] = self._once("counts", dict)
         count = counts.get(name, 0)
         counts[name] = count + 1
@@ -225,6 +231,17 @@ class Context(Attempt, Generic[D]):
     def step(self) -> int:
         """Number of the superstep, from 1, counted per thread."""
         return self._task.superstep
+
+    @property
+    def steps_left(self) -> int:
+        """Number of supersteps that may follow this one in its graph: the unused rest of `max_steps`."""
+        engine = self._task.engine
+        return engine.max_steps - engine.steps  # this superstep is already counted
+
+    @property
+    def siblings(self) -> int:
+        """Number of the other tasks of this superstep, in the graph of the node."""
+        return len(self._task.engine.tasks) - 1
 
     @property
     def thread(self) -> str | None:
@@ -256,18 +273,18 @@ class Context(Attempt, Generic[D]):
 
     @property
     def answer(self) -> Any:
-        """The answer to the Interrupt that this node returned; None before it is answered.
+        """The answer to the Interrupt that this node returned; None until it is answered.
 
         Raises:
             QuestionExpiredError: It was not answered in time, and has no default.
         """
         extra = self._task.extra
-        question = None if extra is None else returned(extra)  # the last one that the node asked by returning it
+        question = None if extra is None else returned(extra)  # the last question that the node asked by returning it
         return None if question is None else _answer_to(self._task, question)
 
     @property
     def cancelled(self) -> bool:
-        """True if the result of this attempt is no longer wanted: the run halts, or the attempt timed out or ended."""
+        """True if the result of this attempt will be discarded: the run halts, or the attempt timed out or ended."""
         return self._why() is not None
 
     @property
@@ -275,12 +292,12 @@ class Context(Attempt, Generic[D]):
         """The object that the caller passed as `deps=`; None without one."""
         deps: D = self._scope.deps
         if deps is None:
-            self._once("no deps", bool)  # a mark: `invoke.failed` adds advice if the node then fails on None
+            self._once("no deps", bool)  # marked, so that `invoke.failed` adds advice if the node then fails on None
         return deps
 
     @property
     def harness(self) -> BoundHarness[Any]:
-        """The run's harness, bound to this task: its calls are recorded, counted and shown on the stream.
+        """The run's harness, bound to this task. Its calls are recorded, counted and shown on the stream.
 
         Raises:
             InputError: The run has no harness (`no-harness`).
@@ -307,7 +324,7 @@ class Context(Attempt, Generic[D]):
         Args:
             harness: An Agent, or any object with an async `run`.
             tools: Tools of an agent that may be used; None allows all of them.
-            budget: Budget of the calls made through it, inside the budgets of the node and the run; None for none.
+            budget: Budget of the calls made through it, within the budgets of the node and the run; None for none.
 
         Raises:
             InputError: *harness* or *budget* is not valid.
@@ -320,7 +337,7 @@ class Context(Attempt, Generic[D]):
         agents = self._served()
         if agents is None:
             agents = self._once("agents", lambda: self._scope.agents.of_task(self))
-            self._on_give_up(agents.abandon)  # harness runs that its helpers wait for must not go on
+            self._on_give_up(agents.abandon)  # agent runs that the attempt's background work awaits must not continue
         return agents
 
     @property
@@ -334,13 +351,13 @@ class Context(Attempt, Generic[D]):
         return reply if agents is None else agents.charged(reply)
 
     async def _failed(self, error: Exception) -> None:
-        """Let agents clean up after this attempt, which failed with *error*, if it used any."""
+        """If this attempt, which failed with *error*, used agents, let them clean up."""
         agents = self._served()
         if agents is not None:
             await agents.failed(error)
 
     def _failed_sync(self, error: Exception) -> None:
-        """Do what `_failed` does, for a sync node."""
+        """Like `_failed`, for a sync node."""
         agents = self._served()
         if agents is not None:
             agents.failed_sync(error)
@@ -354,7 +371,8 @@ class Context(Attempt, Generic[D]):
     def memory(self) -> TaskMemory:
         """The memory that all threads of the store share: `put`, `get`, `search` and `delete`, by namespace and key.
 
-        What the task reads is recorded with it, and what it writes is stored with the commit of its superstep.
+        Items that the task reads are recorded with the task. Items that it writes are stored with the commit of its
+        superstep.
 
         Raises:
             InputError: The run has no thread in a store (`no-memory`), or the store keeps no memory (`store-lacks`).
@@ -362,7 +380,7 @@ class Context(Attempt, Generic[D]):
         self._check()
 
         def made() -> TaskMemory:
-            """Make it, at first need."""
+            """Create it on first use."""
             from graphrt._drivers.task_memory import TaskMemory
 
             return TaskMemory(self, self._scope, self._task)
@@ -371,7 +389,7 @@ class Context(Attempt, Generic[D]):
         return memory
 
     def now(self) -> float:
-        """Return seconds since the epoch, by the runtime's clock; read again at each execution."""
+        """Return seconds since the epoch by the runtime's clock. Each execution reads the clock again."""
         return self._scope.clock()
 
     @property
@@ -395,45 +413,68 @@ class Context(Attempt, Generic[D]):
         expires_at: datetime | float | None = None, default: Any = ...,
     ) -> Any: ...
     def interrupt(
-        self, payload: Any = None, *, key: str | None = None, answer_type: Any = None, expires_s: float | None = None,
+        self, payload: Any = UNSET, *, key: str | None = None, answer_type: Any = None, expires_s: float | None = None,
         expires_at: datetime | float | None = None, default: Any = UNSET,
     ) -> Any:
         """Pause the task with a question, and return the answer after `resume`.
 
         On resume the node runs again from its start, and this call returns the answer. A plain call, also in async
-        nodes. An answer is never given to another question (rule R10): see `docs/how-to/ask-a-person.md`.
+        nodes. An answer is never used for a different question (rule R10); see `docs/how-to/ask-a-person.md`.
 
         Args:
-            payload: The question, as any value that can be stored.
-            key: Name of the question, whose answer counts even if the payload has changed. None matches by the ordinal
-                of the call and the payload; a question with another payload is asked anew.
+            payload: The question: any storable value. By default None, or the payload with which the question of this
+                *key* was first asked.
+            key: Name of the question. Its answer is then valid even if the payload has changed. None matches by the
+                ordinal of the call and the payload; a question with a different payload is asked again.
             answer_type: Type of the answer, for instance `bool`, `Literal["yes", "no"]` or a pydantic model; `resume`
-                refuses an answer that does not fit. None takes any answer.
-            expires_s: Seconds after which the question answers itself, and a person's answer is refused. A worker, or
-                `drive(thread)`, then goes on with the thread.
+                rejects an answer that does not fit. None accepts any answer.
+            expires_s: Seconds after which the question answers itself, and a person's answer is rejected. A worker, or
+                `drive(thread)`, then continues the thread.
             expires_at: The moment, in place of *expires_s*: a datetime with a time zone, or seconds since the epoch.
-            default: The answer that it gives itself.
+            default: The answer that the question gives itself.
 
         Raises:
             QuestionExpiredError: It was not answered in time, and there is no *default*.
             UpdateError: The payload or the default cannot be stored.
-            InputError: An argument is wrong, *default* does not fit the *answer_type*, or is given without an expiry.
+            InputError: An argument is invalid, or *default* does not fit the *answer_type* or is given without an
+                expiry.
         """
-        name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))  # prefix: not an ordinal
+        # The prefix distinguishes keys from ordinals.
+        name = f"key={key}" if check_key(key) is not None else str(self._count("interrupt"))
         when = _checked_expiry(self._scope, expires_s, expires_at, default)
+        if payload is UNSET:
+            known = None if key is None else self._question(name)
+            payload = None if known is None else known.payload
         return self._ask(name, payload, answer_type, keyed=key is not None, when=when)
+
+    def answered(self, key: str) -> bool:
+        """Return whether the question with this key has an answer, so that `interrupt(key=key)` returns it at once.
+
+        False before the question is asked, while it is open, and after it has expired. Does not ask it.
+
+        Raises:
+            InputError: *key* is not a text (`input`).
+        """
+        known = self._question(f"key={check_key(key)}")
+        return known is not None and known.answered and known.current and known.by != BY_EXPIRY
+
+    def _question(self, name: str) -> OpenInterrupt | None:
+        """Return the latest question *name* of this task; None if it was not asked."""
+        extra = self._task.extra
+        asked = () if extra is None else reversed(extra.interrupts)
+        return next((one for one in asked if not one.static and one.base == name), None)
 
     def _ask(
         self, name: str, payload: Any, answer_type: Any = None, *, keyed: bool = True, kind: str = "question",
         when: Expiry = NEVER,
     ) -> Any:
-        """Return the answer to the question *name*; if there is none yet, note the question and raise `Suspended`.
+        """Return the answer to the question *name*. If there is none yet, record the question and raise `Suspended`.
 
         Args:
             name: Key of the question in its task. It must be the same when the node runs again.
-            keyed: Whether *name* alone identifies the question, whatever its payload.
+            keyed: Whether *name* alone identifies the question, even if its payload changes.
             kind: What answers it: `question` (a person), `timer`, `signal`, `thread` or `effect`.
-            when: When it answers itself, and with what.
+            when: Time after which the question answers itself, and the answer.
         """
         self._check()
         question = _answered(self._task, name, payload, answer_type, when, keyed=keyed, kind=kind)
@@ -445,49 +486,50 @@ class Context(Attempt, Generic[D]):
     # fmt: on
 
     def receive(self, name: str, *, timeout_s: float | None = None, default: Any = UNSET) -> Any:
-        """Return the value of the next signal *name* that is sent to the thread; pause until there is one (R22).
+        """Return the value of the next signal *name* sent to the thread; pause until there is one (R22).
 
-        Each signal is returned once, in the order of arrival, to the first task that receives it. Signals that arrived
-        before wait in the thread. A plain call, also in async nodes, which run again as after `interrupt`.
+        Each signal is returned once, in order of arrival, to the first task that receives it. Signals that arrived
+        earlier wait in the thread. A plain call, even in async nodes; the node runs again as after `interrupt`.
 
-        The wait is durable, as that of a question with an expiry: its end is computed once and stored. A worker, or
-        `drive(thread)`, then goes on with the thread. A signal that is there by then is returned, however late that is.
+        With a timeout, the wait is durable: its end is computed once and stored, like that of a question with an
+        expiry. A worker, or `drive(thread)`, then continues the thread. A signal that has arrived by then is returned,
+        however late that is.
 
         Args:
-            name: The name that `Runtime.signal` was given.
-            timeout_s: Seconds to wait, above 0; None waits for ever.
-            default: What to return if no signal came in time.
+            name: The name that was passed to `Runtime.signal`.
+            timeout_s: Seconds to wait, above 0; None waits forever.
+            default: The value to return if no signal arrived in time.
 
         Raises:
-            QuestionExpiredError: No signal came in time, and there is no *default*.
+            QuestionExpiredError: No signal arrived in time, and there is no *default*.
             UpdateError: The default cannot be stored.
-            InputError: *name* is not the name of a signal, or another argument is wrong (`input`).
+            InputError: *name* is not a valid signal name, or another argument is invalid (`input`).
         """
         check_signal_name(name)
         when = _checked_expiry(self._scope, check_expiry(timeout_s, "timeout_s= of ctx.receive()"), None, default)
         key = f"signal {self._count(f'signal {name}')} {name}"
-        return self._ask(key, name, kind=SIGNAL, when=when)  # its payload is the name
+        return self._ask(key, name, kind=SIGNAL, when=when)  # the payload is the signal's name
 
     def sleep(self, duration: float | timedelta | None = None, **units: te.Unpack[Units]) -> Slept:
         """Pause the task for some time, without a worker, a slot or memory: see `sleep_until`.
 
-        The moment at which it ends is computed once, by the runtime's clock, and stored: the node sleeps once.
+        The end is computed once, by the runtime's clock, and stored, so that the node sleeps only once.
 
         Args:
             duration: Seconds, or a timedelta.
-            **units: Or `days=` of 24 hours, `hours=`, `minutes=` and `seconds=`, which are added.
+            **units: Alternatively `days=` of 24 hours, `hours=`, `minutes=` and `seconds=`, which are added up.
 
         Raises:
-            InputError: It is not a duration from 0 (`input`), or ends after the year 9998 (`input`).
+            InputError: The duration is invalid or negative (`input`), or it ends after the year 9998 (`input`).
         """
         lasts_s = sleep_s(duration, units)
         return self._sleep(lambda: checked_due("The end of ctx.sleep()", self._scope.clock() + lasts_s))
 
     def sleep_until(self, when: datetime | float) -> Slept:
-        """Pause the task until *when*; at once due if that is past.
+        """Pause the task until *when*. A past time is due at once.
 
-        The run pauses, with the status "interrupted". A `Worker`, or `Runtime.drive`, goes on with the thread when the
-        time has come: the node runs again, and this call returns. A plain call, which async nodes may await as well.
+        The run pauses with the status "interrupted". A `Worker`, or `Runtime.drive`, continues the thread at that time:
+        the node runs again, and this call returns. A plain call, which async nodes may also await.
 
         Args:
             when: A datetime with a time zone, or seconds since the epoch. It is stored at the first call.
@@ -499,7 +541,7 @@ class Context(Attempt, Generic[D]):
         return self._sleep(lambda: due_s)
 
     def _sleep(self, due_s: Callable[[], float]) -> Slept:
-        """Pause until the moment that *due_s* returns; it is called once, by the first execution."""
+        """Pause until the time that *due_s* returns. Only the first execution calls it."""
         self._ask(f"sleep{self._count('sleep')}", None, kind=TIMER, when=Expiry(due_s))
         return SLEPT
 
@@ -513,21 +555,23 @@ class Context(Attempt, Generic[D]):
         title: str | None = None,
         tags: Tags = (),
     ) -> ChildThread[S]:
-        """Start a child thread, once however often this node runs, and return at once (R24).
+        """Start a child thread and return immediately; only one is started however often this node runs (R24).
 
-        When this returns, the child is stored in the store of this thread, for the same tenant. A `Worker` for *graph*
-        or a call of `Runtime.drive` runs it. The call writes to the store twice; async nodes use `astart`.
+        When this returns, the child exists in the store of this thread, for the same tenant. A `Worker` for *graph* or
+        a call of `Runtime.drive` runs it. The call writes to the store twice; async nodes use `astart`.
 
         Args:
-            graph: The graph that it runs, this one or any other.
+            graph: The graph that the child runs: this one or any other.
             input: Its input.
-            name: Name of the child inside this task: a second call with it returns the same child. None counts calls.
-            detached: Let it go on when this thread is cancelled. Otherwise it is cancelled too, with its own children.
+            name: Name of the child within this task: a second call with it returns the same child. None identifies the
+                child by the ordinal of the call.
+            detached: Let the child continue when this thread is cancelled. Otherwise it is cancelled too, together with
+                its own children.
             title: Its title.
             tags: Its tags.
 
         Raises:
-            InputError: The input does not fit, the name is wrong, or the run has no thread in a store with mail.
+            InputError: The input does not fit, the name is invalid, or the run has no thread in a store with mail.
         """
         self._check()
         child, make = _begun(self, self._scope, self._task, graph, input, name, title, tags, detached=detached)
@@ -557,14 +601,15 @@ class Context(Attempt, Generic[D]):
     def wait(self, child: ChildThread[S]) -> S:
         """Return the final state of a child thread; pause until its run has completed (R24).
 
-        The run pauses with the status "interrupted", and holds no worker and no memory. A worker, or `Runtime.drive`,
-        goes on with it when the child has ended: the node runs again, and this call returns. While the child waits for
-        a person, this waits too. Async nodes use `await_`.
+        The run pauses with the status "interrupted", and occupies neither a worker nor memory. A worker, or
+        `Runtime.drive`, continues it when the child has ended: the node runs again, and this call returns. While the
+        child waits for a person, this call waits too. Async nodes use `await_`.
 
         Raises:
-            ChildThreadError: It failed, was cancelled, or was deleted. After a `retry` of this thread it looks again.
-            InputError: *child* is not a ChildThread, or is a child of another thread that has not ended; or its id names
-                a tenant (`bad-thread`).
+            ChildThreadError: The child failed, was cancelled or was deleted. After a `retry` of this thread, its
+                outcome is read again.
+            InputError: *child* is not a ChildThread, is an unfinished child of another thread, or its id names a tenant
+                (`bad-thread`).
         """
         self._check()
         outcome = _known(self._task, _checked(self._task, child))
@@ -576,7 +621,7 @@ class Context(Attempt, Generic[D]):
                 _check_own(self._task, children, child)
                 self._ask(asked, thread, kind=THREAD)  # pauses: raises `Suspended`
             key = outcome_key(thread, self._task.more().retried)
-            # The effect only returns what was found. "idempotent": its result is stored at once.
+            # The effect only returns the outcome that was read. Being "idempotent", its result is stored at once.
             outcome = perform(self, self._scope, self._task, Call(key), lambda: _data(ended), (), "idempotent")
         state: S = _state(self._scope, self._task, child, outcome)
         return state
@@ -596,7 +641,7 @@ class Context(Attempt, Generic[D]):
                 self._ask(asked, thread, kind=THREAD)  # pauses, as in `wait`
 
             async def found() -> Any:
-                """Return how the child ended: the effect that records it."""
+                """Return the child's outcome; called as the effect that records it."""
                 return _data(ended)
 
             key = outcome_key(thread, self._task.more().retried)
@@ -627,35 +672,35 @@ class Context(Attempt, Generic[D]):
     ) -> Any:
         """Run `fn(*args)` once and record its result; later executions of this task return the recorded result.
 
-        A repeated call is found by *name* and arguments, or by *name* and *key*, in any order. Calls of a name that are
-        alike are matched by their order. If a call has the place of a recorded one and other arguments, the run pauses
-        with a question of the kind `effect`: answer "recorded" (take the recorded result), "run" (run it for the
-        present arguments), {"result": value} or "fail" (fail the node). Awaitable if *fn* is async.
+        A repeated call is matched by *name* and arguments, or by *name* and *key*, in any order. Identical calls of a
+        name are matched by their order. If a call has the position of a recorded one but different arguments, the run
+        pauses with a question of the kind `effect`. Answer "recorded" (use the recorded result), "run" (run it with the
+        current arguments), {"result": value} or "fail" (fail the node). Awaitable if *fn* is async.
 
-        Arguments are compared by a digest, and shown in the question, so they are stored with the result. Left out are
-        arguments that no store takes, values of untracked fields, and secrets.
+        Arguments are compared by a digest and shown in the question, so they are stored with the result. Arguments that
+        cannot be stored, values of untracked fields, and secrets are left out.
 
         Args:
-            name: Name of the effect inside the task.
+            name: Name of the effect within the task.
             args: Arguments of *fn*.
-            key: Tells calls of one name apart, whatever their arguments: a second call with it gets the result of the
-                first. None compares the arguments.
+            key: Identifies a call of this name, even if its arguments change: a second call with the same key gets the
+                first result. None compares the arguments.
             kind: What happens if the process dies, or *fn* raises, before the result is stored. "pure" and "idempotent"
-                effects run again (pass `ctx.idempotency_key` on); a pure one's result is stored when the task ends.
-                Before a "once" effect runs, its start is recorded, and it is never repeated silently: without a result
-                the run pauses with an interrupt "outcome unknown". Answer it with "run" (run it again),
-                {"result": value} (it has happened, with this result) or "fail" (fail the node).
+                effects run again (pass on `ctx.idempotency_key`); the result of a pure effect is stored when the task
+                ends. The start of a "once" effect is recorded before it runs, and it is never repeated silently: if
+                there is no result, the run pauses with an interrupt "outcome unknown". Answer it with "run" (run it
+                again), {"result": value} (it has happened, with this result) or "fail" (fail the node).
 
         Raises:
             UpdateError: The result cannot be stored.
-            NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`); or its
-                arguments changed, and the answer was "fail" (`effect-changed`).
-            InputError: *kind* is not known, or *key* is not a text (`input`).
-            AuditError: The runtime redacts, and an argument could not be redacted.
+            NodeError: The outcome of a "once" effect is unknown and the answer was "fail" (`effect-unknown`); or the
+                arguments of a call changed and the answer was "fail" (`effect-changed`).
+            InputError: *kind* is unknown, or *key* is not a string (`input`). AuditError: The runtime redacts, and an
+                argument could not be redacted.
         """
         self.heartbeat()  # checks that the attempt may act
         services, task = self._scope, self._task
-        if check_key(key) is not None:  # escaped, so that no other name and key make the same
+        if check_key(key) is not None:  # escaped, so that no other name and key produce the same text
             call = Call(f"{name}#key={str(key).replace('%', '%25').replace('#', '%23')}")
         elif runs_once(services, task):
             call = Call(f"{name}#{self._count(f'effect {name}')}")
@@ -666,46 +711,61 @@ class Context(Attempt, Generic[D]):
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function from a sync node and return its result, for instance `ctx.call(ctx.harness.run, q)`.
 
-        It runs on the private loop thread while this node waits. If the run is cancelled, it is cancelled too.
+        The function runs on the private loop thread while this node waits. If the run is cancelled, so is the function.
 
         Raises:
             NodeError: Called in an async node, which should await instead (`call-in-async-node`).
-            InputError: *fn* is not a function, but for instance a coroutine (`input`).
+            InputError: *fn* is not a function; it is a coroutine, for instance (`input`).
         """
         _check_call(self._task, fn)
         self._check()
         return self._drive(lambda: fn(*args, **kwargs))
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that *make* makes on the private loop thread; agents that it calls work for this node."""
+        """Run the coroutine that *make* creates on the private loop thread. Agents that it calls act for this node."""
         from graphrt._drivers.loop_thread import LoopCancelledError
 
         self._check()
         try:
-            with inside(node=self):  # also where a thread of the node's own makes the call
+            with inside(node=self):  # also if a thread that the node started makes the call
                 return self._scope.loop().run(make, self._scope.control, self)
         except LoopCancelledError:
-            self._check_kept()  # the attempt was given up, which cancelled it
+            self._check_kept()  # cancelled, because the attempt was abandoned
             raise
 
     def heartbeat(self) -> None:
-        """Say that the node is still at work, so that its `idle_timeout_s` begins anew.
+        """Report that the node is still working, so that its `idle_timeout_s` starts over.
 
-        `emit`, the start of an effect, and each piece of a model's reply that arrives say so too.
+        `emit`, the start of an effect, and each piece of a model's reply also count as signs of life.
 
         Raises:
-            NodeError: The attempt was given up (`attempt-over`), so that the node had better end.
+            NodeError: The attempt was abandoned (`attempt-over`), so the node should end.
         """
         self._check()
         extra = self._task.extra
         if extra is not None and extra.time is not None:
             extra.time.beat()
 
-    def emit(self, value: Any) -> None:
-        """Show *value* on the stream mode `custom`; does nothing without such a stream.
+    def drain(self, reason: str = "ctx.drain() was called") -> None:
+        """End the run after the current superstep, with its thread still due; see `Runtime.drain`.
+
+        In a nested graph, this means the superstep of the nested graph. The node continues as before, and its outcome
+        counts. A node that runs on a queue worker cannot end the run, because another process drives it.
+
+        Args:
+            reason: A phrase for the journal.
 
         Raises:
-            NodeError: The attempt was given up (`attempt-over`).
+            NodeError: The attempt was abandoned (`attempt-over`).
+        """
+        self._check()
+        self._scope.control.hand_over(reason)
+
+    def emit(self, value: Any) -> None:
+        """Publish *value* in the stream mode `custom`; does nothing without such a stream.
+
+        Raises:
+            NodeError: The attempt was abandoned (`attempt-over`).
             AuditError: The runtime redacts, and the value could not be redacted.
         """
         self.heartbeat()
@@ -729,7 +789,7 @@ def _check_call(task: Task, given: Any) -> None:
         NodeError: The node is async (`call-in-async-node`).
         InputError: *given* is not a function, but for instance a coroutine (`input`).
     """
-    if inspect.iscoroutine(given):  # refused in any case, by one of the errors below
+    if inspect.iscoroutine(given):  # rejected in any case, by one of the errors below
         given.close()  # else Python warns that it was never awaited
     if task.node.is_async:
         raise CALL_IN_ASYNC_NODE(node=task.node.name, where=task.engine.where(task))
@@ -751,10 +811,10 @@ def _no_function(task: Task, given: str, known: str) -> InputError:
 
 
 def _checked_expiry(services: RunServices, expires_s: Any, expires_at: Any, default: Any) -> Expiry:
-    """Return the arguments `expires_s`, `expires_at` and `default` of `ctx.interrupt`, not yet checked, as an `Expiry`.
+    """Check the arguments `expires_s`, `expires_at` and `default` of `ctx.interrupt`, and return them as an `Expiry`.
 
     Raises:
-        InputError: One of them is wrong, or they do not go together.
+        InputError: One of them is invalid, or they are inconsistent.
     """
     check_expiry(expires_s)
     at = expiry(expires_s, expires_at)  # *expires_at* in seconds since the epoch; None if it is None
@@ -769,12 +829,12 @@ def _answered(
 ) -> OpenInterrupt | None:
     """Return the answered question that *task* asks again; None if the task has to wait for an answer.
 
-    If it has to wait, the question is on the task afterwards, and the context raises `Suspended`.
+    If it has to wait, the question is added to the task, and the context raises `Suspended`.
 
     Args:
-        name: Key of the question inside the task: the user's key, or the ordinal of the call.
-        payload: What to show to the person who answers.
-        answer_type: Type that the answer must have, as the user passed it; None takes any answer.
+        name: Key of the question within the task: the user's key, or the ordinal of the call.
+        payload: Shown to the person who answers.
+        answer_type: Required type of the answer, as passed by the user; None accepts any answer.
         keyed: Whether *name* alone identifies the question. If not, an earlier question matches only if its payload is
             equal too.
         kind: What answers it: `question` for a person, `timer`, `signal`, `thread` or `effect`.
@@ -785,22 +845,22 @@ def _answered(
     """
     engine = task.engine
     if engine.thread is None:
-        return None  # the engine refuses the pause: without a thread no answer could arrive
+        return None  # the engine rejects the pause: without a thread, an answer could never arrive
     payload = check_storable(engine, task, payload, "asks with a payload")
     described = described_answer(engine, task, answer_type)  # as plain data, which can be stored
-    default = checked_default(engine, task, when.default, described)  # UNSET stays UNSET
+    default = checked_default(engine, task, when.default, described)  # UNSET is unchanged
     known = len(task.more().interrupts)
-    # The question that matches, with its answer or open; else a new one, appended to the task's.
+    # The matching question, answered or open; else a new one, appended to the task's questions.
     question = ask(engine, task, name, payload, described, keyed=keyed, kind=kind)
     if question.answered:
         return question
-    if len(task.more().interrupts) > known and when.due_s is not None:  # asked now for the first time
+    if len(task.more().interrupts) > known and when.due_s is not None:  # asked for the first time
         question.expires_at, question.default = when.due_s(), default
     return None
 
 
 def _answer_to(task: Task, question: OpenInterrupt) -> Any:
-    """Return the answer to *question* as a copy, which the node may change while the recorded one stays (R15).
+    """Return a copy of the answer to *question*, so that the node may change it but not the recorded one (R15).
 
     Raises:
         QuestionExpiredError: It was not answered in time, and has no default.
@@ -817,7 +877,7 @@ def _answer_to(task: Task, question: OpenInterrupt) -> Any:
 
 
 LONGEST_NAME: Final = 100
-"""Most characters of the name of a child."""
+"""Maximum number of characters of the name of a child."""
 
 
 def _begun(
@@ -832,10 +892,10 @@ def _begun(
     *,
     detached: bool,
 ) -> tuple[ChildThread[Any], Callable[[], None] | None]:
-    """Return the child that a task starts, and what makes sure that it exists; None if that is known.
+    """Return the child that a task starts, and a function that creates it; None if it is known to exist.
 
-    The function that makes it may block. `start` calls it, and `astart` has it called on a worker thread. The
-    parameters after *task* are the arguments of `start`, not checked yet.
+    The function may block. `start` calls it, and `astart` calls it on a worker thread. The parameters after *task* are
+    the unchecked arguments of `start`.
 
     Raises:
         InputError: As `start`.
@@ -861,10 +921,10 @@ def _begun(
     labels = children.check(graph, given, title, tags)
     call = Call(f"name={name}") if name is not None else _found_start(context, task, graph, given)
     key, extra = call.key, task.more()
-    known = extra.threads.get(key)  # what an earlier execution of the node recorded; in a copy, one of its source
+    known = extra.threads.get(key)  # the record of an earlier execution of the node; in a copied thread, of its source
     thread = child_id(mine, task.id, key)  # always the same for the same call, without a tenant
     if known is not None and known.thread != thread and _known(task, known.thread) is not None:
-        # This thread is a copy or fork. Its source has waited for that child of its own, and the outcome is recorded.
+        # This thread is a copy or fork. Its source waited for its own child, whose outcome is recorded.
         return ChildThread(graph, known.thread), None
     child = ChildThread(graph, thread)
     if known is not None and known.thread == thread and known.made:
@@ -880,12 +940,12 @@ def _begun(
         made=services.recorded is not None,
         arguments=call.arguments,
     )
-    if services.recorded is not None:  # the first execution of the run made it
+    if services.recorded is not None:  # the first execution of the run created it
         return child, None
 
     def make() -> None:
-        """Store that the task starts the child, then make the child."""
-        # Staged before the thread is made. The keys of effects end with a number, this one does not.
+        """Record that the task starts the child, then create the child."""
+        # Staged before the thread is created. Unlike the keys of effects, this key does not end with a number.
         if new:
             services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])])
         children.make(graph, given, thread, labels, detached=event.detached)
@@ -895,7 +955,7 @@ def _begun(
 
 
 def _found_start(context: Context[Any], task: Task, graph: Any, given: Any) -> Call:
-    """Return a call of `ctx.start` without a name as the task records it; a person may have chosen what it is.
+    """Return the record of a `ctx.start` call without a name. A person may have decided which recorded call it is.
 
     Raises:
         NodeError: Its arguments changed, and the answer was "fail" (`effect-changed`).
@@ -903,15 +963,15 @@ def _found_start(context: Context[Any], task: Task, graph: Any, given: Any) -> C
     """
     calls, extra = context._calls(), task.more()
     plan = graph.__graphrt_plan__
-    # A mapping, or an instance of the state, of which only the fields that were given count, if that is known.
+    # A mapping or an instance of the state. Only explicitly set fields count, if they are known.
     is_mapping = issubclass(type(given), Mapping)
     names: Any = given if is_mapping else getattr(given, "model_fields_set", plan.state.fields)
     values: dict[str, Any] = {name: given[name] if is_mapping else getattr(given, name) for name in names}
-    # The input as the graph gets it: without what its journal does not have either (R16).
+    # The input as the graph receives it, without values that its journal omits too (R16).
     tracked = {name: value for name, value in values.items() if name not in plan.state.untracked}
 
     def recorded(_prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arguments of the children that the task has started without a name, by their ordinals."""
+        """Return the arguments of the children that the task started without a name, by ordinal."""
         return {key: event.arguments for key, event in extra.threads.items() if key.isdecimal()}, {}
 
     call = calls.find("", (graph.name, tracked), recorded, plan.codec)
@@ -922,7 +982,7 @@ def _found_start(context: Context[Any], task: Task, graph: Any, given: Any) -> C
 
 
 def _of_thread(services: RunServices, task: Task) -> tuple[ChildThreads, str]:
-    """Return what makes child threads, and the id of the run's own thread.
+    """Return the `ChildThreads` of the run, and the id of the run's own thread.
 
     Raises:
         InputError: The run has no thread, or its store keeps no mail.
@@ -951,10 +1011,10 @@ def _checked(task: Task, child: Any) -> str:
 
 
 def _known(task: Task, thread: str) -> Any:
-    """Return the recorded outcome of *thread*; None if the task has to look.
+    """Return the recorded outcome of *thread*; None if the task has to read it from the store.
 
-    A failure counts until the parent is retried: the child may have been retried and completed meanwhile. So the key of
-    an outcome contains the number of retries of the parent. A completion counts for ever.
+    A failure is valid until the parent is retried, because the child may have been retried and completed in the
+    meantime. So the key of an outcome contains the parent's number of retries. A completion is valid forever.
 
     Args:
         thread: Id of the child without its tenant.
@@ -965,7 +1025,7 @@ def _known(task: Task, thread: str) -> Any:
         known = extra.effects.get(key)
         outcome = known.result if known is not None else None
         if outcome is not None and (outcome["status"] == "completed" or retried == extra.retried):
-            extra.request(key)  # notes the order in which the node asked for results, for the journal (R13)
+            extra.request(key)  # records the order in which the node asked for results, for the journal (R13)
             return outcome
     return None
 
@@ -973,29 +1033,29 @@ def _known(task: Task, thread: str) -> Any:
 def _asked(
     context: Context[Any], services: RunServices, task: Task, child: ChildThread[Any]
 ) -> tuple[ChildThreads, str, str]:
-    """Return what to look with, the id to look for, and the name of the next question; those before it are answered.
+    """Return the look function, the child's id, and the name of the next question; earlier ones are answered.
 
-    A task may have waited for *child* before, and been woken in vain: the child was given another run before the task
-    looked. Then it has to wait once more, with a new question, since an answered one cannot be answered again.
+    A task may have waited for *child* before, but found it unfinished: the child had another run before the task
+    looked. It then has to wait once more, with a new question, because a question cannot be answered twice.
     """
     children, _ = _of_thread(services, task)
     thread = child.thread
     wakes = 0
     while True:
         name = f"thread {wakes} {thread}"
-        # `base`: the key without the number of the wording. `current`: its answer counts, and was not discarded.
+        # `base` is the key without its version. `current` means that the answer is valid and was not discarded.
         last = next((one for one in reversed(task.more().interrupts) if one.base == name), None)
         if last is None or not last.answered or not last.current:
             return children, thread, name
-        context._ask(name, thread, kind=THREAD)  # returns at once, and notes that the answer was used
+        context._ask(name, thread, kind=THREAD)  # returns at once, and records that the answer was used
         wakes += 1
 
 
 def _replayed(services: RunServices, task: Task, thread: str) -> Callable[[Any, str], Ended | None] | None:
-    """Return a function for the look at a child if a run is executed again from its log, else None.
+    """If the run is executed again from its log, return the look function that reads the log, else None.
 
-    It answers as the first execution's look: None if the child had not ended at this point. How it ended is in the log
-    as the result of the effect, which `perform` takes from there.
+    It returns the same as in the first execution: None if the child had not ended at this point. The outcome is in the
+    log as the result of an effect, from where `perform` takes it.
     """
     recorded = services.recorded
     if recorded is None:
@@ -1005,20 +1065,20 @@ def _replayed(services: RunServices, task: Task, thread: str) -> Callable[[Any, 
 
 
 def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> None:
-    """Check that the thread will hear of the end of *child*, for which the task is about to wait.
+    """Check that the thread will be notified of the end of *child*, for which the task is about to wait.
 
     Raises:
         InputError: It is a child of another thread, or of none.
     """
     started = any(
         one.thread == child.thread for one in task.more().threads.values()
-    )  # by this task: no look at the store
+    )  # started by this task: no need to read the store
     if not started and not children.has(child.graph, child.thread):
         raise NOT_A_CHILD(child=child.thread, thread=bare_id(task.engine.thread or ""), where=task.engine.where(task))
 
 
 def _data(ended: Ended | None) -> dict[str, Any]:
-    """Return the outcome of a child in the form in which it is recorded."""
+    """Convert the outcome of a child to its recorded form."""
     assert ended is not None  # noqa: S101 - else the task waits
     if ended.status == "completed":
         return {"status": ended.status, "state": ended.state}
@@ -1026,7 +1086,7 @@ def _data(ended: Ended | None) -> dict[str, Any]:
 
 
 def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> Any:
-    """Return the final state of a child from its recorded outcome, which the task has been given by now.
+    """Return the final state of a child from its recorded outcome, which the task has received.
 
     Raises:
         ChildThreadError: It did not complete.
@@ -1034,7 +1094,7 @@ def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: 
     children, _ = _of_thread(services, task)
     for engine in (task.engine, services.root):
         if engine is not None:
-            engine.forget_child(child.thread)  # it has ended, so a cancellation of this thread need not cancel it
+            engine.forget_child(child.thread)  # it has ended, so there is no need to cancel it with this thread
     if outcome["status"] == "completed":
         return children.state(child.graph, outcome["state"])
     raise _ended_badly(task, child, outcome)
@@ -1043,7 +1103,7 @@ def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: 
 def _ended_badly(task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> GraphrtError:
     """Return the error of `wait` for a child that failed, was cancelled or was deleted."""
     where = task.engine.where(task)
-    # Texts name it as `child`; `thread` is the attribute of the error.
+    # The texts call it `child`; `thread` is an attribute of the error.
     thread, status, error = child.thread, str(outcome["status"]), str(outcome["error"])
     if status == "deleted":
         return CHILD_DELETED(child=thread, thread=thread, status=status, where=where)

@@ -1,17 +1,16 @@
-"""What a driver does with an error: it is the outcome of the attempt that raised it, or ends the run.
+"""Error handling of drivers: an error is either the outcome of the attempt that raised it, or ends the run.
 
-One ladder (`outcome`) for every driver and every way of calling a node:
+The function `outcome` decides this for every driver and every way of calling a node:
 
-| Raised | What follows |
-|---|---|
+| Raised | Consequence | |---|---|
 | a pause (`Suspended`, alone or in a group) | the task waits for an answer |
-| an Exception, CancelledError and GeneratorExit that nothing asked for | the attempt failed |
+| an Exception, or an unrequested CancelledError or GeneratorExit | the attempt failed |
 | a StoreError of a nested graph or a child thread | thrown into the flow: nothing more can be stored |
 | a cancellation of the asyncio task that drives the run | thrown into the flow, which records it and raises it again |
 | another error, such as KeyboardInterrupt | as a cancellation |
 | anything by another effect than a task | thrown into the flow |
 
-What a reply means for the run is decided by the engine. For the terms, see docs/glossary.md.
+The engine decides the meaning of a reply for the run. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -36,7 +35,10 @@ if TYPE_CHECKING:
 
 @final
 class Escaped:
-    """Reply for a task that raised a BaseException away from the caller, for instance Ctrl-C; the caller raises it."""
+    """Reply for a task that raised a BaseException, such as Ctrl-C, outside the caller's thread.
+
+    The caller re-raises it.
+    """
 
     __slots__ = ("error",)
 
@@ -52,12 +54,12 @@ def outcome(
     context: Context[Any] | None = None,
     caller: asyncio.Task[Any] | None = None,
 ) -> Any:
-    """Return the reply for the attempt that raised *error*, or the exception to raise if *error* is not its outcome.
+    """Return the reply for the attempt that raised *error*, or the exception to raise if *error* is not the outcome.
 
     Args:
-        effect: The Task that was called; of any other effect, no error is an outcome.
+        effect: The effect that was performed. Only for a Task can an error be the outcome.
         context: The node's context; None if it takes none.
-        caller: The asyncio task that the code belongs to; None for code that is not awaited, which nothing cancels.
+        caller: The asyncio task that the code belongs to; None for code that is not awaited and so cannot be cancelled.
     """
     task = effect if effect.__class__ is Task else None
     error = parted(error)
@@ -65,7 +67,7 @@ def outcome(
         return asked(task, error)
     if not isinstance(error, Exception):
         if is_ended(caller, error):
-            request(error)  # so that the flow does not take it for a failure of user code
+            request(error)  # so that the flow does not treat it as a failure of user code
             return error
         who = "the node" if task is not None else f"code that the run called ({type(effect).__name__})"
         failure = own_failure(error, who)
@@ -75,7 +77,7 @@ def outcome(
     if task is None or unstored(task, error):
         return error
     if is_refusal(task, error) or (control.halt is not None and was_cancelled(error)):
-        return STOPPED  # the attempt was given up, or the halt cancelled its ctx.call(): the node did not fail
+        return STOPPED  # the attempt was abandoned, or the halt cancelled its ctx.call(): the node did not fail
     return failed(error, context)
 
 
@@ -83,21 +85,21 @@ def failed(error: Exception, context: Context[Any] | None = None) -> Failed:
     """Return the reply for an attempt that raised *error*.
 
     Args:
-        context: The node's context; None if it takes none. Only for the advice.
+        context: The node's context, for the advice only; None if the node takes none.
     """
     advice = ""
-    # The context notes "no deps" when the node reads `ctx.deps` and finds None.
+    # The context records "no deps" when the node reads `ctx.deps` and it is None.
     if context is not None and context._kept is not None and "no deps" in context._kept and "NoneType" in said(error):
         advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
-    # `hinted_wait`: the seconds to wait that the error itself asks for, as by Retry-After; None if it does not.
+    # `hinted_wait` is the number of seconds that the error asks to wait, such as Retry-After, or None.
     return Failed(error, retry.hinted_wait(error), raise_as_is=as_it_is(error), advice=advice)
 
 
 def is_ended(caller: asyncio.Task[Any] | None, error: BaseException) -> bool:
-    """Return whether *error* is a request to end the coroutine of a run: its cancellation, or that it was closed.
+    """Return whether *error* is a request to end the coroutine of a run: it was cancelled or closed.
 
     Args:
-        caller: The asyncio task that the coroutine belongs to; None if it is no coroutine.
+        caller: The asyncio task that the coroutine belongs to; None if it is not a coroutine.
     """
     if caller is None or not isinstance(error, unasked()):
         return False
@@ -106,27 +108,28 @@ def is_ended(caller: asyncio.Task[Any] | None, error: BaseException) -> bool:
     import asyncio
 
     try:
-        return asyncio.current_task() is not caller  # the coroutine is closed: a node raises only while its task runs
-    except RuntimeError:  # there is no loop any more
+        # GeneratorExit closes the coroutine: a node raises only while its task runs.
+        return asyncio.current_task() is not caller
+    except RuntimeError:  # the loop is gone
         return True
 
 
 def as_it_is(error: Exception) -> bool:
-    """Return whether *error* of a node reaches the caller as it is, and not as the cause of a NodeError.
+    """Return whether a node's *error* is raised to the caller unchanged, and not as the cause of a NodeError.
 
-    True for limits of any kind, and for errors that graphrt itself raises about the task, in `ctx` or in the run's
-    store, which have the attribute `boundary`.
+    True for limits of any kind, and for errors with the attribute `boundary`, which graphrt itself raises about the
+    task in `ctx` or in the run's store.
     """
     return isinstance(error, LimitError) or (isinstance(error, GraphrtError) and bool(error.__dict__.get("boundary")))
 
 
 def unstored(task: Task, error: Exception) -> bool:
-    """Return whether *error* says that the store failed the run, which ends the run and fails no node.
+    """Return whether *error* is a store failure that ends the run without failing a node.
 
-    Drivers pass such an error to the run loop. No retry policy and no `on_error` node applies to it: the thread stays
-    as it is stored, and any process can go on with it.
+    Drivers pass such an error to the run loop. Retry policies and `on_error` nodes do not apply: the thread stays as it
+    is stored, and any process can continue it.
 
-    It is that of a nested graph which could not be stored, or of a child thread which could not be made or read
+    The cause is a nested graph that could not be stored, or a child thread that could not be created or read
     (`ENDS_RUN`).
     """
     return isinstance(error, StoreError) and (task.node.child is not None or ENDS_RUN in error.__dict__)
@@ -135,11 +138,11 @@ def unstored(task: Task, error: Exception) -> bool:
 def asked(task: Task, pause: Suspended) -> Asked:
     """Return the reply for an attempt that paused.
 
-    On a thread the question is on the task already. Without a thread it is put into the reply. The engine then refuses
-    it: a run without a thread cannot be resumed, so the answer would be lost.
+    In a thread, the question is already on the task. Without a thread, the question is put into the reply and the
+    engine rejects it, because a run without a thread cannot be resumed and the answer would be lost.
 
     Args:
-        pause: Has the key and the payload of the question as arguments.
+        pause: Its arguments are the key and the payload of the question.
     """
     key, payload = pause.args
     if task.engine.thread is None:
@@ -155,11 +158,11 @@ def was_cancelled(error: Exception) -> bool:
 
 
 def parted(error: BaseException) -> BaseException:
-    """Return the one pause or failure that a group of them means, as raised by an `asyncio.TaskGroup`.
+    """Reduce an exception group, as raised by an `asyncio.TaskGroup`, to the one pause or failure that it means.
 
-    A failure takes precedence over a pause. Of several pauses the first counts; all of their questions are on the task.
-    A group without a pause, or with errors that are neither a pause nor an Exception, is returned as it is, and so is
-    an error that is no group.
+    A failure takes precedence over a pause. Of several pauses, the first counts; all of their questions are on the
+    task. A group without a pause, or with errors that are neither a pause nor an Exception, is returned unchanged, and
+    so is an error that is not a group.
     """
     if not isinstance(error, BaseExceptionGroup) or isinstance(error, Exception):
         return error
@@ -176,7 +179,7 @@ def parted(error: BaseException) -> BaseException:
 
 
 def swallowed(task: Task) -> Failed:
-    """Return the reply for a node that caught the pause raised by its own `ctx.interrupt()` and went on: a failure."""
-    drop_open(task)  # the attempt failed, and nothing waits for their answers
+    """Return the reply for a node that caught the pause raised by its own `ctx.interrupt()` and continued: a failure."""
+    drop_open(task)  # the attempt failed, so nothing waits for the answers
     error = SWALLOWED_INTERRUPT(node=task.node.name, where=task.engine.where(task))
     return Failed(error, raise_as_is=True)

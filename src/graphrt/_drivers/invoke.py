@@ -1,10 +1,10 @@
-"""Run one node and translate its outcome into a reply for the engine, in a sync and an async version.
+"""Run one node and convert its outcome to a reply for the engine, in a sync and an async version.
 
-What a reply means for the run is decided by `Engine.report`. Called by drivers only, once for each attempt of a task.
+`Engine.report` decides the meaning of a reply for the run. Called by drivers only, once for each attempt of a task.
 Retries and timeouts of sync nodes do not belong here.
 
-The private loop thread runs async code under a sync run. A *watcher* is told when attempts begin and end, for
-telemetry; `live` is a stream mode that shows the same to users. For the terms, see docs/glossary.md.
+The private loop thread runs async code for a sync run. A *watcher* is notified when attempts begin and end, for
+telemetry; the stream mode `live` shows the same to users. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         The reply, for `Engine.report`.
 
     Raises:
-        StoreError: A nested graph could not store what it did, or a child thread could not be made or read.
+        StoreError: A nested graph could not be stored, or a child thread could not be created or read.
         BaseException: The node raised an error that is not an Exception, for instance KeyboardInterrupt.
     """
     node = task.node
@@ -54,7 +54,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         with _Watched(services.watcher, task) as seen:
             seen.reply = invoke(services, task, drive, is_watched=True)
         return seen.reply
-    if services.control.live and not node.is_async:  # else `ainvoke` shows it
+    if services.control.live and not node.is_async:  # else `ainvoke` publishes it
         started_live(services, task)
     if node.child is not None:
         attempt = Attempt(services.control, task, surroundings().attempt)
@@ -70,13 +70,13 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     context = Context(services, task, get_ident(), around.attempt) if node.wants_context else None
     key: Any = None
     here = WithoutContext(services, task) if context is None else context
-    # Agents that the node calls find it there. As `entered`, at the cost of a call less.
+    # Agents that the node calls find it there. Inlined `entered`, to save a call.
     if services.watcher is None:
         token = SURROUNDINGS.set(around.replaced(node=here))
     else:
         token = SURROUNDINGS.set(around.replaced(node=here, watcher=services.watcher))
     try:
-        if node.cache is not None:  # option `cache=` of the node: equal inputs give the stored result
+        if node.cache is not None:  # the node's option `cache=`: equal inputs return the stored result
             key = node.cache.key(node.name, task)
             known, reply = node.cache.get(key)
             if known:
@@ -87,12 +87,12 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
         if isinstance(reply, BaseException):  # not the outcome of the node
             raise
         if context is not None and reply.__class__ is Failed:
-            context._failed_sync(reply.error)  # cancels the model calls that it left behind
+            context._failed_sync(reply.error)  # cancels its remaining model calls
         return reply
     finally:
         SURROUNDINGS.reset(token)
         if context is not None:
-            if task.running is context:  # as `_end`, at the cost of a call less: verbs are refused from now on
+            if task.running is context:  # inlined `_end`, to save a call: the context refuses actions from now on
                 task.running = None
             if context._reason is None:
                 context._reason = ENDED
@@ -100,23 +100,23 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             task.duration_s = monotonic() - started
     if node.cache is not None:
         node.cache.put(key, reply)
-    if context is not None and context._suspended:  # it asked a question, and yet it returned
+    if context is not None and context._suspended:  # it asked a question but returned nevertheless
         return swallowed(task)
-    # `_charged` marks a reply whose model calls count against a token budget in the state. Only a context that has kept
-    # something (`_kept`) can have made calls.
+    # `_charged` marks a reply whose model calls count against a token budget in the state. Only a context with cached
+    # values (`_kept`) can have made calls.
     return reply if context is None or context._kept is None else context._charged(reply)
 
 
 @final
 class _Watched:
-    """Reports to the run's watcher when the attempt inside the `with` block begins, and how it ends."""
+    """Reports the begin and the outcome of the attempt inside the `with` block to the run's watcher."""
 
     __slots__ = ("_end", "reply")
 
     def __init__(self, watcher: RunWatcher, task: Task) -> None:
         self._end = watcher.attempt(task.id, task.node.name, task.attempt)
         self.reply: Any = STOPPED
-        """The reply of the attempt; what stays if it raises."""
+        """The reply of the attempt; this default remains if it raises."""
 
     def __enter__(self) -> _Watched:
         return self
@@ -126,7 +126,7 @@ class _Watched:
 
 
 def outcome_of(reply: Any) -> tuple[str, str | None]:
-    """Return how an attempt with *reply* ended, in the form for a `RunWatcher`: a word, and the class of an error."""
+    """Return the outcome of an attempt with *reply* for a `RunWatcher`: a word, and the class of an error."""
     match reply:
         case Failed():
             return "error", type(reply.error).__name__
@@ -139,15 +139,16 @@ def outcome_of(reply: Any) -> tuple[str, str | None]:
 
 
 def started_live(services: RunServices, task: Task) -> None:
-    """Show on the stream mode `live` that an attempt of *task* starts."""
+    """Publish in the stream mode `live` that an attempt of *task* starts."""
     if services.emit is not None:
         services.emit("live", live(task, "started", task.attempt), task)
 
 
 def finish(services: RunServices, effect: Await) -> Any:
-    """Run a coroutine that a plain function returned on the private loop thread, and return the reply of its task.
+    """Run a coroutine that a plain function returned on the private loop thread, and return the task's reply.
 
-    The sync driver performs `Await` by this: only `async def` marks a node as async, so it was called as a sync one.
+    The sync driver performs `Await` with this. Only `async def` marks a node as async, so this one was called as a sync
+    node.
     """
 
     async def body() -> Any:
@@ -158,7 +159,7 @@ def finish(services: RunServices, effect: Await) -> Any:
 
 
 async def afinish(services: RunServices, effect: Await) -> Any:
-    """Await the coroutine that a plain function returned, and return its task's reply; performs `Await` on a loop."""
+    """Await a coroutine that a plain function returned, and return the task's reply. Performs `Await` on a loop."""
     import asyncio
 
     caller = asyncio.current_task()
@@ -172,14 +173,15 @@ async def afinish(services: RunServices, effect: Await) -> Any:
 
 
 def on_loop(services: RunServices, task: Task) -> Any:
-    """Run an async node on the private loop thread and wait for its reply, which is STOPPED if a halt cancelled it."""
+    """Run an async node on the private loop thread and wait for its reply: STOPPED if a halt cancelled it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
-    running = services.loop().submit(lambda: ainvoke(services, task, None))  # None: it drives no nested graph
+    # None, because it does not drive nested graphs.
+    running = services.loop().submit(lambda: ainvoke(services, task, None))
     control = services.control
     control.on_halt.append(running.cancel)
     try:
-        if control.halt is not None:  # it may have been set before the callback was registered
+        if control.halt is not None:  # the halt may have come before the callback was registered
             running.cancel()
         return result_of(running.result)
     except LoopCancelledError:
@@ -203,15 +205,15 @@ async def ainvoke(
     """Run the node of *task* on the running loop and return its reply, as `invoke` does.
 
     Args:
-        services: What the tasks of the run share.
+        services: Services shared by the tasks of the run.
         task: The task to run.
-        drive: Drives the flow of a nested graph, and returns its reply; None where only async nodes are run, that is on
-            the private loop, since a sync run drives nested graphs in the thread of their task.
+        drive: Drives the flow of a nested graph, and returns its reply. None on the private loop, where only async
+            nodes run: a sync run drives nested graphs in the thread of their task.
         is_watched: As for `invoke`.
 
     Raises:
         CancelledError: The surrounding asyncio task was cancelled.
-        StoreError: A nested graph could not store what it did, or a child thread could not be made or read.
+        StoreError: A nested graph could not be stored, or a child thread could not be created or read.
         BaseException: The node raised an error that is not an Exception.
     """
     import asyncio
@@ -244,7 +246,7 @@ async def ainvoke(
                 return reply
         if not is_timed(task):
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-            # The exact class first: isawaitable() is slow, and nearly every reply here is a coroutine.
+            # Test the exact class first: isawaitable() is slow, and nearly every reply here is a coroutine.
             if reply.__class__ is CoroutineType or inspect.isawaitable(reply):
                 reply = await reply
         else:
@@ -255,13 +257,13 @@ async def ainvoke(
                 attempt._bound(limit)
             async with limit:
                 reply = await _called(task, context)
-            if limit.expired():  # the node has swallowed its cancellation: what it returned is too late
+            if limit.expired():  # the node swallowed its cancellation, so its result is too late
                 give_up(task, TIMED_OUT)
                 return time.reply()
     except BaseException as error:
-        # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
+        # asyncio.timeout() and the node raise the same class, but only the former makes `limit` expire.
         if time is not None and limit is not None and limit.expired() and _is_late(task, error):
-            give_up(task, TIMED_OUT)  # which cancels what it has left behind
+            give_up(task, TIMED_OUT)  # cancels the work that it started
             return time.reply()
         reply = outcome(task, error, services.control, context=context, caller=caller)
         if isinstance(reply, BaseException):  # not the outcome of the node
@@ -283,18 +285,18 @@ async def ainvoke(
 
 
 def _is_late(task: Task, error: BaseException) -> bool:
-    """Return whether *error* of a node is that its time was over: asyncio says so, or `ctx` refused to act."""
+    """Return whether a node's *error* is a timeout: reported by asyncio, or because `ctx` refused to act."""
     return isinstance(error, TimeoutError) or is_refusal(task, error)
 
 
 async def _called(task: Task, context: Context[Any] | None) -> Any:
-    """Call the function of the task's node, and return its result or that of what it returned to be awaited."""
+    """Call the function of the task's node, and return its result. If that is awaitable, it is awaited."""
     reply = task.node.fn(task.state) if context is None else task.node.fn(task.state, context)
     return await reply if inspect.isawaitable(reply) else reply
 
 
 def _timeout(loop: asyncio.AbstractEventLoop, time: AttemptTime) -> asyncio.Timeout:
-    """Return the timeout of an async node on *loop*, which follows *time* when the node gives signs of life."""
+    """Return the timeout of an async node on *loop*. It follows *time* when the node gives signs of life."""
     import asyncio
 
     limit = asyncio.timeout_at(time.until)
@@ -305,7 +307,7 @@ def _timeout(loop: asyncio.AbstractEventLoop, time: AttemptTime) -> asyncio.Time
             limit.reschedule(time.until)
 
     def moved() -> None:
-        """Have the timeout moved, on any thread."""
+        """Request that the timeout be moved, from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(move)
 

@@ -1,8 +1,8 @@
 """A private event loop on a worker thread, which runs async code for sync runs (rule R19).
 
-Started at first use. Only this class knows the loop: callers hand in functions that make coroutines, and wait for a
-`concurrent.futures.Future`. A coroutine that is cancelled before it starts is thus never made. Running under a loop of
-the user's belongs to `aio`. For the terms, see docs/glossary.md.
+Started on first use. Only this class has access to the loop: callers pass functions that create coroutines, and wait
+for a `concurrent.futures.Future`. So a coroutine that is cancelled before it starts is never created. Running on the
+user's loop belongs to `aio`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._home: Final = Home("This event loop")
-        self._home.check()  # the thread runs in this process, and in no child of it
+        self._home.check()  # the thread runs in this process only, not in a forked child
         self._ready = threading.Event()
         """Set when the loop runs."""
-        # Made here: an error, such as of too many open files, is for the caller.
+        # Created here, so that an error, such as too many open files, is raised to the caller.
         self._loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         """asyncio tasks of submitted coroutines that have not ended."""
@@ -64,9 +64,9 @@ class LoopThread:
             self._loop.close()
 
     def _stop(self) -> None:
-        """Cancel all tasks on the loop, also those that nodes left behind, and stop the loop when they have ended.
+        """Cancel all tasks on the loop, including background tasks of nodes, and stop the loop when they have ended.
 
-        Called on the loop, for `close`.
+        Called on the loop by `close`.
         """
         left = asyncio.all_tasks(self._loop)
         for task in left:
@@ -74,25 +74,25 @@ class LoopThread:
                 task.cancel()
 
         async def end() -> None:
-            """Let the cancelled tasks clean up, for a limited time, and stop the loop."""
+            """Wait a limited time for the cancelled tasks to clean up, and stop the loop."""
             if left:
                 await asyncio.wait(left, timeout=_WAIT_S)
             self._loop.stop()
 
-        self._ending = self._loop.create_task(end())  # kept: the loop holds its tasks only weakly
+        self._ending = self._loop.create_task(end())  # referenced here, because the loop holds its tasks only weakly
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Running:
-        """Start the coroutine that *make* makes, in a copy of the caller's context variables; do not wait for it.
+        """Start the coroutine that *make* creates, in a copy of the caller's context variables, without waiting for it.
 
         Raises:
-            InputError: The loop runs in another process, of which this one is a forked child.
+            InputError: The loop runs in another process, and this process is its forked child.
         """
         self._home.check()
         running = Running(self._loop)
         context = contextvars.copy_context()
 
         def start() -> None:
-            """Make the asyncio task, on the loop, in *context*."""
+            """Create the asyncio task, on the loop, in *context*."""
             task = self._loop.create_task(_finish(make, running.result))
             running.task = task
             self._tasks.add(task)  # the loop holds its tasks only weakly
@@ -110,18 +110,18 @@ class LoopThread:
         control: Control | None = None,
         attempt: Attempt | None = None,
     ) -> T:
-        """Run the coroutine that *make* makes, wait for it, and return its result.
+        """Run the coroutine that *make* creates, wait for it, and return its result.
 
-        A Ctrl-C while waiting, a halt of *control*, or giving up *attempt* cancels it.
+        A Ctrl-C during the wait, a halt of *control*, or the abandonment of *attempt* cancels it.
 
         Raises:
             LoopCancelledError: The coroutine was cancelled.
-            BaseException: What the coroutine raised.
+            BaseException: Any exception that the coroutine raised.
         """
         running = self.submit(make)
         if control is not None:
             control.on_halt.append(running.cancel)
-            if control.halt is not None:  # it may have been set before the callback was registered
+            if control.halt is not None:  # the halt may have come before the callback was registered
                 running.cancel()
         if attempt is not None:
             attempt._on_give_up(running.cancel)
@@ -138,8 +138,8 @@ class LoopThread:
                 control.on_halt.remove(running.cancel)
 
     def close(self) -> None:
-        """Cancel what still runs, stop the loop and end its thread; does nothing in the child of a fork."""
-        if self._home.elsewhere or not self._thread.is_alive():  # in the child of a fork, or closed before
+        """Cancel running coroutines, stop the loop and end its thread. Does nothing in a forked child."""
+        if self._home.elsewhere or not self._thread.is_alive():  # in a forked child, or already closed
             return
         self._loop.call_soon_threadsafe(self._stop)
         if threading.current_thread() is not self._thread:  # a thread cannot join itself
@@ -148,16 +148,16 @@ class LoopThread:
 
 @final
 class Running:
-    """Handle of a submitted coroutine, for the thread that waits for it; made by `LoopThread.submit` only."""
+    """Handle of a submitted coroutine, for the thread that waits for it. Created only by `LoopThread.submit`."""
 
     __slots__ = ("_loop", "cancel_asked", "result", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.result: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        """Result of the coroutine, or what it raised."""
+        """Result of the coroutine, or the exception that it raised."""
         self.task: asyncio.Task[Any] | None = None
-        """None until the loop has made the task."""
+        """None until the loop has created the task."""
         self.cancel_asked: bool = False
         """True after `cancel` was called; set on the loop."""
 
@@ -170,13 +170,13 @@ class Running:
             self.result.set_exception(LoopCancelledError())
 
     def cancel(self) -> None:
-        """Cancel the coroutine, from any thread. Its result is set when its cleanup has ended."""
+        """Cancel the coroutine, from any thread. Its result is set after its cleanup."""
 
         def cancel() -> None:
             """Cancel the asyncio task, on the loop."""
             first, self.cancel_asked = not self.cancel_asked, True
-            # If `_stop` has cancelled the task already, a second cancel would interrupt its cleanup. A further call of
-            # this method does that: Ctrl-C after a halt, for instance.
+            # If `_stop` has already cancelled the task, a second cancel would interrupt its cleanup. Another call of
+            # this method is meant to do that, for instance Ctrl-C after a halt.
             if self.task is not None and not (first and self.task.cancelling()):
                 self.task.cancel()
 
@@ -184,7 +184,7 @@ class Running:
             self._loop.call_soon_threadsafe(cancel)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the coroutine has ended; return False if *timeout_s* passed before."""
+        """Wait until the coroutine has ended. Returns False if *timeout_s* elapsed first."""
         until = inf if timeout_s is None else monotonic() + timeout_s
         while not concurrent.futures.wait([self.result], slice_s(until - monotonic())).done:
             if monotonic() >= until:
@@ -193,7 +193,7 @@ class Running:
 
 
 async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurrent.futures.Future[Any]) -> None:
-    """Await the coroutine that *make* makes, and hand its result or exception to the waiting thread by *result*."""
+    """Await the coroutine that *make* creates, and pass its result or exception to the waiting thread in *result*."""
     try:
         value = await make()
     except BaseException as error:  # noqa: BLE001 - it is handed to the waiting worker thread
@@ -205,11 +205,11 @@ async def _finish(make: Callable[[], Coroutine[Any, Any, Any]], result: concurre
 class LoopCancelledError(Exception):
     """The coroutine was cancelled.
 
-    Raised in place of `asyncio.CancelledError`, since the waiting code was not cancelled itself. Most callers take it
-    as the sign that the run halts.
+    Raised instead of `asyncio.CancelledError`, because the waiting code itself was not cancelled. For most callers it
+    means that the run halts.
     """
 
 
 def _carried(error: BaseException) -> BaseException:
-    """Return the exception to raise in the waiting thread for one that ended the coroutine."""
+    """Convert the exception that ended the coroutine to the one to raise in the waiting thread."""
     return LoopCancelledError() if isinstance(error, asyncio.CancelledError) else error

@@ -1,12 +1,14 @@
 """`ctx.effect`: run a function once per task and record its result (rules R9, R10; kinds: decision 0023).
 
-What is known of an effect stands on the task (`task.more()`), by its key (`name#n`, or `name#key=...` for a call with
-`key=`): the event of its end in `effects`, and that of its last start in `intents` (kind "once" only). Which key a repeated call has is decided in `remembered_calls`. Both are stored as staged events. A node
-that paused, failed or crashed runs again from its start, and its effects then return the recorded results. `own` copies
-a value: node and record share nothing (R15). `services.recorded` is set when a run is executed again from its log: the
-log then has the results, and nothing is called.
+The known data of an effect is on the task (`task.more()`), by its key (`name#n`, or `name#key=...` for a call with
+`key=`): the event of its end in `effects`, and that of its last start in `intents` (kind "once" only).
+`remembered_calls` determines the key of a repeated call. Both are stored as staged events. A node that paused, failed
+or crashed runs again from its start, and its effects then return the recorded results. `own` copies a value, so that
+node and record share nothing (R15). `services.recorded` is set when a run is executed again from its log: the results
+then come from the log, and no function is called.
 
-The process may die, or the function raise, between the effect and the record of its result. The kind says what follows:
+The process may die, or the function may raise, between the effect and the record of its result. The kind determines the
+consequences:
 
 | Kind | Stored before it runs | Stored after it ran |
 |---|---|---|
@@ -15,8 +17,8 @@ The process may die, or the function raise, between the effect and the record of
 | "once" | its start | its result, at once |
 
 "pure" and "idempotent" effects run again. A "once" effect is not repeated silently: a person is asked for its outcome.
-A person is asked, too, where the node repeats a call with other arguments than those that are recorded.
-Tools of agents are effects too (`_agents`), with keys that begin with `tool/`. For the terms, see docs/glossary.md.
+A person is also asked if the node repeats a call with different arguments than those on record. Tools of agents are
+effects too (`_agents`), with keys that begin with `tool/`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -41,17 +43,17 @@ from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN
 from graphrt.events import MemoryWritten
 
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
-# `Any`, because they are types of answers and not of anything here.
+# `Any`, because they are used as answer types, which have no common static type.
 _UNKNOWN_ANSWERS: Final[Any] = Literal["run", "fail"] | dict[Literal["result"], Any]
 """Answers to the question about an effect whose outcome is unknown."""
 _CHILD_ANSWERS: Final[Any] = Literal["recorded", "run", "fail"]
-"""Answers to the question about a child thread that was started with other arguments."""
+"""Answers to the question about a child thread that was started with different arguments."""
 _CHANGED_ANSWERS: Final[Any] = Literal["recorded", "run", "fail"] | dict[Literal["result"], Any]
-"""Answers to the question about an effect that was recorded with other arguments."""
+"""Answers to the question about an effect that was recorded with different arguments."""
 
 
 class Asking(Protocol):
-    """The part of a Context that effects need: to ask a person about an unknown outcome."""
+    """The part of a Context that effects need to ask a person about an unknown outcome."""
 
     @property
     def idempotency_key(self) -> str:
@@ -64,19 +66,19 @@ class Asking(Protocol):
         ...
 
     def _check(self) -> None:
-        """Raise NodeError if the attempt must not act any more (`attempt-over`)."""
+        """Raise NodeError if the attempt must no longer act (`attempt-over`)."""
         ...
 
     def _check_kept(self) -> None:
-        """Raise NodeError if what the attempt has done is not recorded any more."""
+        """Raise NodeError if the attempt's work is no longer recorded."""
         ...
 
     def _ask(self, name: str, payload: Any, answer_type: Any, *, keyed: bool = True, kind: str) -> Any:
-        """Return the answer to the question *name* of the task; if there is none yet, pause the node by `Suspended`.
+        """Return the answer to the question *name* of the task. If there is none yet, pause the node with `Suspended`.
 
         Args:
-            payload: What to show to the person.
-            answer_type: Type that the answer must have.
+            payload: Shown to the person.
+            answer_type: Required type of the answer.
             keyed: Whether *name* alone identifies the question, whatever its payload.
             kind: Kind of the question, here `effect`.
         """
@@ -84,7 +86,7 @@ class Asking(Protocol):
 
 
 def runs_once(services: RunServices, task: Task) -> bool:
-    """Return whether nothing makes *task* run again: it has no store, no retries, and no graph around it that has."""
+    """Return whether *task* can never run again: neither it nor an enclosing graph has a store or retries."""
     return (
         services.stage is None and services.recorded is None and task.node.policy.retry is None and not task.engine.path
     )
@@ -95,8 +97,9 @@ def find_effect(
 ) -> Call:
     """Return the call `ctx.effect(name, fn, *args)` as the task records it.
 
-    It *differs* from a record only if a person is to be asked for it. None is asked where the order of the calls says
-    nothing, or where no answer could arrive: there the effect runs for its arguments, unless it is a "once" effect.
+    It *differs* from a record only if a person must be asked about it. No question is asked if the order of the calls
+    is not conclusive, or if an answer could never arrive. The effect then runs with its arguments, unless it is a
+    "once" effect.
     """
     call = calls.find(f"{name}#", args, partial(_recorded, services, task))
     if call.differs is None or kind == "once" or (task.engine.thread is not None and calls.in_order()):
@@ -107,7 +110,7 @@ def find_effect(
 def _recorded(
     services: RunServices, task: Task, prefix: str
 ) -> tuple[Mapping[str, Arguments], Mapping[str, Arguments]]:
-    """Return the arguments of the effects whose keys are *prefix* and an ordinal, by key: those of task and log."""
+    """Return the arguments, by key, of the effects of task and log whose keys are *prefix* and an ordinal."""
     extra, log = task.extra, services.recorded
     found: dict[str, Arguments] = {}
     if extra is not None:
@@ -138,7 +141,7 @@ def perform(
 
     Args:
         context: Context of the attempt.
-        services: Those of the run; they store what is known of the effect.
+        services: Services of the run, which store the recorded data of the effect.
         task: Task that the effect belongs to.
         call: The effect as the task records it.
         fn: Performs the effect.
@@ -170,11 +173,11 @@ def perform(
     if known:
         return result
     writes = None if services.memory is None else effect_writes(task, context._execution)
-    if kind == "once":  # its start is counted and stored before it runs
+    if kind == "once":  # counts and stores its start before it runs
         task.start_effect(call.key, call.arguments)
         services.former_owner.begun.add((task.id, key))
         _keep(services, task, key)
-    if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
+    if known is None:  # raised only now: the answer "fail" counts as a start, which has to be stored first
         raise _unknown(task, key)
     wrote: tuple[MemoryWritten, ...] = ()
     if services.recorded is not None:
@@ -188,14 +191,17 @@ def perform(
             result = fn(*args)
         wrote = tuple(writes.items.values())
     context._check_kept()
-    result = _take(task, call, result, wrote)  # the node goes on with what is recorded
+    result = _take(task, call, result, wrote)  # the node continues with the record
     if kind != "pure":
         _keep(services, task, key)
     return own(result)
 
 
 def _is_async(fn: Callable[..., Any]) -> bool:
-    """Return whether *fn* is async; of a plain function by its flags, as inspect took a tenth of a cheap effect."""
+    """Return whether *fn* is async.
+
+    Plain functions are tested by their flags: `inspect` took a tenth of a cheap effect.
+    """
     if fn.__class__ is not FunctionType or fn.__dict__:  # a wrapper, or a function that may be marked
         return inspect.iscoroutinefunction(fn)
     return bool(fn.__code__.co_flags & inspect.CO_COROUTINE)
@@ -211,11 +217,11 @@ async def perform_async(
     kind: EffectKind,
     about: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Do what `perform` does, for an async *fn*.
+    """Like `perform`, for an async *fn*.
 
     Args:
-        about: Added to the payload of the question about an unknown outcome, so that a person knows what it is about.
-            Agents pass it for their tools; None adds nothing.
+        about: Added to the payload of the question about an unknown outcome, as context for the person. Agents pass it
+            for their tools; None adds nothing.
     """
     from graphrt._drivers.blocking_calls import call_store
 
@@ -224,7 +230,8 @@ async def perform_async(
     known, result = _known(context, services, task, call, kind, about)
     if known:
         return result
-    writes = effect_writes(task, context._execution)  # before anything is awaited: its place among those side by side
+    # Before the first await, to fix its order among concurrent effects.
+    writes = effect_writes(task, context._execution)
     if kind == "once":
         task.start_effect(call.key, call.arguments)
         services.former_owner.begun.add((task.id, key))
@@ -232,12 +239,12 @@ async def perform_async(
     if known is None:
         raise _unknown(task, key)
     recorded = services.recorded
-    # A call of the node: agents in it cannot write to the state, since it is recorded as a whole.
+    # A call of the node: agents inside it cannot write to the state, because it is recorded as a whole.
     around = {"recording": context} if recorded is None and about is None else {}
     with inside(memory=writes, **around):
         result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
     wrote = tuple(writes.items.values())
-    if recorded is not None and not wrote:  # its function did not run
+    if recorded is not None and not wrote:  # the function did not run
         wrote = recorded.wrote(task, key)
         again(task, context._execution, wrote)
     context._check_kept()
@@ -255,10 +262,10 @@ def _known(
     kind: EffectKind,
     about: Mapping[str, Any] | None = None,
 ) -> tuple[bool | None, Any]:
-    """Look up an effect's recorded result; if a "once" effect has started and has none, ask a person.
+    """Look up an effect's recorded result. If a "once" effect was started but has no result, ask a person.
 
     Returns:
-        (True, result) if it is known, (False, None) if the effect is to run, (None, None) if the node is to fail.
+        (True, result) if it is known, (False, None) if the effect must run, (None, None) if the node must fail.
     """
     extra, key = task.more(), call.key
     if call.differs is not None:
@@ -268,17 +275,18 @@ def _known(
         if isinstance(answer, Mapping):  # as below
             extra.request(key)
             return True, own(_take(task, call, answer["result"]))
-        # "run" is left, or the log is to say that it has no such call.
-    # Note the order of the calls in this execution. Results arrive in any order, which the journal must not show (R13).
+        # The remaining case is "run", or the log will report that it has no such call.
+    # Record the order of the calls in this execution. Results arrive in any order, which must not affect the journal
+    # (R13).
     extra.request(key)
     if key in extra.effects:
         return True, _given(context, task, key)
-    # Executed again from a log in which the process died after the start: ask the same question as then.
+    # Executed again from a log in which the process died after the start: ask the same question again.
     if services.recorded is not None and key not in extra.intents and services.recorded.started(task, key):
         task.start_effect(call.key, call.arguments)
     if kind != "once" or key not in extra.intents:
         return False, None
-    if task.engine.thread is None:  # such a run cannot pause for an answer
+    if task.engine.thread is None:  # this run cannot pause for an answer
         raise _unknown(task, key)
     name = key.rsplit("#", 1)[0]
     payload: dict[str, Any] = {
@@ -288,23 +296,24 @@ def _known(
         **services.former_owner.doubts(task, key),
         **(about or {}),
     }
-    # Each start has a question of its own: an answer about an earlier start says nothing about this one.
+    # Each start has its own question, because an answer about an earlier start says nothing about this one.
     starts = extra.intents[key].starts
     question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
-    # A copied thread has another idempotency key. The effect was started with the one in the question that was copied.
-    # `base` is the key of a question without the number of its wording.
+    # A copied thread has a different idempotency key. The effect was started with the key in the copied question.
+    # `base` is the key of a question without its version.
     payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
-    if services.recorded is not None:  # who owned the thread is not repeated
+    if services.recorded is not None:  # the former owner of the thread is not repeated
         payload = services.recorded.asked(task, question) or payload
     answer = context._ask(question, payload, _UNKNOWN_ANSWERS, kind="effect")
-    if isinstance(answer, Mapping) and "result" in answer:  # not stored by itself: the answer is, and gives it again
+    # Not stored separately, because the stored answer contains it.
+    if isinstance(answer, Mapping) and "result" in answer:
         return True, own(_take(task, call, answer["result"]))
-    # "fail" is counted like a start by the caller, so that it holds for this execution and the next one asks anew.
+    # The caller counts "fail" like a start, so that it applies to this execution only and the next one asks again.
     return (False if answer == "run" else None), None
 
 
 def _given(context: Asking, task: Task, key: str) -> Any:
-    """Return the recorded result of the effect *key*; the task writes to the memory again what the effect wrote."""
+    """Return the recorded result of the effect *key*, and repeat the effect's memory writes."""
     extra = task.more()
     extra.request(key)
     known = extra.effects[key]
@@ -314,10 +323,10 @@ def _given(context: Asking, task: Task, key: str) -> Any:
 
 
 def _decision(context: Asking, services: RunServices, task: Task, call: Call) -> Any:
-    """Return what a person wants for an effect in whose place a record has other arguments.
+    """Return a person's decision about an effect whose record has different arguments.
 
     Returns:
-        "recorded", "run" or {"result": value}; None if a log has to answer, which has no such question.
+        "recorded", "run" or {"result": value}; None if the log must answer and does not contain the question.
 
     Raises:
         NodeError: The answer was "fail", or no answer can arrive (`effect-changed`).
@@ -325,7 +334,7 @@ def _decision(context: Asking, services: RunServices, task: Task, call: Call) ->
     extra, log, differs = task.more(), services.recorded, call.differs
     assert differs is not None  # noqa: S101 - the caller looked
     if log is not None and differs not in extra.effects and differs not in extra.intents:
-        # The process died after the effect in the first execution, so that only the second one asked.
+        # The process died after the effect in the first execution, so only the second one asked.
         if not log.asks(task, f"changed={differs}"):
             return None
         _take(task, Call(differs, log.arguments(task)[differs]), log.effect(task, differs))
@@ -338,16 +347,16 @@ def _decision(context: Asking, services: RunServices, task: Task, call: Call) ->
 
 
 def decide(context: Asking, task: Task, call: Call, name: str, recorded: Arguments, **known: Any) -> Any:
-    """Return the answer of a person about *call*, in whose place a record has other arguments.
+    """Return a person's answer about *call*, whose record has different arguments.
 
     Args:
-        name: What is called, for the person.
+        name: Name of the called function, for the person.
         recorded: Arguments of the record.
-        known: Its result as `result`. Without one, its outcome is unknown, and `former_owner` may say whether another
-            process is still at work on it; a child thread has neither.
+        known: The recorded result as `result`. Without it, the outcome is unknown, and `former_owner` may show whether
+            another process is still working on it. A child thread has neither.
 
     Returns:
-        "recorded" or "run"; of an effect also {"result": value}.
+        "recorded" or "run"; for an effect also {"result": value}.
 
     Raises:
         NodeError: The answer was "fail", or no answer can arrive (`effect-changed`).
@@ -364,7 +373,7 @@ def decide(context: Asking, task: Task, call: Call, name: str, recorded: Argumen
     answers: Any = _CHILD_ANSWERS
     if "#" in str(call.differs):
         answers = _CHANGED_ANSWERS if "result" in known else _UNKNOWN_ANSWERS
-    # Not keyed: an answer about these arguments says nothing about others.
+    # Not keyed, because an answer about these arguments says nothing about others.
     answer = context._ask(f"changed={call.differs}", payload, answers, keyed=False, kind="effect")
     if answer == "fail":
         raise EFFECT_CHANGED(effect=name, node=task.node.name, where=task.engine.where(task))
@@ -372,16 +381,18 @@ def decide(context: Asking, task: Task, call: Call, name: str, recorded: Argumen
 
 
 def _unknown(task: Task, key: str) -> NodeError:
-    """Return the error for a "once" effect whose outcome is unknown. It has the name alone, without `#` and number."""
+    """Return the error for a "once" effect whose outcome is unknown. It shows the name without `#` and number."""
     return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
 def _take(task: Task, call: Call, result: Any, wrote: tuple[MemoryWritten, ...] = ()) -> Any:
-    """Put the result of an effect on the task, redacted and as a copy, and what it wrote to the memory; return it.
+    """Record the result of an effect on the task, as a redacted copy, with the effect's memory writes.
+
+    Returns the copy.
 
     Raises:
-        UpdateError: It is not a storable value.
-        AuditError: It could not be redacted.
+        UpdateError: The result is not a storable value.
+        AuditError: The result could not be redacted.
     """
     key = call.key
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
@@ -392,9 +403,9 @@ def _take(task: Task, call: Call, result: Any, wrote: tuple[MemoryWritten, ...] 
 def _keep(services: RunServices, task: Task, key: str) -> None:
     """Stage the start and the result of an effect, as far as they are known.
 
-    The key of the staged events is that of the task, `#`, and that of the effect, so that effects of one task that run
-    at the same time do not replace each other's events. Called before a "once" effect and after it: the second call
-    replaces what the first one staged.
+    The key of the staged events consists of the task's key, `#`, and the effect's key. So concurrent effects of one
+    task do not replace each other's events. Called before a "once" effect and after it: the second call replaces the
+    events of the first.
     """
     extra, path = task.more(), task.engine.path
     known: list[Logged] = [

@@ -1,14 +1,14 @@
-"""Several tasks of a superstep under a sync run: the caller runs sync tasks, and worker threads help (rule R19).
+"""Several tasks of a superstep in a sync run: the caller runs sync tasks, assisted by worker threads (rule R19).
 
 The caller takes the first task and drains the queue. Helpers, which are jobs of the runtime's thread pool, drain it
-too; each asks for the next one if tasks are left. So short tasks rarely wait for a thread switch, and those that block
-overlap. Measured: 3 to 5 us for a task that does nothing, 16 ms for 32 sleeps of 10 ms (decisions 0011 and 0087). Async
-tasks run on the private loop. A node with a timeout is a job of its own, since the caller cannot abandon what it runs
-itself. If outcomes are stored as soon as their tasks end (`services.eager`, rule R9), helpers run all other tasks: then
-the caller is free to store. What may start, and what became of it, stands in the `schedule`.
+too; each helper requests another one if tasks are left. So short tasks rarely wait for a thread switch, and blocking
+tasks overlap. Measured: 3 to 5 us for a task that does nothing, 16 ms for 32 sleeps of 10 ms (decisions 0011 and 0087).
+Async tasks run on the private loop. A node with a timeout is a separate job, because the caller cannot abandon a node
+that it runs itself. If outcomes are stored as soon as their tasks end (`services.eager`, rule R9), helpers run all
+other tasks, so that the caller is free to store. The `schedule` holds the attempts that may start, and their outcomes.
 
-The driver calls `start`, `collect`, `stop`, `alone` and `close`, for the effects of the run loop. For the terms, see
-docs/glossary.md.
+The driver calls `start`, `collect`, `stop`, `alone` and `close` to perform the effects of the run loop. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -45,41 +45,43 @@ class ParallelTasks:
         self.services = services
         self.drive = drive
         self.grace_s = grace_s
-        self.pool = services.pool_source().here()  # inside a job of a pool another one, see `ThreadPool.here`
-        self.pool.hold()  # its worker threads stay until `close`
+        self.pool = services.pool_source().here()  # inside a job of a pool, a different one: see `ThreadPool.here`
+        self.pool.hold()  # keeps its worker threads until `close`
         self.context = contextvars.copy_context()  # the caller's; each node runs in a copy (rule R19)
         self.on_workers = self.context.copy()
-        """Context variables for worker threads: what a node starts there must not wait for one of the same pool."""
+        """Context variables for worker threads: a run that a node starts there must not wait for a thread of the same
+        pool."""
         self.on_workers.run(waits_for, self.pool)
         self.bell = threading.Event()
-        """Set when something happened that the caller may wait for, in any thread."""
-        # In a forked child the lock raises, so that no copy of the run waits there.
+        """Set, from any thread, when something happens that the caller may be waiting for."""
+        # In a forked child the lock raises, so that a copy of the run does not wait there.
         self.schedule = Schedule(services, limit, self._place, self._more, OwnLock(Home("This run")))
         self.helpers: set[Helper] = set()
-        """Helpers that are queued in the pool or running. One that is not in this set any more was abandoned."""
-        self.called = False  # whether a helper is queued in the pool, which will ask for the next one itself
-        self.refused = False  # whether the system refused to start a worker thread: the caller runs what it may
-        self.closing = False  # whether `close` was called: nothing starts any more
-        self.stuck = False  # whether a worker thread was left in the flow, which no other may touch any more
+        """Helpers that are queued in the pool or running. A helper that was removed from this set was abandoned."""
+        self.called = False  # whether a helper is queued in the pool; it will request the next one itself
+        # Whether the system refused to start a worker thread: the caller then runs the tasks that it may run.
+        self.refused = False
+        self.closing = False  # whether `close` was called, after which no task starts
+        self.stuck = False  # whether a worker thread is still inside the flow, so that no other thread may use it
         self.wait_s = (
-            grace_s  # seconds that `close` waits for busy worker threads; 0 after `stop` has waited for so long
+            grace_s  # seconds that `close` waits for busy worker threads; 0 if `stop` has already waited that long
         )
         services.control.on_halt.append(self.bell.set)
 
     def _place(self, task: Task) -> int:
-        """Return where *task* is to run. A nested graph keeps its timeout by itself."""
+        """Return where to run *task*. A nested graph enforces its timeout itself."""
         node = task.node
         if node.is_async:
             return LOOP
         return WORKER if is_timed(task) and node.child is None else HERE
 
     def start(self, tasks: Sequence[Task]) -> None:
-        """Queue *tasks*, some after their backoff; those that the caller may run wait for `collect`."""
+        """Queue *tasks*, some after their backoff. Those that the caller may run wait for `collect`."""
         schedule = self.schedule
         for key, wait_s in schedule.start(tasks):
 
             def wake(failure: BaseException | None, key: tuple[Task, int] = key) -> None:
-                """Queue the task, from the timer thread; *failure* is what the user's `sleep=` raised."""
+                """Queue the task, from the timer thread. *failure* is the exception that the user's `sleep=` raised."""
                 schedule.rested(key, failure)
                 self._more()
 
@@ -88,14 +90,14 @@ class ParallelTasks:
         self._launch()
 
     def _more(self) -> None:
-        """Look for tasks to start, in any thread, and wake the caller."""
+        """Check for tasks to start, from any thread, and wake the caller."""
         self._launch()
         if self.schedule.queues[HERE]:
             self.reinforce()
         self.bell.set()
 
     def _launch(self) -> None:
-        """Start queued async tasks and jobs, as the concurrency limit and the pool allow; in any thread."""
+        """Start queued async tasks and jobs as far as the concurrency limit and the pool allow, from any thread."""
         schedule = self.schedule
         while schedule.queues[LOOP] and (task := schedule.next(LOOP, STARTING)) is not None:
             self._submit(task)
@@ -105,28 +107,28 @@ class ParallelTasks:
                 break
             try:
                 self.pool.submit(job)
-            except BaseException:  # no thread can be started, and the caller cannot run it; or a Ctrl-C
+            except BaseException:  # no thread can be started and the caller cannot run it, or Ctrl-C
                 schedule.end(job.task, job.execution, STOPPED)
                 raise
 
     def _landed(self, job: Job | TimedSteps) -> None:
-        """Take the reply of a job, on its worker thread."""
+        """Record the reply of a job, on its worker thread."""
         if self.schedule.end(job.task, job.execution, job.reply):
             self._more()
         elif self.services.record is not None and not self.closing:
-            self.services.dropped(job.task)  # journals that the outcome came too late; not after the end of the run
+            self.services.dropped(job.task)  # journals that the outcome came too late, unless the run has ended
 
     def _submit(self, task: Task) -> None:
         """Start an async task on the private loop."""
         schedule, execution = self.schedule, task.execution
-        # None: what drives a nested graph, which no async node is.
+        # None, because an async node is never a nested graph that needs a driver.
         running = self.context.copy().run(self.services.loop().submit, lambda: ainvoke(self.services, task, None))
         with schedule.lock:
             schedule.flying[task, execution] = running
-        self.bell.set()  # `stop` may wait for it, to cancel it
+        self.bell.set()  # `stop` may be waiting for it, to cancel it
 
         def end(result: Any) -> None:
-            """Take the reply, on the loop thread; *result* is the `Future` of the coroutine."""
+            """Record the reply, on the loop thread. *result* is the `Future` of the coroutine."""
             error = result.exception()
             schedule.end(task, execution, result.result() if error is None else _escaped(error))
             self._more()
@@ -134,9 +136,10 @@ class ParallelTasks:
         running.result.add_done_callback(end)
 
     def collect(self, until: float | None = None) -> list[Ended]:
-        """Run tasks until all have ended, one failed, the run halts, or it is *until*; return those that have ended.
+        """Run tasks until all have ended, one failed, the run halts or *until* is reached.
 
-        With `services.eager` it only waits, and returns as soon as one has ended. *until* is in monotonic seconds.
+        Returns the ended tasks. With `services.eager` it only waits, and returns as soon as one task has ended. *until*
+        is in monotonic seconds.
         """
         batch: list[Ended] = []
         schedule, control, called = self.schedule, self.services.control, False
@@ -151,11 +154,12 @@ class ParallelTasks:
                     task = schedule.next(HERE)
                     if task is None:
                         break
-                    if not called:  # once: helpers ask for more of them
+                    if not called:  # only once: helpers request further helpers themselves
                         called = True
                         self.reinforce()
                     try:
-                        # In a copy of the caller's context variables: what the node sets does not leave it (R19).
+                        # Run in a copy of the caller's context variables, so that changes by the node stay inside it
+                        # (R19).
                         reply = self.context.copy().run(invoke, self.services, task, self.drive)
                     finally:
                         if limit is not None:
@@ -176,17 +180,17 @@ class ParallelTasks:
         return batch
 
     def _wait_s(self, until: float | None) -> float:
-        """Return the seconds until the next timeout or *until*, whichever is first, or a slice if both are later."""
+        """Return the seconds until the next timeout or *until*, but at most one slice."""
         ends = [one for one in (until, self.schedule.until()) if one is not None]
         return slice_s(max(0.0, min(ends) - monotonic()) if ends else None)
 
     def _expire(self) -> None:
-        """Abandon the worker threads of attempts whose time is over: they no longer count."""
+        """Abandon the worker threads of attempts that have timed out. They no longer count."""
         for job in self.schedule.expire():
             self.pool.abandon(job)
 
     def stop(self) -> list[Ended]:
-        """Cancel async tasks, wait for all at most `grace_s`, and return the replies of those that ended (rule R9)."""
+        """Cancel async tasks, wait up to `grace_s` for all tasks, and return the replies of ended ones (rule R9)."""
         schedule = self.schedule
         for timer in schedule.stop():
             timer.cancel()  # no further attempt begins
@@ -207,14 +211,14 @@ class ParallelTasks:
             if not schedule.flying:
                 break
             if monotonic() >= until:
-                self.wait_s = 0.0  # `close` need not wait once more
+                self.wait_s = 0.0  # so that `close` does not wait again
                 break
             self.bell.wait(slice_s(until - monotonic()))
         self._abandon()
         return schedule.stopped()
 
     def _abandon(self) -> None:
-        """Abandon the worker threads that run a task. Their outcomes are dropped when they arrive."""
+        """Abandon the worker threads that run a task. Their outcomes are discarded when they arrive."""
         for handle in self.schedule.abandon():
             if isinstance(handle, Helper):
                 self.helpers.discard(handle)
@@ -222,24 +226,24 @@ class ParallelTasks:
                 self.pool.abandon(handle)
 
     def alone(self, task: Task) -> Any:
-        """Run one sync task that has a timeout, on a worker thread, and wait for it until the timeout at most."""
+        """Run one sync task with a timeout on a worker thread, and wait for it no longer than the timeout."""
         self.start((task,))
         return self._awaited(task, task.execution)
 
     def _awaited(self, task: Task, execution: int) -> Any:
-        """Wait for the end of the only attempt, until the timeout at most; return its reply."""
+        """Wait for the end of the only attempt, no longer than its timeout, and return its reply."""
         while self.services.control.halt is None:
             for ended, number, reply in self.collect():
-                if ended is task and number == execution:  # else late, of an earlier attempt
+                if ended is task and number == execution:  # otherwise it is a late reply of an earlier attempt
                     return reply
         return next((one[2] for one in self.stop() if one[0] is task and one[1] == execution), STOPPED)
 
     def watch(self, flow: Flow, task: Task) -> Any:
-        """Let a worker thread run *task*, for which *flow* waits, and the timed tasks that follow it.
+        """Run *task*, for which *flow* waits, and the timed tasks that follow it, on a worker thread.
 
         Returns:
-            The `TimedSteps`, when its worker has left the flow; else the reply of a task that was given up, for which
-            the flow waits now.
+            The `TimedSteps` if its worker has left the flow; else the reply of an abandoned task, for which the flow is
+            waiting.
         """
         control, bell = self.services.control, self.bell
         steps = TimedSteps(self.services, flow, task, self.on_workers.copy(), self.pool, bell, self._landed)
@@ -247,7 +251,7 @@ class ParallelTasks:
         try:
             while not steps.rests:
                 bell.clear()
-                steps.wakes_s = inf  # before the look at `attempt`
+                steps.wakes_s = inf  # cleared before `attempt` is read
                 key, time = steps.attempt
                 left_s = max(0.0, time.until - monotonic())
                 if not left_s or control.halt is not None:
@@ -259,24 +263,24 @@ class ParallelTasks:
                     bell.wait(slice_s(left_s or None))
             else:
                 return steps
-        except BaseException:  # Ctrl-C, which is thrown into the flow next
+        except BaseException:  # Ctrl-C, which the caller then throws into the flow
             self._halt(steps)
             raise
-        return self._awaited(*steps.attempt[0])  # a Ctrl-C meanwhile finds the flow at rest
+        return self._awaited(*steps.attempt[0])  # so that a Ctrl-C in the meantime finds the flow suspended
 
     def _taken(self, steps: TimedSteps, key: Key, time: AttemptTime) -> bool:
-        """Close an attempt of *steps*, and give it to the schedule; return False if it is not open any more."""
+        """Close an attempt of *steps*, and hand it over to the schedule. Returns False if it is no longer open."""
         schedule = self.schedule
         with schedule.lock:  # so that `_landed` finds it there
             if not steps.close(key):
                 return False
             schedule.flying[key], schedule.times[key] = steps, time
         if schedule.limit is not None:
-            schedule.limit.take(self.bell.set)  # there is room: nothing else of this graph is in flight
+            schedule.limit.take(self.bell.set)  # a slot is free, because no other task of this graph is in flight
         return True
 
     def _halt(self, steps: TimedSteps) -> None:
-        """Wait until no thread runs the flow of *steps*, so that an error can be thrown into it; at most `grace_s`."""
+        """Wait up to `grace_s` until no thread runs the flow of *steps*, so that an error can be thrown into it."""
         steps.stops, steps.wakes_s = True, inf
         until = monotonic() + self.grace_s
         while not (steps.rests or self._taken(steps, *steps.attempt)):
@@ -288,7 +292,7 @@ class ParallelTasks:
             self.bell.clear()
 
     def close(self) -> None:
-        """Give the worker threads back. An abandoned one ends when its node returns."""
+        """Release the worker threads. An abandoned one ends when its node returns."""
         self.closing = True
         schedule = self.schedule
         for timer in schedule.stop():
@@ -298,7 +302,7 @@ class ParallelTasks:
         control = self.services.control
         if self.bell.set in control.on_halt:
             control.on_halt.remove(self.bell.set)
-        # The bell is cleared before each look, so that no ring is missed.
+        # The bell is cleared before each check, so that no ring is missed.
         until = monotonic() + self.wait_s
         self.bell.clear()
         while schedule.flying and monotonic() < until:
@@ -309,7 +313,7 @@ class ParallelTasks:
         self.pool.release()
 
     def reinforce(self) -> None:
-        """Ask the pool for one more helper, if tasks are queued for the caller and none is on its way."""
+        """Request one more helper from the pool if tasks are queued for the caller and no helper is pending."""
         with self.schedule.lock:
             wanted = self.schedule.queues[HERE] and not self.called and not self.closing
             if not wanted or len(self.helpers) >= self.pool.most:
@@ -334,7 +338,7 @@ def _escaped(error: BaseException) -> Any:
 
 @final
 class Helper:
-    """Runs tasks of *parallel* beside the caller, on a worker thread, as a `thread_pool.Job`."""
+    """Runs tasks of *parallel* alongside the caller, on a worker thread, as a `thread_pool.Job`."""
 
     __slots__ = ("_parallel", "worker")
 
@@ -344,10 +348,10 @@ class Helper:
         """The thread that runs this job; None before and after. Set by the pool."""
 
     def run(self) -> None:
-        """Run tasks until none is left for this helper; called by the pool on a worker thread."""
+        """Run tasks until none is left for this helper. Called by the pool on a worker thread."""
         parallel = self._parallel
         schedule = parallel.schedule
-        parallel.called = False  # this helper has begun, so that another one may be asked for
+        parallel.called = False  # this helper has started, so another one may be requested
         while self in parallel.helpers and not parallel.closing:
             task = schedule.next(HERE, self)
             if task is None:
@@ -356,7 +360,8 @@ class Helper:
             parallel.reinforce()  # a further helper, if tasks are left
             reply: Any
             try:
-                # A copy of the caller's context variables for each task: what a node sets must not reach another one.
+                # Each task gets a copy of the caller's context variables, so that changes by a node do not affect other
+                # tasks.
                 reply = parallel.on_workers.copy().run(invoke, parallel.services, task, parallel.drive)
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 reply = Escaped(error)
@@ -364,12 +369,13 @@ class Helper:
                 parallel.bell.set()
             elif parallel.services.record is not None and not parallel.closing:
                 parallel.services.dropped(task)  # as for a job
-            if parallel.pool.crowded:  # the runs of a server take turns: another helper goes on after those that wait
-                self.land()  # at once, so that this helper does not count for `reinforce`; the pool calls it again
+            # The runs of a server take turns: another helper continues after the waiting ones.
+            if parallel.pool.crowded:
+                self.land()  # immediately, so that this helper does not count for `reinforce`; the pool calls it again
                 parallel.reinforce()
                 return
 
     def land(self) -> None:
-        """Leave the helpers of the run, which then no longer waits for this one; called by the pool after `run`."""
+        """Leave the helpers of the run, which then no longer waits for this one. Called by the pool after `run`."""
         with self._parallel.schedule.lock:
             self._parallel.helpers.discard(self)

@@ -1,7 +1,7 @@
-"""What a run that is executed again asks instead of the world: the answers that the log of the first execution has.
+"""The source of results for a run that is executed again: the log of the first execution.
 
-When a thread is executed again, nodes run, but effects, models and tools are not called: their results come from the
-log, through this protocol. What the log says, and what happens if it has no answer, is decided in `_runs.recordings`.
+When a thread is executed again, nodes run, but effects, models and tools are not called. Their results come from the
+log, through this protocol. `_runs.recordings` reads the log, and decides what happens if a result is missing.
 
 In all methods *task* is the task of the second execution, whose id is the same as in the first. *key* is the key of an
 effect on its task: `name#n` for the n-th call of `ctx.effect(name, ...)`, `tool/...` for a tool of an agent. For the
@@ -25,9 +25,9 @@ class Recorded(Protocol):
     """The answers of one log."""
 
     def started(self, task: Task, key: str) -> bool:
-        """Return whether the "once" effect *key* had started before a crash, and a person was asked for its outcome.
+        """Return whether the "once" effect *key* had started before a crash and a person was asked for its outcome.
 
-        Such an effect is never repeated silently. The second execution then asks the same question.
+        The second execution then asks the same question, because a "once" effect is never repeated silently.
         """
         ...
 
@@ -36,7 +36,7 @@ class Recorded(Protocol):
         ...
 
     def arguments(self, task: Task) -> Mapping[str, Any]:
-        """Return the arguments of the effects that the log has of *task*, by key; None for those without any."""
+        """Return the arguments of the effects of *task* in the log, by key; None for effects without arguments."""
         ...
 
     def asked(self, task: Task, question: str) -> Any:
@@ -47,14 +47,14 @@ class Recorded(Protocol):
         """Return whether the task receives a signal by *question* in the log. A live run asks only if one is waiting."""
         ...
 
-    def abandoned(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return the superstep that the log abandons next, and the partial messages in it; None if there is no more."""
+    def abandoned(self) -> Mapping[str, Any] | None:
+        """Return the partial messages of the next abandoned superstep in the log; None if there is none."""
         ...
 
     def knows(self, task: Task, key: str) -> bool:
         """Return whether `effect` has a result for *key* at this point of the second execution.
 
-        False if the log has none, or one that was recorded only after a person gave an answer that is still to come.
+        False if the log has no result, or only one that was recorded after an answer that has not been given yet.
         """
         ...
 
@@ -62,13 +62,13 @@ class Recorded(Protocol):
         """Return the recorded result of an effect.
 
         Raises:
-            Exception: What the effect, or the attempt that called it, had failed with.
+            Exception: The exception with which the effect, or the attempt that called it, had failed.
             ReplayDivergedError: The log has no such effect.
         """
         ...
 
     def wrote(self, task: Task, key: str) -> tuple[MemoryWritten, ...]:
-        """Return what the effect *key*, whose result `effect` has returned, wrote to the memory."""
+        """Return the memory writes of the effect *key*, whose result `effect` has returned."""
         ...
 
     async def aeffect(self, task: Task, key: str, fn: Callable[..., Awaitable[Any]]) -> Any:
@@ -80,16 +80,20 @@ class Recorded(Protocol):
         """
         ...
 
+    def note(self, task: Task, call: ModelCall, asked: Any) -> None:
+        """Record what a model is *asked*: a request or a prompt, whose digest is in the key of *call*."""
+        ...
+
     def reply(self, task: Task, call: ModelCall) -> tuple[StoredReply | None, Callable[[], Awaitable[ModelResponse]]]:
-        """Return the recorded reply of a model, and what answers in place of the model.
+        """Return the recorded reply of a model, and a function that replaces the model.
 
         Args:
             call: Digest of the request and number of failed attempts before it: the key of the recorded reply.
 
         Returns:
-            The reply, if no budget had bounded the call; else None: then the call is made within its budgets, so that
-            they are charged as they were, with the second in place of the model (`Surroundings.instead`). That returns
-            the reply of the log; it raises what the attempt had failed with, or a ReplayDivergedError if the log has no
-            such reply.
+            The reply if the call was not bounded by a budget, else None. In that case the call is made within its
+            budgets, so that they are charged again, with the function in place of the model (`Surroundings.instead`).
+            The function returns the reply from the log, raises the exception with which the attempt had failed, or
+            raises a ReplayDivergedError if the log has no such reply.
         """
         ...

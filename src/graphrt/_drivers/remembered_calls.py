@@ -1,22 +1,22 @@
-"""Which recorded call of a task a repeated one is: by its name and the digest of its arguments (rule R10).
+"""Matching of a task's repeated calls to recorded ones: by name and the digest of the arguments (rule R10).
 
-A node that paused, failed or crashed runs again from its start, and calls `ctx.effect` and `ctx.start` again. What it
-recorded is found by the name of the call and its arguments. The order of the calls of one name (their *ordinals*) is
-only a hint: `asyncio.gather` and thread pools change it. In this order, the first that fits is taken:
+A node that paused, failed or crashed runs again from its start, and calls `ctx.effect` and `ctx.start` again. The
+record of a call is found by its name and arguments. The order of the calls of one name (their *ordinals*) is only a
+hint, because `asyncio.gather` and thread pools change it. The first match of this list is used:
 
 1. the record with the same ordinal, if its arguments are the same;
 2. another record of the name with these arguments, which no other call of this execution has taken;
 3. if the record with the same ordinal has other arguments: the call *differs* from it, and a person is asked;
 4. nothing: the call is new, and gets the next free ordinal.
 
-Calls without arguments are all alike. The second rule is not used for them, nor where an argument is left out, unless
-the record with their ordinal belongs to another call: two functions that differ may be behind them.
+Calls without arguments are indistinguishable, and different functions may be behind them. So rule 2 does not apply to
+them, nor to calls with an omitted argument, unless the record with their ordinal belongs to another call.
 
 Arguments are stored with the record, on a line that can be erased: small plain ones as they are, others as a digest and
-a text for people. Left out are arguments that no store takes, and those that contain what is never written: values of
-untracked fields, revealed secrets of the state, and texts of `deps`. What was left out equals anything. Under
-`redact=`, arguments are redacted first. Ids of the run stand under names, since those of a fork are others. For the
-terms, see docs/glossary.md.
+a readable text. Arguments are omitted if they cannot be stored, or if they contain values that are never written:
+values of untracked fields, revealed secrets of the state, and texts of `deps`. An omitted argument matches any value.
+With `redact=`, arguments are redacted first. Ids of the run are replaced by names, because a fork has different ids.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Task
 
 Arguments: TypeAlias = Any
-"""Arguments of a call, as events have them: None for a call without any, ERASED if they were erased, else the text of a
-JSON array with one item for each: a value as it is, `{"digest": ..., "shown": ...}`, or `{"left_out": type}`. It is a
-text, because the walk over an array took three times as long when it is stored."""
+"""Arguments of a call in events: None for a call without arguments, ERASED if they were erased, else the text of a JSON
+array. The array has one item per argument: a plain value, `{"digest": ..., "shown": ...}`, or `{"left_out": type}`. It
+is stored as text, because walking an array took three times as long."""
 _SHOWN_BYTES: Final = 500
-"""Size of the stored form up to which an argument is stored as it is."""
+"""Size of the stored form up to which an argument is stored in full."""
 _SHOWN_CHARS: Final = 200
-"""Characters that are shown of a larger one."""
+"""Number of characters that are shown of a larger argument."""
 _SHORTEST: Final = 4
-"""Length from which a text that is never written is looked for in arguments; a shorter one would be in many."""
+"""Minimum length of a secret text that is searched for in arguments. Shorter ones would occur in too many."""
 _SHORTEST_PART: Final = 8
-"""Length from which it is looked for as a part of a longer text."""
+"""Minimum length of a secret text that is also searched for inside longer texts."""
 _SMALL: Final = 2**63
-"""Integers of a smaller magnitude are JSON as they are."""
+"""Integers of a smaller magnitude are written as JSON numbers."""
 _LEFT_OUT: Final = '{"left_out":'
 
 
@@ -58,30 +58,30 @@ class Call(NamedTuple):
     """One call of a node, as the task records it."""
 
     key: str
-    """Identifies it within the task."""
+    """Identifies the call within the task."""
     arguments: Arguments = None
-    """What it is called with."""
+    """Its arguments."""
     differs: str | None = None
-    """Key of the record that has the place of this call and other arguments; None if there is none."""
+    """Key of the record with the position of this call but different arguments; None if there is none."""
 
 
 class _Calls:
-    """The calls of one name in one execution, and what the task had recorded of that name before."""
+    """The calls of one name in one execution, and the task's earlier records of that name."""
 
     __slots__ = ("logged", "next", "recorded", "taken")
 
     def __init__(self, recorded: Mapping[str, Arguments], logged: Mapping[str, Arguments]) -> None:
         self.logged = logged.keys() - recorded.keys()
-        """Keys that only the log of the first execution has, which runs here once more."""
+        """Keys that only the log of the first execution has, if the run is executed again from a log."""
         self.next: Final = count().__next__
-        """Returns the ordinal of the next call, from 0; threads may call it at the same time."""
+        """Returns the ordinal of the next call, from 0. Thread-safe."""
         self.recorded = {**logged, **recorded}
         """Arguments by key."""
         self.taken: set[str] = set()
-        """Keys that calls of this execution have; only kept if something was recorded."""
+        """Keys used by calls of this execution; tracked only if something was recorded."""
 
     def take(self, prefix: str, ordinal: int, arguments: Arguments) -> Call:
-        """Return a call of the name, with the key of the record that is its own; see the top of the module."""
+        """Return a call of the name, with the key of its record; see the module docstring."""
         key = f"{prefix}{ordinal}"
         known, taken = self.recorded, self.taken
         differs: str | None = None
@@ -90,7 +90,8 @@ class _Calls:
                 taken.add(key)
                 return Call(key, arguments)
             differs = key
-            if key not in self.logged:  # a person is asked as in the first execution, whose log has what followed
+            # A person is asked as in the first execution, whose log contains the consequences.
+            if key not in self.logged:
                 known = {key: value for key, value in known.items() if key not in self.logged}
         if differs is not None or key in taken or (arguments is not None and _LEFT_OUT not in arguments):
             for other, found in known.items():
@@ -106,12 +107,12 @@ class _Calls:
 
 @final
 class RememberedCalls:
-    """Finds the records of the calls that one execution of a task makes.
+    """Matches the calls of one execution of a task to their records.
 
     Args:
         task: The task.
         deps: The run's `deps`.
-        home: What runs the node, an asyncio task or the id of a thread; None if that is not known.
+        home: The asyncio task or the id of the thread that runs the node; None if it is not known.
         key: The idempotency key of the task.
         thread: Id of the thread; None without one.
     """
@@ -122,15 +123,15 @@ class RememberedCalls:
         self._task = task
         self._deps = deps
         self._ids = [(to_json(key)[1:-1], b"<idempotency key>")]
-        """Encoded ids, and what stands for them. The key may be a part of a text."""
+        """Encoded ids and their replacements. The idempotency key may be a part of a text."""
         if thread is not None:
             self._ids.append((to_json(thread), b'"<thread>"'))
         self._home = home
         self._calls: dict[str, _Calls] = {}
         self._hidden: list[bytes] | None = None
-        """Parts of encoded values that no entry may contain; None before they are needed."""
+        """Parts of encoded values that must not be written to entries; None until first use."""
         self._lock = Lock()
-        """Held while a call gets its key: threads of a sync node may make calls at the same time."""
+        """Held while a call gets its key, because threads of a sync node may make calls at the same time."""
 
     def find(
         self,
@@ -139,14 +140,14 @@ class RememberedCalls:
         recorded: Callable[[str], tuple[Mapping[str, Arguments], Mapping[str, Arguments]]],
         codec: Codec | None = None,
     ) -> Call:
-        """Return what the task records a call under: the key of an earlier record, or a new one.
+        """Return the call with the key under which the task records it: the key of an earlier record, or a new one.
 
         Args:
             prefix: Prefix of the keys of this name; the ordinal follows.
             args: Arguments of the call.
-            recorded: Called at the first call of the name, with *prefix*. Returns the arguments of what the task had
-                recorded of this name before the execution, by key, and those that a log has of it.
-            codec: Encodes the arguments; None for that of the task's graph.
+            recorded: Called at the first call of the name, with *prefix*. Returns two mappings of arguments by key: the
+                task's records of this name from before the execution, and those in the log.
+            codec: Encodes the arguments; None for the codec of the task's graph.
 
         Raises:
             AuditError: An argument could not be redacted.
@@ -159,15 +160,15 @@ class RememberedCalls:
                 if calls is None:
                     calls = self._calls[prefix] = _Calls(*recorded(prefix))
         ordinal = calls.next()
-        if not calls.recorded:  # the common case: nothing runs again
+        if not calls.recorded:  # the common case: nothing is repeated
             return Call(f"{prefix}{ordinal}", arguments)
         with self._lock:
             return calls.take(prefix, ordinal, arguments)
 
     def in_order(self) -> bool:
-        """Return whether the node itself makes the present call, and no asyncio task or thread that it started.
+        """Return whether the node itself makes this call, and not an asyncio task or thread that it started.
 
-        Only then the order of its calls says something about them.
+        Only then is the order of its calls meaningful.
         """
         home = self._home
         if home is None or home.__class__ is int:
@@ -176,11 +177,11 @@ class RememberedCalls:
 
         try:
             return asyncio.current_task() is home
-        except RuntimeError:  # no loop runs in this thread
+        except RuntimeError:  # this thread has no running loop
             return False
 
     def _arguments(self, args: tuple[Any, ...], codec: Codec | None) -> Arguments:
-        """Return *args* as events have them.
+        """Return *args* in the form that events contain.
 
         Raises:
             AuditError: One of them could not be redacted.
@@ -192,7 +193,7 @@ class RememberedCalls:
         if engine.redactor is None and not hidden and all(map(_is_plain, args)):
             try:
                 line = to_json(args)
-            except PydanticSerializationError:  # a text with a lone surrogate: below
+            except PydanticSerializationError:  # a text with a lone surrogate is handled below
                 line = b""
             if 0 < len(line) <= _SHOWN_BYTES:
                 return self._named(line).decode()
@@ -210,21 +211,21 @@ class RememberedCalls:
                 items.append(to_json({"left_out": type(argument).__name__}))
                 continue
             line = self._named(line)
-            # A `$t` marks a value that JSON does not have.
+            # A `$t` marks a value that JSON cannot represent.
             if len(line) > _SHOWN_BYTES or b'"$t"' in line:
                 line = to_json({"digest": _hash(line), "shown": short(argument, _SHOWN_CHARS)}, fallback=repr)
             items.append(line)
         return f"[{b','.join(items).decode()}]"
 
     def _named(self, line: bytes) -> bytes:
-        """Return an encoded argument with names in the place of ids of the run."""
+        """Return an encoded argument with the run's ids replaced by names."""
         for id_, name in self._ids:
             if id_ in line:
                 line = line.replace(id_, name)
         return line
 
     def _never_written(self) -> Iterator[bytes]:
-        """Yield parts of encoded values that no entry may contain, as they would stand in an encoded argument."""
+        """Yield parts of encoded values that must not be written to entries, as they appear in encoded arguments."""
         engine = self._task.engine
         codec = engine.plan.codec
         for name in engine.plan.state.untracked:
@@ -234,10 +235,10 @@ class RememberedCalls:
                 yield from map(_part, _secrets(codec, value))
         if self._deps is None:
             return
-        from graphrt._secret import Secret  # loads the errors about secrets, too
+        from graphrt._secret import Secret  # also loads the errors about secrets
 
-        # Of `deps`, whatever it is, the texts that it holds itself: not its lists and objects, which may be large. Short
-        # ones, such as the name of a region, are hardly secrets, and would be found in arguments that are none.
+        # Only the texts directly in `deps`, not those in its lists and objects, which may be large. Short texts, such
+        # as the name of a region, are hardly secrets, and would match harmless arguments.
         for value in _held(self._deps):
             found = _secrets(codec, value) if isinstance(value, Secret) else [value] if isinstance(value, str) else []
             yield from (_part(text) for text in found if len(text) >= _SHORTEST_PART)
@@ -252,13 +253,13 @@ def _held(deps: Any) -> list[Any]:
 
 
 def _part(text: str) -> bytes:
-    """Return how *text* stands in an encoded argument: a short one as a whole text, a longer one as a part of one."""
+    """Return *text* as it appears in an encoded argument: with quotes if it is short, else without."""
     encoded = to_json(text.encode("utf-8", "replace").decode())
     return encoded if len(text) < _SHORTEST_PART else encoded[1:-1]
 
 
 def _texts(codec: Codec, value: Any) -> Iterator[str]:
-    """Yield each longer text in *value*; nothing for a value that no store takes."""
+    """Yield each longer text in *value*; nothing for a value that cannot be stored."""
     try:
         waiting: list[Any] = [from_json(codec.dump(value))]
     except NotStorable:
@@ -271,7 +272,7 @@ def _texts(codec: Codec, value: Any) -> Iterator[str]:
         elif isinstance(item, list):
             waiting.extend(item)  # pyright: ignore[reportUnknownArgumentType]  # JSON
         elif isinstance(item, dict):
-            tagless: dict[str, Any] = {**item, "$t": None}  # the tag is not of the user
+            tagless: dict[str, Any] = {**item, "$t": None}  # the tag is not the user's
             waiting.extend(tagless.values())
 
 
@@ -287,7 +288,7 @@ def _secrets(codec: Codec, value: Any) -> Iterator[str]:
 
 
 def _is_plain(argument: Any) -> bool:
-    """Return whether *argument* is JSON as it is."""
+    """Return whether *argument* can be written directly as JSON."""
     kind: Any = argument.__class__
     if kind is str:
         return True
@@ -306,27 +307,27 @@ def _hash(data: bytes) -> str:
 
 
 _blake2b: Any = None
-"""The function of that name; None before the first use."""
+"""The function `hashlib.blake2b`; None before the first use."""
 
 
 def shown(arguments: Arguments) -> list[Any]:
-    """Return *arguments* as a question shows them."""
+    """Return *arguments* in the form that a question shows."""
     return [] if arguments is None else [_for_people(item) for item in from_json(arguments)]
 
 
 def _for_people(item: Any) -> Any:
-    """Return one of stored arguments as a question shows it."""
+    """Return one stored argument in the form that a question shows."""
     match item:
         case {"left_out": kind}:
             return f"<{kind}: not stored>"
-        case {"digest": digest, "shown": text}:  # with a digest, as two large arguments may begin alike
+        case {"digest": digest, "shown": text}:  # with a digest, because two large arguments may begin alike
             return f"{text} <{digest[:16]}>"
         case _:
             return item
 
 
 def _alike(recorded: Arguments, present: Arguments) -> bool:
-    """Return whether arguments are the same as far as that is known: erased ones, and what was left out, may be any."""
+    """Return whether the known arguments are equal. Erased and omitted ones match anything."""
     if recorded == present or recorded is ERASED:
         return True
     if recorded is None or present is None or not (_LEFT_OUT in recorded or _LEFT_OUT in present):
@@ -338,5 +339,5 @@ def _alike(recorded: Arguments, present: Arguments) -> bool:
 
 
 def _is_left_out(item: Any) -> bool:
-    """Return whether *item* stands for an argument that is not stored."""
+    """Return whether *item* represents an argument that is not stored."""
     return isinstance(item, dict) and "left_out" in item

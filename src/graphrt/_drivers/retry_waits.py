@@ -1,9 +1,9 @@
-"""Waits between two attempts of a task (backoff): in real time, or by the runtime's `sleep=`.
+"""Waits between two attempts of a task (backoff): in real time, or with the runtime's `sleep=`.
 
 `Runtime(sleep=)` is a function of seconds, sync or async, that replaces real waits, for instance in tests (decision
 0040). `wait` blocks a thread, `Rest` is a thread that waits, and `await_` waits on an event loop; asyncio is imported
-only there. A halt of the run ends a wait, except for one that is inside a sync `sleep=`. Waiting for anything but time,
-such as a task, a store or a lock, does not belong here. For the terms, see docs/glossary.md.
+only there. A halt of the run ends a wait, unless it is inside a sync `sleep=`. This module only waits for time, not for
+tasks, stores or locks. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from graphrt._waits import slice_s
 
 
 def wait(services: RunServices, seconds: float) -> None:
-    """Block the caller for *seconds*, or until the run halts; the sync driver performs `Sleep` by this.
+    """Block the caller for *seconds*, or until the run halts. The sync driver performs `Sleep` with this.
 
     The awaitable of an async `sleep=` is awaited on the private loop thread.
 
     Raises:
-        BaseException: What `sleep=` raised.
+        BaseException: Any exception that `sleep=` raised.
     """
     control, sleep = services.control, services.sleep
     if sleep is not None:
@@ -39,7 +39,7 @@ def wait(services: RunServices, seconds: float) -> None:
             except unasked() as error:
                 raise unasked_failure(error, "sleep=") from error
         return
-    if seconds < 0.01:  # so short that a halt need not end it: saves making an Event
+    if seconds < 0.01:  # too short to need interruption by a halt; saves creating an Event
         time.sleep(seconds)
         return
     woken = threading.Event()
@@ -54,28 +54,29 @@ def wait(services: RunServices, seconds: float) -> None:
 
 
 def _finish(services: RunServices, made: Awaitable[Any]) -> None:
-    """Await *made*, which an async `sleep=` returned, on the private loop thread; a halt of the run cancels it."""
+    """Await *made*, the result of an async `sleep=`, on the private loop thread. A halt of the run cancels it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     async def body() -> None:
-        """Await any awaitable: the loop thread takes coroutines only."""
+        """Await any awaitable, because the loop thread accepts only coroutines."""
         await made
 
     try:
         services.loop().run(body, services.control)
     except LoopCancelledError as error:
-        if services.control.halt is None:  # else the halt has ended the wait
+        if services.control.halt is None:  # otherwise the halt ended the wait
             raise unasked_failure(error, "sleep=") from error
     finally:
         if inspect.iscoroutine(made):
-            made.close()  # if it was cancelled before it began, Python would warn that it was never awaited
+            made.close()  # if it was cancelled before it started, Python would warn that it was never awaited
 
 
 async def await_(services: RunServices, seconds: float) -> None:
-    """Wait *seconds* on the running loop, or until the run halts; the asyncio driver performs `Sleep` by this.
+    """Wait *seconds* on the running loop, or until the run halts.
 
-    With a `sleep=` of the runtime, that function makes the wait. A sync one is called on a worker thread, so that
-    `time.sleep` blocks no loop; a halt cannot end it, and the run goes on without it (decision 0040).
+    The asyncio driver performs `Sleep` with this. If the runtime has a `sleep=`, that function does the waiting. A sync
+    one is called on a worker thread, so that `time.sleep` does not block the loop. A halt cannot end it, and the run
+    continues without it (decision 0040).
     """
     import asyncio
 
@@ -89,12 +90,12 @@ async def await_(services: RunServices, seconds: float) -> None:
 
     def halt() -> None:
         """End the wait, from the thread that halts the run."""
-        with suppress(RuntimeError):  # the loop is closed, and the waiting task with it
+        with suppress(RuntimeError):  # the loop is closed, so the waiting task has ended
             loop.call_soon_threadsafe(ring)
 
     control.on_halt.append(halt)
     try:
-        if control.halt is not None:  # it may have been set before `halt` was registered
+        if control.halt is not None:  # the halt may have come before `halt` was registered
             return
         if services.sleep is None:
             await asyncio.wait([woken], timeout=seconds)
@@ -107,18 +108,18 @@ async def await_(services: RunServices, seconds: float) -> None:
                 resting.cancel()
                 await asyncio.wait([resting])
         if not resting.cancelled():
-            resting.result()  # raises what `sleep=` raised: an error of the caller, not of a node
+            resting.result()  # re-raises an exception of `sleep=`, which is an error of the caller, not of a node
     finally:
         control.on_halt.remove(halt)
 
 
 async def rested(sleep: Callable[[float], Any], seconds: float) -> None:
-    """Wait by calling *sleep*, the runtime's `sleep=`; for `await_`, and for waits of several tasks at once.
+    """Wait by calling *sleep*, the runtime's `sleep=`. Used by `await_`, and for concurrent waits of several tasks.
 
-    `invoke` calls a sync one on a worker thread, and awaits what an async one returns.
+    A sync function is called on a worker thread, and the result of an async one is awaited.
 
     Raises:
-        RuntimeError: It raised CancelledError although this asyncio task was not cancelled.
+        RuntimeError: *sleep* raised CancelledError although this asyncio task was not cancelled.
     """
     import asyncio
 
@@ -135,17 +136,17 @@ async def rested(sleep: Callable[[float], Any], seconds: float) -> None:
 
 @final
 class Rest(threading.Timer):
-    """The wait of one of several tasks before its next attempt, on a thread of its own.
+    """The wait of one of several tasks before its next attempt, on a separate thread.
 
-    `parallel_tasks` starts one for each task that is to wait, and runs other tasks meanwhile. It is a `threading.Timer`
-    in real time; with a `sleep=` of the runtime, its thread calls that in *context*.
+    `parallel_tasks` starts one for each waiting task and runs other tasks in the meantime. In real time it is a
+    `threading.Timer`; if the runtime has a `sleep=`, its thread calls that in *context*.
 
     Args:
-        services: Has the `sleep=` and the control of the run.
+        services: Provides the `sleep=` and the control object of the run.
         seconds: Length of the wait.
-        wake: Called after the wait with None, or with what `sleep=` raised. Not called after `cancel`, or if the run
-            halts during a `sleep=`.
-        context: Context variables for `sleep=`: a copy of those of the run's caller, made for this wait alone.
+        wake: Called after the wait with None, or with the exception that `sleep=` raised. Not called after `cancel`, or
+            if the run halts during a `sleep=`.
+        context: Context variables for `sleep=`: a copy of those of the run's caller, used only for this wait.
     """
 
     def __init__(
@@ -156,21 +157,21 @@ class Rest(threading.Timer):
         context: contextvars.Context,
     ) -> None:
         super().__init__(seconds, wake, (None,))  # the Timer calls `wake(None)`
-        self.daemon = True  # a `sleep=` that never returns must not keep the interpreter from its exit
+        self.daemon = True  # a `sleep=` that never returns must not keep the interpreter from exiting
         self._scope = services
-        self._context = context
+        self._values = context  # not `_context`: a Thread of Python 3.14 has one, in which it calls `run`
 
     def run(self) -> None:
         """Wait, then call `wake`; runs on this thread."""
         if self._scope.sleep is None:
-            super().run()  # waits in real time; `cancel` ends that
+            super().run()  # waits in real time, until `cancel` at the latest
             return
         failure: BaseException | None = None
         try:
-            self._context.run(wait, self._scope, self.interval)
+            self._values.run(wait, self._scope, self.interval)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             failure = error
-        # A halt may have ended the wait early: another attempt must not begin then.
+        # A halt may have ended the wait early. Another attempt must not start then.
         halted = failure is None and self._scope.control.halt is not None
         if not halted and not self.finished.is_set():  # `finished` is set by `cancel`
             self.function(failure)

@@ -1,9 +1,9 @@
 """Services that the tasks of one run share: deps, harness, clock, seed, store access, streams, threads and budgets.
 
-Filled in by `_runs.active_run`, used by drivers and contexts. No rule of the graph is decided here.
+Filled in by `_runs.active_run`, used by drivers and contexts. This module does not decide any rule of the graph.
 
-Events are *written* to the journal as entries, and *shown* to *sinks*: functions of the user that get each entry. For
-the terms, see docs/glossary.md.
+Events are *written* to the journal as entries, and *shown* to *sinks*: user functions that receive each entry. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 monotonic = time.monotonic
 """The clock of all drivers for durations and deadlines, in seconds."""
 _lock = FreshLock()
-"""Guards values that are made at first need. One lock for all runs suffices, as it is taken rarely and briefly."""
+"""Guards values that are created on first use. One lock for all runs suffices, because it is held rarely and
+briefly."""
 
 
 def _nothing() -> None:
@@ -48,15 +49,15 @@ def _nothing() -> None:
 
 
 Emit: TypeAlias = Callable[[str, Any, Task | None], None]
-"""Takes a mode of `_flows.live.LIVE`, an item of it, and the task that shows it; None if the item is about the run."""
+"""Takes a mode of `_flows.live.LIVE`, an item, and the task that shows it, or None if the item is about the run."""
 
 
 def _show_to_none(_entries: Sequence[Entry]) -> None:
-    """Default of `RunServices.show`: the run has no sinks."""
+    """Default of `RunServices.show` for a run without sinks."""
 
 
 class Recorder(Protocol):
-    """Function that writes events as entries, and returns the entries that a stream or sink wants."""
+    """Function that writes events as entries, and returns the entries that a stream or sink has asked for."""
 
     def __call__(
         self,
@@ -67,41 +68,42 @@ class Recorder(Protocol):
         show: bool = True,
         taken: Sequence[int] = (),
     ) -> Sequence[Entry]:
-        """Write all of it in one commit.
+        """Write the events in one commit.
 
         Args:
             logged: Events to write, with the paths of their graphs.
             staged: Pairs of a key and the events to stage under it.
-            release: Whether to release the claim on the thread with it, because the run ends.
-            show: Whether to show the entries to the sinks; if not, the caller does.
-            taken: Places of letters (mail to the thread) to delete with it.
+            release: Whether to release the claim on the thread in the same commit, because the run ends.
+            show: Whether to show the entries to the sinks. If not, the caller does it.
+            taken: Positions of the messages to the thread to delete in the same commit.
         """
         ...
 
 
 class Reader(Protocol):
-    """What a stream reads of its run: it takes what the run shows, and queues the items that are read."""
+    """The reader of a stream: receives the items that the run shows, and queues those in the requested modes."""
 
     reads: frozenset[str]
     """The modes that are read."""
 
     def show(self, value: Committed | Uncommitted, /) -> None:
-        """Take what a commit did, or which tasks keep their superstep from committing."""
+        """Receive a committed step, or the tasks that keep their superstep from committing."""
         ...
 
     def put(self, mode: str, item: Any, /) -> None:
-        """Take one item of a stream mode, from any thread."""
+        """Receive one item of a stream mode, from any thread."""
         ...
 
 
 class RunWatcher(Protocol):
-    """Sees when attempts, calls and commits of a run begin and end, for telemetry. No method may raise or block.
+    """Notified when attempts, calls and commits of a run begin and end, for telemetry.
 
-    The part of `_runs.listeners.RunWatcher` that is used here. A sink may ask to have one for each run.
+    Its methods must not raise or block. The part of `_runs.listeners.RunWatcher` that is used here. A sink may request
+    one for each run.
     """
 
     def attempt(self, task: str, node: str, attempt: int, /) -> Callable[[str, str | None], None]:
-        """Note that an attempt begins, in whose context variables this is called.
+        """Notify that an attempt begins. Called in the context variables of the attempt.
 
         Args:
             task: Id of the task.
@@ -109,34 +111,34 @@ class RunWatcher(Protocol):
             attempt: Number of the attempt, from 1.
 
         Returns:
-            What to call at its end, with the outcome ("success", "error", "interrupted" or "stopped") and the name of
-            the error's class, None without an error.
+            A function that is called at the end, with the outcome ("success", "error", "interrupted" or "stopped") and
+            the name of the error's class, or None without an error.
         """
         ...
 
     def committed(self, seq: int, count: int, size: int, seconds: float, /) -> None:
-        """Note that a store took a commit of *count* entries, the last one *seq*, and *size* bytes, in *seconds*."""
+        """Notify that a store accepted a commit of *count* entries, up to *seq*, and *size* bytes, in *seconds*."""
         ...
 
     def ended(self, error: BaseException | None, /) -> None:
-        """Note that the run is closed; *error* is what its caller gets, None without an error."""
+        """Notify that the run is closed. *error* is the exception that its caller gets, or None."""
         ...
 
 
 class Stager(Protocol):
-    """Function that stores events of the open superstep beside the journal, until its commit."""
+    """Function that stores events of the open superstep next to the journal until its commit."""
 
     def __call__(self, staged: Sequence[Staged]) -> None:
-        """Store pairs of a key and its events. They are durable when this returns."""
+        """Store pairs of a key and its events. The events are durable when this returns."""
         ...
 
 
 @final
 class FormerOwner:
-    """What is known of the process that drove the thread before: for questions about effects of unknown outcome.
+    """What is known about the previous owner of the thread, for questions about effects of unknown outcome.
 
-    `lost` says how it lost the thread. `begun` has task id and key of the "once" effects that the present run has
-    started, which are not that process's.
+    `lost` says how it lost the thread. `begun` contains task id and key of the "once" effects that the current run, not
+    that owner, has started.
     """
 
     __slots__ = ("begun", "lost")
@@ -148,7 +150,7 @@ class FormerOwner:
     def doubts(self, task: Task, key: str) -> dict[str, str]:
         """Return, for the payload of a question, how the owner that started the effect lost the thread.
 
-        Empty if it released the thread, or if the present run has started the effect.
+        Empty if it released the thread, or if the current run started the effect.
         """
         return {"former_owner": self.lost} if self.lost != "released" and (task.id, key) not in self.begun else {}
 
@@ -158,14 +160,14 @@ class RunServices:
     """Services of one run, its nested graphs included.
 
     Args:
-        control: Switches of the run, by which it is asked to halt, for instance.
+        control: Control object of the run, with which it is asked to halt, for instance.
         thread: Id of the thread; None for a run without one.
         deps: Value of `ctx.deps`.
         harness: Harness of the run; None without one.
         clock: Returns seconds since the epoch.
-        make_run_id: Makes the run's id, at first need.
-        seed: Seed of `ctx.random`; None draws one at first need.
-        loop_source: Returns the private loop thread of the runtime; None gives the run one of its own.
+        make_run_id: Creates the run's id, on first use.
+        seed: Seed of `ctx.random`; None draws one on first use.
+        loop_source: Returns the private loop thread of the runtime; None gives the run its own.
     """
 
     __slots__ = (
@@ -223,7 +225,7 @@ class RunServices:
         self.control: Control = control
         self.thread: str | None = thread
         self.known_as: str | None = thread
-        """Its id for the outside world (idempotency keys): with its tenant, if the store was opened for a tenant."""
+        """The thread's id for outside services (idempotency keys), with the tenant if the store was opened for one."""
         self.former_owner: FormerOwner = FormerOwner()
         self.deps: Any = deps
         self.harness: Any = harness
@@ -233,12 +235,12 @@ class RunServices:
         self._seed = seed
         self.loop_source: Callable[[], LoopThread] | None = loop_source
         self._own_loop: LoopThread | None = None
-        """The loop thread of this run alone, if there is no *loop_source*; None until `loop` makes it."""
+        """The run's own loop thread, if there is no *loop_source*; None until `loop` creates it."""
         self.doubles: NamedDoubles | None = None
-        """Models that replace those of agents, by the agent's name (decision 0039); None without any."""
+        """Models that replace the models of agents, by the agent's name (decision 0039); None if there are none."""
         self.sleep: Callable[[float], Any] | None = None
-        """Makes the waits of the run, called with seconds (decision 0040); None waits in real time. If the runtime has
-        no `sleep=`, it is that of the run inside which this one was opened."""
+        """Sleep function of the run, called with seconds (decision 0040); None waits in real time. If the runtime has
+        no `sleep=`, the function of the enclosing run applies."""
         self.warnings: list[str] = []
         """Sentences for `RunResult.warnings`; any part of graphrt may append one."""
         self.pool_source: Callable[[], ThreadPool]
@@ -248,98 +250,105 @@ class RunServices:
         self.budget: Budget | None = None
         """Budget of the run; None without one."""
         self.agents: Agents
-        """Makes the services of agents and budgets for tasks; set by `ActiveRun`."""
+        """Creates the services of agents and budgets for tasks; set by `ActiveRun`."""
         self.children: ChildThreads | None = None
-        """Makes child threads and looks at them; None without a thread in a store that keeps mail."""
+        """Creates and reads child threads; None without a thread in a store that keeps mail."""
         self.memory: Store | None = None
-        """The store with the memory (`ctx.memory`); None for a run without a thread in a store."""
+        """The store of the memory (`ctx.memory`); None for a run without a thread in a store."""
         self.embed: Embed | None = None
-        """Makes vectors of texts, by which the memory is searched for meaning; None without `embed=` of the runtime."""
+        """Converts texts to vectors, for semantic search in the memory; None without `embed=` of the runtime."""
         self.root: Engine | None = None
         """Engine (the mutable state) of the outermost graph; None before the run has one."""
         self.emit: Emit | None = None
-        """Takes what the run shows while its superstep is open; None if nobody can read it: no stream here reads such
-        items, and the run has no thread that another process could follow. See `read_live` and `relay`."""
+        """Receives the items that the run shows while its superstep is open. None if there can be no reader: no stream
+        here reads these items, and the run has no thread that another process could follow. See `read_live` and
+        `relay`."""
         self._relay: Emit | None = None
-        """The function that `relay` set, for followers in any process; None if there can be none."""
+        """The function set by `relay`, for followers in any process; None if there can be none."""
         self.streams: bool | None = None
-        """Whether model calls are streamed; None streams them while somebody is reading live items."""
+        """Whether model calls are streamed; None streams them while someone is reading live items."""
         self.recorded: Recorded | None = None
-        """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
+        """Answers effects and model calls from a log when a run is executed again; None makes the calls."""
         self.reader: Reader | None = None
-        """Takes what the run shows, if a stream of this process reads it."""
+        """Receives the items that the run shows, if a stream of this process reads them."""
         self.record: Recorder | None = None
         """Writes events as entries, with staged ones; None without a journal."""
         self.stage: Stager | None = None
         """Stores events of the open superstep; None without a store."""
         self.show: Callable[[Sequence[Entry]], None] = _show_to_none
-        """Hands entries to the sinks."""
+        """Passes entries to the sinks."""
         self.before_last: Callable[[], None] = _nothing
-        """Called before the last commit, which releases the thread: the next run of it may begin at once."""
+        """Called before the last commit, which releases the thread so that its next run may begin at once."""
         self.tell: Callable[[], None] = _nothing
-        """Writes the last superstep, of one plain task, which the engine noted in `engine.told` in place of events."""
+        """Writes the last superstep from `engine.plain_commit` if it has one plain task, and therefore no events."""
         self.blocking: bool = False
         """True if `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False
-        """True if each outcome is reported as soon as its task ends, for a store (R9) or for a live stream."""
+        """True if each outcome is reported as soon as its task ends, for a store (R9) or a live stream."""
         self.watcher: RunWatcher | None = None
-        """Sees when attempts and calls begin and end; None if no sink asks for one."""
+        """Notified when attempts and calls begin and end; None if no sink requests it."""
         self.timed: bool = False
         """True if the durations of tasks are measured, which steps show."""
 
     def write(self, logged: Sequence[Logged]) -> Sequence[Entry]:
-        """Write events as entries, show them to the sinks, and return the entries that a stream or sink wants."""
+        """Write events as entries, show them to the sinks, and return those that a stream or sink has asked for."""
         return self.record(logged) if self.record is not None else ()
 
     def dropped(self, task: Task) -> None:
-        """Write that the outcome of *task* came too late and was dropped; called when an abandoned node has ended."""
-        with contextlib.suppress(StoreError):  # the run may be over and its thread given back: the entry is left out
+        """Record that the outcome of *task* came too late and was dropped. Called when an abandoned node has ended."""
+        with contextlib.suppress(StoreError):  # the run may be over and its thread released: omit the entry
             self.write([emit_events.dropped(task)])
 
     def written(self, effect: Record) -> Sequence[Entry]:
-        """Perform a `Record`: write its events and staged events, show them to sinks and reader, and return as `write`."""
+        """Perform a `Record`: write its events and staged events, and show them to sinks and reader.
+
+        Returns the same as `write`.
+        """
         if self.record is None:
             return ()
-        taken = self._before_last() if effect.last else effect.taken  # places of the letters to delete
+        taken = self._before_last() if effect.last else effect.taken  # positions of the messages to delete
         entries = self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
         self.read_entries(entries)
         return entries
 
     def read_entries(self, entries: Sequence[Entry]) -> None:
-        """Hand entries that were written to the reader of the run, if there is one."""
+        """Pass written entries to the reader of the run, if there is one."""
         if self.reader is not None:
             for entry in entries:
                 self.reader.put("events", entry)
 
     def show_live(self, item: Live) -> None:
-        """Show an item of an open superstep, also one of a nested graph, to all that read such items."""
-        if self.emit is not None:  # a follower in another process may have gone
+        """Show an item of an open superstep, including those of nested graphs, to all readers of live items."""
+        if self.emit is not None:  # a follower in another process may have left
             self.emit("live", item, None)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
-        """Do as `written`, but show nothing: the async driver does that itself, on the event loop."""
+        """Like `written`, but without showing entries: the async driver does that itself on the event loop."""
         if self.record is None:
             return ()
         taken = self._before_last() if effect.last else effect.taken
         return self.record(effect.logged, effect.staged, release=effect.last, show=False, taken=taken)
 
     def _before_last(self) -> Sequence[int]:
-        """Prepare the last commit, which releases the claim on the thread; return the requests to cancel it deletes."""
+        """Prepare the last commit, which releases the claim on the thread.
+
+        Returns the cancel requests that it deletes.
+        """
         self.before_last()
         return self.control.settled
 
     def read_live(self, reader: Reader) -> None:
-        """Show the run to *reader*, a stream of this process that reads items of open supersteps too."""
+        """Show the run to *reader*, a stream of this process that also reads items of open supersteps."""
         with _lock:
             self.reader = reader
             self._connect()
 
     def relay(self, put: Emit, *, is_followed: bool) -> None:
-        """Hand what the run shows live to *put* too, for followers in any process.
+        """Also pass the run's live items to *put*, for followers in any process.
 
         Args:
-            put: Takes it, from any thread.
-            is_followed: Whether the thread has a follower now. If not, tasks do not show that they begin and end.
+            put: Receives the items, from any thread.
+            is_followed: Whether the thread currently has a follower. If not, tasks do not show that they begin and end.
         """
         with _lock:
             self._relay = put
@@ -347,7 +356,7 @@ class RunServices:
             self._connect()
 
     def _connect(self) -> None:
-        """Set `emit` and `Control.live` for the present reader and relay; called with the lock held."""
+        """Set `emit` and `Control.live` for the current reader and relay. Called with the lock held."""
         reads: frozenset[str] = self.reader.reads if self.reader is not None else frozenset()
         put = self.reader.put if self.reader is not None and not reads.isdisjoint(LIVE) else None
         relay = self._relay
@@ -366,7 +375,7 @@ class RunServices:
 
     @property
     def is_read_live(self) -> bool:
-        """Whether anybody is reading live items right now."""
+        """Whether live items have a reader right now."""
         reads_live = self.reader is not None and not self.reader.reads.isdisjoint(LIVE)
         return reads_live or self.control.followed
 
@@ -377,27 +386,27 @@ class RunServices:
             staged: Pairs of a key and its events.
 
         Raises:
-            StoreError: They could not be stored.
+            StoreError: The events could not be stored.
         """
         if self.stage is not None:
             try:
                 self.stage(staged)
             except StoreError as error:
-                error.__dict__["boundary"] = True  # the store failed, not the node: raised as it is (decision 0055)
+                error.__dict__["boundary"] = True  # the store failed, not the node: raised unchanged (decision 0055)
                 raise
 
     @property
     def run_id(self) -> str:
-        """Id of the run, made at first use."""
+        """Id of the run, created on first use."""
         if self._run_id is None:
             with _lock:
-                if self._run_id is None:  # another thread may have made it while this one waited
+                if self._run_id is None:  # another thread may have created it while this one waited
                     self._run_id = self._make_run_id()
         return self._run_id
 
     @property
     def seed(self) -> int:
-        """Seed of the run; if none was given, drawn at first use."""
+        """Seed of the run; drawn on first use if none was given."""
         if self._seed is None:
             with _lock:
                 if self._seed is None:
@@ -407,7 +416,7 @@ class RunServices:
         return self._seed
 
     def loop(self) -> LoopThread:
-        """Return the private loop thread, which runs async code under a sync run; made at first need."""
+        """Return the private loop thread, which runs async code for a sync run. Created on first use."""
         if self.loop_source is not None:
             return self.loop_source()
         with _lock:
@@ -419,14 +428,15 @@ class RunServices:
 
     @contextlib.contextmanager
     def held(self) -> Generator[None, None, None]:
-        """Make the doubles and the sleep of this run visible to all code that runs inside the `with` block.
+        """Make the doubles and the sleep function of this run visible to all code inside the `with` block.
 
-        Drivers open the block around the run. Doubles replace models of agents, and tools, for example in a test.
-        The surroundings carry them, because some of that code has no reference to the run: an agent that a node
-        without a Context calls, or a graph that an agent has as a tool.
+        Drivers open the block around the run. Doubles replace models of agents and tools, for example in a test. The
+        surroundings carry them, because some code has no reference to the run: an agent called by a node without a
+        Context, or a graph used as an agent's tool.
         """
         outer = surroundings()
-        # Innermost last: the doubles of a run around this one count too. Its sleep does, if this runtime has none.
+        # Innermost last: the doubles of an enclosing run count too. So does its sleep function if this runtime has
+        # none.
         doubles = outer.doubles if self.doubles is None else (*outer.doubles, self.doubles)
         SURROUNDINGS.set(outer.replaced(doubles=doubles, sleep=self.sleep))
         try:
@@ -436,22 +446,23 @@ class RunServices:
 
     @property
     def holds(self) -> bool:
-        """True if the run has doubles or a sleep. Without either, code that drives it need not open `held`.
+        """True if the run has doubles or a sleep function.
 
-        Most runs have neither. A stream opens `held` anew for each item, which this saves (`_runs.driving`).
+        Otherwise drivers need not open `held`. Most runs have neither. This saves a stream from opening `held` again
+        for each item (`_runs.driving`).
         """
         return self.doubles is not None or self.sleep is not None
 
     def pool(self) -> ThreadPool:
         """Return the thread pool for sync nodes under asyncio, held from the first call until `close`."""
-        pool = self._pool  # no lock: only the async driver calls this, on its loop
+        pool = self._pool  # no lock, because only the async driver calls this, on its loop
         if pool is None:
             pool = self._pool = self.pool_source().here()
             pool.hold()
         return pool
 
     def close(self) -> None:
-        """Release the pool, and end the loop thread if it belongs to this run alone; called when the run is closed."""
+        """Release the pool, and end the run's own loop thread if it has one. Called when the run is closed."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.release()

@@ -1,17 +1,16 @@
-"""The schedule of one drive: which tasks may start, which attempts are under way, and which have ended. It waits for nothing.
+"""The schedule of one drive: which tasks may start, which attempts are running, and which have ended. It never waits.
 
-| State of an attempt | Where it stands |
-|---|---|
-| resting: its backoff goes on | `resting`, with what cancels the wait |
+| State of an attempt | Where it is kept | |---|---|
+| resting: its backoff continues | `resting`, with what cancels the wait |
 | queued | `queues`, by the place where it is to run |
 | flying | `flying`, with its *handle*: what runs it. In `times`, if something cuts it off |
 | ended | `ended`, until `take` |
 | given up | nowhere: its end comes too late, and its outcome is dropped |
 
-Two performers start and await what the schedule says: `parallel_tasks` with threads, for sync runs, and
-`async_parallel_tasks` on an event loop. A *key* is (task, number of the execution): the number grows with each attempt,
-so that a late end can be told from a current one. `Ended` is (task, number, reply). No rule of the graph is decided here.
-For the terms, see docs/glossary.md.
+Two performers start and await the scheduled tasks: `parallel_tasks` with threads, for sync runs, and
+`async_parallel_tasks` on an event loop. A *key* is (task, number of the execution). The number grows with each attempt,
+which distinguishes a late end from a current one. `Ended` is (task, number, reply). This module does not decide any
+rule of the graph. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -36,9 +35,10 @@ Ended = tuple[Task, int, Any]
 Key = tuple[Task, int]
 """A task, and the number of its execution."""
 HERE, LOOP, WORKER = range(3)
-"""Places where a task runs: where `collect` is called, as an asyncio task, or on a worker thread as a job of its own."""
+"""Where a task runs: in the thread that calls `collect`, as an asyncio task, or as a separate job on a worker
+thread."""
 ODD: Final = frozenset({Failed, TimedOut, Stopped, Escaped})
-"""Types of replies that the flow must see at once: they end the superstep, or ask for another attempt."""
+"""Types of replies that the flow must see at once, because they end the superstep or request another attempt."""
 STARTING: Final = object()
 """The handle of an attempt between its queue and its start."""
 
@@ -48,12 +48,12 @@ class Schedule:
     """The states of the attempts of one drive, superstep after superstep.
 
     Args:
-        services: Those of the run.
+        services: Services of the run.
         limit: Counts the tasks in flight (`max_concurrency`); None without a limit.
-        place_of: Returns the place where a task is to run.
-        room: Called once when a place of the limit may be free again, in the thread that gives it back.
-        lock: Guards all of this. What the thread of `collect` alone takes from the queue HERE needs no lock, since the
-            ends of a deque are atomic in CPython.
+        place_of: Returns where to run a task.
+        room: Called once when a slot of the limit may be free again, in the thread that gives it back.
+        lock: Guards all of this. Only the thread of `collect` takes from the queue HERE, without the lock: operations
+            on the ends of a deque are atomic in CPython.
     """
 
     def __init__(
@@ -74,25 +74,29 @@ class Schedule:
         self.flying: dict[Key, Any] = {}
         self.times: dict[Key, AttemptTime] = {}
         self.jobs = 0
-        """How many of the flying attempts have a Job, so that the runs of a server take turns (decision 0049)."""
+        """Number of flying attempts with a Job, used to let the runs of a server take turns (decision 0049)."""
         self.ended: deque[Ended] = deque()
         self.held = False
-        """True after a reply of a type in `ODD`, and while stopping: no task starts until the flow has seen it (R9)."""
+        """True after a reply of a type in `ODD`, and while stopping: no task starts until the flow has processed it
+        (R9)."""
 
     def start(self, tasks: Sequence[Task]) -> list[tuple[Key, float]]:
-        """Queue *tasks*; return those that rest first, with the seconds of their backoff, for `rested`."""
+        """Queue *tasks*. Returns those that must wait first, with their backoff in seconds, for `rested`."""
         rests: list[tuple[Key, float]] = []
         for task in tasks:
             extra = task.extra
             if extra is not None and extra.delay_s > 0.0:
                 rests.append(((task, task.execution), extra.delay_s))
-                extra.delay_s = 0.0  # so that it is waited for once
+                extra.delay_s = 0.0  # so that the backoff is waited for only once
             else:
                 self.queues[self.place_of(task)].append(task)
         return rests
 
     def rested(self, key: Key, failure: BaseException | None = None) -> None:
-        """Queue a task whose backoff is over, unless it was cancelled; *failure* is what the user's `sleep=` raised."""
+        """Queue a task whose backoff is over, unless it was cancelled.
+
+        *failure* is the exception that the user's `sleep=` raised.
+        """
         with self.lock:
             if self.resting.pop(key, None) is None:
                 return
@@ -103,15 +107,15 @@ class Schedule:
                 self.held = True
 
     def hold(self) -> None:
-        """Find out anew whether tasks are held back: what held them was taken, or is in `ended`."""
-        with self.lock:  # worker threads append to it
+        """Recompute whether tasks are held back: the reply that held them was taken, or is in `ended`."""
+        with self.lock:  # a copy, because worker threads append to it
             self.held = any(one[2].__class__ in ODD for one in self.ended)
 
     def next(self, place: int, handle: Any = None) -> Task | None:
         """Return the next task of *place*, which is in flight from now on; None if none may start.
 
         Args:
-            handle: What runs it; None if the thread of `collect` does, which gives the place back by itself.
+            handle: What runs it; None if the thread of `collect` does, which gives the slot back itself.
         """
         queue, limit = self.queues[place], self.limit
         while queue:
@@ -121,9 +125,9 @@ class Schedule:
                 except IndexError:  # a helper was faster
                     return None
             else:
-                with self.lock:  # checked and counted in one step, so that `stop` and the limit never miss a task
+                with self.lock:  # checked and counted atomically, so that `stop` and the limit never miss a task
                     halted = self.held or self.services.control.halt is not None
-                    # `take` only keeps `room`: it does not call it.
+                    # `take` only registers `room` and does not call it.
                     if not queue or halted or (limit is not None and not limit.take(self.room)):
                         return None
                     task = queue.popleft()
@@ -132,7 +136,7 @@ class Schedule:
                         self.jobs += handle.__class__ is Job
             if task is None or task.ends_s is None or not is_over(task):
                 return task
-            # It was queued until its superstep or run was over: its node is not called.
+            # Its superstep or run ended while it was queued, so its node is not called.
             late = TimedOut(task.timeout_s or 0.0, cut=True)
             if handle is not None:
                 self.end(task, task.execution, late)
@@ -142,7 +146,10 @@ class Schedule:
         return None
 
     def end(self, task: Task, execution: int, reply: Any) -> bool:
-        """Note the reply of an attempt, on any thread; return False if it was given up, so that this is too late."""
+        """Record the reply of an attempt, from any thread.
+
+        Returns False if it was abandoned, so that the reply is too late.
+        """
         with self.lock:
             handle = self.flying.get((task, execution))
             if handle is None:
@@ -153,22 +160,23 @@ class Schedule:
         return True
 
     def _landed(self, task: Task, execution: int, handle: Any, reply: Any) -> None:
-        """Note the reply of an attempt that flies no more; called with the lock held."""
+        """Record the reply of an attempt that is no longer flying. Called with the lock held."""
         if self.times:
             self.times.pop((task, execution), None)
         self.jobs -= handle.__class__ is Job
-        self.ended.append((task, execution, reply))  # before it flies no more: the caller may look without the lock
+        # Before it is removed from `flying`, because the caller may read without the lock.
+        self.ended.append((task, execution, reply))
         if reply.__class__ in ODD:
             self.held = True
         del self.flying[task, execution]
 
     def give_back(self) -> None:
-        """Give the place of an ended task back to the concurrency limit, if there is one."""
+        """Give the slot of an ended task back to the concurrency limit, if there is one."""
         if self.limit is not None:
             self.limit.give_back()
 
     def submitted(self, task: Task) -> None:
-        """Note the end of a run or superstep for a job: that time runs on while it waits for a worker thread."""
+        """Set the end of the run or superstep for a job, which also applies while it waits for a worker thread."""
         if task.ends_s is not None and task.node.child is None:
             with self.lock:
                 self.times[task, task.execution] = AttemptTime(task, begun=False)
@@ -181,12 +189,12 @@ class Schedule:
                 self.times[key] = time
 
     def until(self) -> float | None:
-        """Return the moment at which the next attempt is cut off; None if none is."""
+        """Return the time at which the next attempt times out; None if there is none."""
         with self.lock:
             return min((time.until for time in self.times.values()), default=None)
 
     def expire(self) -> list[Any]:
-        """Report attempts whose time is over as timed out, and give them up; return their handles, to be abandoned."""
+        """Report and abandon attempts that have timed out. Returns their handles, to be abandoned as well."""
         if not self.times:
             return []
         now, handles = monotonic(), list[Any]()
@@ -208,15 +216,16 @@ class Schedule:
 
     @property
     def is_due(self) -> bool:
-        """True if the flow has to see what has ended, before more is started."""
+        """True if the flow must process ended tasks before more are started."""
         services = self.services
         return self.held or services.control.halt is not None or (services.eager and bool(self.ended))
 
     def take(self, batch: list[Ended]) -> None:
-        """Move what has ended into *batch*.
+        """Move ended tasks into *batch*.
 
         Raises:
-            BaseException: It escaped from a task, such as Ctrl-C. What was moved keeps its outcome: `stop` returns it.
+            BaseException: An exception that escaped from a task, such as Ctrl-C. A moved task keeps its outcome, which
+                `stop` returns.
         """
         while self.ended:
             one = self.ended.popleft()
@@ -227,7 +236,7 @@ class Schedule:
             batch.append(one)
 
     def stop(self) -> list[Any]:
-        """Start no task any more; return what cancels the waits that go on."""
+        """Start no more tasks; return functions that cancel the remaining waits."""
         with self.lock:
             self.held = True
             for queue in self.queues:
@@ -237,7 +246,7 @@ class Schedule:
         return rests
 
     def abandon(self) -> list[Any]:
-        """Give up what still flies after the grace time; return the handles."""
+        """Abandon the attempts that are still flying after the grace time. Returns their handles."""
         with self.lock:
             for key in self.flying:
                 give_up(key[0], OUT_OF_GRACE)
@@ -248,25 +257,25 @@ class Schedule:
         return handles
 
     def close(self) -> None:
-        """Let go of the performer, so that no reference cycle keeps a run until a garbage collection."""
+        """Drop the references to the performer, so that no reference cycle keeps a run alive."""
         self.place_of, self.room = _nowhere, _nothing
 
     def stopped(self) -> list[Ended]:
-        """Return the outcomes of tasks that ended all the same, at the end of a stop."""
+        """Return the outcomes of tasks that ended nevertheless, at the end of a stop."""
         batch = [one for one in self.ended if one[2].__class__ is not Escaped]
         self.ended.clear()
         if self.limit is not None:
-            self.limit.abandon()  # abandoned tasks keep no place of enclosing graphs
+            self.limit.abandon()  # abandoned tasks do not occupy slots of enclosing graphs
         return batch
 
 
 def _nowhere(_task: Task) -> int:
-    """Stand in for `place_of` of a schedule that is closed; nothing is started any more."""
+    """Replaces `place_of` of a closed schedule, which starts nothing."""
     return HERE
 
 
 def _nothing() -> None:
-    """Stand in for `room` of a schedule that is closed."""
+    """Replaces `room` of a closed schedule."""
 
 
 @final
@@ -274,10 +283,10 @@ class Job:
     """One sync task as a job of `ThreadPool`. It runs in a copy of the caller's context variables (rule R19).
 
     Args:
-        schedule: Where its timeout is noted.
-        context: Context variables for the node, made for this job alone.
+        schedule: The schedule that records its timeout.
+        context: Context variables for the node, used only for this job.
         drive: Drives the flow of a nested graph, if that is the body of the task.
-        landed: Called at the end, on the worker thread, when that can take the next job.
+        landed: Called at the end, on the worker thread, when it can take the next job.
     """
 
     __slots__ = ("_context", "_drive", "_landed", "_schedule", "execution", "reply", "task", "worker")
@@ -311,7 +320,7 @@ class Job:
     def run(self) -> None:
         """Run the node; called on the worker thread."""
         task = self.task
-        if is_timed(task) and task.node.child is None:  # a nested graph keeps its timeout by itself
+        if is_timed(task) and task.node.child is None:  # a nested graph enforces its timeout itself
             self._schedule.begun((task, self.execution))
             self._schedule.room()
         try:
@@ -320,5 +329,5 @@ class Job:
             self.reply = Escaped(error)
 
     def land(self) -> None:
-        """Hand the reply over; called on the worker thread when it can take the next job."""
+        """Pass on the reply. Called on the worker thread when it can take the next job."""
         self._landed(self)

@@ -22,7 +22,7 @@ from graphrt._flows.effects import Await, Collect, Flow, Now, Record, Sleep, Sta
 from graphrt._flows.live import Live
 
 Choose = Callable[[Sequence[Task]], int]
-"""Takes the started tasks and returns the index of the one that ends next."""
+"""Receives the started tasks and returns the index of the one that ends next."""
 
 
 @final
@@ -30,11 +30,11 @@ class ScriptedDriver:
     """Drives one run step by step in the caller.
 
     Args:
-        services: What the tasks of the run share.
-        replies: Node name to the replies of its tasks, in order. A node without a reply left is called.
+        services: Services shared by the tasks of the run.
+        replies: Replies of tasks by node name, in order. A node without a reply left is called.
         choose: Chooses the task that ends next; by default the first.
-        times: How often each outcome of several tasks is delivered. More than once must change nothing (the law of
-            duplicates).
+        times: How often the outcome of each of several tasks is delivered. Repetitions must not change anything (the
+            law of duplicates).
     """
 
     __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "services")
@@ -81,10 +81,10 @@ class ScriptedDriver:
                 return self._call(effect)
             case Start():
                 self._open += effect.tasks
-            case Collect():  # one task ends, and its node is called only now
+            case Collect():  # ends one task, whose node is called only now
                 task = self._open.pop(self._choose(self._open))
                 execution = task.execution
-                return [(task, execution, self._call(task))] * self._times  # one call, whose reply is repeated
+                return [(task, execution, self._call(task))] * self._times  # a single call, whose reply is repeated
             case Stop():  # tasks that have not ended were never called
                 self._open.clear()
                 return []
@@ -113,7 +113,7 @@ class ScriptedDriver:
     def _call(self, task: Task) -> Any:
         """Return the reply of *task*: from the table, from its nested graph, or by calling its node."""
         node = task.node
-        # As `invoke` does for the other drivers, without timeouts, cache, measuring, watchers, the cleanup of model
+        # As `invoke` does for the other drivers, but without timeouts, cache, measurement, watchers, cleanup of model
         # calls, and groups of pauses.
         scripted = self._replies.get(node.name)
         if scripted:
@@ -142,10 +142,10 @@ class ScriptedDriver:
 def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine without an event loop, and return its result; for async nodes under the scripted driver.
 
-    It may only await bare yields, such as `asyncio.sleep(0)`.
+    The coroutine may only await bare yields, such as `asyncio.sleep(0)`.
 
     Raises:
-        RuntimeError: It awaits something that needs an event loop.
+        RuntimeError: The coroutine awaits something that needs an event loop.
     """
     try:
         while True:
@@ -158,5 +158,5 @@ def by_hand(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _first(_tasks: Sequence[Task]) -> int:
-    """Let the task that was started first end next; the default `Choose`."""
+    """End the task that was started first; the default `Choose`."""
     return 0

@@ -1,8 +1,8 @@
 """The thread pool and the event loop that the runs of one runtime share.
 
 Both are created at first use. Sync runs need the event loop for async nodes, and the pool for sync nodes that do not
-run in the caller. Without `keep`, each run has a loop of its own, and the worker threads end with the last run that
-uses them. A runtime calls `keep` when its `with` block begins, and `close` at its end.
+run in the caller. Without `keep`, each run has a separate loop, and the worker threads end with the last run that uses
+them. A runtime calls `keep` when its `with` block begins, and `close` at its end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphrt._drivers.thread_pool import ThreadPool
 
 _making = FreshLock()
-"""Guards what is created at first use. That is rare and short, so all runtimes share one lock."""
+"""Guards the parts that are created on first use. This is rare and quick, so all runtimes share one lock."""
 
 
 @final
@@ -25,7 +25,7 @@ class SharedThreads:
     """The thread pool and the loop thread of one runtime.
 
     Args:
-        most: Worker threads that the pool has at most.
+        most: Maximum number of worker threads in the pool.
     """
 
     __slots__ = ("_kept", "_loop", "_pool", "loop_source", "most")
@@ -49,7 +49,7 @@ class SharedThreads:
             return self._pool
 
     def keep(self) -> None:
-        """Let runs share one loop thread, and keep the worker threads, until `close`."""
+        """Share one loop thread among runs, and keep the worker threads, until `close`."""
         if not self._kept:
             self.pool().hold()
             self._kept = True
@@ -57,7 +57,7 @@ class SharedThreads:
 
     def close(self) -> None:
         """End the loop thread, and let the worker threads end with the runs that use them."""
-        self.loop_source = None  # a run that begins after this has a loop thread of its own, which ends with it
+        self.loop_source = None  # a run that begins after this has its own loop thread, which ends with it
         if self._kept:
             self._kept = False
             self.pool().release()
@@ -66,7 +66,7 @@ class SharedThreads:
             loop.close()
 
     def _the_loop(self) -> LoopThread:
-        """Return the shared loop thread, and make it if there is none; the value of `loop_source`."""
+        """Return the shared loop thread, creating it if there is none. Used as `loop_source`."""
         with _making:
             if self._loop is None:
                 from graphrt._drivers.loop_thread import LoopThread

@@ -1,13 +1,13 @@
 """The sync driver: performs the effects of a flow in the caller's thread.
 
-Several tasks of a superstep are handed to `ParallelTasks`, which lets worker threads help. A sync node with a timeout
-runs on a worker thread, which goes on with the flow to the next effect that is not its business (`timed_steps`). Async
-nodes run on the private loop thread of the run while the caller waits, also if the caller is inside a running loop
-(rule R19).
+Several tasks of a superstep are passed to `ParallelTasks`, which uses worker threads as helpers. A sync node with a
+timeout runs on a worker thread, which continues the flow up to the next effect that it cannot perform itself
+(`timed_steps`). Async nodes run on the private loop thread of the run while the caller waits, even if the caller is
+inside a running loop (rule R19).
 
-An effect that raises is answered by `flow.throw`. What a node raises is not: it is the outcome of its task, and becomes
-a `Failed`. Warnings find the running task by the names `effect`, `task` and `services` in the frames of drivers
-(`_ambient.running`). For the terms, see docs/glossary.md.
+If an effect raises, the exception is thrown into the flow (`flow.throw`). An exception of a node is not: it is the
+outcome of its task and becomes a `Failed`. Warnings find the running task through the names `effect`, `task` and
+`services` in the frames of drivers (`_ambient.running`). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from graphrt._plan.tables import CALL_TIMED
 from graphrt.limits import Limits
 
 PAUSED: Final = object()
-"""Returned by `drive` in place of a status: the flow has not ended, and its reader has items to take."""
+"""Returned by `drive` instead of a status if the flow has not ended and its reader has items."""
 
 
 @final
 class SyncDriver:
-    """Drives one run in the caller's thread. Each nested graph gets a driver of its own (`nested`).
+    """Drives one run in the caller's thread. Each nested graph gets its own driver (`nested`).
 
     Args:
         services: Clock, store access, private loop and the rest that the tasks of the run share.
-        limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number
-            of tasks in flight is in *limit*.
+        limits: Limits of the run's outermost graph. A nested driver only uses their `grace_s`; *limit* bounds its tasks
+            in flight.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
 
@@ -73,7 +73,7 @@ class SyncDriver:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
         self._parallel: ParallelTasks | None = None
-        """Made for the first superstep with several tasks, or with a timeout."""
+        """Created for the first superstep with several tasks or with a timeout."""
         self._plain = WithoutContext(services)
         """Names the node that `drive` calls itself."""
         self._around: Surroundings | None = None
@@ -81,15 +81,15 @@ class SyncDriver:
         self._inside = Surroundings()
 
     def drive(self, flow: Flow, until: Collection[Any] = ()) -> Any:
-        """Perform the effects of *flow* until it ends; return its result, the status of the run.
+        """Perform the effects of *flow* until it ends. Returns its result, the status of the run.
 
         Args:
             flow: The run.
-            until: A queue that `services.reader` fills: as soon as it has an item, PAUSED is returned. A further call
-                goes on with the flow.
+            until: A queue that `services.reader` fills. As soon as it has an item, PAUSED is returned; another call
+                continues the flow.
 
         Raises:
-            BaseException: What the flow raises.
+            BaseException: Any exception that the flow raises.
         """
         send, services = flow.send, self.services
         plain = self._plain
@@ -98,10 +98,10 @@ class SyncDriver:
             self._around, self._inside = around, around.replaced(node=plain)
         token = SURROUNDINGS.set(self._inside)
         # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
-        # `invoke`. With a `RunWatcher` (`services.watcher`) no node is: it hears of attempts from `invoke` alone.
+        # `invoke`. Not with a `RunWatcher` (`services.watcher`), because only `invoke` reports attempts to it.
         plainly = 1 if services.watcher is None else None
         timed, paused = services.timed, False
-        reads = until != ()  # then the run goes on as its reader does
+        reads = until != ()  # the run then continues at the pace of its reader
         reply: Any = None
         try:
             effect = send(None)
@@ -116,9 +116,9 @@ class SyncDriver:
                             plain.task = None
                         if timed:  # steps show durations
                             effect.duration_s = monotonic() - started
-                    elif effect is TELL:  # before `perform`, since it follows each plain superstep
+                    elif effect is TELL:  # tested before `perform`, because it follows each plain superstep
                         reply = services.tell()
-                    elif effect.__class__ is Committed:  # only yielded if there is a reader
+                    elif effect.__class__ is Committed:  # yielded only if there is a reader
                         reply = services.reader.show(effect)  # type: ignore[union-attr]
                         if until:
                             paused = True
@@ -127,7 +127,7 @@ class SyncDriver:
                         reply = self._parallel_tasks().watch(flow, effect)
                     else:
                         reply = self.perform(effect)
-                        if until:  # the answer of an effect that shows something is None, which the next call sends
+                        if until:  # effects that publish items have the answer None, which the next call sends
                             paused = True
                             return PAUSED
                 except BaseException as error:
@@ -144,10 +144,10 @@ class SyncDriver:
             SURROUNDINGS.reset(token)
             if self._parallel is not None and not paused:
                 parallel, self._parallel = self._parallel, None
-                parallel.close()  # gives its worker threads back
+                parallel.close()  # releases its worker threads
 
     def perform(self, effect: Any) -> Any:
-        """Perform one effect and return its answer, as the docstring of the effect defines it."""
+        """Perform one effect and return its answer, as defined in the effect's docstring."""
         kind = effect.__class__
         if kind is Task:
             return self._run_one(effect)
@@ -183,13 +183,13 @@ class SyncDriver:
         raise AssertionError(effect)
 
     def _parallel_tasks(self) -> ParallelTasks:
-        """Return what runs several tasks at once, and make it first if there is none."""
+        """Return the pool that runs several tasks at once; create it on first use."""
         if self._parallel is None:
             self._parallel = ParallelTasks(self.services, self.nested, self._limit, self._limits.grace_s)
         return self._parallel
 
     def nested(self, flow: Flow, task: Task) -> Any:
-        """Drive the flow of the nested graph of *task*, with helpers of its own and a limit inside this graph's limit.
+        """Drive the flow of the nested graph of *task*, with its own helpers and a limit within this graph's limit.
 
         `invoke` calls it for a task whose node is a compiled graph.
         """
@@ -202,8 +202,8 @@ class SyncDriver:
             return self._parallel_tasks().alone(task)
         if self._limit is None or node.child is None:
             return invoke(self.services, task, self.nested)
-        # The task of a nested graph takes a place of `max_concurrency`, in which its own first task runs.
-        self._limit.take(_nothing)  # there is room: nothing else of this graph is in flight
+        # The task of a nested graph takes one slot of `max_concurrency`; its first inner task runs in the same slot.
+        self._limit.take(_nothing)  # a slot is free, because no other task of this graph is in flight
         try:
             return invoke(self.services, task, self.nested)
         finally:
@@ -211,4 +211,4 @@ class SyncDriver:
 
 
 def _nothing() -> None:
-    """Callback for `ConcurrencyLimit.take` where no task waits for a free place."""
+    """Callback for `ConcurrencyLimit.take` if no task waits for a free slot."""

@@ -1,14 +1,14 @@
-"""`ctx.memory`: the memory of a node. What a task reads is recorded, and what it writes waits for its commit.
+"""`ctx.memory`: the memory of a node. A task's reads are recorded, and its writes wait for its commit.
 
     ctx.memory.put ──> Task.memory ──> MemoryWritten ──> Commit.memory      one transaction with the superstep's entries
     ctx.memory.get ──> the store, recorded as an effect ──> overlaid with what the task itself has written
 
-*Writes* belong to an execution of the task: those of the execution that succeeds count, and no others. A result of an
-effect, or of a tool, is recorded, and the function behind it does not run again. So its record has what it wrote
-(`EffectRecorded.memory`), and an execution that is given the result writes that again (`written_memory`).
+*Writes* belong to an execution of the task: only those of the execution that succeeds count. The function of a recorded
+effect or tool does not run again. So its record contains its writes (`EffectRecorded.memory`), and an execution that
+uses the recorded result repeats them (`written_memory`).
 
-*Reads* are effects: an execution that runs again reads what it read before. Inside of an effect they are not recorded
-by themselves, because the result of that effect is. For the terms, see docs/glossary.md.
+*Reads* are effects: a repeated execution reads the same values as before. Inside an effect they are not recorded
+separately, because the result of that effect is. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from graphrt.stores.values import StoredItem
 
 MOST_FOUND: Final = 1_000
-"""Most items that one search returns."""
+"""Maximum number of items that one search returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,22 +57,22 @@ class MemoryItem:
     """Its name in the namespace."""
     value: Any
     created_at: float | None
-    """When it was made, in seconds since the epoch; None if the task that reads it has written it, which its commit will
-    store."""
+    """When it was created, in seconds since the epoch; None if the reading task wrote it itself and has not committed
+    yet."""
     updated_at: float | None
-    """When it was written last; None as above."""
+    """When it was last written; None as above."""
     expires_at: float | None = None
-    """When it expires, in seconds since the epoch; None if it does not, or if that depends on the commit."""
+    """When it expires, in seconds since the epoch; None if it does not, or if the time depends on the commit."""
     score: float = 1.0
-    """How well it fits the query, above 0 and up to 1: the share of the query's words that it has, where rare words weigh
-    more. With `embed=` of the runtime it is the mean of that share and of how near it is in meaning. 1 without a query."""
+    """Relevance to the query, above 0 and up to 1: the share of the query's words that it contains, with more weight on
+    rare words. With `embed=` of the runtime, the mean of that share and the semantic similarity. 1 without a query."""
 
 
 class Memory(Protocol):
-    """Items by namespace and key, which outlive threads and which all threads share.
+    """Items by namespace and key that outlive threads and are shared by all of them.
 
-    `ctx.memory` and `Runtime.memory` are such memories; a double for a unit test may be another one. A namespace has
-    segments, such as `customers/42`, and contains those below it. Async code uses the twins with an `a`, which do not
+    `ctx.memory` and `Runtime.memory` implement it, and so may a double for a unit test. A namespace has segments, such
+    as `customers/42`, and contains the namespaces below it. Async code uses the methods prefixed with `a`, which do not
     block the event loop.
     """
 
@@ -85,17 +85,17 @@ class Memory(Protocol):
         expires_s: float | None = None,
         expires_at: datetime | float | None = None,
     ) -> None:
-        """Write an item, in place of the one with this key.
+        """Write an item, replacing any item with the same key.
 
         Args:
             namespace: 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ + = -`, in segments separated by `/`.
             key: 1 to 200 printable characters.
             value: Any value that can be stored, of at most 65,536 bytes in its stored form.
-            expires_s: Seconds after which it is not found any more.
+            expires_s: Seconds after which the item is no longer found.
             expires_at: The moment, in place of *expires_s*: a datetime with a time zone, or seconds since the epoch.
 
         Raises:
-            InputError: Namespace (`bad-namespace`), key or size (`bad-memory`), or another argument is wrong.
+            InputError: The namespace (`bad-namespace`), the key or size (`bad-memory`), or another argument is invalid.
             UpdateError: The value cannot be stored.
         """
         ...
@@ -105,17 +105,17 @@ class Memory(Protocol):
         ...
 
     def search(self, namespace: str, query: str = "", *, limit: int = 10) -> list[MemoryItem]:
-        """Return items of *namespace* and of the namespaces below it.
+        """Search for items of *namespace* and of the namespaces below it.
 
         Args:
             namespace: Where to search; empty for the whole memory of the tenant.
-            query: Text, of which an item must have at least one word, in its key or value; upper and lower case do not
-                differ. With `embed=` of the runtime, items that are near in meaning are found too. Those with the
-                highest score come first, then the newest. Empty lists all, the newest first.
+            query: Text. An item matches if its key or value contains at least one of the words, ignoring case. With
+                `embed=` of the runtime, semantically similar items match too. Results are sorted by descending score,
+                then newest first. An empty query lists all items, newest first.
             limit: Maximum number of items, 1 to 1,000.
 
         Raises:
-            InputError: An argument is wrong.
+            InputError: An argument is invalid.
         """
         ...
 
@@ -149,14 +149,14 @@ class Memory(Protocol):
 
 
 class Attempt(Protocol):
-    """The methods of a `Context` that the memory uses."""
+    """The methods of `Context` that the memory uses."""
 
     _execution: Any
 
     def _check(self) -> None: ...
     def _check_kept(self) -> None: ...
     def effect(self, name: str, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """Record what *fn* returns."""
+        """Record the result of *fn*."""
         ...
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> Any:
@@ -185,7 +185,9 @@ class TaskMemory:
     def __init__(self, context: Attempt, services: RunServices, task: Task) -> None:
         store = services.memory
         if store is None:
-            raise NO_MEMORY(node=task.node.name, where=task.engine.where(task))
+            raise NO_MEMORY(
+                user=f"The run of node {task.node.name!r}", node=task.node.name, where=task.engine.where(task)
+            )
         if surroundings().above is not None and "memory" not in store.offers:
             raise GRAPH_TOOL_WITHOUT_MEMORY(node=task.node.name, where=task.engine.where(task))
         store.require("memory")
@@ -208,7 +210,7 @@ class TaskMemory:
     def _put(
         self, namespace: str, key: str, value: Any, expires_s: float | None, expires_at: datetime | float | None
     ) -> events.MemoryWritten:
-        """Return the write of an item, checked, and not embedded yet."""
+        """Check the arguments and return the write of an item, without its embedding."""
         self._context._check()
         task = self._task
         check_expiry(expires_s, "expires_s= of an item of the memory")
@@ -225,13 +227,13 @@ class TaskMemory:
         )
 
     def _text(self, event: events.MemoryWritten) -> str:
-        """Return what is embedded of an item; empty if the runtime has no embedding."""
+        """Return the text of an item to embed; empty if the runtime has no embedding."""
         return "" if self._services.embed is None else text_in(event.key, self._codec.dump(event.value))
 
     def _embedded(self, text: str) -> Any:
         """Return the record of *text* with its vector; None for an empty text, or if the runtime has no embedding.
 
-        It is recorded with the task, as an effect; inside of an effect it is part of what that records.
+        The record is stored with the task as an effect; inside an effect, it is part of that effect's record.
         """
         embed = self._services.embed
         if embed is None or not text:
@@ -248,7 +250,7 @@ class TaskMemory:
         return self._context.effect("memory.embed", made, text)
 
     async def _aembedded(self, text: str) -> Any:
-        """Do what `_embedded` does, without blocking the event loop."""
+        """Like `_embedded`, without blocking the event loop."""
         from graphrt._drivers.blocking_calls import in_executor
 
         embed = self._services.embed
@@ -272,7 +274,7 @@ class TaskMemory:
         self._write(events.MemoryWritten(task=self._task.id, namespace=namespace, key=check_key(key), deleted=True))
 
     def _write(self, event: events.MemoryWritten, spot: Spot | None = None) -> None:
-        """Note a write of this execution, and of the effect that makes it; at *spot* if it has begun before."""
+        """Record a write of this execution and of the effect that makes it, at *spot* if a position was reserved."""
         writes_here(self._task, self._execution).write(event, spot)
         self._context._check_kept()
 
@@ -294,13 +296,14 @@ class TaskMemory:
         expires_s: float | None = None,
         expires_at: datetime | float | None = None,
     ) -> None:
-        """Write an item when the superstep commits; see `put`. Does not block while the item is embedded."""
+        """Like `put`, without blocking while the item is embedded."""
         event = self._put(namespace, key, value, expires_s, expires_at)
-        spot = writes_here(self._task, self._execution).begin()  # of two side by side, the later call counts
+        # Reserved now, so that of two concurrent writes the later call counts.
+        spot = writes_here(self._task, self._execution).begin()
         self._write(replace(event, embedded=await self._aembedded(self._text(event))), spot)
 
     async def adelete(self, namespace: str, key: str) -> None:
-        """Delete the item when the superstep commits; the same as `delete`, which does not block."""
+        """Same as `delete`, which does not block either."""
         self.delete(namespace, key)
 
     async def aget(self, namespace: str, key: str) -> MemoryItem | None:
@@ -313,7 +316,7 @@ class TaskMemory:
         return await self._aread("search", namespace, query, limit)
 
     def _read(self, verb: str, *args: Any) -> list[MemoryItem]:
-        """Return what a read finds; *args* are those of the verb, `get` or `search`."""
+        """Return the result of a read. *args* are the arguments of the method, `get` or `search`."""
         wanted = self._wanted(verb, args)
         wanted = replace(wanted, vector=vector_of(self._embedded(self._query(verb, args))))
         if surroundings().memory is not None:
@@ -324,7 +327,7 @@ class TaskMemory:
         )
 
     async def _aread(self, verb: str, *args: Any) -> list[MemoryItem]:
-        """Do what `_read` does, without blocking the event loop."""
+        """Like `_read`, without blocking the event loop."""
         from graphrt._drivers.blocking_calls import call_store
 
         wanted = self._wanted(verb, args)
@@ -340,24 +343,24 @@ class TaskMemory:
         return self._overlaid(wanted, args, await self._context.effect(f"memory.{verb}", stored, *args))
 
     def _wanted(self, verb: str, args: tuple[Any, ...]) -> MemoryFilter:
-        """Return the filter for a read, with a bare namespace, after checking its arguments."""
+        """Check the arguments of a read and return its filter, with the namespace without tenant."""
         if verb == "get":
             namespace, key = args
             return MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=True), key=check_key(key))
         return search_filter(*args, bare=True)
 
     def _query(self, verb: str, args: tuple[Any, ...]) -> str:
-        """Return what is embedded of a search, redacted as all that is recorded; empty without an embedding or a query."""
+        """Return the embedding of a query, redacted like all records; empty without query or embedding function."""
         if verb == "get" or self._services.embed is None:
             return ""
         query: str = check_storable(self._task.engine, self._task, args[1], "searches the memory")
         return query.strip()
 
     def _stored(self, wanted: MemoryFilter, args: tuple[Any, ...]) -> list[dict[str, Any]]:
-        """Read the store, and return what it has in the form in which it is recorded."""
+        """Read the store, and return the items in their recorded form."""
         tenant = beside(self._task.engine.thread or "", "")
         inner = replace(wanted, namespace=f"{tenant}{wanted.namespace}", now=self._services.clock())
-        # As many more as the task has written itself: these may take the place of what is found.
+        # Request as many additional items as the task has written itself, because these may replace items of the store.
         limit = (args[2] if len(args) == 3 else 1) + len(self._writes())
         found = self._store.query(inner, limit=limit)
         return [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in found]
@@ -367,11 +370,11 @@ class TaskMemory:
         return self._task.engine.plan.codec
 
     def _writes(self) -> Mapping[tuple[str, str], events.MemoryWritten]:
-        """Return what this execution has written so far."""
+        """Return the writes of this execution so far."""
         return self._task.memory_writes(self._execution).items
 
     def _overlaid(self, wanted: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
-        """Return what was read of the store, with what this execution has written: its own items first."""
+        """Combine the items read from the store with the writes of this execution, which come first."""
         writes = self._writes()
         mine: list[MemoryItem] = []
         for (namespace, key), event in reversed([*writes.items()]):  # the newest write first
@@ -391,7 +394,7 @@ class TaskMemory:
         return [*mine, *rest][: args[2] if len(args) == 3 else 1]
 
     def _score(self, wanted: MemoryFilter, event: events.MemoryWritten) -> float:
-        """Return the score of an item that this execution has written, with words of equal weight; 0 if it does not fit."""
+        """Return the score of an item written by this execution, with equal weight for all words; 0 without a match."""
         first, end = wanted.bounds
         there = first <= f"{event.namespace}/" < end
         if wanted.key is not None:
@@ -410,7 +413,7 @@ def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> Memo
     """Return the filter for a search, after checking its arguments.
 
     Raises:
-        InputError: One of them is wrong.
+        InputError: One of them is invalid.
     """
     if not isinstance(query, str):
         raise INVALID_ARGUMENT(argument="query= of a search", value=query, wanted="a text", boundary=True)
@@ -419,12 +422,12 @@ def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> Memo
         raise INVALID_ARGUMENT(argument="limit= of a search", value=limit, wanted=wanted, boundary=True)
     words = words_of(query)[:LONGEST_SEARCH]
     found = MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=bare, scope=True), words=words)
-    # A query of punctuation alone has no words, and nothing has them.
+    # A query that consists only of punctuation has no words, so it matches no item.
     return replace(found, words=("",)) if query.strip() and not words else found
 
 
 def recorded(item: StoredItem, codec: Codec) -> dict[str, Any]:
-    """Return an item of the store with its value decoded, as plain data that an effect records. Its vector is left out."""
+    """Return an item of the store as plain data for an effect's record: its value decoded, without its vector."""
     fields = item._asdict()
     del fields["vector"]
     return {"value": codec.load(fields.pop("body")), **fields}

@@ -1,14 +1,14 @@
-"""Supersteps of one sync task that may be cut off, one after another on one worker thread, while the caller watches.
+"""Consecutive supersteps of one sync task with a timeout, run on one worker thread while the caller watches.
 
-Python cannot stop a sync node, so a node with a timeout runs on a worker thread, and the thread of the run gives it up
-when its time is over (R8). Two switches of threads cost 50 us, ten times what a step costs. So the worker does not hand
-over each reply: it goes on with the flow, up to the first effect that the caller has to perform, such as a node without
-a timeout (R19).
+Python cannot stop a sync node, so a node with a timeout runs on a worker thread, and the thread of the run abandons it
+when it times out (R8). Two thread switches cost 50 us, ten times as much as a step. So the worker does not pass on each
+reply. It continues the flow up to the first effect that the caller has to perform, such as a node without a timeout
+(R19).
 
-Only one thread may run the flow at a time. While it waits for a node, its attempt is *open*, and whoever closes it
-decides what follows. When the node has returned, the worker closes it, and goes on with the flow. When its time is over
-or the run halts, the caller closes it: the attempt is then one of the `schedule`, as that of a `Job` is, and the worker
-ends after it. While no attempt is open, the worker runs the flow, and the caller waits. For the terms, see
+Only one thread may run the flow at a time. While the flow waits for a node, the attempt is *open*; the side that closes
+it decides the outcome. When the node has returned, the worker closes it and continues the flow. When the attempt times
+out or the run halts, the caller closes it: the attempt then belongs to the `schedule`, like that of a `Job`, and the
+worker ends after it. While no attempt is open, the worker runs the flow, and the caller waits. For the terms, see
 docs/glossary.md.
 """
 
@@ -33,15 +33,15 @@ from graphrt._plan.tables import CALL_TIMED
 
 @final
 class TimedSteps:
-    """A job of `ThreadPool` that runs timed tasks of *flow*, one after another, beginning with *task*.
+    """A job of `ThreadPool` that runs timed tasks of *flow*, one after another, starting with *task*.
 
     Args:
-        services: Those of the run.
+        services: Services of the run.
         flow: The run, which waits for the reply of *task*.
         task: The first task.
-        context: Context variables for the flow and its nodes, made for this job alone. Each node runs in a copy (R19).
+        context: Context variables for the flow and its nodes, used only for this job. Each node runs in a copy (R19).
         pool: The pool that runs the job.
-        bell: Set when the caller has to look at the job again.
+        bell: Set when the caller has to check the job again.
         landed: Called on the worker thread at the end of an attempt that the caller has closed, as for a `Job`.
     """
 
@@ -74,9 +74,9 @@ class TimedSteps:
         self.attempt: tuple[Key, AttemptTime] = key, AttemptTime(task, begun=False)
         """The last attempt that was opened, and the time that it has left."""
         self.wakes_s: float = inf
-        """When the caller looks again by itself: an attempt that is cut off earlier rings the bell."""
+        """When the caller will check again by itself. An attempt with an earlier timeout rings the bell."""
         self.task: Task = task
-        """Like `execution` and `reply`, of the attempt that the worker runs."""
+        """Execution and reply of the attempt that the worker runs."""
         self.execution: int = task.execution
         self.reply: Any = None
         self.stops: bool = False
@@ -88,16 +88,17 @@ class TimedSteps:
         self.worker: threading.Thread | None = None  # set by the pool while the job runs
 
     def close(self, key: Key) -> bool:
-        """Close the attempt *key*, in any thread; return False if it is not open any more."""
+        """Close the attempt *key*, from any thread. Returns False if it is no longer open."""
         return self._open.pop(key, False)
 
     def next(self) -> Any:
-        """Return the effect that the flow has yielded; called when the worker rests.
+        """Return the effect that the flow has yielded. Called when the worker has left the flow.
 
         Raises:
-            BaseException: The flow raised it; StopIteration if it has ended.
+            BaseException: Raised by the flow; StopIteration if it has ended.
         """
-        error, self.error = self.error, None  # no reference cycle by its traceback, which has frames of this job
+        # Avoids a reference cycle through its traceback, which has frames of this job.
+        error, self.error = self.error, None
         if error is None:
             return self.effect
         try:
@@ -111,14 +112,14 @@ class TimedSteps:
         self._context.run(self._go_on)
 
     def land(self) -> None:
-        """Hand over; called on the worker thread when it can take the next job."""
+        """Notify the caller. Called on the worker thread when it can take the next job."""
         if self.rests:
             self._bell.set()
         else:
             self._landed(self)
 
     def _go_on(self) -> None:
-        """Run the task and perform what follows, until that is for the caller, or the caller has closed an attempt."""
+        """Run the task and perform the effects that follow, until the caller has to act or has closed an attempt."""
         services, flow = self._services, self._flow
         effect: Any = self.task
         try:
@@ -138,7 +139,7 @@ class TimedSteps:
                 else:
                     effect = flow.send(reply)
                 if effect.__class__ is Task:
-                    # With a crowd, the runs of a server take turns, as with `Job` (decision 0049).
+                    # If many jobs wait, the runs of a server take turns, as with `Job` (decision 0049).
                     if effect.plain != CALL_TIMED or self.stops or self._pool.crowded:
                         break
                     self.task, self.execution = effect, effect.execution
@@ -152,23 +153,23 @@ class TimedSteps:
         self.rests = True
 
     def _start_time(self) -> None:
-        """Start the time of the attempt that is open, from the worker thread."""
+        """Start the time of the open attempt, from the worker thread."""
         time = AttemptTime(self.task)
         self.attempt = (
             (self.task, self.execution),
             time,
-        )  # before the look at `wakes_s`, so that the caller cannot miss it
+        )  # before `wakes_s` is read, so that the caller cannot miss it
         if time.until < self.wakes_s:
             self._bell.set()
 
     def _replied(self) -> Any:
-        """Run the node; return its reply, or what escaped from it."""
+        """Run the node. Returns its reply, or the exception that escaped from it."""
         try:
             return contextvars.copy_context().run(invoke, self._services, self.task, _no_graph)
-        except BaseException as error:  # noqa: BLE001 - raised by the thread that goes on with the flow
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that continues with the flow
             return Escaped(error)
 
 
 def _no_graph(_flow: Flow, task: Task) -> Any:
-    """Stand in for what drives nested graphs, none of which runs here."""
+    """Placeholder for the driver of nested graphs, which never run here."""
     raise AssertionError(task)

@@ -1,7 +1,7 @@
-"""What effects write to the memory: collected while their functions run, and written again where their results are given.
+"""The memory writes of effects: collected while their functions run, and repeated when their recorded results are used.
 
-While the function of an effect runs, the surroundings of the code have the `TaskWrites` of the effect
-(`Surroundings.memory`), which become part of its record. For the terms, see docs/glossary.md.
+While the function of an effect runs, its surroundings hold the `TaskWrites` of the effect (`Surroundings.memory`),
+which become part of its record. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from graphrt.events import MemoryWritten
 
 
 def writes_here(task: Task, execution: int) -> TaskWrites:
-    """Return where the running code notes what *execution* of *task* writes: at the effect that is running, if any."""
+    """Return where the running code records the writes of *execution* of *task*: in the running effect, if any."""
     whole = task.memory_writes(execution)
     running: TaskWrites | None = surroundings().memory
-    # A graph that runs inside an effect of another task has effects of its own.
+    # A graph that runs inside an effect of another task has its own effects.
     return running if running is not None and running.execution is whole else whole
 
 
 def effect_writes(task: Task, execution: int) -> TaskWrites:
-    """Return the writes of an effect that *execution* of *task* begins now."""
+    """Create the collection for the writes of an effect that *execution* of *task* begins now."""
     around = writes_here(task, execution)
     return TaskWrites(around, around.begin())
 
 
 def again(task: Task, execution: int, wrote: Iterable[MemoryWritten]) -> None:
-    """Write what an effect wrote whose recorded result *execution* is given."""
+    """Repeat the writes of an effect whose recorded result *execution* gets."""
     writes = effect_writes(task, execution)
     for event in wrote:
         writes.write(event if event.task == task.id else replace(event, task=task.id))

@@ -1,1 +1,1 @@
-"""Floor 2, the sans-IO engine: decides what follows from what, without a clock, random numbers, threads or I/O."""
+"""The sans-IO engine: decides the consequences of each outcome, without a clock, random numbers, threads or I/O."""

@@ -1,9 +1,9 @@
 """Abandoning an open superstep in favour of a new input (`if_exists="abandon"`, rule R10, decision 0059).
 
-An unfinished thread (paused, failed, or left by a process that died) takes no new input by itself. With
-`run(..., if_exists="abandon")` it does, and a cancelled one does in any case: `_runs.open_run.begin` calls this for what
-was left, before it notes the new run. The journal then names what was given up: tasks, kept outcomes, open questions, and effects that may have happened. For the
-terms, see docs/glossary.md.
+By default, an unfinished thread (paused, failed, or left by a process that died) does not accept a new input. With
+`run(..., if_exists="abandon")` it does, and a cancelled thread always does. `_runs.open_run.begin` calls this for the
+unfinished work before it records the new run. The journal then lists the abandoned work: tasks, kept outcomes, open
+questions, and effects that may have happened. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -23,36 +23,41 @@ if TYPE_CHECKING:
 
 
 def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
-    """Log what is given up, then close the open superstep, if there is one, and clear what was due.
+    """Log the abandoned work, then close the open superstep, if there is one, and clear the due nodes.
 
-    The values stay those of the last commit: outcomes of finished tasks that were not folded yet are lost.
+    The number of a superstep that was only due is not reused either. Its tasks may have started without a trace in the
+    store, and tasks of the new run would get the same `idempotency_key`s. The values stay those of the last commit:
+    outcomes of finished tasks that were not folded yet are lost.
 
     Args:
-        said: Partial messages by field, which the caller has folded already (`edit.say`).
+        said: Partial messages by field, which the caller has already folded (`edit.say`).
     """
     open_tasks = engine.tasks
+    if engine.due and not open_tasks:
+        engine.pass_over()
     abandoned = events.SuperstepAbandoned(
         superstep=engine.superstep,
         tasks=tuple(task.id for task in open_tasks),
-        # HANDLED: the task failed, and its `on_error` node would have run next. That is an outcome, too.
+        # HANDLED: the task failed, and its `on_error` node would have run next. This also counts as an outcome.
         finished=tuple(task.id for task in open_tasks if task.status in (DONE, HANDLED)),
         interrupts=tuple(question.id for question in engine.open_interrupts()),
         effects=tuple(_unknown_effects(open_tasks)),
-        next=tuple(item.node.name for item in engine.due),
-        # R10: what their model calls used is in the event and in the thread's totals. The new run's budget begins anew.
+        next=tuple(item.node.name for item in engine.following()),
+        # R10: the usage of their model calls is in the event and in the thread's totals. The new run's budget starts
+        # over.
         usage=used_by(open_tasks),
         threads=children_of(engine),  # the commit of this event posts them a request to cancel
         said=said,
     )
-    # Log the recorded effects and model calls before the event that gives up their tasks: readers of the journal sum up
-    # usage from these entries, and the calls are paid although no update of their tasks is ever folded.
+    # Log the recorded effects and model calls before the event that abandons their tasks. Readers of the journal sum up
+    # usage from these entries, and the calls are billed although the updates of their tasks are never folded.
     emit_events.left_open(engine)
     emit_events.note(engine, abandoned)
     engine.close_superstep([])
 
 
 def stopped_replies(tasks: list[Task]) -> list[str]:
-    """Return what stopped replies of *tasks* had said, also those of nested graphs, in task order."""
+    """Return the streamed text of interrupted replies of *tasks*, including nested graphs, in task order."""
     found: list[str] = []
     for task in tasks:
         extra = task.extra
@@ -65,7 +70,7 @@ def stopped_replies(tasks: list[Task]) -> list[str]:
 
 
 def _unknown_effects(tasks: list[Task]) -> list[str]:
-    """Return `task#key` for every effect that may or may not have happened, also in tasks of nested graphs.
+    """Return `task#key` for every effect that may or may not have happened, including in tasks of nested graphs.
 
     These are effects of the kind `"once"` without a result: their start is stored before they run (`Extra.intents`).
     """

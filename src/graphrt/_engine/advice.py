@@ -1,7 +1,7 @@
-"""Advice for exceptions that come from well-known mistakes in a node, to replace the generic "Correct the node".
+"""Advice for exceptions caused by well-known mistakes in a node, to replace the generic "Correct the node".
 
-The texts become the "Fix" line of the error that ends a run: `failures` asks for those about a task that failed for
-good, `committing` for those about a superstep that could not be folded or routed. Whether an exception is retried is
+The texts become the "Fix" line of the error that ends a run. `failures` asks for texts about a task that failed for
+good, `committing` for texts about a superstep that could not be folded or routed. Whether an exception is retried is
 decided in `outcome`.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from graphrt._arguments import is_mapping
 from graphrt._engine.questions import effects_after
 from graphrt._engine.task import Task
-from graphrt._plan.fields import is_mapping
 from graphrt.errors import GraphrtError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OF_THE_CONTEXT = {
     "runtime": "what the caller passed is ctx.deps",
     "context": "what the caller passed is ctx.deps",
 }
-"""Attributes that LangGraph users look for on a Context, and what graphrt has instead."""
+"""Attributes that LangGraph users expect on a Context, and their equivalents in graphrt."""
 
 
 _ABSENT = object()
@@ -35,7 +35,7 @@ _ABSENT = object()
 
 
 def advice(engine: RunState, task: Task, error: BaseException) -> str:
-    """Return what to do about *error*, which the node of *task* raised; empty if the mistake is not known.
+    """Return advice about *error*, which the node of *task* raised; empty if the mistake is not known.
 
     The mistakes: a coroutine that was not awaited, an attribute or subscript that the Context or the state does not
     have, and a key that is in the argument of the task's Send and not in the state.
@@ -71,7 +71,7 @@ def _of_attribute(engine: RunState, task: Task, owner: Any, name: str) -> str:
     The state that a node is given is an instance of the user's state class, or a dict if that class is a TypedDict.
     """
     kind: Any = owner.__class__
-    # Compared by name: the Context belongs to the drivers, a floor that the engine may not import.
+    # Compared by name: the Context belongs to the drivers, a layer that the engine may not import.
     if kind.__module__ == "graphrt._drivers.context" and name in _OF_THE_CONTEXT:
         return f"The Context has no {name!r}: {_OF_THE_CONTEXT[name]}."
     if kind is dict and name in engine.fields and engine.plan.state.kind == "typeddict":
@@ -95,7 +95,8 @@ def _in_argument(task: Task, name: Any) -> str:
         return f"ctx.arg[{name!r}]" if name in arg else ""
     if arg is None or not isinstance(name, str):
         return ""
-    # Looked up statically: a property of the argument must not run, and perhaps raise, while an error is reported.
+    # Looked up statically, so that a property of the argument does not run, and perhaps raise, while an error is
+    # reported.
     return "" if inspect.getattr_static(arg, name, _ABSENT) is _ABSENT else f"ctx.arg.{name}"
 
 
@@ -107,20 +108,20 @@ def _of_send(task: Task) -> str:
 
 
 def other_answer(engine: RunState, task: Task) -> str:
-    """Return how to replace the answer that the failed *task* was given; empty if that is not possible.
+    """Return advice on how to replace the answer to the failed *task*; empty if that is not possible.
 
-    R10: a thread that failed in a task that had been answered takes another answer by `resume`.
+    R10: if a task failed after an answer, `resume` accepts another answer.
     """
     extra = task.more()
-    # Questions with an answer that counts (`current`: neither withdrawn nor discarded). `static` ones are asked by the
-    # node's policy, such as `interrupt_before`: their answers only let the task go on.
+    # Questions with a valid answer (`current`: neither withdrawn nor discarded). Questions with `static` come from the
+    # node's policy, such as `interrupt_before`: their answers only let the task continue.
     given = [
         question for question in extra.interrupts if question.answered and question.current and not question.static
     ]
-    # With a nested graph (`child`), the error of the task inside it names the way already.
+    # With a nested graph (`child`), the error of the inner task already contains this advice.
     if engine.thread is None or extra.child is not None or not given:
         return ""
-    # A recorded result is found by its name, so another answer would get the effect of this one (decision 0057).
+    # A recorded result is looked up by name, so another answer would get the effect of this one (decision 0057).
     if any(effects_after(task, question) for question in given):
         return ""
     answer = "answer" if len(given) == 1 else "{id: answer}"
@@ -128,12 +129,12 @@ def other_answer(engine: RunState, task: Task) -> str:
 
 
 def name_other_answer(engine: RunState, error: Exception) -> None:
-    """Add to the `fix` of *error*, raised by the fold or a router, how to replace the answer that a task was given.
+    """Add advice on how to replace a task's answer to the `fix` of *error*, raised by the fold or a router.
 
-    A wrong answer often fails only after its node, for instance in a router that has no route for it. Only the first
-    task that was answered is named.
+    A wrong answer often causes a failure only after its node, for instance in a router that has no route for it. Only
+    the first answered task is named.
     """
-    # A task without extra data has no question, and so no answer.
+    # A task without extra data has no question and therefore no answer.
     ways = [way for task in engine.tasks if task.extra is not None and (way := other_answer(engine, task))]
     if ways and isinstance(error, GraphrtError):
         error.fix = f"{error.fix} {ways[0]}".strip()

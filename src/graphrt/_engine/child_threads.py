@@ -1,17 +1,17 @@
-"""Child threads, as the engine of their parent knows them (R24): which it has, and which of its tasks wait for one.
+"""Child threads from the point of view of the parent's engine (R24): which exist, and which tasks wait for one.
 
-A node starts a child by `ctx.start` and waits for its end by `ctx.wait`. `RunState.children` is the set of those that
-are cancelled together with the thread and have not ended as far as it knows. The set is folded from the journal:
+A node starts a child with `ctx.start` and waits for its end with `ctx.wait`. `RunState.children` is the set of children
+that are cancelled together with the thread and are not known to have ended. The set is folded from the journal:
 `ThreadStarted` adds a child, and the recorded outcome of a child removes it. `ctx.wait` records that outcome as the
 result of an effect, under a key that `outcome_key` makes, so that every later execution sees the same one.
 
-The id of a child is made of those of its parent and of the task that starts it, and is known by that:
+The id of a child is derived from its parent's id and the task that starts it:
 
     <id of the parent>.<label>-<digest>        order-7.mail-0123456789abcdef
 
 The label is readable, and the digest identifies the task and the call. So a repeated execution of the node finds the
-child that it started, and the id alone says whose child a thread is. A copy or fork of a thread has another id, so it
-is not the parent of the children of its source.
+child that it started, and the id alone identifies the parent. A copy or fork of a thread has a different id, so it is
+not the parent of its source's children.
 
 Ids are without the tenant, which parent and children share; in a store that tenants share, ids begin with the tenant and
 `~`. So they are the same for a process that uses the tenant's store and for one that uses the store of all tenants. For
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Task
 
 _OUTCOME: Final = "thread/"
-"""The beginning of the keys of outcomes, after which come the child's id, a slash and a number. The key of an effect
-of the node's own (`name#n`) has a `#`, which no thread id has, so a node cannot record an outcome by its effects."""
+"""Prefix of the keys of outcomes, followed by the child's id, a slash and a number. The key of a node's own effect
+(`name#n`) contains a `#`, which thread ids cannot, so the effects of a node never collide with outcomes."""
 
 
 def outcome_key(thread: str, retried: int) -> str:
@@ -41,24 +41,24 @@ def outcome_key(thread: str, retried: int) -> str:
 
     Args:
         retried: How often the parent was retried after this task had failed (`Extra.retried`). It is part of the key,
-            because a child that had failed may be mended meanwhile: after a retry the task looks at it again.
+            because a failed child may have been fixed in the meantime: after a retry, the task reads its outcome again.
     """
     return f"{_OUTCOME}{thread}/{retried}"
 
 
 def heard(engine: RunState, key: str) -> None:
-    """Note that a task recorded the result of the effect *key*; `evolve` calls this for every recorded effect.
+    """Process the recorded result of the effect *key*; `evolve` calls this for every recorded effect.
 
-    If it is the outcome of a child, the child has ended and need not be cancelled with the thread any more.
+    If it is the outcome of a child, the child has ended and no longer needs to be cancelled with the thread.
     """
     if key.startswith(_OUTCOME) and "#" not in key:
         engine.forget_child(key[len(_OUTCOME) :].rpartition("/")[0])
 
 
 def of_nested(engine: RunState, event: events.Event) -> None:
-    """Apply what an entry of a nested graph says about child threads to *engine*, that of the graph at the top.
+    """Apply the child threads in an entry of a nested graph to *engine*, the engine of the outermost graph.
 
-    `evolve` passes over all else in such entries, but children belong to the thread and not to the graph that started
+    `evolve` skips everything else in such entries, but children belong to the thread and not to the graph that started
     them.
     """
     if isinstance(event, events.ThreadStarted):
@@ -68,13 +68,13 @@ def of_nested(engine: RunState, event: events.Event) -> None:
 
 
 def started(task: Task, event: events.ThreadStarted) -> None:
-    """Note on *task* that it starts a child thread, when `evolve` applies the event.
+    """Record on *task* that it starts a child thread, when `evolve` applies the event.
 
-    `event.key` identifies the call of `ctx.start` in the task: by the name that it was given, or by its ordinal. In a
-    copy of a thread, the key first names the child of the source. The copy's own child, with another id, replaces it.
+    `event.key` identifies the call of `ctx.start` in the task: by the given name, or by its ordinal. In a copy of a
+    thread, the key first names the child of the source. The copy's own child, with another id, replaces it.
 
-    The event is stored twice: before the child is made, and then with `made`, once it is known to exist. Staged events
-    may be applied in either order, so the one without `made` does not replace the other.
+    The event is stored twice: before the child is created, and then with `made`, once it is known to exist. Staged
+    events may be applied in either order, so the one without `made` does not replace the other.
     """
     known = task.more().threads.get(event.key)
     if known is None or known.thread != event.thread or not known.made:
@@ -93,15 +93,15 @@ def start(
     made: bool,
     arguments: Any,
 ) -> events.ThreadStarted:
-    """Let *task* start a child thread; return the event, which is stored before the child is made.
+    """Record that *task* starts a child thread. Returns the event, which is stored before the child is created.
 
     Args:
         root: Engine of the run's own graph; None if *task* belongs to that graph.
-        key: What identifies the call of `ctx.start` in the task.
+        key: Identifies the call of `ctx.start` in the task.
         thread: Id of the child.
         graph: Name of its graph.
-        detached: Whether it goes on when this thread is cancelled.
-        made: Whether it exists for certain.
+        detached: Whether it continues when this thread is cancelled.
+        made: Whether it is known to exist.
         arguments: As `ThreadStarted.arguments`.
     """
     event = events.ThreadStarted(
@@ -115,7 +115,7 @@ def start(
 
 
 def made(task: Task, key: str) -> None:
-    """Note that the child that *task* started by the call *key* exists."""
+    """Record that the child that *task* started with the call *key* exists."""
     threads = task.more().threads
     threads[key] = replace(threads[key], made=True)
 
@@ -123,15 +123,15 @@ def made(task: Task, key: str) -> None:
 def have(engine: RunState, event: events.ThreadStarted) -> None:
     """Add the child of *event* to those that are cancelled with the thread of *engine*.
 
-    A detached child is not one of them. Nor is a child in entries that were copied from another thread: it is that
-    thread's, as its id says.
+    Detached children are excluded. So are children in entries that were copied from another thread, to which they
+    belong according to their ids.
     """
     if not event.detached and is_child(engine.thread, event.thread):
         engine.start_child(event.thread)
 
 
 def children_of(engine: RunState) -> tuple[str, ...]:
-    """Return the child threads that are cancelled with the thread of *engine*, those of open nested graphs included."""
+    """Return the child threads that are cancelled with *engine*'s thread, including those of open nested graphs."""
     found = dict(engine.children)
     for task in engine.tasks:
         if task.extra is not None and task.extra.child is not None:
@@ -140,7 +140,7 @@ def children_of(engine: RunState) -> tuple[str, ...]:
 
 
 def waiting_for(engine: RunState, thread: str | None = None) -> list[str]:
-    """Return the ids of the open questions that wait for the child *thread*; None for those of any child.
+    """Return the ids of the open questions that wait for the child *thread*, or for any child if it is None.
 
     `ctx.wait` asks such a question: its kind is THREAD, and its payload the id of the child.
     """
@@ -153,7 +153,8 @@ def waiting_for(engine: RunState, thread: str | None = None) -> list[str]:
 
 _LONGEST: Final = 120
 """Length up to which a parent's id is repeated in full in the ids of its children. Ids may have 200 characters: a
-dot, a label of 40, `-` and a digest of 16 follow. Of a longer id, the first 80, `_` and a digest of 32 are used."""
+dot, a label of 40, `-` and a digest of 16 follow. For a longer id, the first 80 characters, `_` and a digest of 32
+are used."""
 
 
 def child_id(parent: str, task: str, key: str) -> str:
@@ -166,7 +167,8 @@ def child_id(parent: str, task: str, key: str) -> str:
     """
     import hashlib  # imported here: it loads OpenSSL, and hardly any run has children
 
-    label = re.sub(r"[^A-Za-z0-9_-]", "_", key.removeprefix("name="))[:40]  # no dot, which separates the generations
+    # Without dots, which separate the generations.
+    label = re.sub(r"[^A-Za-z0-9_-]", "_", key.removeprefix("name="))[:40]
     return f"{_before(parent)}{label}-{hashlib.sha256(f'{task}#{key}'.encode()).hexdigest()[:16]}"
 
 
@@ -179,7 +181,7 @@ def is_child(parent: str | None, thread: str | None) -> bool:
 
 
 def _before(parent: str) -> str:
-    """Return what the ids of all children of *parent* begin with: its id and a dot. A long id is cut and hashed."""
+    """Return the prefix of the ids of all children of *parent*: its id and a dot. A long id is truncated and hashed."""
     parent = _bare(parent)
     if len(parent) > _LONGEST:
         import hashlib
@@ -189,5 +191,5 @@ def _before(parent: str) -> str:
 
 
 def _bare(thread: str) -> str:
-    """Return the id *thread* without its tenant; the same as `stores.ids.bare_id`, which this floor may not import."""
+    """Return the id *thread* without its tenant. Duplicates `stores.ids.bare_id`, which this layer may not import."""
     return thread.rpartition("~")[2]

@@ -1,9 +1,9 @@
-"""Nodes of tasks whose nested graph the argument of a Send chooses (decision 0105).
+"""Nodes whose nested graph is chosen by the argument of a Send (decision 0105).
 
 `chosen_graph(choose)` as a node means: *choose* maps the argument of the Send that starts a task to a compiled graph,
-and the task runs that graph as its nested graph. The task gets a `NodePlan` of its own, with the chosen graph as its
-child. Everything else sees an ordinary nested graph. The choice is made whenever the task is made, also when a thread
-is loaded; *choose* is pure, so it chooses the same graph again.
+and the task runs that graph as its nested graph. The task gets its own `NodePlan`, with the chosen graph as its child.
+Everything else sees an ordinary nested graph. The choice is made whenever the task is made, also when a thread is
+loaded; *choose* is pure, so it chooses the same graph again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from graphrt.errors._codes.nodes import BAD_CHOICE, STATE_OF_CHOICE
 def node_for(node: NodePlan, arg: Any, around: Plan) -> NodePlan:
     """Return a copy of *node* with the graph that its *choose* function picks for *arg*; called when a task is made.
 
-    If the function raises, or chooses what cannot be run here, the copy's function raises that error. So the error is
-    a failure of the task, to which the node's `retry` and `on_error` apply, and not a failure to open the superstep.
+    If the function raises, or chooses something that cannot run here, the copy's function raises that error. So the
+    error is a failure of the task, to which the node's `retry` and `on_error` apply, and not a failure to open the
+    superstep.
 
     Args:
         node: A node whose function is a ChosenGraph.
         arg: Argument of the Send.
-        around: The plan of the graph around it.
+        around: The plan of the enclosing graph.
     """
     made = copy.copy(node)
     made.wants_context = False  # true for a ChosenGraph, which stands in for a function with a Context
@@ -45,12 +46,12 @@ def _chosen(node: NodePlan, arg: Any, around: Plan) -> Any:
     """Return the compiled graph that *node* chooses for *arg*.
 
     Raises:
-        NodeError: It is not a compiled graph, or one of its state classes is neither that of *around* nor declared by
-            `states=`. The codec of the run was made for these classes, and could not store values of another one.
+        NodeError: It is not a compiled graph, or one of its state classes is neither that of *around* nor declared with
+            `states=`. The codec of the run was created for these classes, and could not store values of another one.
         Exception: The *choose* function raised.
     """
     given: ChosenGraph = node.fn
-    graph: Any = given.choose(own(arg))  # a copy: user code cannot change the argument of the task
+    graph: Any = given.choose(own(arg))  # a copy, so that user code cannot change the argument of the task
     plan: Plan | None = getattr(graph, "__graphrt_plan__", None)
     if plan is None:
         raise BAD_CHOICE(node=node.name, given=a_type(graph), where=around.place())
@@ -73,7 +74,7 @@ def _raising(error: BaseException) -> Callable[[Any], NoReturn]:
     """Return a node function that raises *error*."""
 
     def refuse(state: Any) -> NoReturn:  # noqa: ARG001 - the signature of a node
-        """Stand in for the node of the task whose graph could not be chosen."""
+        """Replaces the node of a task whose graph could not be chosen."""
         raise error
 
     return refuse

@@ -1,11 +1,11 @@
-"""`Committed`: what one commit did to the state, for whoever reads the run.
+"""`Committed`: the changes of one commit, for readers of the run.
 
-A commit makes one value, and only if the run is read. The run loop yields it once the commit is durable. Streams and
-steps are projections of it, which their readers make (`_runs.stream_items`, `_engine.steps`). Tasks that failed or wait
-for an answer keep their superstep from committing; `Uncommitted` shows them.
+A commit creates one only if the run has readers. The run loop yields it once the commit is durable. Streams and steps
+are projections of it, computed by their readers (`_runs.stream_items`, `_engine.steps`). Tasks that failed or wait for
+an answer keep their superstep from committing; `Uncommitted` shows them.
 
-The engine has the value until it is shown (`RunState.committed`). Undo records are kept only if steps are read, since
-nothing else can ask for a state of the past. For the terms, see docs/glossary.md.
+The engine has the value until it is shown (`RunState.committed`). Undo records are kept only if steps are read: no
+other reader needs a past state. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @final
 class Committed:
-    """What one commit did. Read it before the flow goes on: it has no copy of the state.
+    """The effects of one commit. Read it before the flow continues: it has no copy of the state.
 
-    A plain class and no tuple with names, which takes twice as long to make.
+    A plain class, because a named tuple takes twice as long to create.
     """
 
     __slots__ = ("_engine", "tasks", "undo")
@@ -33,19 +33,19 @@ class Committed:
     def __init__(self, engine: RunState, tasks: Sequence[Task], undo: Sequence[Undo]) -> None:
         self._engine = engine
         self.tasks: Sequence[Task] = tasks
-        """The tasks of the superstep, in task order, with what they wrote."""
+        """The tasks of the superstep, in task order, with their writes."""
         self.undo: Sequence[Undo] = undo
         """Previous values of the fields that each task wrote, in task order; empty if undo records are not kept."""
 
     def update(self, task: Task) -> Any:
-        """Return what *task* wrote, None if that is nothing. A copy."""
+        """Return a copy of the writes of *task*; None if there are none."""
         schema, updates = self._engine.plan.update, task.updates
         if len(updates) == 1 and schema.whole is None:  # the usual case, in which there is nothing to combine
             return own(updates[0])
         return own(shown(schema, updates))
 
     def state(self) -> Any:
-        """Return the whole state after the commit. A copy, which costs its size."""
+        """Return a copy of the whole state after the commit. Costs time in proportion to its size."""
         return self._engine.make_view(own(self._engine.values))
 
 

@@ -19,11 +19,11 @@ from graphrt._engine.fold import Folded, FoldError, applied, fold
 from graphrt._engine.join_state import JoinState
 from graphrt._engine.questions import after as asks_after
 from graphrt._engine.questions import pause_after
-from graphrt._engine.route import Routed, Router, handed_over, merged, plain_activation
+from graphrt._engine.route import Routed, handed_over, merged, plain_activation, router_of
 from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import count
 from graphrt._engine.storability import check_sends
-from graphrt._engine.task import DONE, Due, HandOver, Task
+from graphrt._engine.task import DONE, Due, HandOver, Task, parted
 from graphrt._plan.state import Values
 from graphrt.errors import RouteError, UpdateError
 
@@ -40,13 +40,13 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     Args:
         after: Ids of the tasks whose `interrupt_after` holds the superstep, as the journalled commit names them. None
             decides by the policies of the nodes.
-        past: Whether the commit is in the journal already. A reducer that returned None then is not an error now.
+        past: Whether the commit is already in the journal. A reducer that returned None then is not an error now.
 
     Returns:
         Whether routers and joins wait for the answer to an `interrupt_after`.
 
     Raises:
-        InputError: The run would have to pause, and has no thread.
+        InputError: The run would have to pause but has no thread.
         UpdateError: A node changed the state, two tasks wrote one field, a reducer failed, or a Send's argument cannot
             be stored.
         RouteError: A router failed.
@@ -56,25 +56,16 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     lone = engine.lone
     if lone is not None and not (
         engine.timed or lone.node.timed
-    ):  # checked when it returned, and no other node ran since
+    ):  # checked when it returned, and no other node has run since
         lone.state = None
     else:
         mutation_check.check_all(engine, tasks)
     try:
-        folded = fold(
-            engine.fields,
-            engine.values,
-            tasks,
-            reducer=engine.reducer,
-            ephemeral=engine.ephemeral,
-            record=engine.keeps_undo,
-            past=past,
-            where=engine.where,
-        )
+        folded = fold(engine, engine.values, tasks, engine.reducer, engine.ephemeral, past=past)
         if engine.reducer is not None:
             mutation_check.check_reducer(engine, tasks)
     except FoldError as error:
-        raise _refused(engine, error) from error.error.__cause__  # FoldError only carries it here
+        raise _refused(engine, error) from error.error.__cause__  # FoldError only carries the error here
     asking = asks_after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
     grown: Sequence[str] = ()  # lists that were extended in place
     if folded.grown or folded.removes:
@@ -84,32 +75,39 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     view = engine.make_view(values)
     due: list[Due] = []
     routed: Routed | None = None
-    if not asking:  # else routers are called when the pause is answered, on the state as edited by then (R1)
+    if not asking:  # otherwise routers are called when the pause is answered, on the state including later edits (R1)
         due, routed = _routes(engine, tasks, view, values, grown)
     # Nothing below can fail: fold, routes and next tasks commit together (R3).
     moved: Sequence[JoinState] = ()  # the joins whose generation changed, for the event
+    waiting: list[Due] = []
     if routed is not None:
         moved = joins.arrive(engine, routed)
-        due = merged(engine.waiting, routed) if engine.waiting else routed.due()
+        due, waiting = _next(engine, routed)
     if engine.observed or engine.questions or lone is None or lone.extra is not None:
         _watch(engine, tasks, folded)
     engine.take(values, (*folded.values, *folded.grown) if folded.grown else folded.values, view)
     if asking:
         pause_after(engine, [task.id for task in asking])
-    else:  # as `RunState.close_superstep`, without the call: what was `waiting` is merged into *due*
-        engine.due, engine.waiting, engine.tasks, engine.lone = due, [], [], None
+    else:  # inlined `RunState.close_superstep`: tasks in `waiting` are merged into *due*
+        engine.due, engine.waiting, engine.tasks, engine.lone = due, waiting, [], None
         engine.dirty = {}
-    if engine.log is not None:  # last: the event names what is due, or what the routers wait for
-        update: Any = tasks[0].updates[0] if tasks[0].updates else None
-        resets = engine.ephemeral and not folded.values.keys() <= (update or {}).keys()  # the event names these fields
-        # What the journal needs for a superstep of one plain task; the end of a run is written with its last step, and
-        # needs events. Updates that were read from the journal are plain dicts.
-        told = engine.eventless and not resets and routed is None and due and update.__class__ is not dict
-        if told and lone is not None and lone.extra is None and not asking:
-            engine.told = (lone.superstep, lone.node, update, due[0].node)
-        else:
-            emit_events.committed(engine, tasks, folded, moved)
+    if engine.log is not None:  # last: the event names the due nodes, or the nodes that the routers wait for
+        # The journal data of a superstep of one plain task. The end of a run is written with its last step, and needs
+        # events.
+        if engine.eventless and due and routed is None and lone is not None and lone.extra is None:
+            update: Any = lone.updates[0] if lone.updates else None
+            resets = engine.ephemeral and not folded.values.keys() <= (update or {}).keys()  # only events contain them
+            if update.__class__ is not dict and not resets:  # a plain dict was read from the journal
+                engine.plain_commit = (lone.superstep, lone.node, update, due[0].node)
+                return False
+        emit_events.committed(engine, tasks, folded, moved)
     return bool(asking)
+
+
+def _next(engine: RunState, routed: Routed) -> tuple[list[Due], list[Due]]:
+    """Return the next tasks, and the activations of deferred nodes that wait for them."""
+    due = merged(engine.waiting, routed) if engine.waiting else routed.due()
+    return parted(due) if engine.plan.defers else (due, [])
 
 
 def _routes(
@@ -118,15 +116,15 @@ def _routes(
     """Return where *tasks* lead on *view*.
 
     Args:
-        values: The new values, of which *view* was made.
-        grown: Fields whose lists were extended in place, which is undone if a router fails.
+        values: The new values, from which *view* was made.
+        grown: Fields whose lists were extended in place; undone if a router fails.
 
     Returns:
-        The next tasks and None, if one edge or one label of a router decides alone. Else no tasks and a Routed, with
-        arrivals at joins that are still to be counted.
+        The next tasks and None if a single edge or router label decides. Otherwise no tasks and a Routed, whose
+        arrivals at joins have not been counted yet.
 
     Raises:
-        RouteError: A router raised, returned something that has no route, or assigned to the view.
+        RouteError: A router raised, returned a value without a route, or assigned to the view.
         UpdateError: The argument of a Send cannot be stored.
     """
     lone = engine.lone
@@ -141,24 +139,24 @@ def _routes(
             try:
                 label = node.router(view)
             except exceptions() as error:
-                raise Router(engine.plan, engine.where).router_error(node, node.branches[0], error) from error
+                raise router_of(engine).router_error(node, node.branches[0], error) from error
             if (label.__class__ in _LABELS or isinstance(label, Enum)) and label in node.table:
                 target = node.table[label]
-                try:  # the quick test of `check_routers`, without a call
+                try:  # inlined fast path of `check_routers`
                     same = view == values if not engine.keeps else view.__dict__ == values
                 except Exception:  # noqa: BLE001 - values that refuse to be compared, or a view without a `__dict__`
                     same = False
                 if not same:
                     mutation_check.check_routers(engine, tasks, view, values)
                 return ([target.due or plain_activation(target)] if target is not None else []), None
-            routed = Router(engine.plan, engine.where).read(node, node.branches[0], label, view)
+            routed = router_of(engine).read(node, node.branches[0], label, view)
         else:
-            routed = Router(engine.plan, engine.where).follow(tasks, view)
+            routed = router_of(engine).follow(tasks, view)
         mutation_check.check_routers(engine, tasks, view, values)
         routed.sends = check_sends(engine, routed.sends)
     except Exception as error:
         name_other_answer(engine, error)
-        # A router may have kept a list that grew, so it is not cut: the state gets a copy.
+        # A router may hold a reference to a list that grew, so it is not truncated; the state gets a copy.
         for name in grown:
             engine.restore(name, engine.values[name][: engine.sizes[name]])
         raise
@@ -166,10 +164,10 @@ def _routes(
 
 
 def _handed_over(engine: RunState, tasks: Sequence[Task]) -> bool:
-    """Return whether one of *tasks*, of a nested graph, handed over to the graph around, so that nothing more is due here.
+    """Return whether one of *tasks* of a nested graph handed over to the outer graph, so that nothing more is due here.
 
     Raises:
-        RouteError: Two of them hand over to different targets; they run again at a retry.
+        RouteError: Two of them hand over to different targets; a retry runs them again.
     """
     try:
         goto = handed_over(tasks)
@@ -184,8 +182,8 @@ def _handed_over(engine: RunState, tasks: Sequence[Task]) -> bool:
 def _refused(engine: RunState, error: FoldError) -> UpdateError:
     """Fail the tasks that wrote the field which cannot be folded, and return the error for the caller."""
     mutation_check.put_back(engine)
-    failures.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
-    name_other_answer(engine, error.error)  # a wrong answer of a person may be the reason
+    failures.fail_all(error.tasks, error.error)  # R9: a retry runs only the tasks that wrote the field
+    name_other_answer(engine, error.error)  # a person's wrong answer may be the cause
     return error.error
 
 
@@ -196,15 +194,15 @@ def route(engine: RunState) -> None:
         RouteError: A router failed; the next call of this function calls it again.
         UpdateError: The argument of a Send cannot be stored.
     """
-    view = engine.take_view()  # of the values as edited during the pause
+    view = engine.take_view()  # of the values, including edits made during the pause
     engine.use_view(view)  # the next task gets it too, unless a router assigned to it
-    # Unlike in `commit`, an error has nothing to undo, and names no other answer: outcomes that are committed keep the
-    # answers that led to them.
+    # Unlike in `commit`, an error has no changes to undo and does not suggest another answer, because committed
+    # outcomes keep their answers.
     if engine.path and _handed_over(engine, engine.unrouted):
         engine.close_superstep([])
         emit_events.routed(engine, "answered", ())
         return
-    routed = Router(engine.plan, engine.where).follow(engine.unrouted, view)
+    routed = router_of(engine).follow(engine.unrouted, view)
     mutation_check.check_routers(engine, engine.unrouted, view, engine.values)
     routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)
@@ -213,14 +211,14 @@ def route(engine: RunState) -> None:
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
-    """Drop the questions of the superstep; pass what was folded on to usage counters, trail and readers.
+    """Drop the questions of the superstep, and pass the folded data to usage counters, trail and readers.
 
     The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
     """
     if not engine.path:  # those of a nested graph are kept until the commit at the top, for a fork
         engine.questions.clear()
     for task in tasks:
-        if task.extra is not None:  # has what only some tasks have, such as the usage of model calls
+        if task.extra is not None:  # data that only some tasks have, such as the usage of model calls
             count(engine, task)
     if engine.trail is not None:
         for task in tasks:

@@ -1,11 +1,11 @@
-"""Build the events of what the engine did, only where a journal, a sink or a stream listens.
+"""Build the events that describe the engine's actions, but only if a journal, a sink or a stream listens.
 
-The events of a superstep are in task order and never in completion order. So the journal does not depend on which task
-was faster (R2, R13), and a run without listeners builds no event objects.
+The events of a superstep are in task order, not in completion order. So the journal does not depend on which task was
+faster (R2, R13). A run without listeners builds no event objects.
 
-To *log* an event is to append it to `RunState.log`. The run loop takes it from there and has it written. The engine of
-a nested graph has a log of its own, and its `settled` lists the events that it staged: they all become entries with the
-outcome of that task in the parent graph (R17). For the terms, see docs/glossary.md.
+To *log* an event means to append it to `RunState.log`, from which the run loop writes it. The engine of a nested graph
+has its own log, and its `settled` lists the events that it staged. All of them become entries together with the outcome
+of the task in the parent graph (R17). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RECORDS: Final = (
     *(events.TaskRetried, events.ThreadStarted, events.EffectStarted, events.EffectRecorded),
     *get_args(ModelEvent),
 )
-"""Events of what a task did besides its questions and its outcome: `effects` logs them."""
+"""Events of a task other than questions and outcome; logged by `effects`."""
 
 
 def note(engine: RunState, event: events.Event) -> None:
@@ -49,7 +49,7 @@ def note(engine: RunState, event: events.Event) -> None:
 
 
 def note_all(engine: RunState, logged: Sequence[Logged]) -> None:
-    """Append events of a nested graph, with the paths that they have, if there is a log."""
+    """Append events of a nested graph, with their paths, if there is a log."""
     if engine.log is not None:
         engine.log.extend(logged)
 
@@ -65,7 +65,7 @@ def stopped(engine: RunState, handing_over: str | None, halt: str | None) -> Non
     """Log that the run stopped with work left to do.
 
     Args:
-        handing_over: Why it leaves its thread to another process, for instance at a shutdown; None if it does not.
+        handing_over: Why it hands its thread over to another process, for instance at a shutdown; None if it does not.
         halt: Why it was cancelled; None if no reason is known.
     """
     if handing_over is not None:
@@ -91,7 +91,7 @@ def completed(engine: RunState) -> None:
 
 
 def has_completed(engine: RunState) -> bool:
-    """Return whether the newest event that was logged says that the run completed."""
+    """Return whether the last logged event says that the run completed."""
     log = engine.log
     return log is not None and len(log) > 0 and isinstance(log[-1][1], events.RunCompleted)
 
@@ -103,7 +103,7 @@ def failed(engine: RunState, error: Exception) -> None:
         events.RunFailed(
             error=type(error).__name__,
             message=first_line(redacted_error(engine, error)),
-            node=getattr(error, "node", None),  # errors of graphrt name it
+            node=getattr(error, "node", None),  # errors of graphrt contain it
             folded=folded(engine),
         ),
     )
@@ -114,7 +114,7 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
     for task in tasks:
         outcome(engine, task)
     wrote = {*folded.values, *folded.grown}  # fields with a new value, and those whose list is extended in place
-    names, sends, errors, handled = due_parts(engine.due)  # the last three by position in *names*
+    names, sends, errors, handled = due_parts(engine.following())  # the last three by position in *names*
     note(
         engine,
         events.SuperstepCommitted(
@@ -127,6 +127,7 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
             handled=handled,
             # A person is asked by `interrupt_after` before the routers are called.
             after=tuple(question.task_id for question in engine.open_interrupts()) if engine.unrouted else (),
+            waits=0 if engine.unrouted else len(engine.waiting),
         ),
     )
 
@@ -139,16 +140,24 @@ def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> No
             else was due) or `answered` (an `interrupt_after` was).
     """
     if engine.log is not None:
-        names, sends, errors, handled = due_parts(engine.due)
+        names, sends, errors, handled = due_parts(engine.following())
         standings = join_standings(engine, moved)
         note(
             engine,
-            events.TasksRouted(reason=reason, next=names, sends=sends, errors=errors, joins=standings, handled=handled),
+            events.TasksRouted(
+                reason=reason,
+                next=names,
+                sends=sends,
+                errors=errors,
+                joins=standings,
+                handled=handled,
+                waits=len(engine.waiting),
+            ),
         )
 
 
 def effects(engine: RunState, task: Task) -> None:
-    """Log what *task* recorded besides its outcome: retries, model calls, started child threads and effects."""
+    """Log the records of *task* other than its outcome: retries, model calls, started child threads and effects."""
     extra, task_id = task.more(), task.id
     for attempt, delay_s, error in extra.retries:
         note(
@@ -164,13 +173,13 @@ def effects(engine: RunState, task: Task) -> None:
             ),
         )
     models = extra.models
-    for event in models.general(task_id) if models is not None else ():  # of no single call, such as grants
+    for event in models.general(task_id) if models is not None else ():  # not about a single call, such as grants
         note(engine, event)
     for started in extra.threads.copy().values():  # copies: an abandoned node may still add to them
         note(engine, started)
     for intent in extra.intents.copy().values():
         note(engine, intent)
-    # Results arrive in any order. The journal has the order in which the node last requested them (R13). Results that
+    # Results arrive in any order. The journal uses the order in which the node last requested them (R13). Results that
     # were not requested in this process come first, in the order in which they were recorded.
     order = {what: at for at, what in enumerate(extra.requested)}
     results = [*extra.effects, *(models.calls() if models is not None else ())]
@@ -192,22 +201,25 @@ def outcome(engine: RunState, task: Task) -> None:
             note(engine, event)
         child = extra.child
         if child is not None and engine.log is not None:
-            # First what the nested graph staged on the way, then what is newer.
+            # The events that the nested graph staged earlier come first, then newer ones.
             engine.log.extend(child.settled)
             engine.log.extend(take(child))
-            child.settled = []  # in the log now, and so logged once
+            child.settled = []  # now in the log, so they are logged only once
     ended(engine, task)
 
 
 def dropped(task: Task) -> Logged:
-    """Return the event that the outcome of *task* came too late and was dropped; the run may be over, so it is not logged."""
+    """Return the event for an outcome of *task* that came too late and was dropped.
+
+    Not logged, because the run may be over.
+    """
     return task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name)
 
 
 def left_open(engine: RunState) -> None:
-    """Log what the tasks of the open superstep recorded, and the events of their nested graphs: they log no outcome.
+    """Log the records of the open superstep's tasks, which have no outcome, and the events of their nested graphs.
 
-    The superstep is abandoned (R10), or an edit finished the task that runs this graph; its model calls are paid.
+    The superstep is abandoned (R10), or an edit finished the task that runs this graph; its model calls are billed.
     """
     for task in engine.tasks:
         extra = task.extra
@@ -223,9 +235,9 @@ def left_open(engine: RunState) -> None:
 
 
 def ended(engine: RunState, task: Task) -> None:
-    """Log how *task* ended, after what it wrote to the memory if it succeeded.
+    """Log how *task* ended, preceded by its memory writes if it succeeded.
 
-    In the order of the names, which is the same whatever the task did first (R13).
+    These are sorted by name, so that the order does not depend on the task (R13).
     """
     extra = task.extra
     writes = None if extra is None else extra.memory.get(task.execution)
@@ -239,7 +251,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
     """Return how *task* ended as an event.
 
     Args:
-        updates: Whether the event has the updates. A snapshot leaves out those of `unrouted`: they are folded.
+        updates: Whether the event contains the updates. A snapshot omits those of `unrouted`, which are already folded.
     """
     extra = task.extra
     usage = extra.usage if extra else None
@@ -258,7 +270,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
     sends = NO_ITEMS  # the shared empty mapping
     if task.goto is not None:
         _, sends, _, _ = due_parts([target for target in task.goto if target.__class__ is Due])
-        if sends:  # by position among all targets, as `goto` lists them, and not among the Sends alone
+        if sends:  # by position among all targets in `goto`, not only among the Sends
             sends = {at: target.arg for at, target in enumerate(task.goto) if target.__class__ is Due}
     return events.TaskSucceeded(
         task=task.id,
@@ -273,16 +285,16 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
 
 
 def standing(engine: RunState, task: Task) -> list[Logged]:
-    """Return all events of *task* that a restart needs to go on with it while its superstep is open.
+    """Return all events of *task* that a restart needs to continue it while its superstep is open.
 
-    They are staged under the task's id and replace what was staged of it before (decision 0020). The log is unchanged.
+    They are staged under the task's id and replace its earlier staged events (decision 0020). The log is unchanged.
     """
-    kept = engine.swap_log([])  # a log of its own for the helpers below
+    kept = engine.swap_log([])  # a separate log for the functions below
     over = task.status in (DONE, HANDLED)  # a final failure is not staged: it is logged when it ends the run
     if task.extra is not None:
         effects(engine, task)
         if over and task.extra.child is not None:
-            note_all(engine, task.extra.child.log or ())  # what is in its `settled` is staged already
+            note_all(engine, task.extra.child.log or ())  # events in its `settled` are already staged
         for event in questions.standing(task):
             note(engine, event)
     if over:
@@ -291,9 +303,9 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
 
 
 def failures(engine: RunState) -> None:
-    """Log the outcomes of those tasks of the open superstep that failed for good, because the run ends with them.
+    """Log the outcomes of the tasks of the open superstep that failed for good, because the run ends with them.
 
-    The caller then raises the failure. A further call would log them again.
+    The caller then raises the failure. Another call would log them again.
     """
     if engine.log is not None:
         for task in engine.tasks:
@@ -302,28 +314,29 @@ def failures(engine: RunState) -> None:
 
 
 def raised(engine: RunState, task: Task) -> None:
-    """Log the open questions of *task*, which pauses, and what became of older ones, unless that was logged before."""
+    """Log the open questions of *task*, which pauses, and the outcome of older ones, unless already logged."""
     for event in questions.questions_to_log(task):
         note(engine, event)
 
 
 def raised_after(engine: RunState) -> None:
-    """Log the open questions of `interrupt_after` that were not logged before, once routers wait for them."""
+    """Log the open questions of `interrupt_after` that were not logged yet, once routers wait for them."""
     for event in questions.questions_after_to_log(engine):
         note(engine, event)
 
 
 def fatigued(engine: RunState, node: NodePlan) -> None:
-    """Log that the `on_fatigue` route of *node*, which reached its limit of visits, was taken."""
+    """Log that *node* reached its visit limit and its `on_fatigue` route was taken."""
     route = getattr(node.on_fatigue, "name", "END")
     note(engine, events.NodeFatigued(node=node.name, visits=engine.visits[node.index], route=str(route)))
 
 
 def folded(engine: RunState) -> dict[str, str]:
-    """Return checksums (CRC-32 in hex) by field, of the fields that reducers of users fold (`Plan.custom`).
+    """Return checksums (CRC-32 in hex) by field, for fields with user-defined reducers (`Plan.custom`).
 
-    `replay` compares them, because the journal stores updates and not what reducers made of them. Missing are values
-    that cannot be stored, and fields that a node changed in place (`spoilt`). Empty without a thread or when nested.
+    `replay` compares them, because the journal stores updates and not the results of reducers. Values that cannot be
+    stored, and fields that a node changed in place (`spoilt`), are omitted. Empty without a thread and in a nested
+    graph.
     """
     found: dict[str, str] = {}
     if engine.thread is not None and not engine.path:
@@ -335,10 +348,10 @@ def folded(engine: RunState) -> dict[str, str]:
 
 
 def error_name(error: BaseException | None) -> str:
-    """Return the name of the error's class; of an error read from a journal (`Recalled`), the name that it recorded."""
+    """Return the name of the error's class; for an error read from a journal (`Recalled`), the recorded name."""
     return str(getattr(error, "type_name", None) or type(error).__name__)
 
 
 def first_line(error: BaseException | None) -> str:
-    """Return the first line of the error's text: what happened, without the lines on where and what to do."""
+    """Return the first line of the error's text, without the lines about the location and the fix."""
     return said(error).split("\n", 1)[0] if error is not None else ""

@@ -1,23 +1,22 @@
-"""The engine: the one mutable object of a run, with the verbs that decide what changes.
+"""The engine: the only mutable object of a run, with the methods that decide its changes.
 
-The engine is level-triggered: what is due follows from its state alone, never from the caller. After a crash or a pause
-the run loop (`_flows.run`) just calls the same verbs again. A superstep takes `begin`, `open_superstep`, one `report` for
-each task, and `commit`.
+The engine is level-triggered: the due nodes follow from its state alone, never from the caller. After a crash or a
+pause, the run loop (`_flows.run`) simply calls the same methods again. A superstep consists of `begin`,
+`open_superstep`, one `report` for each task, and `commit`.
 
-A verb that needs more than a few lines is a function of a neighbouring module, which gets the state of the run. For the
-terms, see docs/glossary.md.
+A method that needs more than a few lines is a function of a neighbouring module, which receives the state of the run.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from typing import Any, final
 
 from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, questions
 from graphrt._engine.child_threads import is_child
 from graphrt._engine.chosen_nodes import node_for
-from graphrt._engine.route import Router
+from graphrt._engine.route import router_of
 from graphrt._engine.run_state import NO_VIEW, RunState
 from graphrt._engine.storability import check_sends
 from graphrt._engine.task import DUE, FAILED, Due, Task
@@ -25,45 +24,42 @@ from graphrt._engine.task import DUE, FAILED, Due, Task
 
 @final
 class Engine(RunState):
-    """The state of a run, with the verbs that change it."""
+    """The state of a run, with the methods that change it."""
 
     __slots__ = ()
 
     def inherit(self, children: Iterable[str], parent: str | None) -> None:
-        """Take the *children* and the *parent* from a snapshot, except for those of the thread that this is a copy of.
+        """Set *children* and *parent* from a snapshot.
 
-        A child's id tells whose child it is. So the children in the snapshot of a source are not those of a fork.
+        In a copy of a thread, those of the source are ignored. The id of a child contains its parent. So the children
+        in a source's snapshot do not belong to a fork.
         """
         state: RunState = self  # as in `open_superstep`
         state.children = {child: None for child in children if is_child(self.thread, child)}
         self.belong_to(parent)
 
     def belong_to(self, parent: str | None) -> None:
-        """Note which thread this one is a child of; None if it is not one. A copy of a child has no parent."""
+        """Set the parent thread, or None. A copy of a child has no parent."""
         state: RunState = self  # as in `open_superstep`
         state.parent = parent if is_child(parent, self.thread) else None
 
     def enter(self) -> None:
         """Make the tasks due that START leads to, as the entry router decides now.
 
-        For `replay`, which compares them with the journalled ones. It then applies the entry, which also has the joins.
-        A run enters in `begin`, with its checks.
+        For `replay`, which compares them with the journalled ones and then applies the entry, which also contains the
+        joins. A live run uses `begin`, with its checks.
         """
-        self.make_due(self.router().ask(self.plan.start, self.make_view(self.values)).due())
+        self.make_due(router_of(self).ask(self.plan.start, self.make_view(self.values)).due())
         self.entered()
-
-    def router(self, task: Task | None = None) -> Router:
-        """Return a Router for the plan, whose errors name *task* if it is given."""
-        return Router(self.plan, partial(self.where, task))
 
     def begin(self) -> bool:
         """Decide which tasks are due, within the limits; return False if nothing is due and no superstep is open.
 
-        Asks the router of START, replaces tired nodes by their `on_fatigue` routes, and fires starved joins, as far as
-        the state calls for it. It opens and counts nothing: `open_superstep` does.
+        If the state requires it, calls the router of START, replaces tired nodes by their `on_fatigue` routes, and
+        fires starved joins. Opening and counting the superstep is left to `open_superstep`.
 
         Raises:
-            LimitError: One of the limits allows no further superstep.
+            LimitError: A limit does not allow another superstep.
             RouteError: The router of START failed; the next call of this function calls it again.
             UpdateError: The argument of a Send cannot be stored.
             StarvedJoinError: Nothing is due, and a join with `starved="error"` still waits.
@@ -73,7 +69,7 @@ class Engine(RunState):
         if self.tasks:  # open already: after a pause, a failure or a restart
             self.looks = True
             return True
-        if self.handed is not None:  # to the graph around this nested one
+        if self.handed is not None:  # handed over to the enclosing graph
             return False
         if self.entering:
             self._enter()
@@ -93,35 +89,35 @@ class Engine(RunState):
         return True
 
     def _enter(self) -> None:
-        """Make due what the routers of START lead to."""
+        """Make the targets of START's routers due."""
         view = self.take_view()
         self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
-        routed = self.router().ask(self.plan.start, view)
+        routed = router_of(self).ask(self.plan.start, view)
         moved = joins.arrive(self, routed)  # START is not a source of joins, but its routers may empty some
-        self.make_due(routed.due())
         mutation_check.check_routers(self, (), view, self.values)
-        self.make_due(check_sends(self, self.due))
-        self.entered()  # last: after an error above the router is called again
+        self.make_due(check_sends(self, routed.due()))
+        self.entered()  # set last: after an error above, the router is called again
         emit_events.routed(self, "entry", moved)
 
     def open_superstep(self) -> list[Task]:
-        """Open a superstep of what is due: count it, and make and return its tasks. The limits are checked by `begin`.
+        """Open a superstep of the due nodes: count it, create its tasks and return them.
 
-        A fold of the journal calls it without `begin`: the superstep was within its limits then.
+        `begin` checks the limits. A fold of the journal calls this without `begin`, because the superstep was within
+        its limits then.
         """
-        state: RunState = self  # whose attributes these are: an assignment to `self` would declare them anew
+        state: RunState = self  # the class that owns these attributes; assigning to `self` would declare them again
         due, visits, make, values = self.due, self.visits, self.make_view, self.values
-        state.due, state.opened, state.told = [], due, None
+        state.due, state.opened, state.plain_commit = [], due, None
         state.steps += 1
         superstep = state.superstep = self.superstep + 1
-        view, state.view = self.view, NO_VIEW  # only tasks hold it from now on
+        view, state.view = self.view, NO_VIEW  # from now on only tasks hold it
         tasks: list[Task] = []
         index = 0
         for node, arg, error, is_send in due:
-            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
+            # Each task has a separate view, so that an assignment can be traced to its node (decision 0052).
             if index or view is NO_VIEW:
                 view = make(values)
-            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
+            # For a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
             task = Task(node_for(node, arg, self.plan) if node.choose else node, index, superstep, arg, view, self)
             if error is not None:
                 task.more().handles = error
@@ -129,7 +125,7 @@ class Engine(RunState):
                 visits[node.index] += 1
             tasks += [task]
             index += 1
-        if due[-1].is_send:  # Sends come last: a node is visited once in a superstep, however many of them it has (R8)
+        if due[-1].is_send:  # Sends come last; a node is visited once per superstep, however many Sends it has (R8)
             plain = {item.node.index for item in due if not item.is_send}
             for at in {item.node.index for item in due} - plain:
                 visits[at] += 1
@@ -140,14 +136,14 @@ class Engine(RunState):
         state.looks = self.staging or self.check_state or index == 1
         if self.questions:
             questions.take_known(self)
-        if self.plan.pauses_before:  # also in a fold: the process may have died before the question was shown
+        if self.plan.pauses_before:  # even in a fold: the process may have died before the question was shown
             for task in tasks:
                 if task.node.policy.interrupt_before and (asked := questions.before(self, task)):
                     outcome.pause(self, task, asked)
         return tasks
 
     def report(self, task: Task, execution: int, reply: Any) -> bool:
-        """Stage the outcome of one execution; return False if it is a duplicate or late and changed nothing.
+        """Stage the outcome of one execution. Returns False if it is a duplicate or late, and so changes nothing.
 
         Args:
             execution: Number of the execution (`Task.execution`) that the reply belongs to.
@@ -164,7 +160,9 @@ class Engine(RunState):
         committing.route(self)
 
     def quiesce(self) -> list[Due]:
-        """Fire the starved and emptied joins with `starved="run"`, when nothing is due; return what is due now.
+        """Fire the starved and emptied joins with `starved="run"` when no node is due.
+
+        Returns the nodes that are due then.
 
         A join is starved if some of the nodes that it waits for have arrived and nothing can arrive any more (R5). A
         join is emptied if a router returned an empty list where such a node could have started. Both fire. The run is
@@ -178,24 +176,28 @@ class Engine(RunState):
         return self.due
 
     def retry(self) -> None:
-        """Make the failed tasks of the open superstep due again, with all their attempts (R9); for `resume`, too."""
+        """Make the failed tasks of the open superstep due again, with a full number of attempts (R9).
+
+        Also used by `resume`.
+        """
         for task in self.tasks:
             extra = task.extra
-            # By the failure too: a failed task is due already if staged questions and answers of it were applied.
+            # Also selected by failure, because a failed task is already due if staged questions and answers of it were
+            # applied.
             if task.status == FAILED or (task.status == DUE and extra is not None and extra.failure is not None):
                 if task.status == FAILED:
                     task.again()
                 extra = task.more()
                 task.attempt, extra.failure = 1, None
-                extra.retried += 1  # by this count, `ctx.wait` looks again at a child thread that had failed
-                questions.ask_anew(extra)  # questions whose expiry or answer made the node fail
+                extra.retried += 1  # makes `ctx.wait` read the outcome of a failed child thread again
+                questions.discard_failed_answers(extra)  # questions whose expiry or answer made the node fail
 
     def answer(self, answers: Mapping[str, Any], *, by: str = "", replace: bool = False) -> None:
-        """Answer questions by id, in the order given, and log that; tasks without an open question are due again.
+        """Answer questions by id, in the given order, and log it. Tasks without an open question become due again.
 
         Args:
-            by: What gives the answers, as in `OpenInterrupt.by`; empty for a person.
-            replace: Let these answers replace earlier ones, which a resume of a failed thread does (R10).
+            by: Source of the answers, as in `OpenInterrupt.by`; empty for a person.
+            replace: Replace earlier answers, as a resume of a failed thread does (R10).
         """
         for id_, answer in answers.items():
             question = self.questions.get(id_)
@@ -203,6 +205,6 @@ class Engine(RunState):
                 emit_events.note(self, questions.answer_now(self, id_, answer, by))
 
     def withdraw(self, ids: Collection[str], reason: str) -> None:
-        """Close the questions *ids* for a *reason* such as `stale`, and log that: their tasks run again."""
+        """Close the questions *ids* for a *reason* such as `stale`, and log it. Their tasks run again."""
         for id_ in ids:
             emit_events.note(self, questions.withdraw_now(self, id_, reason))

@@ -1,8 +1,8 @@
-"""Values that were erased from the journal: how they fold (decision 0129).
+"""Folding of values that were erased from the journal (decision 0129).
 
-`ERASED` is the one instance of `Erased`. A later fold of the thread meets it as an operand of a reducer. Reducers of
-users are never called with it. A reducer that adds items keeps one `Erased` for what was erased; any other makes the
-field `Erased` until it is written as a whole. For the terms, see docs/glossary.md.
+`ERASED` is the only instance of `Erased`. In a later fold of the thread it occurs as an operand of reducers.
+User-defined reducers are never called with it. A reducer that adds items keeps one `Erased` for all erased items; any
+other makes the field `Erased` until it is written as a whole. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def as_items(value: Any) -> Any:
 def reduced_erased(field: Field, current: Any, incoming: Any) -> Any:
     """Return the value of *field* after an update, where *current*, *incoming* or both were erased.
 
-    Nothing is known of items that were erased. So if an erased update of a `messages` field replaced a message by its
-    id, that message stays in place.
+    Erased items are unknown. So if an erased update of a `messages` field replaced a message by its id, that message
+    stays in place.
     """
-    if field.reduce is reducers.first and current is not None:  # `first` keeps its first value, whatever comes later
+    if field.reduce is reducers.first and current is not None:  # `first` keeps its first value and ignores later ones
         return current
     kind = _container(field, current, incoming)
     if kind is None:
@@ -39,15 +39,16 @@ def reduced_erased(field: Field, current: Any, incoming: Any) -> Any:
 def _container(field: Field, current: Any, incoming: Any) -> Any:
     """Return the type of container (list, tuple, set or frozenset) whose items an update of *field* adds to.
 
-    None if the reducer adds no items: it is a user's, or one like `merge` whose result does not consist of items.
+    None if the reducer does not add items: it is user-defined, or one like `merge`, whose result does not consist of
+    items.
     """
     known = reducers.known(field.reduce)  # None for a reducer that is not built in
     if known is None or not known.erased:  # "items", "sum", or empty if it adds no items
         return None
     items = known.erased == "items"  # the reducer takes any iterable (`append`); else it is a sum, such as `+` or `|`
     empty: Any = field.identity() if field.identity is not None else None
-    # The current value decides. If it was erased as a whole, the next best is the field's own empty value (its
-    # identity) for a reducer that takes any iterable. For a sum it is the update, since the identity may be a number.
+    # The current value decides. If it was erased as a whole, use the field's empty value (its identity) for a reducer
+    # that accepts any iterable. For a sum use the update, because the identity may be a number.
     for value in (current, empty, incoming) if items else (current, incoming, empty):
         found: Any = value.__class__
         if issubclass(type(value), _CONTAINERS):
@@ -59,13 +60,13 @@ def _container_of(kind: Any, value: Any) -> Any:
     """Return *value* as an operand for a reducer that adds items.
 
     An erased value becomes a container of type *kind* with one `Erased` item, and None an empty one. Any other value is
-    a container already.
+    already a container.
     """
     return kind([ERASED]) if value is ERASED else kind(()) if value is None else value
 
 
 def erased_in(value: Any) -> bool:
-    """Return whether *value* was erased, or is a container with an item that was. Containers inside it do not count."""
+    """Return whether *value*, or an item directly in it, was erased."""
     if value is ERASED or (value.__class__ is Replacement and value.value is ERASED):  # `Overwrite` of an erased value
         return True
     if issubclass(type(value), _CONTAINERS):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def erased_fields(engine: Engine, values: Mapping[str, Any]) -> list[str]:
-    """Return the fields of *values* that hold something erased which their types do not allow, in schema order.
+    """Return the fields of *values* that hold erased values which their types do not allow, in schema order.
 
     Args:
         values: The state by field: the engine's own, or the one that a run would start with.
@@ -30,18 +30,18 @@ def erased_fields(engine: Engine, values: Mapping[str, Any]) -> list[str]:
         if value is not None and erased_in(value):
             try:
                 field.check_whole(value)
-            except Exception:  # noqa: BLE001 - a validator of the user's may raise anything about it
+            except Exception:  # noqa: BLE001 - the user's validator may raise anything about it
                 found.append(name)
     return found
 
 
 def holds_erased(engine: Engine) -> bool:
-    """Return whether values, open tasks or what is due hold something erased; `replay` then calls no router anew."""
+    """Return whether values, open tasks or due nodes hold erased values; `replay` then does not call routers again."""
     return any(map(erased_in, engine.values.values())) or any(True for _ in erased_work(engine))
 
 
 def erased_work(engine: Engine) -> Iterator[str]:
-    """Yield, as phrases for an error, what the next tasks need and was erased.
+    """Yield descriptions of the erased values that the next tasks need, as phrases for an error.
 
     That may be the argument of a Send, the outcome of a task, an answer, an effect, or the reply of a model.
     """
@@ -49,7 +49,7 @@ def erased_work(engine: Engine) -> Iterator[str]:
     for due in (*engine.due, *engine.waiting):
         if due.arg is ERASED:
             yield f"the argument of node {due.node.name!r}"
-    for question in engine.questions.values() if not engine.path else ():  # those of nested graphs included
+    for question in engine.questions.values() if not engine.path else ():  # including those of nested graphs
         if question.payload is ERASED or question.answer is ERASED:
             yield f"question {question.id!r} or its answer"
     for task in engine.tasks:
@@ -57,7 +57,7 @@ def erased_work(engine: Engine) -> Iterator[str]:
 
 
 def _of_task(task: Task) -> Iterator[str]:
-    """Yield what was erased of all that *task*, of the open superstep, needs or has made; nested graphs included."""
+    """Yield the erased inputs and results of *task* in the open superstep, including nested graphs."""
     if task.arg is ERASED:
         yield f"the argument of task {task.id}"
     if any(erased_in(value) for update in task.updates for value in update.values()):

@@ -1,7 +1,7 @@
 """Apply journalled events to the engine, one after another (the law *fold*: the state is the fold of the journal).
 
-Nothing is decided here and no router is called, because the entries contain what routers chose. Reducers are called
-again, as they were when the entries were written. Values are changed in place: the engine belongs to the fold alone.
+Nothing is decided here and routers are not called, because the entries contain their decisions. Reducers are called
+again, as they were when the entries were written. Values are changed in place, because only the fold uses the engine.
 
 An event comes with a path: that of the nested graph in which it happened, or "" for the graph at the top. It comes from
 the journal, or was staged because its superstep is still open. With `past=True`, a reducer that had returned None when
@@ -44,8 +44,8 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], *, journalled: bool = T
     """Apply the events in *logged* that have the engine's own path, in order. Loading a thread calls this.
 
     Args:
-        logged: Events of this graph and of graphs nested in it. Those of nested graphs are passed over, except for what
-            they say of child threads.
+        logged: Events of this graph and of graphs nested in it. Events of nested graphs are skipped, except for those
+            about child threads.
         journalled: Whether the events come from the journal; false if they were staged.
 
     Raises:
@@ -59,12 +59,11 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], *, journalled: bool = T
             of_nested(engine, event)
 
 
-_NO_FIELD: Final = object()  # instead of a field's kind: the update has a field that the graph lacks
 _NUMBERS: Final = (int, float)
 
 
 def evolve_lone(engine: Engine, update: Mapping[str, Any], target: str) -> bool:
-    """Apply the superstep of a lone plain task in place, without its events, and with the result that these would have.
+    """Apply the superstep of a single plain task in place, without events but with the same result.
 
     Only plain writes of existing fields with built-in reducers are applied.
 
@@ -73,49 +72,45 @@ def evolve_lone(engine: Engine, update: Mapping[str, Any], target: str) -> bool:
         target: The node that is due next.
 
     Returns:
-        Whether the superstep was applied. Otherwise nothing was changed, and its events have to be.
+        Whether the superstep was applied. If not, nothing was changed, and its events have to be applied instead.
     """
     values, fields, due = engine.values, engine.fields, engine.due
-    if engine.tasks or len(due) != 1 or engine.trail is not None or engine.is_read:
+    if engine.tasks or len(due) != 1 or engine.waiting or engine.trail is not None or engine.is_read:
         return False
-    if any(values.get(field.name, ABSENT) is not field.reset() for field in engine.ephemeral):  # these are reset first
-        return False
-    # Checked as a whole before the first write: in-place changes could not be undone.
+    for field in engine.ephemeral:
+        if values.get(field.name, ABSENT) is not field.reset():  # it is reset first
+            return False
+    out: dict[str, Any] = {}
+    grown: dict[str, list[Any]] = {}
+    # Everything is checked before the first write, because in-place changes cannot be undone.
     for name, new in update.items():
-        kind = fields[name].kind if name in fields else _NO_FIELD
-        if kind == LAST:
-            fits = name in values and new.__class__ not in outcome.MARKERS
-        elif kind == APPEND:
-            fits = name in values and values[name].__class__ is list and new.__class__ is list
+        if name not in fields or name not in values:
+            return False
+        kind, value = fields[name].kind, values[name]
+        if kind == LAST and new.__class__ not in outcome.MARKERS:
+            out[name] = new
+        elif kind == APPEND and value.__class__ is list and new.__class__ is list:
+            grown[name] = new
+        elif kind == ADD and value.__class__ in _NUMBERS and new.__class__ in _NUMBERS:
+            out[name] = value + new
         else:
-            fits = kind == ADD and values.get(name, ABSENT).__class__ in _NUMBERS and new.__class__ in _NUMBERS
-        if not fits:
             return False
     engine.superstep += 1  # counted per thread; `steps` and `visits` count per run, for its limits
     engine.steps += 1
     engine.visits[due[0].node.index] += 1
-    sizes = engine.sizes  # lengths of containers, to find nodes that change one in place
-    for name, value in update.items():
-        kind = fields[name].kind
-        if kind == APPEND:
-            values[name].extend(value)
-            sizes[name] = len(values[name])
-        elif kind == ADD:
-            values[name] += value
-        else:
-            values[name] = value
-            if name in sizes or fields[name].boxed:  # it was a container, or may be one now
-                engine.take(values, (name,))
-    engine.forget_view()
+    for name, items in grown.items():
+        values[name].extend(items)
+    values.update(out)
+    engine.take(values, update)
     node = engine.plan.by_name.get(target) or stand_in(engine, target)
     engine.due = [node.due or plain_activation(node)]
     return True
 
 
 def nested_since_commit(logged: Sequence[Logged], path: str, known: Sequence[str] = ()) -> list[str]:
-    """Return the paths of the events of graphs nested in that of *path* since its last commit, one for each event.
+    """Return the paths of the events of graphs nested in the graph at *path* since its last commit, one for each event.
 
-    The effect of such an event on the state comes with the outcome of the task that runs the nested graph.
+    Such an event affects the state only through the outcome of the task that runs the nested graph.
 
     Args:
         known: Those of earlier events.
@@ -133,14 +128,14 @@ def nested_since_commit(logged: Sequence[Logged], path: str, known: Sequence[str
 _SETTLES: Final = frozenset(
     {events.RunStarted, events.SuperstepAbandoned, events.SuperstepCommitted, events.ThreadForked}
 )
-"""Events after which no superstep is open."""
+"""Events that leave no superstep open."""
 
 
 def without_outdated_outcome(engine: Engine, logged: Sequence[Logged]) -> Sequence[Logged]:
     """Return the staged events of a task, without its outcome if the journal has a newer answer than these events.
 
     A person replaced the answer because the task failed, or its outcome could not be folded or routed (R10). The run
-    ended before the task ran again and was staged anew.
+    ended before the task ran again and was staged again.
     """
     for _, event in logged:
         if isinstance(event, events.InterruptAnswered):
@@ -151,7 +146,7 @@ def without_outdated_outcome(engine: Engine, logged: Sequence[Logged]) -> Sequen
 
 
 def evolve(engine: Engine, event: events.Event | events.StateSaved, *, journalled: bool = True) -> None:
-    """Apply one event; see `evolve_all`. An event that changes no state, such as `RunCompleted`, is passed over."""
+    """Apply one event; see `evolve_all`. Events that do not change the state, such as `RunCompleted`, are skipped."""
     if isinstance(event, events.InterruptRaised):
         task = None if engine.unrouted else _task(engine, event.task)
         questions.raised(engine, task, event, journalled=journalled)
@@ -166,10 +161,10 @@ def evolve(engine: Engine, event: events.Event | events.StateSaved, *, journalle
 
 
 def _succeeded(engine: Engine, event: events.TaskSucceeded) -> None:
-    """Put the outcome of a task on it; the commit that follows folds it."""
+    """Record the outcome of a task on it. The commit that follows folds it."""
     task = _task(engine, event.task)
     task.updates = tuple(dict(update) for update in event.updates)
-    if event.above and engine.around is not None:  # in a nested graph: nodes of the graph around it
+    if event.above and engine.around is not None:  # in a nested graph: nodes of the enclosing graph
         task.goto = HandOver(_goto(engine.around[0], event) or ())
     else:
         task.goto = _goto(engine, event)
@@ -180,25 +175,25 @@ def _succeeded(engine: Engine, event: events.TaskSucceeded) -> None:
 
 
 def _failed(engine: Engine, event: events.TaskFailed) -> None:
-    """Put the failure of a task on it: it ended the run (FAILED), or an `on_error` node takes over (HANDLED)."""
+    """Record a failure on its task: it ended the run (FAILED), or an `on_error` node takes over (HANDLED)."""
     task = _task(engine, event.task)
     task.more().failure = event.exception or Recalled(event.error, event.message)  # its class and text, as journalled
     task.status = FAILED if event.handler is None else HANDLED
     _used(task, event.usage)
-    # A handled failure writes nothing but what its model calls take off the budget (decision 0030).
+    # The only write of a handled failure is the budget that its model calls used (decision 0030).
     task.updates, task.goto = spending(engine, task) if task.status == HANDLED else (), None
 
 
 def _abandoned(engine: Engine, event: events.SuperstepAbandoned) -> None:
-    """Drop the unfinished work that a run on a new input gave up; its `RunStarted` follows."""
-    engine.superstep = event.superstep  # the journal has no other entry of a superstep that was only staged
+    """Drop the unfinished work that a run on a new input abandoned; its `RunStarted` follows."""
+    engine.superstep = event.superstep  # the journal has no other entry of work that was only staged or due
     engine.close_superstep([])
     if event.said:
         say(engine, event.said, past=True)
 
 
 def _retried(engine: Engine, event: events.TaskRetried) -> None:
-    """Note a failed attempt that the node's retry policy followed by another one."""
+    """Record a failed attempt that was retried under the node's retry policy."""
     task = _task(engine, event.task)
     task.more().retries.append((event.attempt, event.delay_s, Recalled(event.error, event.message)))
     task.attempt = event.attempt + 1
@@ -206,7 +201,7 @@ def _retried(engine: Engine, event: events.TaskRetried) -> None:
 
 
 def _effect_started(engine: Engine, event: events.EffectStarted) -> None:
-    """Note a start of a `"once"` effect; without a result, it is unknown whether the effect happened."""
+    """Record the start of a `"once"` effect. Without a result, it is unknown whether the effect happened."""
     task = _task(engine, event.task)
     known = task.more().intents.get(event.key)
     # The journal and the staged rows may both have starts of this effect: the larger count is the newer one.
@@ -215,27 +210,30 @@ def _effect_started(engine: Engine, event: events.EffectStarted) -> None:
 
 
 def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
-    """Note the result of an effect, which the task gets when it runs again; it may be how a child thread ended."""
+    """Record the result of an effect, which the task gets when it runs again.
+
+    It may be the outcome of a child thread.
+    """
     task = _task(engine, event.task)
     known = task.more().effects.get(event.key)
-    if known is None or known.result is ERASED:  # one that was erased may have run again, and have a new result
+    if known is None or known.result is ERASED:  # an erased effect may have run again and have a new result
         task.more().effects[event.key] = _of(task, event)
     heard(engine, event.key)
 
 
 def _memory_written(engine: Engine, event: events.MemoryWritten) -> None:
-    """Note what a task, whose outcome follows, wrote to the memory. The commit of its superstep changes the store."""
+    """Record the memory writes of a task, whose outcome follows. The commit of its superstep changes the store."""
     task = _task(engine, event.task)
     task.memory_writes(task.execution).write(event)
 
 
 def _thread_started(engine: Engine, event: events.ThreadStarted) -> None:
-    """Note that a task started a child thread (`ctx.start`)."""
+    """Record that a task started a child thread (`ctx.start`)."""
     started(_task(engine, event.task), event)
 
 
 def _model_event(engine: Engine, event: ModelEvent) -> None:
-    """Note what an event says about the model calls of a task: a reply, usage, a reservation or a grant."""
+    """Record an event about the model calls of a task: a reply, usage, a reservation or a grant."""
     task = _task(engine, event.task)
     task.more().model_calls().apply(_of(task, event))
 
@@ -250,37 +248,37 @@ def _started(engine: Engine, event: events.RunStarted) -> None:
 
 
 def _resumed(engine: Engine, _event: events.RunResumed) -> None:
-    """Make failed tasks due again, as `resume` and `retry` both do. Answers are events of their own."""
+    """Make failed tasks due again, as `resume` and `retry` both do. Answers are separate events."""
     engine.retry()
 
 
 def _routed(engine: Engine, event: events.TasksRouted) -> None:
-    """Take the tasks that became due without a commit, for instance from the router of START."""
+    """Apply tasks that became due without a commit, for instance from the router of START."""
     if engine.unrouted:  # their questions are answered, and these are their next tasks
         _hand_over(engine, engine.unrouted)
         engine.close_superstep([])
-    engine.due = _due(engine, event)
+    _make_due(engine, event)
     engine.entering = False
     set_joins(engine, event.joins)
 
 
 def _signal_received(engine: Engine, event: events.SignalReceived) -> None:
-    """Let a signal, which another process posted to the thread, wait until a node takes it by `ctx.receive` (R22)."""
+    """Add a signal that was posted to the thread; it waits until a node takes it with `ctx.receive` (R22)."""
     engine.receive(event.id, event.name, event.value)
 
 
 def _signal_taken(engine: Engine, event: events.SignalTaken) -> None:
-    """Remove a signal that was taken; the answer to the question is an event of its own."""
+    """Remove a signal that was taken; a separate event answers the question."""
     engine.take_signal(event.id)
 
 
 def _forked(engine: Engine, event: events.ThreadForked) -> None:
-    """Begin with the state that the source of this fork had: the first entry of a fork has all of it."""
+    """Begin with the state of the fork's source, which the first entry of a fork contains."""
     restore(engine, event.state)
 
 
 def _migrated(engine: Engine, event: events.ThreadMigrated) -> None:
-    """Take the values that a migration to a changed graph made (R14), if it changed them."""
+    """Apply the values from a migration to a changed graph (R14), if it changed any."""
     if event.values is not None:
         engine.take(with_untracked(engine, dict(event.values)), engine.fields)
         for task in engine.tasks:  # unfinished tasks of an open superstep get a view of the migrated values
@@ -289,10 +287,10 @@ def _migrated(engine: Engine, event: events.ThreadMigrated) -> None:
 
 def start(engine: Engine, values: Values) -> None:
     """Begin a run on *values*, with untracked fields, which are never stored, at their defaults (R16)."""
-    engine.count_anew()
+    engine.reset_counts()
     engine.close_superstep([])
     engine.start(with_untracked(engine, values))
-    engine.forget_view()  # it would be one more owner of the lists, which the fold extends in place (R15)
+    engine.forget_view()  # it would be another owner of the lists, which the fold extends in place (R15)
 
 
 def restore(engine: Engine, saved: events.StateSaved) -> None:
@@ -303,18 +301,16 @@ def restore(engine: Engine, saved: events.StateSaved) -> None:
         node = present_node(engine, name)
         if node is not None:
             engine.visits[node.index] = visits
-    due = _due(engine, saved)  # the last `waits` of them: made due by an edit while a superstep was open
-    opens = max(len(due) - saved.waits, 0)
-    engine.due, engine.waiting = due[:opens], due[opens:]
+    _make_due(engine, saved)
     engine.entering = saved.entering
     engine.usage, engine.granted = saved.usage, saved.granted
     engine.signals = saved.signals
     engine.began = saved.began
-    engine.inherit(saved.children, saved.parent)  # except for those of the thread that this is a copy of
+    engine.inherit(saved.children, saved.parent)  # in a copied thread, without those of its source
     set_joins(engine, saved.joins)
     if saved.held:
-        for event in saved.held:
-            task = held_task(engine, event.task)
+        for at, event in enumerate(saved.held):
+            task = held_task(engine, event.task, saved.args.get(at))
             engine.tasks.append(task)
             apply: Any = _APPLY[event.__class__]
             apply(engine, event)
@@ -326,14 +322,15 @@ def restore(engine: Engine, saved: events.StateSaved) -> None:
 
 def _task(engine: Engine, task_id: str) -> Task:
     """Return the task *task_id*, such as `2.0:draft`, of the open superstep: the second number is its position."""
-    if not engine.tasks:  # no entry says that a superstep opens: the first event of one of its tasks implies it
+    # There is no entry for the opening of a superstep: the first event of one of its tasks implies it.
+    if not engine.tasks:
         engine.open_superstep()
     index = int(task_id[len(engine.path) :].split(":", 1)[0].split(".")[1])
     return engine.tasks[index]
 
 
 def _of(task: Task, event: _Event) -> _Event:
-    """Return *event*, which *task* keeps: an older graph may have had another name for its node."""
+    """Return *event* for *task* to keep, with the current name of its node: an older graph may have used another."""
     return event if event.task == task.id else replace(event, task=task.id)
 
 
@@ -348,10 +345,17 @@ def _due(engine: Engine, event: Routing) -> list[Due]:
     return due_again(engine, event.next or (), event.sends, event.errors, event.handled)
 
 
+def _make_due(engine: Engine, event: Routing) -> None:
+    """Make the tasks of *event* due, except for the last `waits` of them, which start after the others."""
+    due = _due(engine, event)
+    at = max(len(due) - event.waits, 0)
+    engine.due, engine.waiting = due[:at], due[at:]
+
+
 def _goto(engine: RunState, event: events.TaskSucceeded | events.ThreadUpdated) -> tuple[Any, ...] | None:
     """Return the targets of a Command or edit: NodePlan, END, or a Due for a Send. None if the node's edges apply.
 
-    A node that the graph no longer has becomes END, as what it led to is in the next tasks of the commit.
+    A node that the graph no longer has becomes END, because its successors are in the next tasks of the commit.
     """
     if event.goto is None:
         return None
@@ -366,20 +370,10 @@ def _goto(engine: RunState, event: events.TaskSucceeded | events.ThreadUpdated) 
 
 
 def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
-    """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
-    tasks = engine.tasks or engine.open_superstep()  # opened by the first of their outcomes, if the journal has any
-    values, ephemeral, record = engine.values, engine.ephemeral, engine.keeps_undo
+    """Fold the staged updates as `committing.commit` did, with the next tasks from *event*."""
+    tasks = engine.tasks or engine.open_superstep()  # opened by the first outcome, if the journal has any
     try:
-        folded = fold(
-            engine.fields,
-            values,
-            tasks,
-            reducer=engine.reducer,
-            ephemeral=ephemeral,
-            record=record,
-            past=True,
-            where=engine.where,
-        )
+        folded = fold(engine, engine.values, tasks, engine.reducer, engine.ephemeral, past=True)
     except FoldError as error:
         raise error.error from error.error.__cause__
     for task in tasks:  # views would count as owners of the lists in them (R15)
@@ -397,12 +391,13 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
         questions.pause_after(engine, event.after)
         return
     _hand_over(engine, tasks)
-    engine.close_superstep(_due(engine, event))
+    engine.close_superstep([])
+    _make_due(engine, event)
     set_joins(engine, event.joins)
 
 
 def _hand_over(engine: Engine, tasks: Sequence[Task]) -> None:
-    """End a nested graph one of whose *tasks* handed over to the graph around it."""
+    """End a nested graph if one of its *tasks* handed over to the enclosing graph."""
     handed = handed_over(tasks) if engine.path else None
     if handed is not None:
         engine.hand_over(handed)
@@ -412,24 +407,23 @@ def _updated(engine: Engine, event: events.ThreadUpdated) -> None:
     """Apply an edit (`Runtime.update`), which may make a thread (`fresh`), finish tasks, or make tasks due (`next`)."""
     if event.fresh:
         start(engine, dict(event.values))
-        engine.due = _due(engine, event) if event.next is not None else []
+        _make_due(engine, event)
         engine.entering = False
         set_joins(engine, event.joins)
         return
     if event.open and not (
         engine.tasks or engine.unrouted
-    ):  # the superstep was open when it was edited; its outcomes are only staged
+    ):  # the superstep was open at the time of the edit; its outcomes are only staged
         engine.open_superstep()
-    values = folded_in(engine, dict(event.values), reset=False, past=True)  # ephemeral fields stay
-    # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes. With
-    # them it finished none: if one is not done here, its outcome was only staged, and its fold has failed since.
+    values = folded_in(engine, dict(event.values), reset=False, past=True)  # ephemeral fields are kept
+    # Without next tasks, the edit finished tasks of `as_node` or replaced their outcomes, and their commit routes. With
+    # next tasks it finished none: if one is not done here, its outcome was only staged, and its fold has failed since.
     edit(engine, values, event.as_node if event.next is None else None, _goto(engine, event))
     if event.next is not None:
-        due = _due(engine, event)
         if engine.tasks or engine.unrouted:
-            engine.waiting = due
+            engine.waiting = _due(engine, event)
         else:
-            engine.due = due
+            _make_due(engine, event)
             engine.entering = False
     set_joins(engine, event.joins)
 
@@ -455,4 +449,5 @@ CHANGE_NOTHING: Final = frozenset({
     events.ThreadCopied, events.ThreadDeleted, events.ValuesErased,
 })
 # fmt: on
-"""Events that change no state, for a test of all events. `evolve` itself applies questions and the ends of answers."""
+"""Events that do not change the state, for a test of all events. `evolve` itself applies questions and outcomes of
+answers."""

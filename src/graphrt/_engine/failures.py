@@ -1,10 +1,10 @@
-"""Failed tasks: their place, the note on the node's exception, the error that the caller gets, and failing for good.
+"""Failed tasks: location, note on the node's exception, the error for the caller, and permanent failure.
 
-Whether a failure is retried or handled is decided in `outcome`. What a node or its libraries raised reaches the caller
-as the cause of a NodeError. What graphrt itself says about the task, such as an UpdateError or a LimitError, reaches
+Whether a failure is retried or handled is decided in `outcome`. An exception of a node or its libraries reaches the
+caller as the cause of a NodeError. An error of graphrt about the task, such as an UpdateError or a LimitError, reaches
 the caller as it is (decision 0055): such a failure is marked `raise_as_is`.
 
-Of an error, `said` returns the text, and `told` its class and text.
+`said` returns the text of an error, and `describe_error` its class and text.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from graphrt import _retry_policy as retry
 from graphrt._engine.advice import advice, other_answer
 from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._plan.tables import NodePlan
-from graphrt.errors import GraphrtError, Place, said, told
+from graphrt.errors import GraphrtError, Place, describe_error, said
 from graphrt.errors._codes.nodes import NODE_FAILED, NODE_TIMEOUT
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 _OURS = __name__.partition(".")[0] + "."
-"""The beginning of the names of graphrt's own modules."""
+"""Prefix of the names of graphrt's own modules."""
 
 
 def progress(engine: RunState) -> tuple[int, int] | None:
-    """Return how many tasks of the superstep that is open, or due next, have finished, and how many there are.
+    """Return the number of finished tasks and of all tasks in the superstep that is open or due next.
 
     If its only task runs a nested graph, the counts are those of the superstep that is open there. None without a task.
     """
@@ -40,10 +40,10 @@ def progress(engine: RunState) -> tuple[int, int] | None:
 
 
 def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: bool) -> None:
-    """Add the place to *error*, with which an attempt of *task* failed.
+    """Add the location to *error*, with which an attempt of *task* failed.
 
-    An error of graphrt's own about the task gets it as attributes. An exception of the node gets a note, and loses the
-    frames of graphrt at the top of its traceback.
+    An error of graphrt itself gets it as attributes. An exception of the node gets a note, and loses the graphrt frames
+    at the top of its traceback.
 
     Args:
         raise_as_is: Whether *error* is graphrt's own statement about the task, which reaches the caller unwrapped.
@@ -54,21 +54,21 @@ def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: boo
         return
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-        trace = trace.tb_next  # frames of graphrt above the node do not help its author
+        trace = trace.tb_next  # graphrt frames above the node do not help its author
     if trace is not None:  # else the exception has no frame outside graphrt, and keeps its traceback
         error.__traceback__ = trace
     known = {name: here.known.get(name) for name in ("node", "declared_at", "task_id", "arg")}
     note = f"In {Place(**known)}"
-    if note not in getattr(error, "__notes__", ()):  # one exception may be raised by several attempts
+    if note not in getattr(error, "__notes__", ()):  # the same exception may be raised by several attempts
         error.add_note(note)
 
 
 def failure(engine: RunState, task: Task) -> BaseException:
-    """Return the error to raise for *task*, which failed for good and thereby ends the run."""
+    """Return the error to raise for *task*, which failed for good and so ends the run."""
     extra = task.more()
     error = extra.failure
     assert error is not None  # noqa: S101 - a FAILED task has one
-    instead = other_answer(engine, task)  # how to replace the answer of a person that the task was given; may be empty
+    instead = other_answer(engine, task)  # how to replace a person's answer to the task; may be empty
     # A BaseException such as KeyboardInterrupt is never wrapped.
     if not isinstance(error, Exception) or extra.raise_as_is:
         if instead and isinstance(error, GraphrtError) and instead not in error.fix:
@@ -77,15 +77,15 @@ def failure(engine: RunState, task: Task) -> BaseException:
     node: NodePlan = task.node
     tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
     text = said(error)
-    declared, known, fix = NODE_FAILED, "", extra.advice  # `advice`: what the driver knew to do about it; may be empty
+    declared, known, fix = NODE_FAILED, "", extra.advice  # `advice` from the driver; may be empty
     if isinstance(error, GraphrtError):  # its Known and Fix become those of the NodeError: one block, not two (0055)
         known, fix = error.known, fix or error.fix
     elif isinstance(error, TimeoutError) and text.startswith("no result within"):  # made by `outcome` for `TimedOut`
         declared, fix = NODE_TIMEOUT, NODE_TIMEOUT.fix
     else:
         fix = fix or advice(engine, task, error)
-    # A server may ask for a longer wait, by Retry-After, than the node's retry policy allows.
-    # *too_long* says so in words; it is None otherwise.
+    # A server may ask, with Retry-After, for a longer wait than the node's retry policy allows. In this case *too_long*
+    # describes it; otherwise it is None.
     too_long = None if node.policy.retry is None else retry.asks_too_long(node.policy.retry, error)
     if too_long is not None:
         fix = "Retry the thread after that time, or raise wait_max_s of the retry= policy"
@@ -95,7 +95,7 @@ def failure(engine: RunState, task: Task) -> BaseException:
         fix = f"{fix}{end} Then retry({engine.thread!r}): finished tasks do not run again."
     if instead:
         fix = f"{fix} {instead}"
-    cause = told(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
+    cause = describe_error(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
     inner = (error.code, *(error.inner_codes or ())) if isinstance(error, GraphrtError) else None
     raised = declared(
         node=node.name, tried=tried, cause=cause, inner_codes=inner, where=engine.where(task), known=known, fix=fix
@@ -105,12 +105,12 @@ def failure(engine: RunState, task: Task) -> BaseException:
 
 
 def fail_all(tasks: Sequence[Task], error: BaseException) -> None:
-    """Fail *tasks*, whose nodes have returned, for good with an error of graphrt's own; `retry` runs them again.
+    """Fail *tasks*, whose nodes have returned, permanently with an error of graphrt itself.
 
-    They changed the state in place, or wrote what cannot be folded.
+    `retry` runs them again. They changed the state in place, or their writes cannot be folded.
     """
     for task in tasks:
-        task.engine.note_change(task)  # what was staged of it, its outcome, is out of date
+        task.engine.note_change(task)  # its staged outcome is out of date
         task.updates, task.goto, task.status = (), None, FAILED
         extra = task.more()
         extra.failure, extra.raise_as_is = error, True

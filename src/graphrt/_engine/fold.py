@@ -1,14 +1,14 @@
-"""Fold the updates of a superstep, in task order: `fold` decides what to write, and `applied` makes the new values.
+"""Fold the updates of a superstep, in task order: `fold` computes the changes, and `applied` creates the new values.
 
 Rules: updates fold in task order, never in the order in which tasks finished (R2). Two tasks may write one field only
 if its reducer aggregates (R6). Ephemeral fields are reset before the fold, and no error quotes the value of an
 untracked field (R16).
 
-The result lists what to write. Items to append are kept apart from other new values, because `applied` may extend the
+The result lists the changes. Items to append are kept separate from other new values, because `applied` may extend the
 existing list in place. That keeps the cost of an append independent of the length of the list (decision 0009). Nodes,
 steps and callers may keep a list of an older state and must not see it change (R15). So a list grows in place only if
-its reference count is `SOLE`, which proves that only the dict of values refers to it; all else is built anew. The
-result also has the undo records that steps need.
+its reference count is `SOLE`, which proves that only the dict of values refers to it; otherwise it is copied. The
+result also contains the undo records for steps.
 
 The `kind` of a field says how it folds: LAST takes the last value, APPEND adds items to a list, any other kind calls
 the reducer. `ABSENT` is a TypedDict key without a value. `ERASED` stands for a value that was erased from the journal.
@@ -18,7 +18,7 @@ For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._cancellations import failures
 from graphrt._engine.erased_values import as_items, reduced_erased
@@ -29,13 +29,16 @@ from graphrt._plan.state import Values, short
 from graphrt._plan.state_reducer import WHOLE, NotAStateError, StateChangedError, StateReducer
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import DELETE, ERASED, Replacement
-from graphrt.errors import Place, UpdateError, told
+from graphrt.errors import Place, UpdateError, describe_error
 from graphrt.errors._codes.nodes import (
     CONCURRENT_UPDATE,
     REDUCER_FAILED,
     REDUCER_RETURNED_NONE,
     STATE_REDUCER_MUTATED_STATE,
 )
+
+if TYPE_CHECKING:
+    from graphrt._engine.run_state import RunState
 
 
 @final
@@ -49,7 +52,7 @@ class Prefix:
 
 
 _NUMBERS: Final = frozenset({int, float})
-"""Classes whose sum needs no call of the reducer `add`."""
+"""Classes that can be added without calling the reducer `add`."""
 Undo = dict[str, Any]
 """Previous values by field: ABSENT, a Prefix, or the value itself."""
 
@@ -71,9 +74,9 @@ class Folded:
 
 
 class FoldError(Exception):
-    """A fold that failed: the error for the user, and the tasks that a retry has to run again (R9).
+    """A fold failed: the error for the user, and the tasks that a retry has to run again (R9), which wrote the field.
 
-    Those are the tasks that wrote the field. It never leaves the engine: callers raise its `error`.
+    It never leaves the engine: callers raise its `error`.
     """
 
     def __init__(self, error: UpdateError, tasks: Sequence[Task]) -> None:
@@ -83,53 +86,56 @@ class FoldError(Exception):
 
 
 def fold(
-    fields: Mapping[str, Field],
+    engine: RunState,
     values: Values,
     tasks: Sequence[Task],
+    reducer: StateReducer | None,
+    ephemeral: Sequence[Field],
     *,
-    reducer: StateReducer | None = None,
-    ephemeral: Sequence[Field] = (),
-    record: bool = False,
     past: bool = False,
-    where: Callable[[], Place] = Place,
+    where: Callable[[], Place] | None = None,
 ) -> Folded:
     """Fold the updates of *tasks*, which are in task order, over *values*.
 
     Args:
-        fields: The schema of the state, by name.
+        engine: Provides the schema of the state, and whether to create undo records. It is not changed.
         values: The committed values by field.
-        tasks: Ended tasks; their `updates` are validated. A nested graph's task may have several, others have 0 or 1.
+        tasks: Ended tasks; their `updates` are validated. A task may have several: if its node returned a list, its tools
+            wrote, or it ran a nested graph.
         reducer: The reducer of the whole state, for updates under the key `WHOLE`; None if only fields have reducers.
         ephemeral: Fields to reset before the first update.
-        record: Whether to make undo records.
-        past: Whether the superstep is in the journal already: a reducer that returned None then is not an error now.
-        where: Makes the place for errors; called only if there is one.
+        past: Whether the superstep is already in the journal: a reducer that returned None then is not an error now.
+        where: Creates the location for errors; None means `RunState.where`.
 
     Raises:
         FoldError: Two tasks wrote a field without an aggregating reducer, a reducer raised, or it returned None for a
             field that cannot be None. A reducer of the whole state returned no state, or changed its first argument.
     """
+    fields, record = engine.fields, engine.keeps_undo
     result = Folded()
     out = result.values = {}
     grown = result.grown = {}
-    result.removes = bool(ephemeral) or reducer is not None
+    result.removes = reducer is not None
     undos = result.undo = []
-    undo: Undo = {}  # of the task that is folded; resets count as changes of the first one
-    for field in ephemeral:  # R16: a value written at k is seen until the fold of k+1
+    undo: Undo = {}  # of the current task; resets count as changes of the first one
+    for field in ephemeral:  # R16: a value written in superstep k is visible until the fold of k+1
         name = field.name
         default = field.reset()
         if values.get(name, ABSENT) is not default:
             out[name] = default
+            result.removes = True
             if record:
                 undo[name] = values.get(name, ABSENT)
     alone = not tasks[1:]  # so that nothing can conflict
     writers: dict[str, Task] = {}  # the first writer of each field
-    exclusive: set[str] = set()  # fields with an Overwrite or DELETE, which allow no other writer (R6)
+    exclusive: dict[str, None] = {}  # fields with an Overwrite or DELETE, which allow no other writer (R6)
     for task in tasks:
         for update in task.updates:
             for name in update:
                 if reducer is not None and name == WHOLE:
-                    changes = _changes(reducer, values, out, update[name], task, tasks, where, past=past)
+                    changes = _changes(
+                        reducer, values, out, update[name], task, tasks, where or engine.where, past=past
+                    )
                     if record:
                         for changed in changes:  # the first update of the task decides
                             undo.setdefault(changed, out.get(changed, values.get(changed, ABSENT)))
@@ -142,15 +148,15 @@ def fold(
                     if name not in writers:
                         writers[name] = task
                     before = writers[name]
-                    # Equal values conflict as well (R6). Several updates of one task, a nested graph's, do not.
+                    # Equal values conflict as well (R6). Several updates of one task do not.
                     if before is not task and (marker or not field.aggregates or name in exclusive):
-                        raise _conflict(field, before, task, tasks, where)
+                        raise _conflict(field, before, task, tasks, where or engine.where)
                     if marker:
-                        exclusive.add(name)
+                        exclusive[name] = None
                 if record and (marker or name not in undo):  # the first write decides, unless a marker follows it
                     _note_before(undo, field, values, out, grown, whole=marker)
                 if marker:
-                    grown.pop(name, None)  # items appended before it are replaced too
+                    grown.pop(name, None)  # replaces items appended earlier as well
                     out[name] = field.default() if value is DELETE else value.value
                     result.removes = True
                 elif kind == LAST:  # no reducer
@@ -162,7 +168,7 @@ def fold(
                     else:
                         grown[name] = list(items)  # a copy: the items of further writes are added to it
                 elif (
-                    kind == ADD  # the reducer `add`; anything else than numbers may raise, or be absent
+                    kind == ADD  # the reducer `add`; other values than numbers may raise or be absent
                     and value.__class__ in _NUMBERS
                     and name in values
                     and name not in out
@@ -170,9 +176,9 @@ def fold(
                 ):
                     out[name] = values[name] + value
                 else:
-                    out[name] = _reduced(field, values, out, value, task, tasks, where)
+                    out[name] = _reduced(field, values, out, value, task, tasks, where or engine.where)
                     if out[name] is None and not (field.nullable or past or value is None):
-                        raise _none(field, task, tasks, where)
+                        raise _none(field, task, tasks, where or engine.where)
         if record:
             undos.append(undo)
             undo = {}
@@ -190,7 +196,7 @@ def _changes(
     *,
     past: bool,
 ) -> Values:
-    """Return what *update*, of the whole state, changes in *values* overlaid with *out*; ABSENT removes a field.
+    """Return the changes of *update*, of the whole state, to *values* overlaid with *out*; ABSENT removes a field.
 
     Args:
         tasks: All tasks of the superstep; those with an update run again after an error.
@@ -201,7 +207,7 @@ def _changes(
     current = values
     if out:
         current = {name: value for name, value in {**values, **out}.items() if value is not ABSENT}
-    # Nothing is known of a state that was made from what was erased, and the user's function is not called with it.
+    # A state computed from erased data is unknown, so the user's function is not called with it.
     if update is ERASED or any(value is ERASED for value in current.values()):
         return dict.fromkeys(reducer.state.fields, ERASED)
     try:
@@ -212,7 +218,7 @@ def _changes(
     except NotAStateError as error:
         raised, cause = _no_state(reducer, f"{error}.", update, task, where()), None
     except failures() as error:
-        raised, cause = _no_state(reducer, f"raised {told(error)}", update, task, where()), error
+        raised, cause = _no_state(reducer, f"raised {describe_error(error)}", update, task, where()), error
     raised.__cause__ = cause
     raise FoldError(raised, [one for one in tasks if one.updates]) from cause
 
@@ -237,7 +243,7 @@ def _no_state(reducer: StateReducer, problem: str, update: Any, task: Task, wher
 def _note_before(
     undo: Undo, field: Field, values: Values, out: dict[str, Any], grown: dict[str, list[Any]], *, whole: bool
 ) -> None:
-    """Record in *undo* the value of *field* before this write; a Prefix is enough if the write only appends.
+    """Record the value of *field* before this write in *undo*; a Prefix is enough if the write only appends.
 
     Args:
         undo: The record of the task that writes; filled here.
@@ -256,7 +262,7 @@ def _note_before(
         undo[name] = base
         return
     start: Any = [] if base is ABSENT or base is None else base
-    # Pending items of earlier tasks belong to the previous value; those that this task appended do not.
+    # Pending items of earlier tasks belong to the previous value; items appended by this task do not.
     length = known.length if known.__class__ is Prefix else len(start) + len(pending or ())
     undo[name] = type(start)([*start, *(pending or ())][:length]) if whole else Prefix(length)
 
@@ -282,7 +288,7 @@ def _reduced(
     """
     current = out[field.name] if field.name in out else values.get(field.name, ABSENT)
     if current is ABSENT:
-        if field.identity is None:  # no neutral value to start from: the first value is taken as it is
+        if field.identity is None:  # no neutral value to start from: the first value is used unchanged
             return value
         current = field.identity()
     if value is ERASED or current is ERASED:
@@ -292,7 +298,7 @@ def _reduced(
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
     except failures() as error:  # its text is shown only if the field is tracked
         wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
-        said = told(error)
+        said = describe_error(error)
         known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
         if field.untracked:  # the text of the exception may quote a value, which must not leave the run (R16)
             said = type(error).__name__
@@ -332,9 +338,9 @@ def _place(error: BaseException) -> str:
 
 
 def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
-    """Return the error for two tasks of one superstep, *one* and *two*, that wrote *field* (R6).
+    """Return the error for two tasks of a superstep, *one* and *two*, that wrote *field* (R6).
 
-    It names all of *tasks* that wrote it, and shows the values unless the field is untracked.
+    It names all *tasks* that wrote it, and shows the values unless the field is untracked.
     """
     wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
     nodes = tuple(dict.fromkeys(t.node.name for t in wrote))
@@ -363,15 +369,15 @@ def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: 
 
 
 def shown(schema: UpdateSchema, updates: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the updates of one task as people see them: one mapping of fields, or what a node returned (`whole`)."""
+    """Return the updates of one task for display: one mapping of fields, or the node's return value (`whole`)."""
     return combined(schema.state.fields, updates) if schema.whole is None else schema.shown(updates)
 
 
 def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return several updates of one task as one: aggregated fields by their reducer, others by the last write.
+    """Merge several updates of one task: aggregated fields by their reducer, others by the last write.
 
-    None if *updates* is empty. A nested graph has one update for each of its commits. For display only: `Step.update`
-    and the stream mode `live` show it; the fold takes the updates one by one.
+    None if *updates* is empty. A task may have several; see `fold`. For display only, in `Step.update` and the stream
+    mode `live`; the fold processes the updates one by one.
     """
     if not updates:
         return None
@@ -381,7 +387,7 @@ def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) 
     for update in updates:
         for name, value in update.items():
             marker = value is DELETE or value.__class__ is Replacement
-            before = result.get(name, DELETE)  # DELETE also stands for "not written yet": either way, *value* is all
+            before = result.get(name, DELETE)  # DELETE also means "not written yet": in both cases only *value* remains
             if marker or before is DELETE or not fields[name].aggregates:
                 result[name] = value
             elif before.__class__ is Replacement:
@@ -394,34 +400,34 @@ def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) 
 def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tuple[Values, list[str]]:
     """Return the new values, and the fields whose lists were extended in place.
 
-    If a router then fails, the commit puts back copies of these lists with their old length. The fold of a journal and
-    edits have nothing to undo.
+    If a router fails afterwards, the commit restores copies of these lists with their old length. Folds of a journal
+    and edits have no changes to undo.
 
     Args:
-        values: The committed values by field. This dict stays as it is; lists in it may grow.
-        folded: What `fold` made of the updates: new values by field, and items to append (`grown`) by field.
+        values: The committed values by field. This dict is not changed; lists in it may grow.
+        folded: The result of `fold`: new values by field, and items to append (`grown`) by field.
     """
     extended: list[str] = []
     new_lists: dict[str, Any] = {}
     for name in folded.grown:
         items = folded.grown[name]
-        # An Overwrite, or the reset of an ephemeral field, in the same superstep comes first; the items follow it.
+        # An Overwrite, or the reset of an ephemeral field, in the same superstep is applied before the items.
         current = folded.values[name] if name in folded.values else values.get(name, ABSENT)
-        if current is ERASED:  # `Runtime.erase` removed the value from the journal: nothing can be appended to it
+        if current is ERASED:  # `Runtime.erase` removed the value from the journal, so nothing can be appended
             new_lists[name] = reduced_erased(fields[name], current, items)
             continue
         if current is ABSENT or current is None:
             field = fields[name]
             start: Any = field.identity() if field.identity is not None else []
-            # `identity` makes the empty value of the field's type: a list, or a tuple for a tuple field. `items` is the
-            # fold's own list, so it can become the value without a copy.
+            # `identity` creates the empty value of the field's type: a list, or a tuple for a tuple field. `items` is
+            # the fold's own list, so it can become the value without a copy.
             new_lists[name] = items if start.__class__ is list else field.reduce(start, items)
         elif name not in folded.values and current.__class__ is list:
-            del current  # a local variable is one more reference, and SOLE counts none
+            del current  # no local variable, which would be an additional reference
             if getrefcount(values[name]) == SOLE:
                 extended += [name]
                 values[name] += items
-            else:  # a node, a step or the caller kept the list, and must not see it grow
+            else:  # a node, a step or the caller holds the list and must not see it grow
                 new_lists[name] = [*values[name], *items]
         else:  # the value was set in this superstep, or is not exactly a list (a tuple, say)
             new_lists[name] = fields[name].reduce(current, items)

@@ -1,7 +1,7 @@
 """The open generation of one join (rule R5): which sources arrived, and whether it fired.
 
-`joins` explains the terms and works on the state of a run. This file is apart from it because that state consists of
-such generations, among other things. For the terms, see docs/glossary.md.
+`joins` explains the terms and operates on the state of a run. This is a separate module because that state contains
+generations. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ class JoinState:
         self.fired = False
         """Whether this generation has fired."""
         self.emptied = False
-        """Whether a router returned an empty list where a source could have started, and no source has arrived since:
-        a map over nothing (decision 0060). When nothing is due any more, such a join may run, or give a warning."""
+        """Whether a router returned an empty list where a source could have started, and no source has arrived since (a
+        map over nothing, decision 0060). When nothing is due any more, this join may run or cause a warning."""
 
     def arrive(self, source: int) -> bool:
-        """Count an arrival of *source*, a node index; return True if the join fires now.
+        """Count an arrival of *source*, a node index.
 
-        Before it fires, a repeat counts once. After it fired, first arrivals of the remaining sources are absorbed;
-        the generation closes when all have arrived, or when a counted source arrives again, which opens the next.
+        Returns True if the join fires now. Before the join fires, repeated arrivals count once. After it has fired,
+        first arrivals of the remaining sources are absorbed. The generation closes when all have arrived, or when a
+        counted source arrives again, which opens the next.
         """
         self.emptied = False
         if self.fired and source in self.arrived:  # its second arrival opens the next generation
@@ -60,7 +61,7 @@ class JoinState:
 
     @property
     def is_overdue(self) -> bool:
-        """True if enough sources have arrived but the join has not fired, because a release removed one that it needed."""
+        """True if enough sources have arrived but the join has not fired: a changed graph needs fewer sources."""
         return not self.fired and len(self.arrived) >= self.plan.need
 
     @property

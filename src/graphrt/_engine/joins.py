@@ -5,10 +5,10 @@ once `need` distinct sources have arrived: all, one, or a given number. Arrivals
 join in a loop can fire again. A generation begins with an arrival, fires once, and closes when all have arrived or when
 a counted source arrives again. Only the open generation is kept (`JoinState`).
 
-When nothing is due any more, a join whose generation has begun and not fired is *starved*: what it waits for cannot
+When nothing is due any more, a join whose generation has begun but not fired is *starved*: the missing arrivals cannot
 happen. A join is *emptied* if a router returned an empty list instead of starting a source (a map over nothing,
-decision 0060). What happens then is its `starved` option: "error", "run" (fire all the same) or "ignore". For the
-terms, see docs/glossary.md.
+decision 0060). Its `starved` option decides: "error", "run" (fire nevertheless) or "ignore". For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def starved_error(engine: RunState, joins: Sequence[JoinState]) -> StarvedJoinEr
 
 
 def arrive(engine: RunState, routed: Routed) -> list[JoinState]:
-    """Count the arrivals of *routed* and add the nodes of joins that fire to it; return the joins that changed.
+    """Count the arrivals of *routed*, and add the nodes of joins that fire to it.
 
-    Called in each commit, after the edges and routers of the ended tasks were followed. The changed joins go into the
-    event of the commit.
+    Returns the changed joins. Called in each commit, after the edges and routers of the ended tasks were followed. The
+    event of the commit contains the changed joins.
     """
     moved: list[JoinState] = []
     for join, source in routed.arrivals:  # index of the join, and of the node that arrived
@@ -88,7 +88,8 @@ def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
 def never_fired(engine: RunState) -> list[str]:
     """Return warnings for the result of a completed run: one for each join that a map over nothing kept from firing.
 
-    An empty list is often meant, so it is an error only where a source arrived. `starved="ignore"` gives no warning.
+    An empty list is often intended, so it is an error only if a source arrived. `starved="ignore"` suppresses the
+    warning.
     """
     nodes = engine.plan.nodes
     return [
@@ -103,9 +104,9 @@ def never_fired(engine: RunState) -> list[str]:
 def fire_starved(engine: RunState) -> list[JoinState]:
     """Fire the starved and emptied joins with `starved="run"`: make their nodes due, and return these joins.
 
-    Called when nothing is due. A join for which enough sources have arrived, since a release made it wait for fewer,
-    fires whatever its option says. An emptied join, which has no arrival, raises no error: with "error" it gives a warning
-    at the end of the run (`never_fired`).
+    Called when nothing is due. If enough sources of a join have arrived, because a new version of the graph requires
+    fewer, it fires with any option. An emptied join without arrivals does not raise an error: with "error" it causes a
+    warning at the end of the run (`never_fired`).
 
     Raises:
         StarvedJoinError: A join with `starved="error"` has arrivals and never fired.
@@ -115,11 +116,11 @@ def fire_starved(engine: RunState) -> list[JoinState]:
     if not starved and not emptied:
         return []
     bad = [join for join in starved if join.plan.starved == "error" and not join.is_overdue]
-    if bad:  # before any join fires, so that the generations stay as they are
+    if bad:  # before any join fires, so that the generations are unchanged
         raise starved_error(engine, bad)
     fired = [join for join in starved if join.plan.starved == "run" or join.is_overdue]
     routed = Routed()
-    for join in fired:  # the generation stays open, and absorbs arrivals that come later after all
+    for join in fired:  # the generation stays open, and absorbs any later arrivals
         join.fired = True
     for join in emptied:  # nothing arrived, so no generation is open; reset, so that it fires once for an empty list
         join.emptied = False

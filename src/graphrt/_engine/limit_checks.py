@@ -1,9 +1,9 @@
 """Limits of a run (rule R8): visits of nodes, supersteps, and tasks in one superstep.
 
 They are checked before a superstep opens and before anything is counted, so that a retry under higher limits continues
-where the run stopped. A node that has reached its limit of visits is *tired* (in errors: fatigued). Its `on_fatigue`
-route, if it has one, names what runs in its place. Fatigue goes first: a tired node with a route to END needs no
-further superstep (decision 0006).
+where the run stopped. A node that has reached its visit limit is *tired* (in errors: fatigued). Its `on_fatigue` route,
+if it has one, names the node that runs in its place. Fatigue is checked first, because a tired node with a route to END
+does not need another superstep (decision 0006).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphrt._engine import emit_events
-from graphrt._engine.route import Routed
-from graphrt._engine.storability import told_state
+from graphrt._engine.route import Routed, merged
+from graphrt._engine.storability import state_without_untracked
 from graphrt._engine.task import Due
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import EndType
@@ -37,7 +37,7 @@ def limit_error(engine: RunState, due: Sequence[Due]) -> LimitError:
             due=nodes,
             limit=engine.max_steps,
             nodes=_due_nodes(engine),
-            state=told_state(engine),
+            state=state_without_untracked(engine),
             where=engine.where(),
         )
     return TASK_LIMIT(
@@ -45,7 +45,7 @@ def limit_error(engine: RunState, due: Sequence[Due]) -> LimitError:
         due=nodes,
         limit=engine.limits.max_tasks,
         nodes=_due_nodes(engine),
-        state=told_state(engine),
+        state=state_without_untracked(engine),
         where=engine.where(),
     )
 
@@ -53,14 +53,14 @@ def limit_error(engine: RunState, due: Sequence[Due]) -> LimitError:
 def rest(engine: RunState) -> None:
     """Replace due tasks of nodes that reached their visit limit by one plain activation of their `on_fatigue` target.
 
-    Called if there is such a task. Routes are followed from tired node to tired node. END makes nothing due. Sends to a tired node, and the failures
-    that it was to handle, are dropped with it.
+    Called if there is such a task. Routes are followed from tired node to tired node. END makes nothing due. Sends to a
+    tired node, and the failures that it was meant to handle, are dropped with it.
 
     Raises:
         NodeFatigueError: A tired node has no route, or its route leads in a circle of tired nodes.
     """
     visits, limits = engine.visits, engine.visit_limits
-    routed = Routed()  # collects what stays due, in task order, and merges activations of one node
+    routed = Routed()  # collects the remaining due tasks, in task order, and merges activations of one node
     tired: dict[int, NodePlan] = {}
     for item in engine.due:
         node: NodePlan | None = item.node
@@ -80,7 +80,7 @@ def rest(engine: RunState) -> None:
                 routed.errors[node.index] = [item.error]  # the failures that it handles as an `on_error` node
         if node is not None:
             routed.plain[node.index] = node
-    engine.make_due(routed.due())
+    engine.make_due(merged(engine.waiting, routed) if engine.waiting else routed.due())
     if engine.log is not None:
         for node in tired.values():
             emit_events.fatigued(engine, node)
@@ -95,7 +95,7 @@ def _fatigue(engine: RunState, node: NodePlan) -> NodeFatigueError:
         visits=engine.visits[node.index],
         limit=limit,
         nodes=_due_nodes(engine),
-        state=told_state(engine),
+        state=state_without_untracked(engine),
         where=engine.where(),
     )
 

@@ -1,6 +1,6 @@
-"""How mail from other processes changes a thread (R22): signals are received and taken, and open questions answered.
+"""Processing of mail from other processes to a thread (R22): receive signals, deliver them, and answer open questions.
 
-The owner of a thread takes its letters at a pause of a run (`_flows.run`), or while no run drives the thread
+The owner of a thread processes its letters at a pause of a run (`_flows.run`), or while no run drives the thread
 (`_runs.reopen_run`). The functions here change the engine and log events. The caller stores the events and deletes the
 letters in one commit.
 
@@ -21,8 +21,8 @@ from graphrt._engine.open_interrupt import BY_THREAD, NOT_FOR_PEOPLE, SIGNAL
 from graphrt._plan.fields import own
 
 What: TypeAlias = Literal["cancel", "signal", "answers", "input", "ended", "task"]
-"""The kind of a letter: a request to cancel, a signal, answers to open questions, an input for the next run, the end of
-a child thread, or a worker's report about a task of a queue."""
+"""The kind of a letter: a request to cancel, a signal, answers to open questions, an input for the next run, the end
+of a child thread, or a worker's report about a queued task."""
 
 
 class Letter(NamedTuple):
@@ -31,43 +31,43 @@ class Letter(NamedTuple):
     place: int
     """Number of the letter in the store, by which it is deleted; letters are taken in its order."""
     id: str
-    """Id that the sender gave it. The store keeps one letter of each id, so a repeated one is dropped."""
+    """Id from the sender. The store keeps one letter per id, so a repeated one is dropped."""
     what: What
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]
     """The content. Its keys depend on `what`: `epoch`, the number of the claim that drove the thread (None from a parent
     thread); `name`, `value` and `user` of a signal; `answers` by interrupt id; `input`, and `abandon` and labels;
     `thread`, the id of the child that ended. The rest of a report on a task is defined in `_journal.task_letters`."""
 
 
 class Failure(NamedTuple):
-    """How a task failed for good in a worker of its node's queue, which reported it by mail (R27)."""
+    """Permanent failure of a task in a queue worker, which reported it by mail (R27)."""
 
     event: events.TaskFailed
-    """What the journal gets of the failure."""
+    """The part of the failure that is written to the journal."""
     raise_as_is: bool
     """Whether the error itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
 
 
 def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
-    """Take the signals, answers and ends of children among *letters*; return the places of those taken or dropped.
+    """Process the signals, answers and ends of children among *letters*.
 
-    Other letters are left to the caller. The end of a child that no task waits for leaves no event: a task that waits
-    for it later looks at the child first.
+    Returns the positions of those taken or dropped. Other letters are left to the caller. The end of a child that no
+    task waits for causes no event: a task that waits for it later reads the child's outcome first.
     """
     places: list[int] = []
     for letter in letters:
-        told = letter.told
+        content = letter.content
         if letter.what == "signal":
-            engine.receive(letter.id, told["name"], told["value"])
+            engine.receive(letter.id, content["name"], content["value"])
             event = events.SignalReceived(  # with a copy of the value, so that journal and engine share nothing (R15)
-                id=letter.id, name=told["name"], value=own(told["value"]), user=told.get("user", "")
+                id=letter.id, name=content["name"], value=own(content["value"]), user=content.get("user", "")
             )
             emit_events.note(engine, event)
         elif letter.what == "answers":
             _answer(engine, letter)
         elif letter.what == "ended":
-            # The answer is None: it makes the task run again, and `ctx.wait` then looks how the child ended.
-            engine.answer(dict.fromkeys(waiting_for(engine, told["thread"])), by=BY_THREAD)
+            # The answer is None: it makes the task run again, and `ctx.wait` then reads the child's outcome.
+            engine.answer(dict.fromkeys(waiting_for(engine, content["thread"])), by=BY_THREAD)
         else:  # a request to cancel, an input, or the report of a worker
             continue
         places.append(letter.place)
@@ -75,12 +75,13 @@ def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
 
 
 def _answer(engine: Engine, letter: Letter) -> None:
-    """Take the answers in *letter* to questions that are still open; drop it if there is none.
+    """Apply the answers in *letter* to questions that are still open; drop it if there are none.
 
-    Questions that no person answers, such as those of a timer or a signal, take no answer from a letter.
+    Questions that are not answered by a person, such as those of a timer or a signal, do not accept answers from
+    letters.
     """
     open_ = {question.id for question in engine.open_interrupts() if question.kind not in NOT_FOR_PEOPLE}
-    given = {id_: answer for id_, answer in letter.told["answers"].items() if id_ in open_}
+    given = {id_: answer for id_, answer in letter.content["answers"].items() if id_ in open_}
     if not given:
         drop(engine, letter, "no question that it answers was open any more")
         return
@@ -93,10 +94,10 @@ def drop(engine: Engine, letter: Letter, reason: str) -> None:
 
 
 def deliver(engine: Engine) -> bool:
-    """Give waiting signals to the tasks that wait for them, each once, in order of arrival.
+    """Deliver waiting signals to the tasks that wait for them, each once, in order of arrival.
 
-    Called when a run pauses and when mail was taken, since a signal may come before or after a task asks for it. Of
-    several tasks that wait for one name, the first in task order gets the first signal.
+    Called when a run pauses and when mail was taken, since a signal may come before or after a task asks for it. If
+    several tasks wait for one name, the first in task order gets the first signal.
 
     Returns:
         Whether a task got one; it is due then.

@@ -1,11 +1,12 @@
-"""What is recorded of the model calls of one task: the events about its replies, usage, reservations and grants.
+"""The record of one task's model calls: the events about its replies, usage, reservations and grants.
 
-A task that runs again after a pause or a crash gets the recorded replies and calls no model for them (decision 0033).
+A task that runs again after a pause or a crash gets the recorded replies without calling a model (decision 0033).
 
-The record consists of the events of `events.model_calls` themselves, by call: a live run makes one and keeps it, and
-`apply` keeps one that was read. Only reservations and failed attempts change, and are values of which events are made.
-What the calls have used is computed from the record and kept nowhere else. `_agents` makes the calls, stores each event
-while the task runs, and decides which budget a call must fit. For the terms, see docs/glossary.md.
+The record consists of the events of `events.model_calls` themselves, by call. A live run creates and keeps them, and
+`apply` keeps events that were read. Only reservations and failed attempts change, so they are kept as values from which
+events are created. The usage of the calls is computed from the record and not kept anywhere else. `_agents` makes the
+calls, stores each event while the task runs, and decides which budget a call must fit. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ class ModelCall(NamedTuple):
     """Identifies a model call within its task."""
 
     failed_attempts: int
-    """Number of attempts of the task that had failed before; after each, its models are asked anew."""
+    """Number of earlier failed attempts of the task; after each, its models are called again."""
     key: str
-    """Key inside the task: it contains a digest of the request, so that the same request finds the recorded reply."""
+    """Key within the task. It contains a digest of the request, so that the same request finds the recorded reply."""
 
 
 @final
 class ModelCalls:
     """All that is recorded of the model calls of one task.
 
-    Several worker threads may read while that of the task adds: readers iterate over copies. It is `Extra.models` of
+    Other threads may read while the task's thread adds records, so readers iterate over copies. It is `Extra.models` of
     the task.
     """
 
@@ -54,20 +55,21 @@ class ModelCalls:
 
     def __init__(self) -> None:
         self.failed_attempts: int = 0
-        """Attempts that failed after they had called a model: replies recorded before are not used again."""
+        """Number of attempts that failed after calling a model; replies recorded before then are not used again."""
         self.replies: dict[ModelCall, events.ModelReplied] = {}
         self.stopped: dict[ModelCall, events.ReplyStopped] = {}
-        """Replies that were cut off, by call; the newest, if that happened several times to one."""
+        """Replies that were cut off, by call; only the latest for each call."""
         self.usages: dict[ModelCall, dict[int, events.UsageRecorded]] = {}
         """By call and number of the usage, from 1."""
         self.holds: dict[ModelCall, tuple[Amounts, ...]] = {}
-        """Reservations by call, oldest first: a call that a crash cut off is made again, and reserves again. A recorded
-        reply leaves its own, the newest, in place; otherwise a call that ends takes its own out. May be empty."""
+        """Reservations by call, oldest first: a call interrupted by a crash is made again, and reserves again. If its
+        reply is recorded, the latest reservation is kept; otherwise a call that ends removes its reservation. May be
+        empty."""
         self.grants: dict[str, events.BudgetGranted] = {}
         """By key of the answered question, `<call>/budget/<of>/<unit>/<n>`."""
 
     def call(self, key: str) -> ModelCall:
-        """Return what identifies the call *key* in the present attempt."""
+        """Return the identity of the call *key* in the current attempt."""
         return ModelCall(self.failed_attempts, key)
 
     # -- changes -------------------------------------------------------------------------------------------------
@@ -77,16 +79,16 @@ class ModelCalls:
         self.holds[call] = (*self.holds.get(call, ()), want)
 
     def release(self, call: ModelCall) -> bool:
-        """Take out the newest reservation of *call*, which has ended; return False if there is none."""
+        """Remove the latest reservation of *call*, which has ended. Returns False if there is none."""
         held = self.holds.get(call)
         if held:
             self.holds[call] = held[:-1]
         return bool(held)
 
     def count(self, task: str, call: ModelCall, usage: Usage, model: str | None) -> events.UsageRecorded:
-        """Record the usage of *call* of the task with id *task*, whose reply is not recorded; return the event.
+        """Record the usage of *call*, whose reply is not recorded, on the task with id *task*.
 
-        The usage takes the place of its reservation, if there is one.
+        Returns the event. The usage replaces the reservation, if there is one.
         """
         self.release(call)
         nth = len(self.usages.get(call, ())) + 1
@@ -97,13 +99,13 @@ class ModelCalls:
     def reply(
         self, task: str, call: ModelCall, data: Mapping[str, Any], usage: Usage | None, model: str | None, answers: int
     ) -> events.ModelReplied:
-        """Record the reply to *call* of the task with id *task*, as `ModelReplied` has it; return the event."""
+        """Record the reply to *call* of the task with id *task*. Returns the event, a `ModelReplied`."""
         event = events.ModelReplied(**_of(task, call), reply=data, usage=usage, model=model, answers=answers)
         self.apply(event)
         return event
 
     def stop(self, task: str, call: ModelCall, text: str, model: str | None, attempt: int) -> events.ReplyStopped:
-        """Record that the reply to *call* of the task with id *task* was cut off after *text*; return the event."""
+        """Record that the reply to *call* of the task with id *task* was cut off after *text*. Returns the event."""
         event = events.ReplyStopped(**_of(task, call), text=text, model=model, attempt=attempt)
         self.apply(event)
         return event
@@ -113,9 +115,10 @@ class ModelCalls:
         self.apply(events.BudgetGranted(task=task, question=question, of=of, amounts=amounts))
 
     def discard_replies(self) -> bool:
-        """Let the next attempt ask its models anew; return False if no model was called yet.
+        """Make the next attempt call its models again.
 
-        Called when an attempt failed: the recorded replies may be what made it fail.
+        Returns False if no model was called yet. Called when an attempt failed, because the recorded replies may have
+        caused the failure.
         """
         if not self.replies and not self.usages:
             return False
@@ -130,7 +133,7 @@ class ModelCalls:
         """
         match event:
             case events.RepliesDiscarded():
-                # The journal and what is stored beside it may both have a count: the larger one is the newer one.
+                # The journal and the staged data may both have a count: the larger one is newer.
                 self.failed_attempts = max(event.failed_attempts, self.failed_attempts)
                 return
             case events.BudgetGranted():
@@ -141,7 +144,7 @@ class ModelCalls:
         match event:
             case events.BudgetHeld():
                 self.holds[call] = event.reservations
-            case events.BudgetReleased():  # all reservations were given back
+            case events.BudgetReleased():  # all reservations were released
                 self.holds[call] = ()
             case events.UsageRecorded():
                 self.usages.setdefault(call, {})[event.nth] = event
@@ -156,11 +159,11 @@ class ModelCalls:
     # -- what follows from the values ----------------------------------------------------------------------------
 
     def answered(self) -> list[str]:
-        """Return the keys of the calls whose replies the present attempt is given."""
+        """Return the keys of the calls with recorded replies for the current attempt."""
         return [call.key for call in list(self.replies) if call.failed_attempts == self.failed_attempts]
 
     def said(self) -> list[str]:
-        """Return what replies had said that were cut off in the last attempt and not given since, in order of the cuts."""
+        """Return the texts of replies cut off in the last attempt and not completed since, in that order."""
         cut = {call: one for call, one in self.stopped.items() if call not in self.replies and type(one.text) is str}
         last = max((one.attempt for one in cut.values()), default=0)
         return [
@@ -170,10 +173,10 @@ class ModelCalls:
         ]
 
     def used(self) -> Usage | None:
-        """Return the usage of all calls, those of failed attempts included; None if there was none.
+        """Return the usage of all calls, including those of failed attempts; None if there were none.
 
-        Calls that a crash cut off are included as unreported ones, with their reservations: they may have been paid
-        (rule R11).
+        Calls interrupted by a crash are included as unreported ones, with their reservations, because they may have
+        been billed (rule R11).
         """
         found = [reply.usage or UNREPORTED for reply in list(self.replies.values())]
         for counted in list(self.usages.values()):
@@ -186,16 +189,19 @@ class ModelCalls:
         return total
 
     def lost(self, call: ModelCall) -> tuple[Amounts, ...]:
-        """Return the reservations of *call* that a crash cut off: all but the newest, if there is a reply to it."""
+        """Return the reservations of executions of *call* that a crash interrupted.
+
+        If there is a reply, the latest reservation is not one of them.
+        """
         held = self.holds.get(call, ())
         return held[:-1] if call in self.replies else held
 
     def failed(self, call: ModelCall) -> list[Usage]:
-        """Return the usage of each execution of *call* that left no reply, in their order."""
+        """Return the usage of each execution of *call* without a recorded reply, in order."""
         return [one.usage for one in list(self.usages.get(call, {}).values())]
 
     def charged(self, call: ModelCall) -> Amounts:
-        """Return what budgets have to count of all executions of *call*, those included that a crash cut off."""
+        """Return the usage of all executions of *call* for budgets, including those interrupted by a crash."""
         total = Amounts()
         reply = self.replies.get(call)
         found = [] if reply is None else [reply.usage or UNREPORTED]
@@ -214,22 +220,22 @@ class ModelCalls:
     def granted_for(self, key: str) -> dict[str, Amounts]:
         """Return the grants to questions that the call *key* asked, by name of the budget.
 
-        For budgets that begin anew with each execution of the node, as those of agents do.
+        For budgets that start over with each execution of the node, as those of agents do.
         """
         found: dict[str, Amounts] = {}
         for question, grant in list(self.grants.items()):
-            if question.rpartition("/budget/")[0] == key:  # what stands before it names the call, see `grants`
+            if question.rpartition("/budget/")[0] == key:  # the part before it identifies the call, see `grants`
                 found[grant.of] = found.get(grant.of, Amounts()).plus(grant.amounts)
         return found
 
     # -- events --------------------------------------------------------------------------------------------------
 
     def calls(self) -> list[ModelCall]:
-        """Return all calls that something is recorded of, each once."""
+        """Return all calls with records, each once."""
         return list(dict.fromkeys((*self.holds, *self.usages, *self.stopped, *self.replies)))
 
     def general(self, task: str) -> Iterator[ModelEvent]:
-        """Yield the events of the task with id *task* that belong to no single call."""
+        """Yield the events of the task with id *task* that do not belong to a single call."""
         if self.failed_attempts:
             yield self.discarded_event(task)
         yield from list(self.grants.values())
@@ -261,7 +267,7 @@ def _of(task: str, call: ModelCall) -> dict[str, Any]:
 
 
 def added(total: Amounts | None, more: Amounts | None) -> Amounts | None:
-    """Return the sum of *total* and *more*, where None counts as nothing."""
+    """Return the sum of *total* and *more*, where None counts as zero."""
     if total is None or more is None:
         return more if total is None else total
     return total.plus(more)

@@ -2,9 +2,9 @@
 
 A view shares its lists and dicts with other tasks and with older states, so a node must not change them.
 
-Two kinds of change are always found, when the node returns: an assignment to its view, which its task has for itself,
-and a container whose length differs. With `check_state`, the stored form of every value is compared as well, once all
-tasks have returned. That finds every change of a value that can be stored, without calling `==` of the user's classes.
+Two kinds of changes are always detected when the node returns: an assignment to its view, which each task has for
+itself, and a container whose length differs. With `check_state`, the stored form of every value is also compared once
+all tasks have returned. This detects every change of a storable value, without calling `==` of user classes.
 `Plan.checking` is the codec for that, and `RunState.guard` has the stored forms by field. For the terms, see
 docs/glossary.md.
 """
@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphrt._arguments import is_mapping
 from graphrt._codec import NotStorable
 from graphrt._engine.failures import fail_all
 from graphrt._engine.fold import FoldError, state_changed
 from graphrt._engine.task import DUE, RUNNING, Failed, Task
 from graphrt._plan.copying import SCALARS
-from graphrt._plan.fields import is_mapping
 from graphrt._plan.quoting import HIDDEN, short
 from graphrt._plan.views import HAS_MAPPING, Values
 from graphrt.errors import UpdateError, count, names
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def look(engine: RunState) -> None:
-    """With `check_state`: encode every value that is not encoded yet into `engine.guard`, for a later comparison.
+    """With `check_state`: encode every value that is not encoded yet into `engine.guard`, for later comparison.
 
     Called before the tasks of a superstep run, so that the forms are those of the committed values.
-    Values that cannot be encoded go into `engine.unstorable`, from which a run without a store makes warnings: a run
-    with one would refuse them (R7). Untracked fields are never stored, so they give no warning.
+    Values that cannot be encoded go into `engine.unstorable`, from which a run without a store derives warnings: a run
+    with a store would reject them (R7). Untracked fields are never stored, so they give no warning.
     """
     known, dump = engine.guard, engine.plan.checking.dump
     for name, value in engine.values.items():
@@ -49,10 +49,12 @@ def look(engine: RunState) -> None:
 def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
     """Return whether *task*, which ended with *reply*, changed the state; if so, fail it before anything is staged.
 
-    Called if the quick test of `outcome.report` did not see that it changed nothing, or with `check_state`. Any of several tasks that share a container may have changed its length: the error names all that were running.
+    Called if the quick test of `outcome.report` is inconclusive, or with `check_state`. Any of several tasks that share
+    a container may have changed its length, so the error names all that were running.
 
     Args:
-        reply: What the node returned, or a report of the driver. The exception in a `Failed` is chained to the error.
+        reply: The return value of the node, or a report of the driver. The exception in a `Failed` is chained to the
+            error.
     """
     tasks = engine.tasks
     changed = _other_lengths(engine)
@@ -65,7 +67,7 @@ def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
         return True
     if not engine.check_state:
         return False
-    # Encoded forms are compared when the last task has returned: others may still be changing the values.
+    # Encoded forms are compared only when the last task has returned, because others may still be changing the values.
     if any(other.status in _RUNS for other in tasks if other is not task):
         return False
     dump = engine.plan.checking.dump
@@ -95,7 +97,7 @@ def check_all(engine: RunState, tasks: Sequence[Task]) -> None:
         untouched = not engine.keeps and views.count(values) == len(views)
     except Exception:  # noqa: BLE001 - values that refuse to be compared
         untouched = False
-    del views  # they would count as owners of the lists in them (R15)
+    del views  # views would count as owners of the lists in them (R15)
     for task in tasks:
         if not untouched and _is_assigned(engine, task.state, values):
             raise _fail_assigned(engine, task, None)
@@ -128,9 +130,9 @@ def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Va
 
 
 def check_reducer(engine: RunState, tasks: Sequence[Task]) -> None:
-    """With `check_state`: check that the reducer of the whole state changed nothing inside the values that it was given.
+    """With `check_state`: check that the reducer of the whole state did not change anything inside its arguments.
 
-    A container whose length it changed was found by the fold, always.
+    The fold always detects a container whose length changed.
 
     Args:
         tasks: The tasks whose updates were folded.
@@ -154,16 +156,16 @@ def put_back(engine: RunState) -> None:
 
 
 def _other_lengths(engine: RunState) -> list[str]:
-    """Return the fields whose containers have another length than when they were committed."""
+    """Return the fields whose containers have a different length than at the commit."""
     values, sizes = engine.values, engine.sizes  # `sizes` has the length of each list, dict and set
     return [name for name in sizes if len(values[name]) != sizes[name]]
 
 
 def _is_assigned(engine: RunState, view: Any, values: Values) -> bool:
     """Return whether something was assigned to *view*, which was made of *values*; False if the task has none."""
-    keeps = engine.keeps  # where views keep their values: IS_MAPPING (0) as a dict, HAS_MAPPING in their `__dict__`
+    keeps = engine.keeps  # views are dicts themselves (IS_MAPPING, 0) or keep their values in `__dict__` (HAS_MAPPING)
     # The quick test compares dicts of the same objects, which CPython does by identity. `assigned` decides the rest: an
-    # equal value, a cached property and a private attribute are no changes.
+    # equal value, a cached property and a private attribute are not changes.
     try:
         same = view == values if not keeps else keeps == HAS_MAPPING and view.__dict__ == values
     except Exception:  # noqa: BLE001 - values that refuse to be compared; or the view has lost its own
@@ -185,7 +187,7 @@ def _fail(
 ) -> UpdateError:
     """Restore the fields *changed* in place, fail the tasks *failing*, and return the error, which names *who*.
 
-    The two differ if several tasks were running: the one that returned fails, and the error names all suspects.
+    The two differ if several tasks were running: the task that returned fails, and the error names all suspects.
     """
     how = ", ".join(_how(engine, name) for name in changed)
     error = _error(engine, who, changed, "changed a value of the state in place", reply, how)
@@ -195,7 +197,7 @@ def _fail(
 
 
 def _fail_assigned(engine: RunState, task: Task, reply: Any) -> UpdateError:
-    """Fail *task* for what it assigned to its view, and return the error. The committed values are not affected."""
+    """Fail *task* for its assignment to its view, and return the error. The committed values are not affected."""
     values, view = engine.values, task.state
     wrong = engine.plan.state.assigned(view, values)
     error = _error(
@@ -211,12 +213,12 @@ def _fail_assigned(engine: RunState, task: Task, reply: Any) -> UpdateError:
 
 
 def _error(engine: RunState, who: Sequence[Task], wrong: list[str], did: str, reply: Any, known: str) -> UpdateError:
-    """Return the error for the fields *wrong*; an exception that the node raised besides is chained to it.
+    """Return the error for the fields *wrong*. An exception that the node also raised is chained to it.
 
     Args:
-        who: Tasks that may have done it, 1 or more.
-        did: What was done, as the predicate of the message.
-        reply: As for `is_changed`; None if the change was found later.
+        who: Tasks that may have made the change, 1 or more.
+        did: The change, as the predicate of the message.
+        reply: As for `is_changed`; None if the change was detected later.
         known: Text of the "Known" line: the fields, before and after.
     """
     nodes = tuple(dict.fromkeys(task.node.name for task in who))
@@ -237,19 +239,19 @@ def _error(engine: RunState, who: Sequence[Task], wrong: list[str], did: str, re
 
 
 def _give_up(tasks: Sequence[Task], error: UpdateError) -> None:
-    """Fail *tasks* for good: no retry policy and no `on_error` node may work on changed values (decision 0052)."""
+    """Fail *tasks* permanently: retry policies and `on_error` nodes must not work on changed values (decision 0052)."""
     fail_all(tasks, error)
     for task in tasks:
-        task.state = None  # `retry` makes a new view of the restored values
+        task.state = None  # `retry` creates a new view of the restored values
 
 
 def _seen(view: Any, name: str) -> Any:
-    """Return the value of a field as *view* has it now; None if it has none."""
+    """Return the current value of a field in *view*; None if it has none."""
     return view.get(name) if is_mapping(view) else getattr(view, name, None)
 
 
 def _how(engine: RunState, name: str) -> str:
-    """Return how the value of a field differs from what was committed, for an error: its length, else the value."""
+    """Return how a field's value differs from the committed one, for an error: its length, else the value."""
     now = engine.values[name]
     before = engine.sizes.get(name)
     if before is not None and len(now) != before:
@@ -268,8 +270,8 @@ def _change(engine: RunState, name: str, was: Any, now: Any) -> str:
 def _restore(engine: RunState, changed: Sequence[str]) -> None:
     """Restore fields that were changed in place, as far as possible.
 
-    A value with a stored form is decoded from it, and a list that grew is cut. Other fields are marked as spoilt: no
-    checksum of them is journalled, because a replay could not compute it again.
+    A value with a stored form is decoded from it, and a list that grew is truncated. Other fields are marked as spoilt:
+    their checksums are not journalled, because a replay could not compute them.
     """
     for name in changed:
         value, size = engine.values[name], engine.sizes.get(name)
@@ -279,5 +281,5 @@ def _restore(engine: RunState, changed: Sequence[str]) -> None:
             del value[size:]  # in place, because tasks that still run share the list
         else:
             engine.spoilt.add(name)
-        if size is not None:  # also of a spoilt field, so that the same change is reported once
+        if size is not None:  # also for a spoilt field, so that the same change is reported only once
             engine.measure(name)

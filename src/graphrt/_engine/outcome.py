@@ -1,12 +1,12 @@
 """Outcomes of tasks: a driver's reply is classified, checked at the node's boundary (rule R7) and staged on the task.
 
-R7: unknown keys, wrong types and values that no store can keep are refused where the node returns. Nothing is folded
-here: the commit of the superstep does that with what is on its tasks. A report about an execution that is no longer
-open changes nothing (the law *duplicate*).
+R7: unknown keys, wrong types and values that cannot be stored are rejected when the node returns. Nothing is folded
+here: the commit of the superstep folds the data on its tasks. A report about an execution that is no longer open
+changes nothing (the law *duplicate*).
 
-Two flags accompany an error. `raise_as_is`: it is graphrt's own statement about the task and reaches the caller itself,
-not as the cause of a NodeError. `final`: neither the retry policy nor an `on_error` node gets to see it, for instance
-because a redaction rule failed (AuditError). For the terms, see docs/glossary.md.
+Two flags accompany an error. `raise_as_is`: it is graphrt's own error about the task, and is raised to the caller
+unchanged, not as the cause of a NodeError. `final`: it is passed neither to the retry policy nor to an `on_error` node,
+for instance because a redaction rule failed (AuditError). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
-    """Stage the *reply* of execution number *execution* of *task*; `task.status` then says what follows.
+    """Stage the *reply* of execution number *execution* of *task*, and set `task.status`.
 
     Args:
         execution: The number that `task.execution` had when the driver started it.
@@ -76,19 +76,20 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     Returns:
         False if the report is a duplicate or late, and changed nothing.
     """
-    if task.execution != execution or task.status > RUNNING:  # late, or neither DUE nor RUNNING: ended already
+    # Late, or neither DUE nor RUNNING because it has already ended.
+    if task.execution != execution or task.status > RUNNING:
         return False
     if engine.staging:
         engine.dirty[task] = (
-            None  # first, since every way below changes the task: it is staged (stored) anew after this
+            None  # first, because every branch below changes the task, which is then staged (stored) again
         )
     kind = reply.__class__
-    # `looks`: changes of the state in place are looked for at each report, and not only at the commit (R15). For a
-    # Spent or Wrote the recursive call below does that with the reply in it; a stopped task has no outcome.
+    # `looks`: check for in-place changes of the state at each report, not only at the commit (R15). For a Spent or
+    # Wrote, the recursive call below does this with the inner reply; a stopped task has no outcome.
     if engine.looks and kind is not Spent and kind is not Wrote and kind is not Stopped:
         values, sizes, keeps = engine.values, engine.sizes, engine.keeps
         # CPython compares two dicts of the same objects by identity, in one call: about 3 % of the loop over a dict
-        # (decision 0052). The view gets no local name, because that would be one more owner of its lists.
+        # (decision 0052). The view has no local variable, which would be another owner of its lists.
         try:
             same = task.state == values if not keeps else keeps == HAS_MAPPING and task.state.__dict__ == values
         except Exception:  # noqa: BLE001 - values that refuse to be compared; or the view has lost its own
@@ -99,7 +100,8 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         if (not same or engine.check_state) and mutation_check.is_changed(engine, task, reply):
             # `is_changed` has failed the task: the outcome does not count, because a node changed the values in place.
             return True
-    # The common case, without a call per field. An empty dict is an update where nodes return no fields but values.
+    # The common case, without a call per field. In graphs whose nodes return values rather than fields, an empty dict
+    # is also an update.
     if kind is dict and (reply or task.node.writable):
         fields = task.node.writable  # the fields that its update may write
         checked: dict[str, Any] = {}
@@ -113,7 +115,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
                 checked = stamp(engine.codec, checked, engine.plan.state.untracked)
         except Exception:  # noqa: BLE001 - whatever it is, `check_reply` meets it again and reports it
             odd = True
-        # Outside of the `except`: errors must not be chained to a validation error, which quotes values (R16).
+        # Outside the `except`: errors must not be chained to a validation error, which quotes values (R16).
         if odd or engine.redactor is not None:
             check_reply(engine, task, reply)
         else:
@@ -139,7 +141,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     elif kind is Wrote:
         report(engine, task, execution, reply.reply)
         _written(engine, task, reply)
-    elif kind is Spent:  # the reply first, then what its model calls take off the budget
+    elif kind is Spent:  # the reply first, then the budget used by its model calls
         report(engine, task, execution, reply.reply)
         _spent(engine, task, spending(engine, task))
     else:
@@ -152,11 +154,11 @@ MARKERS = frozenset({Sentinel, Replacement})
 
 
 def _written(engine: RunState, task: Task, wrote: Wrote) -> None:
-    """Add what tools wrote to the outcome of an ended task, and take the target that they led to.
+    """Add the writes of tools to the outcome of an ended task, and apply their target.
 
-    Fail the task if they led elsewhere than the node's own Command, or than each other.
+    Fail the task if the targets of tools differ from each other or from the node's own Command.
     """
-    if task.status != DONE:  # it paused or failed: the next execution writes it again
+    if task.status != DONE:  # it paused or failed: the next execution repeats the writes
         return
     try:
         goto = task.goto
@@ -183,18 +185,19 @@ def _checked_goto(engine: RunState, task: Task, goto: Any) -> tuple[Any, ...]:
     """Return the checked targets of a goto: NodePlan, END, or a Due for a Send.
 
     Raises:
-        RouteError, UpdateError, AuditError: A target is wrong, or the argument of a Send cannot be stored or redacted.
+        RouteError, UpdateError, AuditError: A target is invalid, or the argument of a Send cannot be stored or
+            redacted.
     """
     targets = Router(engine.plan, partial(engine.where, task)).targets(goto, task.node)
     return tuple(_target(engine, task, target) for target in targets)
 
 
 def _handed_over(engine: RunState, task: Task, goto: Any) -> HandOver:
-    """Return the checked targets, in the graph around a nested one, of a Command with `graph=PARENT`.
+    """Return the checked targets of a Command with `graph=PARENT`, in the graph that encloses the nested one.
 
     Raises:
-        RouteError: There is no such graph, or a target is unknown there, or not declared by `hands_over_to=`.
-        UpdateError, AuditError: The argument of a Send cannot be stored, or not be redacted.
+        RouteError: There is no enclosing graph, or a target is unknown there or not declared with `hands_over_to=`.
+        UpdateError, AuditError: The argument of a Send cannot be stored or redacted.
     """
     if engine.around is None:
         raise NO_GRAPH_ABOVE(node=task.node.name, graph=engine.plan.name, where=engine.where(task))
@@ -209,7 +212,7 @@ def _names(targets: tuple[Any, ...]) -> list[str]:
 
 
 def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
-    """Take the usage of an ended task off the field `token_budget`, unless its node set the field itself.
+    """Subtract the usage of an ended task from the field `token_budget`, unless its node set the field itself.
 
     Args:
         spending: 0 or 1 updates that subtract the tokens from that field.
@@ -239,9 +242,9 @@ def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> b
 def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
     """Pause *task* for an Interrupt that its node returned.
 
-    The key of the question, `returned0` and so on, has the number of answers before it: a node that was answered and
-    returns another Interrupt asks another question. If one was withdrawn unanswered, the next has the same base key and
-    a higher version.
+    The key of the question, `returned0` and so on, contains the number of earlier answers: a node that returns another
+    Interrupt after an answer asks a new question. If a question was withdrawn unanswered, the next one has the same
+    base key and a higher version.
     """
     asked = [question for question in task.more().interrupts if question.base.startswith("returned")]
     base = f"returned{sum(question.answered for question in asked)}"
@@ -260,9 +263,9 @@ def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
 
 
 def answer_type(engine: RunState, task: Task, annotation: Any) -> Any:
-    """Return the type that an answer must have, *annotation*, as plain data; None if any answer will do.
+    """Return the required type of an answer, *annotation*, as plain data; None for any answer.
 
-    As data it is stored with the question, and another process can check an answer against it.
+    The data is stored with the question, so that another process can check an answer against it.
 
     Raises:
         InputError: The type cannot be stored.
@@ -276,16 +279,14 @@ def answer_type(engine: RunState, task: Task, annotation: Any) -> Any:
 
 
 def checked_default(engine: RunState, task: Task, default: Any, described: Any) -> Any:
-    """Return the *default* of a question, which answers it at its expiry, as an answer: checked and redacted.
-
-    UNSET if it has none.
+    """Return the *default* of a question, which answers it at its expiry, checked and redacted; UNSET if it has none.
 
     Args:
-        described: The type of the answer as plain data; None if any answer will do.
+        described: The type of the answer as plain data; None for any answer.
 
     Raises:
-        InputError: It does not fit that type.
-        UpdateError, AuditError: It cannot be stored, or not be redacted.
+        InputError: The default does not fit that type.
+        UpdateError, AuditError: The default cannot be stored or redacted.
     """
     if default is UNSET:
         return UNSET
@@ -305,9 +306,9 @@ def checked_default(engine: RunState, task: Task, default: Any, described: Any) 
 
 
 def check_reply(engine: RunState, task: Task, reply: Any) -> None:
-    """Check an update or a Command in full, and stage it; if it is wrong, fail the task with an error that says why.
+    """Validate an update or a Command completely and stage it, or fail the task with an explanatory error.
 
-    The slow way of `report`, for whatever its quick checks did not accept.
+    The slow path of `report`, for outcomes that its quick checks did not accept.
     """
     try:
         goto: Any = None
@@ -317,7 +318,10 @@ def check_reply(engine: RunState, task: Task, reply: Any) -> None:
             update = reply.update
             if reply.result is not None:
                 raise RESULT_OF_A_NODE(node=task.node.name, quoted=short(reply.result), where=engine.where(task))
-        if update is not None:
+        if engine.plan.update.takes_several and issubclass(type(update), (list, tuple)):
+            task.updates = tuple(stamped(engine, task, _checked(engine, task, one, update)) for one in update)
+            task.more()  # not a plain superstep, whose commit considers only one update
+        elif update is not None:
             task.updates = (stamped(engine, task, _checked(engine, task, update)),)
         if reply.__class__ is Command and reply.graph is not None:
             task.goto = _handed_over(engine, task, goto)
@@ -330,10 +334,10 @@ def check_reply(engine: RunState, task: Task, reply: Any) -> None:
 
 
 def _target(engine: RunState, task: Task, target: Any) -> Any:
-    """Return a target of a Command (NodePlan, END, or a Due for a Send); the argument of a Send checked, and redacted.
+    """Return a Command's target (NodePlan, END, or a Due for a Send), with a Send's argument checked and redacted.
 
     Raises:
-        UpdateError, AuditError: The argument cannot be stored, or not be redacted.
+        UpdateError, AuditError: The argument cannot be stored or redacted.
     """
     if target.__class__ is not Due or not target.is_send:
         return target
@@ -341,8 +345,11 @@ def _target(engine: RunState, task: Task, target: Any) -> Any:
     return target if arg is target.arg else target._replace(arg=arg)
 
 
-def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
+def _checked(engine: RunState, task: Task, returned: Any, several: Any = None) -> dict[str, Any]:
     """Return the validated update in *returned*.
+
+    Args:
+        several: The list of updates that contains it; None for a single one.
 
     Raises:
         UpdateError: It is not an update, or has an unknown key or a wrong type.
@@ -351,12 +358,14 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
     node = task.node.name
     entries = update.entries(returned)
     if entries is None:
+        # `unquoted` has the fields whose values no error may quote (R16).
+        shown = quoted(returned if several is None else several, engine.plan.state.unquoted)
         raise BAD_UPDATE(
+            who=f"Node {node!r}",
+            form=f"{_what(returned) if several is None else f'a list with {_what(returned)}'}, {shown}",
             node=node,
-            form=_what(returned),
-            quoted=quoted(returned, engine.plan.state.unquoted),  # fields whose values no error may quote (R16)
             wanted="an update (a mapping of fields)" if update.whole is None else f"an update ({_type(update.whole)})",
-            fields=", ".join(map(repr, engine.fields)),
+            fields=engine.fields,
             where=engine.where(task),
             fix=_how(engine, returned),
         )
@@ -364,10 +373,10 @@ def _checked(engine: RunState, task: Task, returned: Any) -> dict[str, Any]:
 
 
 def _declared(engine: RunState, task: Task, update: dict[str, Any]) -> dict[str, Any]:
-    """Return a validated *update* with the fields that the node declares to write; all of it without a declaration.
+    """Return a validated *update*, reduced to the fields that the node declares to write, if it declares any.
 
-    A node that returns whole states returns every field. Those that it does not declare must have their present values,
-    and are left out.
+    A node that returns whole states returns every field. Fields that it does not declare must have their current
+    values, and are left out.
 
     Raises:
         UpdateError: It writes another field (`undeclared-write`).
@@ -377,13 +386,20 @@ def _declared(engine: RunState, task: Task, update: dict[str, Any]) -> dict[str,
         return update
     whole = engine.plan.update.kind == "overwrite"
     for name, value in update.items():
-        if name not in writes and not (whole and _is_present(engine, name, value)):
-            raise UNDECLARED_WRITE(node=task.node.name, field=name, declared=writes, where=engine.where(task))
+        keeps = name == task.node.policy.stateful  # the field that keeps the state of the nested graph
+        if name not in writes and not keeps and not (whole and _is_present(engine, name, value)):
+            raise UNDECLARED_WRITE(
+                who=f"Node {task.node.name!r}",
+                node=task.node.name,
+                field=name,
+                declared=writes,
+                where=engine.where(task),
+            )
     return {name: value for name, value in update.items() if name in writes} if whole else update
 
 
 def _is_present(engine: RunState, name: str, value: Any) -> bool:
-    """Return whether *value*, an Overwrite or DELETE of the field *name*, leaves it as it is."""
+    """Return whether *value*, an Overwrite or DELETE of the field *name*, leaves it unchanged."""
     new = engine.fields[name].default() if value is DELETE else value.value
     old = engine.values.get(name, ABSENT)
     try:
@@ -393,7 +409,7 @@ def _is_present(engine: RunState, name: str, value: Any) -> bool:
 
 
 def _what(returned: Any) -> str:
-    """Return what kind of value *returned* is, for an error."""
+    """Describe *returned*, for an error."""
     if inspect.isawaitable(returned):
         return "a coroutine that was never awaited"
     kind: Any = returned.__class__
@@ -401,12 +417,13 @@ def _what(returned: Any) -> str:
 
 
 def _how(engine: RunState, returned: Any) -> str:
-    """Return what to return in place of *returned*, for an error."""
+    """Return the expected form instead of *returned*, for an error."""
     if inspect.isawaitable(returned):
         return "Define the node with async def, or await inside it."
-    first: Any = returned[0] if issubclass(type(returned), list) and returned else returned
-    if first.__class__ is Send:
+    if returned.__class__ is Send:
         return "Return Command(goto=[Send(...), ...]), or return the Sends from a router."
+    if returned.__class__ is Command:  # in a list
+        return "Return one Command(update=[...], goto=[...]) for all of them."
     if engine.plan.state.kind != "typeddict" and isinstance(returned, engine.plan.state.cls):
         return "Return only what changes, as a mapping; a graph made by GraphBuilder.overwrite() takes whole states."
     if engine.plan.update.kind == "overwrite":
@@ -422,7 +439,10 @@ def _type(whole: Field) -> str:
 
 
 def pause(engine: RunState, task: Task, asked: list[OpenInterrupt], child: Any = None) -> None:
-    """Let *task* wait for the answers to what it *asked*; without a thread it fails (R10). See `questions.pause`."""
+    """Make *task* wait for the answers to the questions that it *asked*; without a thread it fails (R10).
+
+    See `questions.pause`.
+    """
     if engine.thread is None:  # final: neither a retry nor an `on_error` node could get an answer
         _fail(task, questions.no_thread(engine, task), None, raise_as_is=True, final=True)
     else:
@@ -439,18 +459,19 @@ def _fail(
     again: bool = True,
     advice: str = "",
 ) -> None:
-    """Handle a failed attempt: make *task* due for another one, or mark it as handled or failed.
+    """Handle a failed attempt: make *task* due for another attempt, or mark it as handled or failed.
 
     Args:
         hint_s: Seconds that the error asks to wait before another attempt, as by Retry-After; None if it does not say.
-        raise_as_is: Raise *error* itself to the caller, and not as the cause of a NodeError (decision 0055).
-        final: Neither retry nor hand over to an `on_error` node.
+        raise_as_is: Raise *error* itself to the caller, not as the cause of a NodeError (decision 0055).
+        final: Neither retry nor pass to an `on_error` node.
         again: Whether a retry policy may allow another attempt.
-        advice: What to do about it, if more is known than the error says.
+        advice: How to fix it, if more is known than the error says.
     """
     node = task.node
     extra = task.more()
-    # The next attempt asks the open questions again. Those of a nested graph (`child`) are of its tasks, and stay.
+    # The next attempt asks the open questions again. The questions of a nested graph (`child`) belong to its tasks and
+    # are kept.
     if extra.child is None:
         questions.drop_open(task)
     mark(task.engine, task, error, raise_as_is=raise_as_is)
@@ -462,27 +483,27 @@ def _fail(
             error.add_note(f"retry_on of node {node.name!r} raised {type(broken).__name__}: {broken}")
             again = False
         error = redacted_error(task.engine, error)  # the predicate has seen the exception as it was raised
-        # None also if the hint is longer than the policy waits.
+        # Also None if the hint is longer than the policy waits.
         wait_s = retry.delay(policy, task.id, task.attempt, hint_s) if again else None
         if wait_s is not None:
             extra.delay_s = wait_s
             extra.retries.append((task.attempt, extra.delay_s, error))
             task.attempt += 1
-            task.execution += 1  # a late report of the failed attempt counts no more
+            task.execution += 1  # a late report of the failed attempt no longer counts
             task.status = DUE
             return
     extra.failure, extra.advice = redacted_error(task.engine, error), advice
     extra.raise_as_is = raise_as_is
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED
-    task.updates = spending(task.engine, task) if task.status == HANDLED else ()  # its model calls are paid
+    task.updates = spending(task.engine, task) if task.status == HANDLED else ()  # its model calls are billed
 
 
 def failed_with(engine: RunState, error: BaseException) -> bool:
-    """Return whether a task of the open superstep failed with *error*, because it could not store an effect.
+    """Return whether a task of the open superstep failed with *error* because it could not store an effect.
 
-    Such an error is an outcome, and the run ends with it as with any failure. Any other StoreError means that nothing
-    can be stored, so the run loop does not write that the run failed.
+    Such an error is an outcome, and the run ends with it as with any failure. Any other StoreError means that the store
+    does not accept writes, so the run loop does not record the failure of the run.
     """
     failed = engine.failed()
     return failed is not None and failed.extra is not None and failed.extra.failure is error

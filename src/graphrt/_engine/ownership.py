@@ -1,7 +1,7 @@
 """Proof by reference counts that only the run owns a list (rule R15), with a self-test at import.
 
-Appending extends a list in place only where no other code can see it, else it copies. On an interpreter whose counts
-mean something else, such as a free-threaded build, the proof is switched off and appending always copies.
+Appending extends a list in place only if no other code can see it; otherwise it copies. On an interpreter whose counts
+have a different meaning, such as a free-threaded build, the proof is disabled and appending always copies.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
 
 
 def _count(values: Mapping[str, Any], name: str) -> int:
-    """Return the reference count as the engine takes it: by this very expression, which has its own references."""
+    """Return the reference count with the engine's own expression, which itself adds references."""
     return getrefcount(values[name])
 
 
 def _measure() -> int:
-    """Return what `getrefcount(values[name])` gives for a list that only *values* holds; 0 if that proves nothing."""
+    """Return `getrefcount(values[name])` for a list that only *values* holds; 0 if the count is not meaningful."""
     # Without the GIL, counts are split between threads and prove nothing. The function exists from CPython 3.13 on.
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return 0
-    # A sole owner counts 2 in CPython: the dict, and the argument of `getrefcount`. Each further holder must add 1: a
-    # local variable (3), then a copied dict (4), whose own count after the variable is gone is 3 again.
+    # With a sole owner, the count in CPython is 2: the dict, and the argument of `getrefcount`. Each additional holder
+    # must add 1: a local variable (3), then a copied dict (4). Without the variable, the count is 3 again.
     values = {"x": [0]}
     alone = _count(values, "x")
     kept = values["x"]
@@ -41,4 +41,4 @@ def _measure() -> int:
 
 
 SOLE: Final = _measure()
-"""Value of `getrefcount(values[name])` for a list that only one dict holds; 0, which no count equals, if unprovable."""
+"""Value of `getrefcount(values[name])` for a list that only one dict holds; 0, which never matches, if unprovable."""

@@ -1,8 +1,8 @@
 """Due tasks and open joins as plain data for events, and back.
 
 The events `SuperstepCommitted`, `TasksRouted`, `ThreadUpdated` and `StateSaved` have this data. Nodes are given by
-name, because a changed graph may number them differently. Entries of an older graph may name nodes that the present one
-does not have. `RunState.aliases` maps such names to the node that was renamed, or to a placeholder.
+name, because a changed graph may number them differently. Entries of an older graph may contain nodes that the current
+one does not have. `RunState.aliases` maps such names to the node that was renamed, or to a placeholder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 NO_ITEMS: dict[int, Any] = {}
-"""Shared by all results without items, which are most of them; it must not be changed."""
+"""Shared by all results without items, which is the common case. Must not be changed."""
 
 
 Handles = Mapping[int, tuple[HandledTask, ...]]
@@ -63,8 +63,8 @@ def due_again(
 ) -> list[Due]:
     """Return the due tasks from their plain data; the inverse of `due_parts`.
 
-    A node that the graph no longer has, also under another name, gets a placeholder, so that the past can be folded.
-    That no task of it is pending was checked before, when the changed graph was compared (decision 0022).
+    A node that the graph no longer has, under any name, gets a placeholder, so that the past can be folded. It has no
+    pending task: this was checked when the changed graph was compared (decision 0022).
     """
     nodes = engine.plan.by_name
     if not sends and not errors:
@@ -77,7 +77,7 @@ def due_again(
 
 
 def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> Handled | None:
-    """Return what the task at position *at* handles as an `on_error` node; None if it handles nothing.
+    """Return the failure that the task at position *at* handles as an `on_error` node; None if it handles none.
 
     Args:
         errors: Errors by position, as `due_parts` returns them.
@@ -102,11 +102,11 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
 def stand_in(engine: RunState, name: str) -> NodePlan:
     """Return the renamed node that an older graph called *name*; else a placeholder, the same one each time.
 
-    A placeholder has no function: only the past is folded with it, and no task of it runs.
+    A placeholder has no function: it is used only to fold the past, and its tasks never run.
     """
     node = engine.aliases.get(name)
     if node is None:
-        # An index of its own above those of the plan, so that its visits can be counted when the past is folded.
+        # A separate index above those of the plan, so that its visits can be counted when the past is folded.
         node = NodePlan(name, len(engine.visits), None, Policy())
         engine.add_alias(name, node)
     return node
@@ -119,7 +119,7 @@ def present_node(engine: RunState, name: str) -> NodePlan | None:
 
 
 def _key(engine: RunState, state: JoinState) -> JoinKey:
-    """Return what identifies the join of *state* in a journal."""
+    """Return the identity of the join of *state* in a journal."""
     nodes = engine.plan.nodes
     return state.plan.dst.name, tuple(sorted(nodes[at].name for at in state.plan.sources))
 
@@ -141,10 +141,10 @@ def join_standings(engine: RunState, states: Iterable[JoinState]) -> tuple[JoinS
 
 
 def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
-    """Set the open generations of some joins to *standings*; joins that the graph does not have are passed over.
+    """Set the open generations of some joins from *standings*; joins that the graph does not have are skipped.
 
-    The standings may be of an older graph: nodes that were renamed since are found under their present names, and a
-    join that took the place of another keeps the arrivals of the sources that both have.
+    The standings may come from an older graph: renamed nodes are mapped to their current names, and a join that
+    replaced another keeps the arrivals of their common sources.
     """
     if not standings:
         return
@@ -162,19 +162,23 @@ def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
             state = known.get(engine.changed_joins.get(key, key))
             if state is None:
                 continue
-            # What arrived at another join stays, if the present one took the place of several.
+            # Arrivals at another join are kept if the current one replaced several.
             others = state.arrived - {by_name[name].index for name in sources if name in by_name}
             fired = fired or (state.fired and bool(others))
             arrived = (arrived & state.plan.sources) | others
         state.restore(arrived, fired=fired, emptied=standing.emptied)
 
 
-def held_task(engine: RunState, task_id: str) -> Task:
-    """Return a task for the id *task_id* that is committed and not routed, when a snapshot or fork with it is read.
+def held_task(engine: RunState, task_id: str, arg: Any) -> Task:
+    """Create the committed but unrouted task *task_id* when a snapshot or fork is read.
 
-    `interrupt_after` waits between the fold of a superstep and its routers. So the task has ended, and needs neither argument nor state; its outcome is applied next. An id is `path/superstep.index:node`.
+    `interrupt_after` waits between the fold of a superstep and its routers. So the task has ended and needs no state;
+    its outcome is applied next. An id is `path/superstep.index:node`.
+
+    Args:
+        arg: Argument of the Send that started it, for routers and the nodes that handle its failure.
     """
     place, _, name = task_id[len(engine.path) :].partition(":")
     superstep, _, index = place.partition(".")
     node = engine.plan.by_name.get(name) or stand_in(engine, name)
-    return Task(node, int(index), int(superstep), None, None, engine)  # None: no argument, no view of the state
+    return Task(node, int(index), int(superstep), arg, None, engine)  # None: no view of the state

@@ -1,12 +1,12 @@
-"""Questions: what a thread waits for, from the moment that a task asks until it is known what became of the answer.
+"""Questions: everything that a thread waits for, from the call that asks until the outcome of the answer is known.
 
-Everything that a thread waits for is a question of a task: `KINDS` lists what asks and what answers. A task that asks
-pauses. When it has no open question left, its node runs again from its start and asks again. `ask` decides which answer
-belongs to what it asks then (R10, decision 0057).
+Everything that a thread waits for is a question of a task: `KINDS` lists who asks and who answers. A task that asks
+pauses. When all its questions are closed, its node runs again from its start and asks again. `ask` decides which answer
+belongs to the repeated question (R10, decision 0057).
 
-One automaton moves a question, in a live run and when entries are folded, whether these come from the journal or were
-staged: an event happens to it (`raised`, `answered`, `ended`), and `MOVES` says which state follows. An event that is
-not in the table changes nothing, so that an event may come twice (the law *duplicate*).
+A single state machine drives a question, in a live run and when journalled or staged entries are folded. The events are
+`raised`, `answered` and `ended`, and `MOVES` contains the next state. An event that is not in the table changes
+nothing, so an event may be applied twice (the law *duplicate*).
 
     event                                   state before        state after    the task that asked
     InterruptRaised                         (none)              open           PAUSED
@@ -14,19 +14,20 @@ not in the table changes nothing, so that an event may come twice (the law *dupl
     InterruptAnswered                       open                answered       DUE if no other question is open
     InterruptAnswered, with a higher nth    answered, used      answered       DUE if it was DONE: it runs again (R10)
     AnswerUsed                              answered            used           its node asked again and got the answer
-    AnswerDiscarded                         answered, used      discarded      its node asks anew, or did not ask again
+    AnswerDiscarded                         answered, used      discarded      its node asks again, or did not ask again
     InterruptWithdrawn                      open                withdrawn      DUE if no other question is open
     InterruptExpired                        open                (none)         DUE; it may ask again under the same id
 
-An edit of the state is a mark (`stale`) and no state: an answer is then used whatever the node asks. A task with a
-nested graph that waits is DUE once that graph can go on (`may_go_on`). The question of an `interrupt_after` is asked
-after the commit of its superstep (`RunState.unrouted`) and makes no task due: the routers are called once it is answered.
+An edit of the state is a mark (`stale`), not a state: an answer is then used even if the node asks something else. A
+task with a waiting nested graph is DUE once that graph can continue (`may_go_on`). The question of an `interrupt_after`
+is asked after the commit of its superstep (`RunState.unrouted`) and does not make a task due: the routers are called
+once it is answered.
 
-Data: `RunState.questions` has all questions of the open superstep by id, also those of nested graphs, which share the
-dict: events reach a question by it, even before the nested graph is restored. `Extra.interrupts` lists those of a task
-in the order in which they were first asked, and of a task with a nested graph those that are open inside. A question
-that is asked anew, because its payload or answer type changed, is another question with the next version. The older
-ones stay, so that their ids are never used again. For the terms, see docs/glossary.md.
+Data: `RunState.questions` contains all questions of the open superstep by id. Nested graphs share the dict, so that
+events find a question even before the nested graph is restored. `Extra.interrupts` lists the questions of a task in the
+order in which they were first asked; for a task with a nested graph, it lists the open questions inside. If a
+question's payload or answer type changes, it becomes a new question with the next version. The older ones are kept, so
+that their ids are never reused. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 Ended: TypeAlias = events.AnswerUsed | events.AnswerDiscarded | events.InterruptWithdrawn | events.InterruptExpired
-"""Events that say what became of a question or of its answer."""
+"""Events about the outcome of a question or of its answer."""
 
 MOVES: Final[Mapping[tuple[str, type[events.Event]], str]] = {
     (OPEN, events.InterruptRaised): OPEN,
@@ -84,9 +85,9 @@ MOVES: Final[Mapping[tuple[str, type[events.Event]], str]] = {
 
 
 def places_of(id_: str) -> list[str]:
-    """Return where the question *id_* was asked: `superstep.index` of the task of the graph at the top, and so inwards.
+    """Return where the question *id_* was asked: `superstep.index` of each enclosing task, outermost first.
 
-    Names of nodes are left out, because the entries of an older graph may have other ones.
+    Node names are left out, because the entries of an older graph may have different ones.
     """
     return _places(task_of(id_))
 
@@ -105,23 +106,23 @@ def local_id(engine: RunState, id_: str) -> str:
     return f"{engine.thread}/{id_.split('/', 1)[1]}" if "/" in id_ else id_
 
 
-# -- events happen to questions -----------------------------------------------------------------------------
+# -- events of questions -----------------------------------------------------------------------------
 
 
 def move(question: OpenInterrupt, kind: type[events.Event]) -> bool:
-    """Put *question* into the state that follows on an event of the class *kind*; return False if nothing follows."""
+    """Move *question* to the next state after an event of the class *kind*. Returns False if there is no transition."""
     state = MOVES.get((question.state, kind))
     if state is None:
         return False
-    if kind is events.InterruptAnswered:  # of a new answer it is not known yet what became of it
+    if kind is events.InterruptAnswered:  # the outcome of a new answer is not known yet
         question.reason, question.reworded, question.newest = "", False, None
-        question.end_told = question.answer_told = False
+        question.end_logged = question.answer_logged = False
     question.state = state
     return True
 
 
 def raised(engine: RunState, task: Task | None, event: events.InterruptRaised, *, journalled: bool = True) -> None:
-    """Add the question that *task* asked, or update a known one; the task waits if it is open.
+    """Add the question that *task* asked, or update a known one. The task waits if the question is open.
 
     Args:
         task: None for the question of an `interrupt_after`, which the commit before it has added.
@@ -138,18 +139,19 @@ def raised(engine: RunState, task: Task | None, event: events.InterruptRaised, *
     question.stale = question.stale or event.stale
     if journalled:
         if (
-            not question.told
-        ):  # those of `interrupt_before` are made when the superstep opens; the order is the journal's
+            not question.logged_in
+        ):  # those of `interrupt_before` are created when the superstep opens; keep the journal's order
             engine.know(engine.questions.pop(question.id))
-        question.told |= {engine.path}
+        question.logged_in |= {engine.path}
     if task is None:
         return
     extra = task.more()
     if question not in extra.interrupts:
         _attach(extra, question)
     elif not journalled:
-        # Staged rows have all questions of the task in the order in which they were asked, and the journal of a fork
-        # only those asked after it. The order matters, because the last question decides how the task continues.
+        # Staged rows contain all questions of the task in the order in which they were asked, while the journal of a
+        # fork contains only those asked after it. The order matters, because the last question decides how the task
+        # continues.
         extra.interrupts.remove(question)
         extra.interrupts.append(question)
     if question.open:
@@ -159,16 +161,16 @@ def raised(engine: RunState, task: Task | None, event: events.InterruptRaised, *
 def answered(engine: RunState, event: events.InterruptAnswered, *, journalled: bool = True) -> None:
     """Apply the answer to a question; its task is due if no other question is open.
 
-    `nth` numbers the answers that the task was given. By it, a later answer replaces an earlier one, and one that is
-    applied twice, because it is staged and journalled, changes nothing.
+    `nth` numbers the answers of the task. So a later answer replaces an earlier one, and an answer that is applied
+    twice, because it is both staged and journalled, changes nothing.
     """
     question = _known(engine, local_id(engine, event.id))
     before = question.answered
     if (before and event.nth <= question.nth) or not move(question, events.InterruptAnswered):
-        question.answer_told = question.answer_told or (journalled and event.nth == question.nth)
+        question.answer_logged = question.answer_logged or (journalled and event.nth == question.nth)
         return
     question.answered, question.answer, question.by, question.nth = True, own(event.answer), event.by, event.nth
-    question.answer_told = journalled
+    question.answer_logged = journalled
     task = asker(engine, question.id)
     if task is not None:
         extra = task.more()
@@ -181,9 +183,10 @@ def answered(engine: RunState, event: events.InterruptAnswered, *, journalled: b
 
 
 def ended(engine: RunState, event: Ended, *, journalled: bool = True) -> None:
-    """Apply what became of a question (expired, withdrawn) or of its answer (used, discarded).
+    """Apply the outcome of a question (expired, withdrawn) or of its answer (used, discarded).
 
-    A question that expired is removed, so that it is asked again under the same id: nothing else is asked, and it has
+    A question that expired is removed, so that it is asked again under the same id: no other question is asked, and it
+        has
     no answer that could be mistaken for another one's (decision 0057).
     """
     id_ = local_id(engine, event.id)
@@ -195,9 +198,9 @@ def ended(engine: RunState, event: Ended, *, journalled: bool = True) -> None:
     about_another = not isinstance(event, events.InterruptWithdrawn) and 0 < event.nth < question.nth
     if about_another or not move(question, event.__class__):
         return
-    question.end_told = question.end_told or journalled
+    question.end_logged = question.end_logged or journalled
     if isinstance(event, events.AnswerUsed):
-        question.reworded, question.newest = event.reworded, event.payload  # what the node asked then
+        question.reworded, question.newest = event.reworded, event.payload  # the payload with which the node asked then
         return
     question.reason = event.reason
     if isinstance(event, events.InterruptWithdrawn):
@@ -211,14 +214,14 @@ APPLY: Final[Mapping[Any, Callable[..., None]]] = {
     events.InterruptWithdrawn: ended,
     events.InterruptExpired: ended,
 }
-"""The function that applies an event of a question, by its class; `raised` is called with the task besides."""
+"""The function that applies an event of a question, by its class; `raised` also gets the task."""
 
 
 def _known(engine: RunState, id_: str) -> OpenInterrupt:
-    """Return the question *id_*; one that is not asked yet, if no entry has raised it.
+    """Return the question *id_*, creating an unasked one if no entry has raised it yet.
 
-    Entries answer a question before it is raised where it was only staged, or in a nested graph that is restored later,
-    or that begins anew in a fork (decision 0027).
+    An entry may answer a question before it is raised if the question was only staged, or if its nested graph is
+    restored later or starts over in a fork (decision 0027).
     """
     question = engine.questions.get(id_)
     if question is None:
@@ -233,13 +236,13 @@ def _known(engine: RunState, id_: str) -> OpenInterrupt:
 
 
 def _attach(extra: Extra, question: OpenInterrupt) -> None:
-    """Put *question* on the task of *extra*, as the last one that it asked."""
+    """Add *question* to the task of *extra* as its latest question."""
     extra.interrupts.append(question)
     extra.answers = max(extra.answers, question.nth)
 
 
 def _inside(engine: RunState, id_: str) -> Task | None:
-    """Return the task of the open superstep of *engine* that asked *id_*, or runs the nested graph that asked it."""
+    """Return the task in *engine*'s open superstep that asked *id_*, or that runs the nested graph that asked it."""
     places, around = places_of(id_), _places(engine.path)[:-1]
     depth = len(around)
     index = places[depth].partition(".")[2] if len(places) > depth and places[:depth] == around else ""
@@ -250,7 +253,7 @@ def _inside(engine: RunState, id_: str) -> Task | None:
 
 
 def asker(engine: RunState, id_: str) -> Task | None:
-    """Return the task that asked *id_*; while its nested graph is not restored, the task that runs that graph.
+    """Return the task that asked *id_* or, while its nested graph is not restored, the task that runs that graph.
 
     None if no such task is open, as for an `interrupt_after`.
     """
@@ -262,7 +265,7 @@ def asker(engine: RunState, id_: str) -> Task | None:
 
 
 def _follow(engine: RunState, id_: str, gone: OpenInterrupt | None = None) -> None:
-    """Make the task that asked *id_* due, and those around it, if they can run after what happened to the question.
+    """Make the task that asked *id_*, and its enclosing tasks, due if they can run after the event of the question.
 
     Args:
         gone: The question if it expired, so that it leaves the tasks.
@@ -281,7 +284,7 @@ def _follow(engine: RunState, id_: str, gone: OpenInterrupt | None = None) -> No
 
 
 def may_go_on(task: Task) -> bool:
-    """Return whether a paused *task* can run again: nothing that it asked itself is open, and its nested graph goes on."""
+    """Return whether a paused *task* can run again: its own questions are closed, and its nested graph can continue."""
     child: RunState | None = task.extra.child if task.extra is not None else None
     if child is None:
         return not task.open_interrupts()
@@ -289,24 +292,24 @@ def may_go_on(task: Task) -> bool:
 
 
 def goes_on(engine: RunState) -> bool:
-    """Return whether *engine* has something to do before a person, a timer or a signal must answer."""
+    """Return whether *engine* has work to do that does not wait for a person, a timer or a signal."""
     if engine.unrouted:
         return not engine.open_interrupts()
     statuses = {task.status for task in engine.tasks}  # empty between two supersteps, when the next one can begin
     return PAUSED not in statuses or DUE in statuses
 
 
-# -- what a live run does with questions ----------------------------------------------------------------------
+# -- questions in a live run ----------------------------------------------------------------------
 
 
 def answer_now(engine: RunState, id_: str, answer: Any, by: str) -> events.InterruptAnswered:
-    """Answer question *id_*, in place of an earlier answer, and return the event.
+    """Answer question *id_*, replacing an earlier answer, and return the event.
 
     Args:
-        by: What gives it, as in `OpenInterrupt.by`.
+        by: Source of the answer, as in `OpenInterrupt.by`.
     """
     task = asker(engine, id_)
-    nth = 0 if task is None else task.more().answers + 1  # no code gets the answer to an `interrupt_after`
+    nth = 0 if task is None else task.more().answers + 1  # the answer to an `interrupt_after` is not passed to code
     event = events.InterruptAnswered(id=id_, answer=own(answer), nth=nth, by=by)
     answered(engine, event)
     return event
@@ -322,24 +325,24 @@ def withdraw_now(engine: RunState, id_: str, reason: str) -> events.InterruptWit
 def ask(
     engine: RunState, task: Task, name: str, payload: Any, answer_type: Any, *, keyed: bool, kind: str
 ) -> OpenInterrupt:
-    """Return the question that matches what *task* asks now: one with an answer, one still open, or a new one.
+    """Return the question that matches the current call of *task*: an answered, an open, or a new one.
 
     `ctx.interrupt`, `ctx.sleep`, `ctx.receive` and `ctx.wait` call this; the task pauses unless it is answered. A
     question with a key is matched by key and answer type, one without by its ordinal, its answer type and its payload.
-    If nothing matches, the node asks anew. No answer makes a thread fail.
+    If nothing matches, the node asks again. A mismatched answer never makes a thread fail.
 
     Args:
-        name: Key or ordinal of the question inside its task.
-        payload: What the node asks now: data to show, the name of a signal, or the id of a child thread.
-        answer_type: Type that the answer must have, as plain data; None if any answer will do.
-        keyed: Whether the name identifies the question, whatever its payload; else the payload must be the same.
+        name: Key or ordinal of the question within its task.
+        payload: The current payload: data to show, the name of a signal, or the id of a child thread.
+        answer_type: Required type of the answer, as plain data; None for any answer.
+        keyed: Whether the name alone identifies the question; otherwise the payload must match too.
         kind: As `OpenInterrupt.kind`.
     """
     extra = task.more()
     version = 1
-    # Only the newest version can match: an answer belongs to one wording.
+    # Only the latest version can match, because an answer belongs to one version.
     last = next((q for q in reversed(extra.interrupts) if not q.static and q.base == name), None)
-    if last is not None and not last.asked:  # answered before: the entry that raised it is missing
+    if last is not None and not last.asked:  # answered earlier, but the entry that raised it is missing
         last.asked, last.node, last.kind = True, task.node.name, kind
         last.payload, last.answer_type = own(payload), answer_type
     if last is not None:
@@ -348,8 +351,8 @@ def ask(
             if last.answer_type == answer_type and (keyed or last.stale or same):
                 if move(last, events.AnswerUsed):
                     last.reworded, last.newest = not same, None if same else own(payload)
-                elif keyed and not same:  # still open: journal it once more, with the newest payload
-                    last.payload, last.told = own(payload), frozenset()
+                elif keyed and not same:  # still open: journal it again, with the latest payload
+                    last.payload, last.logged_in = own(payload), frozenset()
                 return last
             last.reason = REWORDED if last.open or last.answer_type == answer_type else "retyped"
             move(last, events.InterruptWithdrawn if last.open else events.AnswerDiscarded)
@@ -364,7 +367,7 @@ def ask(
 
 
 def _same(engine: RunState, one: Any, other: Any) -> bool:
-    """Return whether two payloads are equal by `==` or by their stored bytes, by which a NaN equals itself."""
+    """Return whether two payloads are equal by `==` or by their stored bytes, where NaN equals itself."""
     with contextlib.suppress(Exception):  # `==` is user code; if it raises, the bytes decide
         if one == other:
             return True
@@ -378,23 +381,23 @@ def _same(engine: RunState, one: Any, other: Any) -> bool:
 def new(
     engine: RunState, task: Task, key: str, payload: Any, *, kind: str = "question", version: int = 1
 ) -> OpenInterrupt:
-    """Return a new question of *task*, which does not have it yet."""
+    """Return a new question for *task*, without adding it."""
     id_ = f"{engine.interrupt_prefix(task)}{key}"
     return OpenInterrupt(id_, key, task.node.name, payload, kind=kind, version=version)
 
 
 def put(task: Task, question: OpenInterrupt) -> None:
-    """Put a new *question* on its *task*."""
+    """Add a new *question* to its *task*."""
     task.engine.know(question)
     task.more().interrupts.append(question)
 
 
 def pause(task: Task, questions: Sequence[OpenInterrupt], child: RunState | None = None) -> None:
-    """Let *task* of a thread wait for the answers to *questions*.
+    """Make *task* of a thread wait for the answers to *questions*.
 
     Args:
-        questions: What the task asks, in order. A question of `ctx.interrupt` is on the task already, and may be left
-            out.
+        questions: The questions of the task, in order. A question of `ctx.interrupt` is already on the task and may be
+            left out.
         child: The engine of the nested graph whose open questions these are, kept for the resume; None for a node that
             asks itself.
     """
@@ -409,16 +412,17 @@ def pause(task: Task, questions: Sequence[OpenInterrupt], child: RunState | None
 
 
 def before(engine: RunState, task: Task) -> list[OpenInterrupt]:
-    """Return the question to ask before the node of *task* runs (`interrupt_before`); none if it is answered."""
+    """Return the question to ask before the node of *task* runs (`interrupt_before`); nothing if it is answered."""
     known = engine.questions.get(f"{engine.interrupt_prefix(task)}{BEFORE}")
     question = known or new(engine, task, BEFORE, {BEFORE: task.node.name}, kind=BEFORE)
     return [question] if question.open else []
 
 
 def take_known(engine: RunState) -> None:
-    """Put what entries say of questions of the tasks whose superstep opens now on these tasks.
+    """Add the journalled outcomes of questions to the tasks of a newly opened superstep.
 
-    The journal may have answered what is only staged, or what a nested graph of a fork asks when it begins anew.
+    The journal may contain the answer to a question that is only staged, or that a nested graph of a fork asks when it
+    starts over.
     """
     for question in engine.questions.values():
         task = _inside(engine, question.id)
@@ -431,8 +435,7 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
     """Return those of *tasks* whose `interrupt_after` asks a question between their fold and their routers.
 
     Args:
-        told: Ids of the tasks that a journalled commit names, when that is repeated; None decides by the policies of
-            the nodes.
+        told: Ids of the tasks in a journalled commit that is repeated; None decides by the policies of the nodes.
 
     Raises:
         InputError: The run has no thread that could wait.
@@ -444,7 +447,7 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
         if not task.node.pauses or not task.node.policy.interrupt_after or task.status != DONE:
             continue
         known = engine.questions.get(f"{engine.interrupt_prefix(task)}{AFTER}")
-        # Not asked after an edit as the node, or if a fork has the answer.
+        # Not asked after an edit on behalf of the node, or if a fork has the answer.
         if (known is not None and known.answered) or (task.extra is not None and task.extra.edited):
             continue
         if engine.thread is None:
@@ -454,7 +457,7 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
 
 
 def pause_after(engine: RunState, asking: Collection[str]) -> None:
-    """Let the routers of the superstep that has just committed wait for answers.
+    """Make the routers of the superstep that has just committed wait for answers.
 
     Args:
         asking: Ids of the tasks whose `interrupt_after` asks, as the entry of the commit names them.
@@ -464,7 +467,7 @@ def pause_after(engine: RunState, asking: Collection[str]) -> None:
     for task_id in asking:
         node, id_ = task_id[len(engine.path) :].partition(":")[2], f"{engine.thread}/{task_id}#{AFTER}"
         index = int(task_id[len(engine.path) :].partition(":")[0].partition(".")[2])
-        # The entries of the graph around a nested one may have raised and answered it already.
+        # The entries of the enclosing graph may have already raised and answered it.
         put(tasks[index], engine.questions.get(id_) or OpenInterrupt(id_, AFTER, node, {AFTER: node}, kind=AFTER))
 
 
@@ -476,10 +479,10 @@ def no_thread(engine: RunState, task: Task) -> InputError:
 
 
 def returned(extra: Extra) -> OpenInterrupt | None:
-    """Return the last answered question that the node asked by returning an Interrupt, and mark its answer as used.
+    """Return the last answered question asked by returning an Interrupt, and mark its answer as used; None if none.
 
-    For `ctx.answer`. None if there is none. An answer that was discarded because the question had expired is over:
-    `retry` lets the node ask anew.
+    For `ctx.answer`. An answer that was discarded because the question had expired does not count: after a `retry` the
+    node asks again.
     """
     for question in reversed(extra.interrupts):
         if question.answered and question.base.startswith("returned") and question.reason != EXPIRED:
@@ -488,21 +491,21 @@ def returned(extra: Extra) -> OpenInterrupt | None:
     return None
 
 
-def ask_anew(extra: Extra) -> None:
-    """Discard the answers that made the task fail: its next execution asks these questions anew.
+def discard_failed_answers(extra: Extra) -> None:
+    """Discard the answers that made the task fail, so that its next execution asks these questions again.
 
-    They are those by which it learned that a question had expired, and "fail" to one about changed arguments. For
-    `retry` of a failed thread. The event is logged with the next events of the task.
+    These are expiries without a default, and "fail" as the answer about changed arguments. For `retry` of a failed
+    thread. The event is logged with the next events of the task.
     """
     for question in extra.interrupts:
         expired = question.by == BY_EXPIRY
         failed = question.answered and question.answer == "fail" and question.of_change
         if (expired or failed) and question.current and move(question, events.AnswerDiscarded):
-            question.reason, question.end_told = EXPIRED if expired else FAILED_TASK, False
+            question.reason, question.end_logged = EXPIRED if expired else FAILED_TASK, False
 
 
 def mark_stale(task: Task) -> None:
-    """Mark what *task* has asked as asked before an edit; a question of a policy shows nothing of the state."""
+    """Mark the questions of *task* as asked before an edit, except a policy's, which do not depend on the state."""
     for question in task.extra.interrupts if task.extra is not None else ():
         question.stale = question.stale or not question.static
 
@@ -525,26 +528,26 @@ def drop_all(task: Task) -> None:
 
 
 # -- tasks of nodes with a queue (R27, decision 0159) -------------------------------------------------------------
-# The process that drives the thread does not run such a task. It *leaves* it: the task waits with a question of the
-# kind TASK. Workers find the task by that question, run it, and report its outcome by mail, which withdraws the
-# question. Each time the task is left, the question has the next version, so that a report about an earlier time is
-# never taken for one about this time.
+# The process that drives the thread does not run such a task but *leaves* it: the task waits with a question of the
+# kind TASK. Workers find the task through that question, run it, and report its outcome by mail, which withdraws the
+# question. Each time the task is left, the question gets the next version, so that a late report about an earlier
+# version is recognised.
 
 
 def leave(engine: RunState, task: Task) -> None:
-    """Let *task*, which is due, wait for a worker of its node's queue. The run pauses once no other task is due."""
+    """Make *task*, which is due, wait for a worker of its node's queue. The run pauses once no other task is due."""
     version = 1 + len(left_with(task))
     key = QUEUE if version == 1 else f"{QUEUE}:{version}"
     put(task, new(engine, task, key, task.node.policy.queue, kind=TASK, version=version))
     task.status = PAUSED
-    engine.note_change(task)  # stage it anew: an outcome that was staged before, such as a failure, is out of date
+    engine.note_change(task)  # stage it again, because a previously staged outcome, such as a failure, is out of date
 
 
 def left_with(task: Task) -> list[OpenInterrupt]:
     """Return the questions with which *task* was left to its queue: open and closed ones, oldest first.
 
-    They are its own, unlike the others of a task with a nested graph. Closed ones are kept, since the next one is
-    numbered by them.
+    Unlike the other questions of a task with a nested graph, they belong to the task itself. Closed ones are kept,
+    because they determine the version of the next one.
     """
     asked = task.extra.interrupts if task.extra is not None else ()
     return [question for question in asked if question.kind == TASK and question.task_id == task.id]
@@ -558,7 +561,7 @@ def left_to_queue(task: Task) -> OpenInterrupt | None:
 
 
 def waiting(engine: RunState) -> Iterator[tuple[RunState, Task, OpenInterrupt]]:
-    """Yield the tasks that wait for a queue with their engines and questions, also those of nested graphs."""
+    """Yield the tasks that wait for a queue with their engines and questions, including those of nested graphs."""
     for task in engine.tasks:
         child: RunState | None = task.extra.child if task.extra is not None else None
         if child is not None:
@@ -568,24 +571,24 @@ def waiting(engine: RunState) -> Iterator[tuple[RunState, Task, OpenInterrupt]]:
             yield engine, task, question
 
 
-# -- looking at questions -----------------------------------------------------------------------------------
+# -- queries -----------------------------------------------------------------------------------
 
 
 def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
-    """Return the (task, question) pairs whose answer may be replaced, because their task failed after it (R10).
+    """Return the (task, question) pairs whose answer may be replaced, because the task failed after the answer (R10).
 
-    If no task failed, the superstep could not be folded or routed: then the answer of any task may be the reason. Tasks
+    If no task failed, the superstep could not be folded or routed, and the answer of any task may be the cause. Tasks
     of nested graphs are included.
     """
     found: list[tuple[Task, OpenInterrupt]] = []
-    # By the failure and not by the status: a failed task becomes due when its staged questions and answers are applied.
+    # Selected by failure, not by status: a failed task becomes due when its staged questions and answers are applied.
     failed = [task for task in engine.tasks if task.status != HANDLED and task.extra and task.extra.failure is not None]
     for task in failed or engine.tasks:
         extra = task.extra
         # HANDLED: it failed, but its `on_error` node takes over, so that the failure does not end the run.
         if extra is None or task.status == HANDLED or (failed and task.status == DONE):
             continue
-        if extra.child is not None:  # the engine of a nested graph, whose tasks were answered
+        if extra.child is not None:  # the engine of a nested graph, whose tasks received the answers
             found += replaceable(extra.child)
         else:
             found += [(task, q) for q in extra.interrupts if q.answered and q.current and not q.static]
@@ -595,11 +598,11 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
 def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
     """Return the keys of effects that *task* started or recorded after *question* was answered.
 
-    The answer to *question* cannot be replaced then: the results may depend on it, and are found by name when the node
-    runs again (decision 0057).
+    In that case the answer to *question* cannot be replaced: the results may depend on it, and are looked up by name
+    when the node runs again (decision 0057).
     """
     extra = task.more()
-    # `answers`: how many answers the task had been given by then. Of an effect that has ended, its end counts.
+    # `answers`: how many answers the task had received by then. If an effect has ended, its end counts.
     given = {key: effect.answers for key, effect in extra.intents.items()}
     given |= {key: effect.answers for key, effect in extra.effects.items()}
     return [key for key, answers in given.items() if answers >= question.nth]
@@ -633,7 +636,7 @@ def answered_event(question: OpenInterrupt) -> events.InterruptAnswered:
 
 
 def ended_event(question: OpenInterrupt) -> Ended | None:
-    """Return the event that says what became of *question*; None while that is not known."""
+    """Return the event for the outcome of *question*; None while it is not known."""
     match question.state:
         case "used":
             return events.AnswerUsed(
@@ -648,40 +651,41 @@ def ended_event(question: OpenInterrupt) -> Ended | None:
 
 
 def ends_to_log(task: Task) -> Iterator[events.Event]:
-    """Yield how the questions of *task* and their answers ended, unless the journal has that already (`end_told`).
+    """Yield the outcomes of *task*'s questions and answers that are not in the journal yet (`end_logged`).
 
-    Of withdrawals only those by another wording: the others are logged where they are decided.
+    Of withdrawals, only those caused by a new version: the others are logged where they are decided.
     """
     for question in task.extra.interrupts if task.extra is not None else ():
-        if question.static or question.end_told or question.task_id != task.id:  # by a policy, told, of a nested graph
+        # Asked by a policy, already logged, or of a nested graph, which logs it itself.
+        if question.static or question.end_logged or question.task_id != task.id:
             continue
         if question.state == ANSWERED and task.status in (DONE, HANDLED):  # the node ended without asking it again
             question.state, question.reason = DISCARDED, "not-asked"
         event = ended_event(question)
         if event is not None and (question.state != WITHDRAWN or question.reason == REWORDED):
-            question.end_told = True
+            question.end_logged = True
             yield event
 
 
 def questions_to_log(task: Task) -> Iterator[events.Event]:
-    """Yield the open questions of *task*, which pauses, unless they were logged before; first the ends of older ones."""
+    """Yield the open questions of *task*, which pauses, unless already logged; first the outcomes of older ones."""
     if task.node.child is None:  # a nested graph logs the ends of its own questions
         yield from ends_to_log(task)
     path = task.engine.path
     for question in task.open_interrupts():
-        # The entries of a nested graph are written with its parent's commit (R17). Until then each enclosing graph
-        # logs the question too, once for its own path, so that the journal has it when the run pauses.
-        if path not in question.told:
-            question.told |= {path}
+        # The entries of a nested graph are written with its parent's commit (R17). Until then each enclosing graph logs
+        # the question too, once for its own path, so that the journal contains it when the run pauses.
+        if path not in question.logged_in:
+            question.logged_in |= {path}
             yield raised_event(task, question)
 
 
 def questions_after_to_log(engine: RunState) -> Iterator[events.Event]:
-    """Yield the open questions of `interrupt_after` that were not logged before, once routers wait for them."""
+    """Yield the open questions of `interrupt_after` that were not logged yet, once routers wait for them."""
     for task in engine.unrouted:
         for question in task.open_interrupts():
-            if question.kind == AFTER and engine.path not in question.told:
-                question.told |= {engine.path}
+            if question.kind == AFTER and engine.path not in question.logged_in:
+                question.logged_in |= {engine.path}
                 yield raised_event(task, question)
 
 
@@ -689,7 +693,7 @@ def standing(task: Task) -> Iterator[events.Event]:
     """Yield all events of the questions of *task* that a restart needs."""
     for question in task.extra.interrupts if task.extra is not None else ():
         if not question.asked or (task.status == FAILED and question.task_id != task.id):
-            continue  # of a task inside, whose own row has it: this task failed, and waits for nothing
+            continue  # belongs to an inner task, whose own row contains it: this task failed and no longer waits
         yield raised_event(task, question)
         if question.answered:
             yield answered_event(question)
@@ -701,20 +705,20 @@ def standing(task: Task) -> Iterator[events.Event]:
 def journalled(engine: RunState, *, usage: bool) -> Iterator[events.Event]:
     """Yield the journalled questions of the open superstep that are open or answered, each followed by its answer.
 
-    Answers to questions that the journal does not have come last.
+    Answers to questions that are not in the journal come last.
 
     Args:
-        usage: Whether they keep what the model calls of the task have used.
+        usage: Whether to include the usage of the task's model calls.
     """
     open_ = engine.open_interrupts()
-    asked: list[OpenInterrupt] = [one for one in engine.questions.values() if engine.path in one.told]
+    asked: list[OpenInterrupt] = [one for one in engine.questions.values() if engine.path in one.logged_in]
     for question in asked:
         task = _inside(engine, question.id) or next(
             (t for t in engine.unrouted if question in t.more().interrupts), None
         )
-        if task is not None and (question in open_ or question.answer_told):
+        if task is not None and (question in open_ or question.answer_logged):
             event = raised_event(task, question)
             yield event if usage else replace(event, usage=None)
-            if question.answer_told:
+            if question.answer_logged:
                 yield answered_event(question)
-    yield from (answered_event(one) for one in engine.questions.values() if one.answer_told and one not in asked)
+    yield from (answered_event(one) for one in engine.questions.values() if one.answer_logged and one not in asked)

@@ -1,6 +1,6 @@
-"""Where values enter a thread, they are redacted: once, before they are folded, hashed and stored (decision 0126).
+"""Redaction of values that enter a thread: once, before they are folded, hashed and stored (decision 0126).
 
-The run goes on with the redacted values, so that a replay sees the same ones. The engine knows a `Redactor`, and not
+The run continues with the redacted values, so that a replay sees the same ones. The engine knows only a `Redactor`, not
 its rules. Without one, values pass unchanged. Untracked fields are never written, and are left alone. For the terms,
 see docs/glossary.md.
 """
@@ -27,11 +27,11 @@ def redacted_update(
 
     Args:
         update: Validated values by field.
-        what: What the update is, for errors, such as "an update of node 'ask'".
+        what: Description of the update for error texts, such as "an update of node 'ask'".
         whole: Whether the values are complete ones, as in an input, and not the operands of reducers.
 
     Raises:
-        AuditError: A rule failed, or a field cannot hold what it gave.
+        AuditError: A rule failed, or a field cannot hold the redacted value.
         NotStorable: A value has no encoded form.
     """
     redactor = engine.redactor
@@ -50,7 +50,7 @@ def redacted_update(
                 engine.plan.codec, value, name, marked=marked, fits=fits, what=f"field {name!r} in {what}"
             )
         except NotStorable:
-            # A run without a store writes nothing, and may hold anything (R7), but marked fields must be redacted.
+            # A run without a store writes nothing and may hold any value (R7), but marked fields must be redacted.
             if engine.codec is None and not marked:
                 continue
             raise
@@ -61,7 +61,7 @@ def redacted_update(
 
 
 def _fitting(field: Field | None, *, whole: bool) -> Callable[[Any], Any] | None:
-    """Return the check that a redacted value of *field* must pass; None for a field that only an older graph had (R14).
+    """Return the validator for a redacted value of *field*; None for a field that only an older graph had (R14).
 
     Args:
         whole: Whether complete values are checked, else operands of the field's reducer.
@@ -79,23 +79,23 @@ def _fitting(field: Field | None, *, whole: bool) -> Callable[[Any], Any] | None
 
 
 def redacted_value(engine: RunState, value: Any, what: str) -> Any:
-    """Return a value that belongs to no field, such as an answer, redacted.
+    """Redact a value that does not belong to a field, such as an answer.
 
     Args:
-        what: What the value is, for errors.
+        what: Noun for the value, for error texts.
 
     Raises:
-        AuditError: A rule failed, or the value cannot hold what it gave.
+        AuditError: A rule failed, or the value cannot hold the replacement.
         NotStorable: A part of it has no encoded form.
     """
     redactor = engine.redactor
     if redactor is None or value is None:
         return value
     try:
-        # For no field: it has no name, no mark, and no type that the result must fit.
+        # Without a field there is no name, no mark, and no type that the result must fit.
         return redactor.value(engine.plan.codec, value, "", marked=False, fits=None, what=what)
     except NotStorable:
-        if engine.codec is None:  # a run without a store writes nothing, and may hold anything (R7)
+        if engine.codec is None:  # a run without a store writes nothing and may hold any value (R7)
             return value
         raise
 
@@ -111,5 +111,5 @@ def redacted_sends(engine: RunState, due: Sequence[Due]) -> list[Due]:
 
 
 def redacted_error(engine: RunState, error: BaseException) -> BaseException:
-    """Return *error* with redacted texts, as it may be written and shown: the same object if it can be changed."""
+    """Return *error* with redacted texts, so that it may be written and shown; the same object if it can be changed."""
     return error if engine.redactor is None else engine.redactor.error(error)

@@ -1,6 +1,6 @@
-"""What the engine knows of redaction: a protocol of functions on values and errors (decision 0126).
+"""The engine's interface to redaction: a protocol of functions on values and errors (decision 0126).
 
-The rules, and the class that implements the protocol, are in `graphrt.audit`, on a higher floor. For the terms, see
+The rules, and the class that implements the protocol, are in `graphrt.audit`, in a higher layer. For the terms, see
 docs/glossary.md.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Redactor(Protocol):
-    """Redacts values and errors by rules of its own."""
+    """Redacts values and errors according to its rules."""
 
     def value(
         self, codec: Codec, value: Any, field: str, *, marked: bool, fits: Callable[[Any], Any] | None, what: str
@@ -23,20 +23,20 @@ class Redactor(Protocol):
 
         Args:
             codec: Encodes the value, so that its texts can be found and replaced, and decodes the result.
-            value: What enters the thread.
-            field: Field of the state that it is for; empty if it is for none.
+            value: The value that enters the thread.
+            field: State field of the value; empty if it does not belong to one.
             marked: Whether the field is marked `redacted`, so that every text in it is replaced.
             fits: Validates the redacted value for its field and returns it, or raises ValueError; None checks nothing.
-            what: What the value is, for errors.
+            what: Noun for the value, for error texts.
 
         Raises:
-            AuditError: A rule raised, or the value cannot hold what it gave.
-            NotStorable: A part of the value has no encoded form, so that no rule can look into it.
+            AuditError: A rule raised, or the value cannot hold the replacement.
+            NotStorable: A part of the value has no encoded form, so that rules cannot inspect it.
         """
         ...
 
     def error(self, error: BaseException) -> BaseException:
-        """Return *error* with redacted texts, its causes and notes included.
+        """Return *error* with redacted texts, including its causes and notes.
 
         It is changed in place. If that is not possible, an error with the name of its class and redacted text replaces
         it.
@@ -46,8 +46,8 @@ class Redactor(Protocol):
     def label(self, marked: frozenset[str]) -> str:
         """Return the names of the rules in force, and a digest of them, as one text.
 
-        The events that begin or resume a run, or record an edit of the state (`Runtime.update`), have it as their
-        `redaction`. So a reader of the journal sees by which rules the values from there on were redacted.
+        The events that begin or resume a run, or record an edit of the state (`Runtime.update`), contain it as
+        `redaction`. So a reader of the journal sees which rules were applied to the values that follow.
 
         Args:
             marked: Fields of the graph that are marked `redacted`. They are rules too: named, and part of the digest.

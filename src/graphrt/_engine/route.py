@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Generic, final
+
+import typing_extensions as te
 
 from graphrt._cancellations import failures
-from graphrt._engine.task import HANDLED, Due, Handled, HandOver, Task
+from graphrt._engine.task import HANDLED, NOTHING, Due, Handled, HandOver, Outside, Task
 from graphrt._plan.copying import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
@@ -33,13 +35,51 @@ from graphrt.errors._codes.nodes import (
     UNKNOWN_TARGET,
 )
 
+if TYPE_CHECKING:
+    from graphrt._engine.run_state import RunState
+
 _make: Any = getattr(tuple, "__new__")  # noqa: B009 - as Any: its typed form is partly unknown to checkers
-"""Makes a Due of (node, arg, error, is_send) in a third of the time that `Due(...)` takes: fan-outs make many."""
+"""Creates a Due from (node, arg, error, is_send) in a third of the time of `Due(...)`, because fan-outs create many."""
+
+
+D_co = te.TypeVar("D_co", default=Any, covariant=True)
+"""Type of `deps`. Covariant: a router only reads it."""
+
+
+@final
+class RouterContext(Generic[D_co]):
+    """The second argument of a router, with data besides the state: `router(state, ctx)`.
+
+    It has no clock, effects or models, so that a router remains a pure function of recorded data and the caller's
+    arguments. Such a router is called for each task of its node, in task order.
+    """
+
+    __slots__ = ("arg", "deps", "node", "thread")
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        arg: Any = None,
+        thread: str | None = None,
+        deps: D_co = None,  # type: ignore[assignment]  # None where the caller passed nothing, as for a Context
+    ) -> None:
+        self.node: str = node
+        """Name of the edge's source node; `"__start__"` for START."""
+        self.arg: Any = arg
+        """Argument of the Send that started the task; None for a plain activation."""
+        self.thread: str | None = thread
+        """Id of the run's thread, without its tenant; None for a run without one."""
+        self.deps: D_co = deps
+        """The `deps=` that the caller passed."""
+
+    def __repr__(self) -> str:
+        return f"RouterContext(node={self.node!r}, arg={self.arg!r}, thread={self.thread!r})"
 
 
 @final
 class Routed:
-    """Targets of finished tasks: what becomes due, and which joins have arrivals."""
+    """Targets of finished tasks: the tasks that become due, and the joins with arrivals."""
 
     __slots__ = ("arrivals", "emptied", "ends", "errors", "plain", "sends")
 
@@ -73,10 +113,10 @@ class Routed:
 
 
 def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
-    """Return the tasks that were due before and those of *routed*, in task order; plain ones of a node merge (R2, R4).
+    """Merge the tasks that were already due with those of *routed*, in task order; plain ones of a node merge (R2, R4).
 
-    For edits (`Runtime.update(as_node=...)`), which make tasks due while others are due or open. Sends that were due
-    before precede those of *routed*. *routed* is changed.
+    For edits (`Runtime.update(as_node=...)`), which make tasks due while others are due or open, and for deferred
+    nodes, which wait. Earlier Sends precede those of *routed*. *routed* is changed.
     """
     for item in before:
         if not item.is_send:
@@ -89,14 +129,14 @@ def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
 
 
 def plain_activation(node: NodePlan) -> Due:
-    """Return the task of *node* that an edge starts, which is the same in each superstep, and keep it on the node."""
+    """Return the task of *node* that an edge starts. It is the same in each superstep, so it is cached on the node."""
     due: Due = _make(Due, (node, None, None, False))
     node.due = due
     return due
 
 
 def handed_over(tasks: Sequence[Task]) -> HandOver | None:
-    """Return where *tasks* of a nested graph, whose superstep commits, hand over to; None if none does.
+    """Return the target to which *tasks* of a nested graph, whose superstep commits, hand over; None if none does.
 
     Raises:
         RouteError: Two of them hand over to different targets (`different-gotos`).
@@ -115,26 +155,34 @@ def handed_over(tasks: Sequence[Task]) -> HandOver | None:
     return found[0].goto if found else None  # type: ignore[return-value]  # a HandOver, see above
 
 
+def router_of(engine: RunState) -> Router:
+    """Return a Router for the plan of *engine*."""
+    return Router(engine.plan, engine.where, engine.outside)
+
+
 @final
 class Router:
-    """Calls the routers and reads the Commands of one plan; made for each commit or reply that needs it."""
+    """Calls the routers and reads the Commands of one plan. Created for each commit or reply that needs it."""
 
-    __slots__ = ("plan", "view", "where")
+    __slots__ = ("outside", "plan", "view", "where")
 
-    def __init__(self, plan: Plan, where: Callable[[], str | Place]) -> None:
+    def __init__(self, plan: Plan, where: Callable[[], str | Place], outside: Outside = NOTHING) -> None:
         self.plan: Plan = plan
+        self.outside: Outside = outside
         self.where: Callable[[], str | Place] = where
         """Makes the place for errors."""
         self.view: Any = None
-        """The state that routers were called with, to find untracked values in texts; None until one was called."""
+        """The state with which routers were called, used to find untracked values in texts; None until one was
+        called."""
 
     def follow(self, tasks: Sequence[Task], view: Any) -> Routed:
-        """Return where *tasks*, those of a superstep that commits, lead on the folded state *view*.
+        """Return the targets of *tasks*, whose superstep commits, on the folded state *view*.
 
-        The edges and routers of a node are followed once, at its first task without a goto (decision 0005).
+        The edges and routers of a node are followed once, at its first task without a goto (decision 0005). Routers
+        with a context are called for each task (decision 0276).
 
         Raises:
-            RouteError: A router raised, or returned something that has no route.
+            RouteError: A router raised, or returned a value without a route.
         """
         result = Routed()
         plain = result.plain
@@ -158,11 +206,14 @@ class Router:
                         result.sends.append(target)
             elif node.index not in followed:
                 followed.add(node.index)
-                self._edges(node, view, result)
+                self._edges(node, view, result, task.arg)
+            else:
+                for branch in node.asked_each:
+                    self._read(node, branch, self._ask(node, branch, view, task.arg), result)
         return result
 
     def lead(self, targets: Sequence[Any]) -> Routed:
-        """Return where the checked *targets* of the goto of an edit lead (R18)."""
+        """Return the tasks for the checked *targets* of an edit's goto (R18)."""
         result = Routed()
         for target in targets:
             if target.__class__ is NodePlan:
@@ -171,34 +222,47 @@ class Router:
                 result.sends.append(target)
         return result
 
-    def ask(self, node: NodePlan, view: Any) -> Routed:
-        """Return where the edges of *node* lead on the state *view*, for START and edits.
+    def ask(self, node: NodePlan, view: Any, args: Sequence[Any] = (None,)) -> Routed:
+        """Return the targets of the edges of *node* on the state *view*, for START and edits.
+
+        Args:
+            args: Arguments of the tasks that are treated as finished, 1 or more; None for a plain activation.
 
         Raises:
             RouteError: As for `follow`.
         """
         result = Routed()
-        self._edges(node, view, result)
+        self._edges(node, view, result, args[0])
+        for arg in args[1:]:
+            for branch in node.asked_each:
+                self._read(node, branch, self._ask(node, branch, view, arg), result)
         return result
 
-    def _edges(self, node: NodePlan, view: Any, result: Routed) -> None:
-        """Add where all edges of *node* lead to *result*: static ones, then conditional ones in order, then joins."""
+    def _edges(self, node: NodePlan, view: Any, result: Routed, arg: Any) -> None:
+        """Add the targets of all edges of *node* to *result*: static edges, then conditional ones in order, then joins.
+
+        Args:
+            arg: Argument of the task.
+        """
         self.view = view
         for target in node.static:
             result.plain[target.index] = target
         for branch in node.branches:
-            self._read(node, branch, self._ask(node, branch, view), result)
+            self._read(node, branch, self._ask(node, branch, view, arg), result)
         for join in node.arrives:
             result.arrivals.append((join, node.index))
 
-    def _ask(self, node: NodePlan, branch: BranchPlan, view: Any) -> Any:
-        """Return what the router of *branch*, a conditional edge of *node*, returns for *view*.
+    def _ask(self, node: NodePlan, branch: BranchPlan, view: Any, arg: Any) -> Any:
+        """Return the result of the router of *branch*, a conditional edge of *node*, for *view*, and a task with *arg*.
 
         Raises:
             RouteError: The router raised.
         """
         try:
-            return branch.router(view)
+            if not branch.wants_context:
+                return branch.router(view)
+            deps, thread = self.outside  # the argument is copied: the router could change it in place (R15)
+            return branch.router(view, RouterContext(node=node.name, arg=own(arg), thread=thread, deps=deps))
         except failures() as error:
             raise self.router_error(node, branch, error) from error
 
@@ -214,10 +278,10 @@ class Router:
         )
 
     def read(self, node: NodePlan, branch: BranchPlan, said: Any, view: Any) -> Routed:
-        """Return where *branch*, the only edge of *node*, leads.
+        """Return the target of *branch*, the only edge of *node*.
 
         Args:
-            said: What its router returned for the state *view*, unchecked.
+            said: The unchecked result of its router for the state *view*.
 
         Raises:
             RouteError: As for `follow`.
@@ -228,7 +292,7 @@ class Router:
         return result
 
     def _read(self, node: NodePlan, branch: BranchPlan, said: Any, result: Routed) -> None:
-        """Add where the returned value *said* leads to *result*: a label, a Send, or a list or tuple of them."""
+        """Add the targets of the returned value *said* to *result*: a label, a Send, or a list or tuple of them."""
         if issubclass(type(said), (list, tuple)):
             if not said:  # ends the branch (R3), and may keep a join from firing
                 result.emptied.append(branch)
@@ -238,7 +302,7 @@ class Router:
                 if one.__class__ is Send and (name := one.node).__class__ is str and name in known:
                     target = known[name]
                     if target.wants_context:
-                        arg = one.arg  # copied, so that it belongs to its task alone (R15)
+                        arg = one.arg  # copied, so that only its task holds it (R15)
                         sends.append(_make(Due, (target, arg if arg.__class__ in SCALARS else own(arg), None, True)))
                         continue
                 self._one(node, branch, one, said, result)
@@ -246,10 +310,10 @@ class Router:
             self._one(node, branch, said, said, result)
 
     def _one(self, node: NodePlan, branch: BranchPlan, label: Any, said: Any, result: Routed) -> None:
-        """Add where *label*, one item of what the router returned, leads to *result*.
+        """Add the target of *label*, one item of the router's result, to *result*.
 
         Args:
-            said: All that the router returned, for the error.
+            said: The router's complete result, for the error.
 
         Raises:
             RouteError: It is not a label or Send, or has no route.
@@ -291,18 +355,18 @@ class Router:
             result.ends = True
 
     def _quoted(self, said: Any) -> str:
-        """Return the text of what a router returned, without values of untracked fields (R16)."""
+        """Return the text of a router's result, without values of untracked fields (R16)."""
         return quoted(said, self.plan.state.untracked, self.view)
 
     def _told(self, said: Any) -> Any:
-        """Return what a router returned, for an attribute of an error; None if it reveals an untracked value (R16)."""
+        """Return the result of a router, for an attribute of an error; None if it reveals an untracked value (R16)."""
         return None if tells(said, self.plan.state.untracked, self.view) else said
 
     def targets(self, goto: Any, node: NodePlan, *, by: str | None = None) -> tuple[Any, ...]:
         """Return the checked targets of a goto, in order: NodePlans, END, and Dues of Sends.
 
         Args:
-            goto: As the user gave it to a Command or an edit: a node, END or a Send, or a list or tuple of them.
+            goto: The user's value in a Command or an edit: a node, END or a Send, or a list or tuple of them.
             node: The node that the goto belongs to.
             by: Node of the nested graph of *node* that hands over to *goto*; None if *node* itself routes.
 
@@ -335,11 +399,11 @@ class Router:
     def _declared(self, target: Any, item: Any, node: NodePlan, what: str, by: str | None) -> None:
         """Check that *target* is among the declared targets of *node*.
 
-        A node that declares none may go anywhere, and a nested graph that declares none nowhere.
+        A node without declared targets may go anywhere; a nested graph without them may not go anywhere.
 
         Args:
             target: Name of a node, or END.
-            item: What the user wrote for it, for the error.
+            item: The target as written by the user, for the error.
             what: Subject of the error's message.
 
         Raises:
@@ -350,6 +414,7 @@ class Router:
             declared = UNDECLARED_GOTO if by is None else UNDECLARED_HAND_OVER
             raise declared(
                 who=what,
+                owner="node",
                 target_text=short(item),
                 declared=sorted(targets, key=str) or ["nothing"],
                 node=self._node(node) if by is None else by,
@@ -378,7 +443,7 @@ class Router:
         return due
 
     def _emitter(self, branch: BranchPlan | None, node: NodePlan) -> str:
-        """Return what emitted a Send, for an error: the router of *branch*, or without one a Command of *node*."""
+        """Describe the emitter of a Send for an error: the router of *branch* or, without one, a Command of *node*."""
         if branch is None:
             return f"the Command of node {node.name!r}"
         return f"router {branch.router_name}() after {self._name(node)}"
@@ -387,7 +452,7 @@ class Router:
         """Return the error for a target that is not a node of the graph, with what may have been meant.
 
         Args:
-            item: What the user wrote.
+            item: The target as written by the user.
             what: Subject of the error's message.
         """
         nodes, source, where = self.plan.by_name, self._node(node), self.where()
@@ -420,7 +485,7 @@ class Router:
         )
 
     def _name(self, node: NodePlan) -> str:
-        """Return what an error calls *node*; START has the index -1."""
+        """Return the name of *node* in an error; START has the index -1."""
         return "START" if node.index < 0 else f"node {node.name!r}"
 
     def _node(self, node: NodePlan) -> str | None:

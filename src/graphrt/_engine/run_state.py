@@ -1,12 +1,12 @@
-"""The state of a run: what is true, and the elementary changes of it.
+"""The state of a run, and its elementary changes.
 
-`Engine` adds the verbs that decide. What only reads, or changes tasks, takes a `RunState`, so that no helper of the
-engine needs the engine. Each nested graph that runs or waits has one of its own, on the task that runs it
+`Engine` adds the methods that make decisions. Functions that only read the state or change tasks take a `RunState`, so
+that they do not depend on the engine. Each nested graph that runs or waits has its own, on the task that runs it
 (`Extra.child`). The attributes form four groups:
 
 - the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
 - the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `unrouted`, `usage`, ...
-- observers, None or empty where nothing listens: `log`, `committed`, `trail`, `dirty`, `settled`, ...
+- observers, None or empty if nothing listens: `log`, `committed`, `trail`, `dirty`, `settled`, ...
 
 Only this class, the engine and `evolve` write them (tests/house/test_owner_of_state.py). For the terms,
 see docs/glossary.md.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.open_interrupt import AFTER
 from graphrt._engine.ownership import CONTAINERS
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, HandOver, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, NOTHING, PAUSED, Due, HandOver, Outside, Task, parted
 from graphrt._plan.fields import Field
 from graphrt._plan.quoting import tells
 from graphrt._plan.state import Values
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from graphrt._plan.state_reducer import StateReducer
 
 _NO_LIMIT: Final = 1 << 62
-"""Visit limit of an unlimited node: more than a run can reach, so that the comparison needs no case for None."""
+"""Visit limit of an unlimited node: higher than a run can reach, so that comparisons need no special case for None."""
 NO_VIEW: Final = object()
-"""Marks `RunState.view` as missing: the values have changed since, or only tasks hold the snapshot (R15)."""
+"""Marks `RunState.view` as missing: the values have changed, or only tasks hold the snapshot (R15)."""
 
 
 class RunState:
@@ -50,7 +50,7 @@ class RunState:
         limits: Limits of the run; each drive may set others.
         thread: Id of the thread; None for a run without one.
         path: Id of the task that runs this nested graph, and a slash; empty for the graph at the top.
-        check_state: Whether changes inside values are looked for, by comparing their stored forms (R15).
+        check_state: Whether changes inside values are detected by comparing their stored forms (R15).
     """
 
     __slots__ = (
@@ -87,8 +87,10 @@ class RunState:
         "max_steps",
         "observed",
         "opened",
+        "outside",
         "parent",
         "path",
+        "plain_commit",
         "plan",
         "questions",
         "redactor",
@@ -104,7 +106,6 @@ class RunState:
         "tasks",
         "thread",
         "timed",
-        "told",
         "trail",
         "trail_last",
         "unrouted",
@@ -125,13 +126,13 @@ class RunState:
         self.aliases: dict[str, NodePlan] = {}
         """Nodes of an older graph by name: renamed ones, and placeholders for those that are gone."""
         self.changed_joins: Mapping[JoinKey, JoinKey] = {}
-        """Joins of older graphs to those that took their place, all by the present names of their nodes."""
+        """Maps joins of older graphs to the joins that replaced them, all by the current names of their nodes."""
         self.fields: dict[str, Field] = plan.state.fields
         """Fields of the state by name, in schema order."""
         self.reducer: StateReducer | None = plan.update.reducer
         """The reducer of the whole state; None if fields have reducers."""
         self.make_view: Callable[[Values], Any] = plan.state.view
-        """Makes an instance of the user's state class from values; the containers in them are shared."""
+        """Creates an instance of the user's state class from values; the containers in them are shared."""
         self.ephemeral: list[Field] = [f for f in self.fields.values() if f.ephemeral]
         """Fields that are reset before each fold (R16)."""
         self.thread: str | None = thread
@@ -144,7 +145,7 @@ class RunState:
         """Signals, posted by other processes, that no node has taken yet: id, name and value, in order of arrival. Only
         the graph at the top has any."""
         self.children: dict[str, None] = {}
-        """Threads that nodes started by `ctx.start`, are cancelled with this one, and are not known to have ended: an
+        """Child threads started with `ctx.start` that are cancelled with this one and are not known to have ended: an
         ordered set of ids without tenant. A child that a task of a nested graph started is in the set of the graph at
         the top, and in that of the nested graph while it is open."""
         self.parent: str | None = None
@@ -152,21 +153,21 @@ class RunState:
         self.began: Mapping[str, str] = {}
         """Digests of the input that began the run, by field; see `events.RunStarted.digests`."""
         self.check_state: bool = check_state
-        """Whether the stored forms of values are compared, to find changes inside them (R15)."""
+        """Whether the stored forms of values are compared, to detect changes inside them (R15)."""
         self.codec: Codec | None = None
         """Encodes values, to check that they can be stored; None without a store."""
         self.eventless: bool = False
-        """Whether plain commits are noted in `told` and not as events, which only the store would read."""
-        self.told: Any = None
+        """Whether plain commits are recorded in `plain_commit` instead of events, which only the store would read."""
+        self.plain_commit: Any = None
         """(superstep, node, update, target) of the last commit, for the journal, if it was of one plain task. The update is a `Stamped`, or None if the node returned None; *target* is None at the end."""
         self.values: Values = {}
         """The committed values by field; an absent TypedDict key is missing."""
         self.sizes: dict[str, int] = {}
-        """Length of every list, dict and set among the values, to find a node that changed one in place."""
+        """Length of every list, dict and set among the values, to detect a node that changed one in place."""
         self.view: Any = NO_VIEW
-        """Snapshot that the next task gets; `NO_VIEW` if it has to be made."""
+        """Snapshot for the next task; `NO_VIEW` if it has to be created."""
         self.keeps: int = plan.state.keeps
-        """Place where views keep their values: `IS_MAPPING`, `HAS_MAPPING` or `NEITHER` of `_plan.views`."""
+        """How views store their values: `IS_MAPPING`, `HAS_MAPPING` or `NEITHER` of `_plan.views`."""
         self.looks: bool = True
         """Whether each report checks at once whether its task changed the state in place; if false, only the commit
         checks, all tasks together."""
@@ -187,13 +188,15 @@ class RunState:
         self.due: list[Due] = []
         """Tasks of the next superstep, in task order."""
         self.waiting: list[Due] = []
-        """Tasks that an edit made due while a superstep was open; the commit merges them with what it routes to."""
+        """Tasks that wait for the end of the open or due superstep, whose commit merges them with its routed tasks:
+        tasks that an edit made due in the meantime, and activations of deferred nodes, which wait as long as others are
+        due."""
         self.tasks: list[Task] = []
         """Tasks of the open superstep, in task order; empty if no superstep is open."""
         self.lone: Task | None = None
         """The task of the open superstep, if it is the only one."""
         self.opened: list[Due] = []
-        """Value of `due` when the open superstep was opened: snapshots store it in place of the open tasks."""
+        """Value of `due` when the open superstep was opened; snapshots store it instead of the open tasks."""
         self.unrouted: list[Task] = []
         """Tasks whose superstep has committed, while its routers and joins wait for answers to an `interrupt_after`; no
         superstep is open then."""
@@ -203,7 +206,7 @@ class RunState:
         self.entering: bool = False
         """Whether the router of START has not been called yet."""
         self.log: list[Any] | None = None
-        """Events that became true and were not taken yet, each as (path, event); None if nothing listens."""
+        """Events that were logged but not taken yet, each as (path, event); None if nothing listens."""
         self.staging: bool = False
         """Whether outcomes of the open superstep are stored before it commits."""
         self.dirty: dict[Task, None] = {}
@@ -211,10 +214,10 @@ class RunState:
         self.settled: list[Any] = []
         """Events that a nested graph has staged, as (path, event): they are journalled with its parent's commit."""
         self.batches: int = 0
-        """Count of batches of events that a nested graph has staged, which is the number of the next one."""
+        """Number of event batches that a nested graph has staged, which is also the number of the next one."""
         self.kept: dict[str, Any] = {}
-        """Events that a fork kept of its source for tasks of a nested graph, by task id: effects, questions, answers. A
-        task takes its events when its superstep opens."""
+        """Events that a fork copied from its source for tasks of a nested graph, by task id: effects, questions,
+        answers. A task takes its events when its superstep opens."""
         self.trail: list[dict[str, Any]] | None = None
         """Committed updates of a nested graph in commit order, for its parent; None at the top."""
         self.trail_last: frozenset[str] = frozenset()
@@ -222,56 +225,68 @@ class RunState:
         self.depth: int = 0
         """Number of graphs that enclose this one."""
         self.around: tuple[RunState, NodePlan] | None = None
-        """The engine of the graph around this nested one, and the node that runs it there; None at the top."""
+        """The engine of the enclosing graph, and the node that runs this graph there; None at the top."""
+        self.outside: Outside = NOTHING
+        """The context of routers."""
         self.handed: HandOver | None = None
-        """Where the graph around goes on, since a task handed over to it: nothing more is due here. None before that."""
+        """Where the enclosing graph continues after a task handed over to it, so that nothing more is due here; None
+        before that."""
         self.designed: bool = False
-        """True if this graph, or one around it, was chosen by the argument of a Send, as designed graphs are."""
+        """True if this graph, or an enclosing one, was chosen by the argument of a Send, as designed graphs are."""
         self.usage: Usage | None = None
         """Usage of the model calls of committed tasks; None if there were no calls."""
         self.granted: Amounts | None = None
         """Grants of committed tasks to the run's budget: tokens, microdollars, calls; None if there are no grants."""
         self.is_read: bool = False
-        """Whether a stream reads what each commit did."""
+        """Whether a stream reads the changes of each commit."""
         self.keeps_undo: bool = False
         """Whether commits keep undo records, because steps are read."""
         self.committed: Committed | None = None
-        """What the last commit did, if that is read and was not shown yet."""
+        """The effects of the last commit, if they have a reader and were not shown yet."""
         self.redactor: Redactor | None = None
-        """Redacts what enters the thread; None if nothing is redacted."""
+        """Redacts values that enter the thread; None if nothing is redacted."""
         self.observed: bool = False
-        """Whether what commits did is read, or there is a trail."""
+        """Whether the changes of commits are read, or there is a trail."""
         self.limit(limits)
 
     def limit(self, limits: Limits) -> None:
-        """Apply *limits*, which each drive sets anew."""
+        """Apply *limits*, which each drive sets again."""
         self.limits: Limits = limits
         self.max_steps: int = limits.max_steps
-        # For nodes without a limit of their own.
+        # Applies to nodes without their own limit.
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
-        self.timed: bool = any(end is not None for end in (limits.timeout_s, limits.step_timeout_s, limits.deadline_s))
-        """Whether the run limits the time of attempts, supersteps or itself."""
+        self.timed: bool = not limits.timeout_s is limits.step_timeout_s is limits.deadline_s is None
+        """Whether the run has time limits for attempts, supersteps or itself."""
 
     def nest_in(self, parent: RunState, node: NodePlan, kept: dict[str, Any], *, designed: bool) -> None:
-        """Belong to the run of *parent*, as the engine of a graph that is nested in its graph.
+        """Attach this engine of a nested graph to the run of *parent*.
 
         Args:
             parent: The engine of that graph.
-            node: The node of it that runs this one.
+            node: The node of *parent* that runs this graph.
             kept: As the attribute; the dict is shared by all nested graphs of the thread.
             designed: Whether the argument of a Send chose the graph.
         """
         self.kept, self.questions = kept, parent.questions
         self.around = (parent, node)
+        self.outside = parent.outside
         self.designed = designed or parent.designed
-        self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
+        # Shared dict, so that each field causes only one warning.
+        self.run_id, self.unstorable = parent.run_id, parent.unstorable
         self.depth = parent.depth + 1
         if parent.redactor is not None:
             self.redact_with(parent.redactor)
 
+    def surround(self, outside: Outside) -> None:
+        """Set the data in the context of routers, also for nested graphs that wait on the tasks."""
+        self.outside = outside
+        for task in self.tasks:
+            if task.extra is not None and task.extra.child is not None:
+                task.extra.child.surround(outside)
+
     def redact_with(self, redactor: Redactor) -> None:
-        """Redact with *redactor* from now on; nested graphs that wait on their tasks do the same."""
+        """Redact with *redactor* from now on, also in nested graphs that wait on their tasks."""
         self.redactor = redactor
         for task in self.tasks:
             if task.extra is not None and task.extra.child is not None:
@@ -281,26 +296,26 @@ class RunState:
         """Set the id of the run; before `listen`, which passes it on to nested graphs."""
         self.run_id = run_id
 
-    def count_anew(self) -> None:
-        """Begin a new run: usage, grants beyond the budget and child threads of earlier runs do not count for it."""
+    def reset_counts(self) -> None:
+        """Begin a new run: reset usage, grants beyond the budget, and child threads of earlier runs."""
         self.usage = self.granted = None
         self.children = {}
 
     def start_child(self, thread: str) -> None:
-        """Note that a task starts a child thread, which is cancelled with this one."""
+        """Record that a task starts a child thread, which is cancelled with this one."""
         self.children[thread] = None
 
     def forget_child(self, thread: str) -> None:
-        """Note that a child thread has ended."""
+        """Record that a child thread has ended."""
         self.children.pop(thread, None)
 
     def begin_with(self, digests: Mapping[str, str]) -> None:
-        """Note the digests of the input that begins the run, by field."""
+        """Set the digests of the input that begins the run, by field."""
         self.began = digests
 
-    def reach(self, superstep: int) -> None:
-        """Take the number of the last superstep from a log, where the outside had cut off the run later than now."""
-        self.superstep = superstep
+    def pass_over(self) -> None:
+        """Mark the number of the due superstep as used, because it is abandoned without being opened."""
+        self.superstep += 1
 
     def leave_trail(self, last: frozenset[str]) -> None:
         """Keep committed updates from now on, as a nested graph does for its parent.
@@ -312,7 +327,7 @@ class RunState:
         self._look()
 
     def listen(self, codec: Codec | None = None, *, staging: bool = False) -> None:
-        """Log events from now on, for a journal or a sink; nested graphs that wait on their tasks do the same.
+        """Log events from now on, for a journal or a sink, also in nested graphs that wait on their tasks.
 
         Args:
             codec: As the attribute.
@@ -326,13 +341,13 @@ class RunState:
                 task.extra.child.run_id = self.run_id
 
     def _look(self) -> None:
-        """Set `observed` anew, after one of the observers was set."""
+        """Set `observed` again, after one of the observers was set."""
         self.observed = self.is_read or self.trail is not None
 
     def follow(self, update: dict[str, Any]) -> None:
         """Add a committed *update* to the trail, if there is one.
 
-        Writes of fields in `trail_last` replace the ones before, so that a loop that writes them keeps no history.
+        Writes of fields in `trail_last` replace earlier ones, so that a loop that writes them keeps no history.
         """
         trail = self.trail
         if trail is None or not update:
@@ -343,7 +358,7 @@ class RunState:
             trail.append(update)
 
     def start(self, values: Values) -> None:
-        """Begin a run on *values*, which the engine takes over. If START has routers, `Engine.begin` calls them."""
+        """Begin a run on *values*, which the engine then owns. If START has routers, `Engine.begin` calls them."""
         self.values, self.guard = values, {}
         self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
         self.view = self.make_view(values)
@@ -356,34 +371,37 @@ class RunState:
         self.entering = not self.due
 
     def watch(self, *, commits: bool, undo: bool = False) -> None:
-        """Start or stop noting what commits do, for streams and steps.
+        """Start or stop recording the changes of commits, for streams and steps.
 
         Args:
-            commits: Whether it is noted from now on.
-            undo: Whether undo records are kept with it, which steps need.
+            commits: Whether changes are recorded from now on.
+            undo: Whether undo records, which steps need, are kept with them.
         """
         self.is_read, self.keeps_undo, self.committed = commits, undo, None
         self._look()
 
     def note_commit(self, committed: Committed) -> None:
-        """Note what a commit did, until it is shown."""
+        """Keep the changes of a commit until they are shown."""
         self.committed = committed
 
     def take_committed(self) -> Committed | None:
-        """Return what the last commit did; None if there was none since the last call, or nothing reads it."""
+        """Return the effects of the last commit; None if there was none since the last call, or they have no reader."""
         committed, self.committed = self.committed, None
         return committed
 
     def entered(self) -> None:
-        """Note that the router of START has been called."""
+        """Record that the router of START has been called."""
         self.entering = False
 
     def wait_for_input(self) -> None:
-        """Make nothing due: the next input starts the run. For a thread that `Runtime.update` makes (decision 0059)."""
+        """Leave nothing due, so that the next input starts the run.
+
+        For a thread created by `Runtime.update` (decision 0059).
+        """
         self.due, self.entering = [], False
 
     def settle(self, logged: list[Any]) -> str:
-        """Keep events of a nested graph until its parent's commit; return the key under which they are staged.
+        """Keep events of a nested graph until its parent's commit. Returns the key under which they are staged.
 
         The key is the path, `+` and the number of the batch: a restart reads the batches in this order.
         """
@@ -398,9 +416,9 @@ class RunState:
         """Prepare to fold the entries of an older graph (R14).
 
         Args:
-            fields: Stand-ins, by name, for fields that the present graph does not have.
-            nodes: Renamed nodes of the present graph, by the names that they had.
-            joins: Joins of older graphs to those that took their place.
+            fields: Placeholders, by name, for fields that the current graph does not have.
+            nodes: Renamed nodes of the current graph, by their old names.
+            joins: Maps joins of older graphs to the joins that replaced them.
         """
         if fields:
             self.fields = {**self.fields, **fields}
@@ -409,27 +427,27 @@ class RunState:
         self.changed_joins = joins
 
     def adopt(self, values: Values | None) -> None:
-        """Leave the fields of an older graph behind, once its entries are folded (R14).
+        """Drop the fields of an older graph, once its entries are folded (R14).
 
         Args:
-            values: The state for the present graph, if a migration or a default changed it; None keeps the values.
+            values: The state for the current graph, if a migration or a default changed it; None keeps the values.
         """
         self.fields = self.plan.state.fields
         if values is None:
             return
         self.values, self.sizes = {}, {}
         self.take(values, self.fields)
-        for task in self.tasks:  # makes them take a new view, of the replaced values
+        for task in self.tasks:  # so that they get a new view of the replaced values
             task.state = None
 
     def forget_store(self) -> None:
-        """Encode nothing from now on: a replay compares values and stores none."""
+        """Stop encoding values: a replay compares values and does not store any."""
         self.codec = None
 
     def forget_view(self) -> None:
         """Drop the view, because the values have changed, or because its references keep lists from growing in place.
 
-        A list grows in place only if `values` is its only owner, which a view in the way would hide (R15).
+        A list grows in place only if `values` is its only owner, and a view would be another owner (R15).
         """
         self.view = NO_VIEW
 
@@ -465,22 +483,23 @@ class RunState:
         self.signals = tuple(signal for signal in self.signals if signal[0] != id)
 
     def pause_before_routing(self) -> None:
-        """Close the superstep, which has committed, and let its routers and joins wait."""
+        """Close the committed superstep, and make its routers and joins wait."""
         tasks, waiting = self.tasks, self.waiting
         self.close_superstep([])
         self.unrouted, self.waiting = tasks, waiting
 
     def hand_over(self, goto: HandOver) -> None:
-        """End this nested graph: the graph around it goes on at *goto*."""
+        """End this nested graph; the enclosing graph continues at *goto*."""
         self.handed = goto
 
     def close_superstep(self, due: list[Due]) -> None:
-        """Remove the open superstep, which was committed and routed, or is given up; *due* are the next tasks.
+        """Remove the open superstep, which was committed and routed, or is abandoned.
 
-        What an edit (`Runtime.update(as_node=...)`) made due meanwhile, `waiting`, is merged into *due* by the caller.
+        *due* are the next tasks. The caller merges `waiting`, the tasks that an edit (`Runtime.update(as_node=...)`)
+        made due in the meantime, into *due*.
         """
-        self.due, self.waiting, self.tasks, self.lone = due, [], [], None
-        self.unrouted = []
+        self.tasks, self.lone, self.unrouted = [], None, []
+        self.make_due(due)
         if not self.path:  # those of a nested graph are kept until the commit at the top, for a fork
             self.questions.clear()
         if self.dirty:
@@ -491,30 +510,30 @@ class RunState:
 
         Args:
             written: The fields that changed.
-            view: A snapshot of *values* for the next task; by default it is made when it is needed.
+            view: A snapshot of *values* for the next task; by default it is created on demand.
         """
         self.values, self.view = values, view
         guard, sizes = self.guard, self.sizes
         for name in written:
             if name in guard:
-                del guard[name]  # encoded anew before the next tasks run
+                del guard[name]  # encoded again before the next tasks run
             if name in values and values[name].__class__ in CONTAINERS:
                 sizes[name] = len(values[name])
             elif name in sizes:
                 del sizes[name]
 
     def note_change(self, task: Task) -> None:
-        """Have *task* staged anew, if tasks are staged: the flow stages all of `dirty` the next time."""
+        """Mark *task* to be staged again, if tasks are staged: the flow stages all of `dirty` the next time."""
         if self.staging:
             self.dirty[task] = None
 
     def pending(self) -> tuple[str, ...]:
-        """Return the names of the nodes whose tasks are unfinished, else of those that are due, in task order."""
+        """Return the names of the nodes with unfinished tasks, or else of the due nodes, in task order."""
         open_ = tuple(task.node.name for task in self.tasks if task.status not in (DONE, HANDLED))
         return open_ or tuple(item.node.name for item in self.due)
 
     def snapshot_for(self, task: Task) -> Any:
-        """Return the view that *task* sees, and make it first if the task has none, as before it is executed again."""
+        """Return the view of *task*, creating it if the task has none, for instance before it is executed again."""
         if task.state is None:
             task.state = self.take_view()
         return task.state
@@ -524,7 +543,7 @@ class RunState:
         return f"{self.thread}/{task.id}#"
 
     def where(self, task: Task | None = None) -> Place:
-        """Return the place of the run or *task*, for errors.
+        """Return the location of the run or *task*, for errors.
 
         The argument of a Send is left out if it reveals the value of an untracked field (R16).
         """
@@ -545,23 +564,30 @@ class RunState:
         )
 
     def make_due(self, due: list[Due]) -> None:
-        """Make *due* the tasks of the next superstep, in place of those that are due.
+        """Make *due* the tasks of the next superstep, replacing the current ones.
 
-        The engine calls it with where routes lead: from START, joins that fire, and nodes over their limits,
-        and never while one is open: `close_superstep` says what follows it.
+        Deferred nodes wait if anything else is due. The engine calls it with the targets of routes, and never while a
+        superstep is open; `close_superstep` covers that case.
         """
-        self.due = due
+        self.due, self.waiting = parted(due) if self.plan.defers else (due, [])
+
+    def following(self) -> list[Due]:
+        """Return the due tasks and those that wait for them, for events.
+
+        Empty while an `interrupt_after` is open, because the next tasks are not known.
+        """
+        return [*self.due, *self.waiting] if self.waiting and not self.unrouted else self.due
 
     def use_view(self, view: Any) -> None:
-        """Let the next task get *view*, which was made of the present values."""
+        """Use *view*, a snapshot of the current values, for the next task."""
         self.view = view
 
     def note_without_events(self) -> None:
-        """Note plain commits in `told` from now on, because nothing but the store needs their events."""
+        """Record plain commits in `plain_commit` from now on, because only the store needs their events."""
         self.eventless = True
 
     def swap_log(self, log: list[Any] | None) -> list[Any] | None:
-        """Replace the log, and return the one before: to take what was logged, or to build events apart from it."""
+        """Replace the log and return the previous one: to take the logged events, or to build events separately."""
         before, self.log = self.log, log
         return before
 
@@ -570,18 +596,18 @@ class RunState:
         self.usage = used if self.usage is None else self.usage + used
 
     def grant(self, granted: Amounts | None) -> None:
-        """Set the sum of what persons allowed the run's budget beyond its limit; None if there is nothing."""
+        """Set the sum of the grants to the run's budget; None if there are none."""
         self.granted = granted
 
     def restore(self, name: str, value: Any) -> None:
-        """Put back the value of a field that was changed in place. It was not committed, so no view is forgotten."""
+        """Restore the value of a field that was changed in place. This is not a commit, so views are kept."""
         self.values[name] = value
 
     def measure(self, name: str) -> None:
-        """Note the length of the container in the field *name* anew, as the one that the next check expects."""
+        """Update the recorded length of the container in the field *name*, which the next check expects."""
         self.sizes[name] = len(self.values[name])
 
     def add_alias(self, name: str, node: NodePlan) -> None:
-        """Add a placeholder for a node of an older graph, with a count of visits of its own."""
+        """Add a placeholder for a node of an older graph, with a separate count of visits."""
         self.aliases[name] = node
         self.visits.append(0)

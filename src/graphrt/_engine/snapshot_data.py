@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def saved(engine: Engine) -> events.StateSaved:
     """Return the engine between two supersteps as plain data; the values are shared, not copied.
 
-    An open superstep is left out: the tasks that it was opened with are due in the result, and its superstep and visits
-    are not counted. What its tasks did is stored beside the journal (staged). Of a superstep
-    that has committed and waits for an `interrupt_after`, the outcomes of its tasks are kept for the routers.
+    An open superstep is left out: its tasks are due in the result, and its superstep and visits are not counted. The
+    progress of its tasks is staged next to the journal. If a superstep has committed and waits for an
+    `interrupt_after`, the outcomes of its tasks are kept for the routers.
     """
     open_tasks = engine.tasks
     due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)  # *opened*: supersteps not to count, 0 or 1
@@ -32,12 +32,12 @@ def saved(engine: Engine) -> events.StateSaved:
         values={name: value for name, value in engine.values.items() if name not in untracked},
         superstep=engine.superstep - opened,
         steps=engine.steps - opened,
-        # `visits` may be longer than the nodes: counts of an older graph's nodes, now gone, come last and are dropped.
+        # `visits` may be longer than the nodes: counts of removed nodes of an older graph come last and are dropped.
         visits={node.name: n for node, n in zip(engine.plan.nodes, visits, strict=False) if n},
         next=names,
         sends=sends,
         errors=errors,
-        # Joins whose open generation, the count of sources that have arrived, has begun.
+        # Joins with an open generation, that is, with arrivals.
         joins=join_standings(engine, [join for join in engine.joins if join.arrived or join.fired or join.emptied]),
         entering=engine.entering,
         usage=engine.usage,
@@ -45,9 +45,10 @@ def saved(engine: Engine) -> events.StateSaved:
         handled=handled,
         held=tuple(emit_events.outcome_of(engine, task, updates=False) for task in engine.unrouted),
         after=tuple(question.task_id for question in engine.open_interrupts()) if engine.unrouted else (),
-        waits=len(engine.waiting),  # how many tasks at the end of *due* an edit added while a superstep was open
+        waits=len(engine.waiting),  # number of tasks at the end of *next* that start after the others
         signals=engine.signals,
         children=tuple(engine.children),
         parent=engine.parent,
         began=engine.began,
+        args={at: task.arg for at, task in enumerate(engine.unrouted) if task.arg is not None},
     )

@@ -1,6 +1,6 @@
 """Usage of model calls: totals of a run, grants beyond its budget, and the field `token_budget` (decision 0030).
 
-Usage is counted here after the calls; drivers and the harness hold calls to budgets before they are made.
+Usage is counted here after the calls; drivers and the harness enforce budgets before calls are made.
 
 An int field of the state with the name `token_budget` is a budget, too: its value is the tokens left. An ended task
 that called models gets an update that lowers it, which folds with the task's own updates. For the terms, see
@@ -37,7 +37,7 @@ def used_by(tasks: Sequence[Task], before: Usage | None = None) -> Usage | None:
     for task in tasks:
         extra = task.extra
         one = extra.usage if extra is not None else None
-        # A task that was loaded gets the usage of its nested graph when it goes on.
+        # A loaded task gets the usage of its nested graph when it continues.
         if one is None and extra is not None and extra.child is not None:
             one = used(extra.child)
         if one is not None:
@@ -58,10 +58,10 @@ def count(engine: RunState, task: Task) -> None:
 
 
 def spending(engine: RunState, task: Task) -> tuple[dict[str, Any], ...]:
-    """Return the update that takes the tokens of *task*, reserved ones included, off the field `token_budget`: 0 or 1.
+    """Return 0 or 1 updates that subtract the tokens of *task*, including reserved ones, from the field `token_budget`.
 
-    It is empty without such a field, without usage, or if the field has no aggregating reducer. A handled failure gets
-    it too, because its model calls are paid.
+    Empty without such a field, without usage, or if the field has no aggregating reducer. A handled failure gets the
+    update too, because its model calls are billed.
     """
     used = task.extra.usage if task.extra is not None else None
     tokens = used_amounts(used).tokens
@@ -73,8 +73,8 @@ def spending(engine: RunState, task: Task) -> tuple[dict[str, Any], ...]:
 def budget_field(engine: RunState, values: Mapping[str, Any] | None = None) -> int | None:
     """Return the tokens left in the field `token_budget`; None if the graph does not use it as a budget.
 
-    That is so if the field is missing, is not an int, or has a reducer other than `spend` and `add`. With `overwrite`
-    it is a budget, too, which the nodes lower themselves.
+    None if the field is missing, is not an int, or has a reducer other than `spend`, `add` and `overwrite`. With
+    `overwrite`, the nodes lower the budget themselves.
 
     Args:
         engine: The engine whose graph declares the field.

@@ -1,9 +1,9 @@
-"""Steps: what each finished task did to the state, computed on access (decision 0010).
+"""Steps: the changes of each finished task to the state, computed on access (decision 0010).
 
-`Runtime.steps` yields them: a `StepChain` makes them of what the commits of a run did. A Step stores no state. Steps
-form a chain that leads to the newest state, and each has an undo record. `before` and `after` start from the newest
-values and undo the later steps one by one. The links point forward only, so a step without references is garbage at
-once. A stream of steps costs what each one changed, however large the state is.
+`Runtime.steps` yields them: a `StepChain` creates them from the commits of a run. A Step stores no state. Steps form a
+chain that leads to the newest state, and each has an undo record. `before` and `after` start from the newest values and
+undo the later steps one by one. The links point forward only, so a step without references is freed immediately. The
+cost of a stream of steps depends on the size of the changes, not of the state.
 
 In an undo record, ABSENT means that the field had no value, and a `Prefix` that it had the first items of its new list. For the
 terms, see docs/glossary.md.
@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
 
+from graphrt._arguments import is_mapping
 from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.fold import Prefix, Undo, shown
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
-from graphrt._plan.fields import ABSENT, is_mapping, own
+from graphrt._plan.fields import ABSENT, own
 from graphrt._plan.state import EXTRA, Values
 from graphrt.events import Usage
 
@@ -30,7 +31,7 @@ S = TypeVar("S")
 
 
 def revert(values: Values, undo: Undo) -> None:
-    """Undo one task in *values*, which is changed; lists in it are replaced and not cut, since others may hold them."""
+    """Undo one task in *values*, in place. Lists are replaced, not truncated, because other code may hold them."""
     for name, before in undo.items():
         if before is ABSENT:
             values.pop(name, None)
@@ -44,8 +45,8 @@ def revert(values: Values, undo: Undo) -> None:
 class Diff:
     """Changes of one task: `added`, `removed` and `updated` fields, computed on access.
 
-    Their values are copies, which cost their size: for a list that grew by one item, that of the whole list. `changed`
-    and `Step.update` cost only what the task wrote.
+    The values are copies, whose cost depends on their size: for a list that grew by one item, the whole list is copied.
+    The cost of `changed` and `Step.update` depends only on the task's writes.
     """
 
     __slots__ = ("_step",)
@@ -55,7 +56,7 @@ class Diff:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Names of the fields that were written or reset, in the order in which that happened."""
+        """Names of the fields that were written or reset, in that order."""
         return tuple(self._step._undo)
 
     @property
@@ -75,7 +76,7 @@ class Diff:
         return self._written(absent_before=False)
 
     def _written(self, *, absent_before: bool) -> dict[str, Any]:
-        """Return copies of the new values of fields that had no value before the task, or of those that had one."""
+        """Return copies of the new values of fields, either those without or those with a value before the task."""
         after = self._after()
         found: dict[str, Any] = {}
         for name, before in self._step._undo.items():
@@ -84,9 +85,9 @@ class Diff:
         return found
 
     def _after(self) -> Values:
-        """Return the values after the task; of the newest step without a copy, which must not be changed."""
+        """Return the values after the task. For the newest step this is not a copy and must not be changed."""
         step = self._step
-        # Nothing to undo for the newest step: reading its diff costs what it changed (decision 0010).
+        # Nothing to undo for the newest step, so reading its diff costs only its changes (decision 0010).
         return step._chain.newest() if step._next is None else step._values()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
@@ -130,7 +131,7 @@ class Step(Generic[S]):
             later.append(step)
             step = step._next
         values = dict(self._chain.newest())
-        for step in reversed(later):  # newest first: a record applies to the values that its own task left
+        for step in reversed(later):  # newest first, because a record applies to the values after its own task
             revert(values, step._undo)
         return values
 
@@ -170,12 +171,12 @@ class Step(Generic[S]):
 
     @property
     def error(self) -> BaseException | None:
-        """What the node raised, for the outcome `error`; else None."""
+        """The exception of the node, for the outcome `error`; else None."""
         return self._task.extra.failure if self._task.extra else None
 
     @property
     def run_metadata(self) -> dict[str, Any]:
-        """Where the step belongs: `run_id`, `thread` (None without one), `graph` and `attempt` (from 1)."""
+        """Metadata of the step's run: `run_id`, `thread` (None without one), `graph` and `attempt` (from 1)."""
         engine = self._chain.engine
         return {
             "run_id": self._chain.run_id(),
@@ -245,7 +246,7 @@ class Step(Generic[S]):
         return f"Step({self.index}, {self.node!r}, {self.outcome!r}, superstep={self.superstep})"
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: the outcome, and what the task wrote."""
+        """Return a table for notebooks: the outcome, and the writes of the task."""
         from graphrt._display import brief, html_table  # no run needs it
 
         rows = [("outcome", self.outcome), ("seconds", f"{self.duration_s:.3f}")]
@@ -264,7 +265,7 @@ _OUTCOME: Final[dict[int, Literal["success", "error", "interrupted"]]] = {
 
 
 def _named(update: Any) -> list[tuple[str, Any]]:
-    """Return the parts of an update with their names; one that is no mapping of fields has the name "update"."""
+    """Return the parts of an update with their names; one that is not a mapping of fields has the name "update"."""
     if update is None:
         return []
     return list(update.items()) if is_mapping(update) else [("update", update)]
@@ -285,11 +286,11 @@ def target_name(target: Any) -> str:
 
 @final
 class StepChain:
-    """Makes the steps of one run out of what its commits did, and has the newest values that they start from.
+    """Creates the steps of one run from its commits, and holds the newest values, from which the steps are computed.
 
     Args:
-        engine: The engine, whose commits keep undo records. Each of its commits must reach `of`.
-        run_id: Returns the id of the run, which is made at first need.
+        engine: The engine, whose commits keep undo records. Each of its commits must be passed to `of`.
+        run_id: Returns the id of the run, which is created on first use.
     """
 
     __slots__ = ("_count", "_final", "_last", "engine", "run_id")
@@ -298,7 +299,7 @@ class StepChain:
         self.engine: RunState = engine
         self.run_id: Callable[[], str | None] = run_id
         self._final: Values | None = None
-        """The newest values once the run is over; None while it goes on."""
+        """The newest values once the run is over; None while it continues."""
         self._count = 0
         """Index of the next step."""
         self._last: Step[Any] | None = None
@@ -308,7 +309,7 @@ class StepChain:
         """Return a step for each task of *value*, in task order."""
         steps: list[
             Step[Any]
-        ] = []  # all are linked before a reader has the first one, whose `before` undoes the others
+        ] = []  # all are linked before a reader gets the first one, whose `before` undoes the others
         for task, undo in zip(value.tasks, value.undo, strict=True):
             step: Step[Any] = Step(self, self._count, task, undo)
             steps.append(step)
@@ -318,8 +319,8 @@ class StepChain:
             self._last = step
         return steps
 
-    def count_anew(self) -> None:
-        """Number the next step with 0: another run of the thread begins, when its journal is folded into steps."""
+    def reset_counts(self) -> None:
+        """Restart numbering at 0. Called when another run begins, while a journal is folded into steps."""
         self._count = 0
 
     def newest(self) -> Values:

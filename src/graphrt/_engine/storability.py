@@ -1,7 +1,7 @@
-"""Storability at the node's boundary (rule R7): values that cannot be stored exactly are refused before the fold.
+"""Storability check when a node returns (rule R7): values that cannot be stored exactly are rejected before the fold.
 
-Encoding is the check. Updates keep their bytes for the journal (`Stamped`), so that a value is encoded once. How values
-become bytes is defined in `_codec`; where the bytes go, in `_journal`.
+The check is to encode the value. Updates keep their bytes for the journal (`Stamped`), so that a value is encoded only
+once. `_codec` defines how values are encoded, and `_journal` where the bytes are stored.
 
 `engine.codec` is None in a run without a store, which accepts everything. With `engine.redactor`, texts in values are
 replaced by rules before anything else. For the terms, see docs/glossary.md.
@@ -61,7 +61,7 @@ def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str
 
 
 def storable(engine: RunState, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *values* as a `Stamped`, which the tracked ones can be stored as; unchanged in a run without a store.
+    """Return *values* as a `Stamped` with the encoded tracked values; unchanged in a run without a store.
 
     Raises:
         NotStorable: A value cannot be stored exactly; its path begins with the field.
@@ -88,7 +88,7 @@ def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str] = f
         line = codec.dump(value, name, files)
         if files:
             blobs |= files
-        elif len(line) > BLOB_BYTES:  # one that refers to files is not a blob: a blob cannot refer to another one
+        elif len(line) > BLOB_BYTES:  # not with references to files, because a blob cannot refer to another one
             line = reference(line, blobs)
         lines[name] = line
     return made
@@ -107,9 +107,9 @@ def reference(line: bytes, blobs: dict[str, bytes]) -> bytes:
 
 
 def tracked(engine: RunState, update: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return *update* without untracked fields, which are in no event (R16); it keeps the bytes that it has.
+    """Return *update* without untracked fields, which never occur in events (R16).
 
-    This is the one place where updates lose untracked fields on their way into events (decision 0051).
+    Encoded bytes are kept. Only this function removes untracked fields from updates for events (decision 0051).
     """
     untracked = engine.plan.state.untracked
     if not untracked or untracked.isdisjoint(update):
@@ -136,10 +136,11 @@ def with_untracked(engine: RunState, values: Values) -> Values:
     return values
 
 
-def told_state(engine: RunState) -> Any:
+def state_without_untracked(engine: RunState) -> Any:
     """Return the state, as an instance of the user's class, for an attribute of an error about a limit of the run.
 
-    Untracked fields are at their defaults: errors are logged and journalled, where no untracked value may appear (R16).
+    Untracked fields have their defaults: errors are logged and journalled, where untracked values must not appear
+    (R16).
     """
     values = engine.values
     return engine.make_view(with_untracked(engine, dict(values)) if engine.plan.state.untracked else values)
@@ -148,15 +149,15 @@ def told_state(engine: RunState) -> Any:
 def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
     """Check that a *value* of the node can be stored, and return it redacted.
 
-    For values outside of updates: payloads and defaults of questions, results of effects, replies of models, and
+    For values outside of updates: payloads and defaults of questions, results of effects, model replies, and
     arguments of Sends.
 
     Args:
-        what: What the node did with it, for errors, such as `sends a value`.
+        what: The action of the node, for errors, such as `sends a value`.
 
     Raises:
-        UpdateError: It cannot be stored exactly.
-        AuditError: It could not be redacted.
+        UpdateError: The value cannot be stored exactly.
+        AuditError: The value could not be redacted.
     """
     codec = engine.codec
     if engine.redactor is not None:
@@ -198,7 +199,7 @@ def check_sends(engine: RunState, due: list[Due]) -> list[Due]:
 
 
 def not_storable(engine: RunState, task: Task | None, error: NotStorable, what: str) -> UpdateError:
-    """Return the error for a value that cannot be stored; *what* the node did with it, such as `returned a value`.
+    """Return the error for a value that cannot be stored. *what* is the action of the node, such as `returned a value`.
 
     Args:
         task: The task whose node produced the value; None if a router did.

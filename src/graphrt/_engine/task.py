@@ -3,11 +3,11 @@
 Plain values only: the engine creates tasks, and drivers run them. A reply is an update, a Command, an Interrupt, None,
 or one of the classes `Failed`, `TimedOut`, `Asked`, `Nested`, `Spent`, `Wrote` and `Stopped`; `outcome` reads it.
 
-Data: `Task` has what every task needs. Everything rarer (questions, effects, failures, a nested graph) is in `Extra`,
-which is made at first need, so that a plain task costs one object.
+Data: `Task` has the fields that every task needs. Rarer data (questions, effects, failures, a nested graph) is in
+`Extra`, which is created on first use, so that a plain task costs one object.
 
-What a task recorded (effects, replies of models, questions and answers) outlives the execution: a node that paused or
-was cut off by a crash runs again from its start, and finds it there.
+The records of a task (effects, model replies, questions and answers) outlive the execution. A node that paused or was
+interrupted by a crash runs again from its start and uses them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ over; waiting for answers; failed for good. The numbers matter: a report counts 
 
 @final
 class Handled:
-    """What the `on_error` node gets of one or several failed tasks.
+    """The argument of the `on_error` node of one or several failed tasks.
 
-    All failures of one superstep that lead to the same handler make one task of it (decision 0007). It sees the error
-    as `ctx.error`, and each failed task as an item of `ctx.failures` (decision 0056).
+    All failures of one superstep with the same handler start a single task of it (decision 0007). It sees the error as
+    `ctx.error`, and each failed task as an item of `ctx.failures` (decision 0056).
     """
 
     __slots__ = ("error", "failures")
 
     def __init__(self, error: BaseException, failures: tuple[TaskFailure, ...]) -> None:
         self.error: BaseException = error
-        """What the node raised; an exception group if several tasks failed."""
+        """The exception of the node; an exception group if several tasks failed."""
         self.failures: tuple[TaskFailure, ...] = failures
         """Failed tasks in task order, 1 or more."""
 
@@ -66,7 +66,7 @@ class Handled:
 
 
 class Due(NamedTuple):
-    """One task of the next superstep, before that superstep is opened. As a target of a Command: one of its Sends."""
+    """One task of the next superstep, before it is opened; also a Send among the targets of a Command."""
 
     node: NodePlan
     arg: Any = None
@@ -77,15 +77,34 @@ class Due(NamedTuple):
     """Whether a Send started it; a Send's argument may be None."""
 
 
+def parted(due: list[Due]) -> tuple[list[Due], list[Due]]:
+    """Split *due* into the tasks that start now and the deferred activations, which wait while others are due."""
+    later = [item for item in due if item.node.defer and not item.is_send]
+    if not later or len(later) == len(due):
+        return due, []
+    return [item for item in due if item.is_send or not item.node.defer], later
+
+
+class Outside(NamedTuple):
+    """The run's data for the context of routers."""
+
+    deps: Any = None
+    thread: str | None = None
+    """Id of the thread, without the tenant."""
+
+
+NOTHING: Final = Outside()
+
+
 class HandOver(tuple[Any, ...]):
-    """The goto of a task in a nested graph, by `graph=PARENT`: checked targets in the graph around it, which goes on there."""
+    """The goto of a task in a nested graph with `graph=PARENT`: checked targets of the enclosing graph."""
 
     __slots__ = ()
 
 
 @final
 class Extra:
-    """The part of a task that only some tasks have, made at first need."""
+    """Data that only some tasks need, created on first use."""
 
     __slots__ = (
         "advice",
@@ -114,28 +133,28 @@ class Extra:
         self.handles: Handled | None = None
         """Failures that this task handles as an `on_error` node; None for any other task."""
         self.raise_as_is: bool = False
-        """Whether the failure itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
+        """Whether the failure itself is raised to the caller, not as the cause of a NodeError (decision 0055)."""
         self.interrupts: list[OpenInterrupt] = []
-        """Questions in the order in which they were first asked, also answered and closed ones."""
+        """Questions in the order in which they were first asked, including answered and closed ones."""
         self.answers: int = 0
-        """Number of answers that the task was given."""
+        """Number of answers that the task has received."""
         self.effects: dict[str, EffectRecorded] = {}
         """Ended effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents, `thread/...` for the ends of
         child threads."""
         self.requested: dict[str | ModelCall, None] = {}
         """Effects and model calls in the order in which the node last requested them; results come in any order."""
         self.models: ModelCalls | None = None
-        """What is recorded of the task's model calls; None without any."""
+        """The record of the task's model calls; None without any."""
         self.intents: dict[str, EffectStarted] = {}
         """The last start of each `"once"` effect, by key. It is stored before the effect runs; without a result, the
         outcome of the effect is unknown."""
         self.edited: bool = False
-        """Whether an edit (`Runtime.update(as_node=)`) took the task as finished, so that its `interrupt_after` does
-        not pause."""
+        """Whether an edit (`Runtime.update(as_node=)`) marked the task as finished, so that its `interrupt_after`
+        does not pause."""
         self.usage: Usage | None = None
         """Usage of the task's model calls so far; None without calls."""
         self.time: Any = None
-        """The driver's `AttemptTime` of the running attempt; None if nothing cuts it off."""
+        """The driver's `AttemptTime` of the running attempt; None if it has no time limit."""
         self.failure: BaseException | None = None
         """Error with which the task failed for good; None if it did not."""
         self.advice: str = ""
@@ -149,18 +168,18 @@ class Extra:
         self.threads: dict[str, ThreadStarted] = {}
         """Child threads that the task has started, by their name or ordinal inside the task."""
         self.retried: int = 0
-        """How often the thread was retried after the task had failed. After each time, `ctx.wait` looks again at child
-        threads that had failed."""
+        """How often the thread was retried after the task had failed. After each retry, `ctx.wait` reads the outcome of
+        failed child threads again."""
         self.memory: dict[int, TaskWrites] = {}
-        """What each execution wrote to the memory. That of the execution which succeeded counts."""
+        """The memory writes of each execution. Only those of the successful execution count."""
         self.kept: dict[str, Any] = {}
         """Events of the source that a fork kept for tasks inside the nested graph, by task id, until their supersteps
         open there. One dict is shared by all nested graphs of the thread."""
 
     def request(self, what: str | ModelCall) -> None:
-        """Note that the node requested an effect or a model call, after all that it requested before.
+        """Record that the node requested an effect or a model call, after all its earlier requests.
 
-        The journal has the results in this order, whichever came first (rule R13).
+        The journal contains the results in this order, whichever came first (rule R13).
         """
         self.requested.pop(what, None)
         self.requested[what] = None
@@ -170,7 +189,7 @@ class Extra:
         return self.effects.get(key) or self.intents.get(key)
 
     def model_calls(self) -> ModelCalls:
-        """Return what is recorded of the task's model calls, and make it first if there is nothing yet."""
+        """Return the record of the task's model calls, creating it if there is none yet."""
         models = self.models
         if models is None:
             models = self.models = ModelCalls()
@@ -224,40 +243,41 @@ class Task:
         self.status: int = DUE
         """One of DUE, RUNNING, DONE, HANDLED, PAUSED and FAILED."""
         self.updates: tuple[dict[str, Any], ...] = ()
-        """Validated updates: 0 or 1 of a node, after those of the tools of its agents; for a nested graph one for each of
-        its commits, in commit order."""
+        """Validated updates: 0 or 1 from a node, or those of the returned list, preceded by those of its agents' tools.
+        For a nested graph one for each of its commits, in commit order."""
         self.goto: tuple[Any, ...] | None = None
-        """Checked targets of a Command: NodePlan, END, or a Due for a Send; a HandOver if they are in the graph around.
-        None if the node's edges apply."""
+        """Checked targets of a Command: NodePlan, END, or a Due for a Send; a HandOver if they are in the enclosing
+        graph. None if the node's edges apply."""
         self.ends_s: float | None = None
-        """When its superstep or run is over, by the driver's monotonic clock: no attempt starts or goes on after it. None
-        without such an end."""
+        """When its superstep or run is over, by the driver's monotonic clock: no attempt starts or continues after it.
+        None without a limit."""
         self.running: Any = None
         """The driver's `Attempt` of the last execution; None before the first, and of a plain node, which cannot act."""
         self.timeout_s: float | None = None
         """Seconds that an attempt may take by the policy of its node or the limits of the run; None without a limit."""
         self.extra: Extra | None = None
-        """What only some tasks have; None until something needs it, see `more`."""
+        """Data that only some tasks have; None until it is needed, see `more`."""
 
     @property
     def id(self) -> str:
-        """Id `path/superstep.index:node`: derived, stable over re-execution, and unique in the thread (R13).
+        """Id `path/superstep.index:node`: derived, stable across re-execution, and unique in the thread (R13).
 
         The path is that of the nested graph that the task belongs to, and is missing at the top: `3.0:review`.
         """
         return f"{self.engine.path}{self.superstep}.{self.index}:{self.node.name}"
 
     def more(self) -> Extra:
-        """Return the extra part, and make it first if the task has none."""
+        """Return the extra part, creating it if the task has none."""
         extra = self.extra
         if extra is None:
             extra = self.extra = Extra()
         return extra
 
     def start_effect(self, key: str, arguments: Any) -> None:
-        """Count a start of the effect *key*, with the number of answers that the task had been given by then.
+        """Count a start of the effect *key*, with the number of answers that the task had received by then.
 
-        The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10).
+        The number of answers shows later whether the effect may depend on an answer, which then cannot be replaced
+        (R10).
         """
         extra = self.more()
         known = extra.intents.get(key)
@@ -267,9 +287,9 @@ class Task:
         )
 
     def end_effect(self, key: str, result: Any, arguments: Any, memory: tuple[MemoryWritten, ...] = ()) -> None:
-        """Record the *result* of the effect *key*, which belongs to the task alone, and what it wrote to the *memory*.
+        """Record the *result* of the effect *key*, which only the task may hold, and its writes to the *memory*.
 
-        For the answers as at its start.
+        The number of answers is that at its start.
         """
         extra = self.more()
         extra.effects[key] = EffectRecorded(
@@ -277,12 +297,12 @@ class Task:
         )
 
     def memory_writes(self, execution: int) -> TaskWrites:
-        """Return what *execution* of the task writes to the memory, which the caller may add to."""
+        """Return the memory writes of *execution*, to which the caller may add."""
         memory = self.more().memory
         return memory.get(execution) or memory.setdefault(execution, TaskWrites())
 
     def again(self) -> None:
-        """Become due once more, for instance because its questions are answered; late reports no longer count."""
+        """Make the task due again, for instance because its questions are answered. Late reports no longer count."""
         self.status = DUE
         self.execution += 1
 
@@ -292,9 +312,9 @@ class Task:
 
 
 class Recalled(Exception):  # noqa: N818 - in place of what was raised before a restart
-    """An error that was raised before a restart: a journal has only the name of its class and its first line.
+    """An error that was raised before a restart: a journal contains only the name of its class and its first line.
 
-    It stands for the original in `Extra.failure` and `Extra.retries` when a thread is loaded.
+    It represents the original in `Extra.failure` and `Extra.retries` when a thread is loaded.
     """
 
     def __init__(self, type_name: str, message: str) -> None:
@@ -321,9 +341,9 @@ class Failed:
         self.retry_after_s = retry_after_s
         """Seconds that the error asks to wait before another attempt; None if it does not say."""
         self.raise_as_is = raise_as_is
-        """Whether the error itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
+        """Whether the error itself is raised to the caller, not as the cause of a NodeError (decision 0055)."""
         self.advice = advice
-        """Advice on the error, if more is known than it says; else empty."""
+        """Advice on the error, if more is known than its text has; else empty."""
 
     def __repr__(self) -> str:
         return f"Failed({type(self.error).__name__})"
@@ -334,10 +354,10 @@ class TimedOut:
     """Reply: the attempt exceeded its timeout, and was cancelled or abandoned after *seconds*.
 
     Args:
-        seconds: Its time, or with *idle* that after its last sign of life.
+        seconds: The timeout; with *idle*, the time since its last sign of life.
         idle: Whether it gave no sign of life for too long.
-        cut: Whether its superstep or run is over (`Task.ends_s`), and not its own time.
-        last: Whether the time of its superstep is over, so that no attempt may follow.
+        cut: Whether the time of its superstep or run is over (`Task.ends_s`), not its own.
+        last: Whether the time of its superstep is over, so that no other attempt may follow.
     """
 
     __slots__ = ("cut", "idle", "last", "seconds")
@@ -354,8 +374,8 @@ class Asked:
     """Reply: the attempt paused with questions.
 
     Args:
-        questions: The open questions of a nested graph. Of a function that called `ctx.interrupt` or its kin, the
-            question is on the task already and is left out. Without a thread it is given here, and refused.
+        questions: The open questions of a nested graph. If the function called `ctx.interrupt` or a similar method, the
+            question is on the task already and is left out. Without a thread it is passed here and rejected.
         child: The engine of the nested graph, which is kept for the resume; None for a function.
     """
 
@@ -368,7 +388,7 @@ class Asked:
 
 @final
 class Nested:
-    """Reply: a nested graph completed; it has 0..n updates for the parent graph, in the order of its commits.
+    """Reply: a nested graph completed with 0..n updates for the parent graph, in the order of its commits.
 
     Args:
         updates: The updates.
@@ -384,7 +404,7 @@ class Nested:
 
 @final
 class Spent:
-    """Reply: what a node returned, after model calls whose tokens are to be taken off the field `token_budget`."""
+    """Reply: the result of a node whose model calls used tokens to subtract from the field `token_budget`."""
 
     __slots__ = ("reply",)
 
@@ -394,12 +414,12 @@ class Spent:
 
 @final
 class Wrote:
-    """Reply: what a node returned, after tools of its agents wrote to the state or led to other nodes.
+    """Reply: the result of a node whose agents' tools wrote to the state or routed to other nodes.
 
     Args:
-        reply: What the node returned, or a reply of another class.
+        reply: The return value of the node, or a reply of another class.
         updates: Updates of the tools, checked and redacted, in the order of their calls; they fold before the node's.
-        gotos: Targets that tools led to, for each agent run that ended by that: 0..n.
+        gotos: Targets chosen by tools, for each agent run that ended with one: 0..n.
     """
 
     __slots__ = ("gotos", "reply", "updates")
@@ -418,4 +438,4 @@ class Stopped:
 
 
 STOPPED: Final = Stopped()
-"""The one instance that drivers report."""
+"""The only instance, which drivers report."""

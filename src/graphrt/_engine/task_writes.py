@@ -1,9 +1,9 @@
-"""What a task writes to the memory: the newest write of each item, in the order of the calls.
+"""The memory writes of a task: the newest write of each item, in the order of the calls.
 
-Effects of a task, such as the tool calls of one reply, run side by side and end in any order, which the memory must not
-show (R13). So each write has a *place*: a number for each level, of the effect among what its caller began, and of the
-write inside of the effect. The write with the greatest place counts. An execution that is given recorded results comes
-to the same places, because it begins the same calls in the same order.
+Effects of a task, such as the tool calls of one reply, run concurrently and end in any order, which must not affect the
+memory (R13). So each write has a *place*: one number per level, for the position of the effect among its caller's
+calls, and of the write inside the effect. The write with the greatest place counts. An execution that uses recorded
+results gets the same places, because it makes the same calls in the same order.
 
     node:    put (1)    effect (2)                effect (3)
     effects:              put (2, 1)  put (2, 2)    put (3, 1)
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from graphrt.events import MemoryWritten
 
 Spot: TypeAlias = tuple[int, ...]
-"""The place of a write, or of an effect: a number for each level."""
+"""The place of a write or of an effect: one number per level."""
 
 
 @final
 class TaskWrites:
-    """What one execution of a task, or one of its effects, has written so far.
+    """The writes so far of one execution of a task, or of one of its effects.
 
     Args:
-        around: Of the effect, or the execution, that has begun this effect; None for an execution.
+        around: Writes of the effect or execution that started this effect; None for an execution.
         spot: Place of the effect; empty for an execution.
     """
 
@@ -38,15 +38,15 @@ class TaskWrites:
         self._around = around
         self._spot = spot
         self._begun = 0
-        self._written: list[tuple[Spot, MemoryWritten]] = []  # in the order of time; threads may append
+        self._written: list[tuple[Spot, MemoryWritten]] = []  # in chronological order; threads may append
 
     def begin(self) -> Spot:
-        """Return the place of the write or the effect that begins now."""
+        """Return the place of the write or effect that starts now."""
         self._begun += 1
         return (*self._spot, self._begun)
 
     def write(self, event: MemoryWritten, spot: Spot | None = None) -> None:
-        """Note a write, here and in all that is around; at *spot*, or where it begins now."""
+        """Record a write, here and in all enclosing writes, at *spot* or at the current place."""
         spot = self.begin() if spot is None else spot
         writes: TaskWrites | None = self
         while writes is not None:

@@ -1,1 +1,1 @@
-"""Floor 4, the run loop, written once as generators: they yield effects in order, and drivers perform them."""
+"""The run loop, written once as generators: they yield effects in order, and drivers perform them."""

@@ -1,32 +1,37 @@
 """Nested graphs: a compiled graph as the body of one task (rule R17, decision 0015).
 
-The child has no thread of its own. It starts with its parent's values of the shared fields. Its updates, and not its
+The child has no separate thread. It starts with its parent's values of the shared fields. Its updates, and not its
 final values, become the updates of the task. Its engine stays on the task (`Extra.child`), so that a resume or a retry
 continues it from its last commit.
 
-*Parent* is the engine of the enclosing graph. *Shared* fields have the same name in both graphs; the options `input=`
-and `output=` of the node map other names, or are functions. `parent.where(task)` is the place that an error names. A
-failure with `raise_as_is` reaches the caller of the run itself, and not as the cause of a NodeError. `quoted` shows a
-value in an error, and only its type if the graph that it comes from has *unquoted* fields (untracked or redacted: shown
-nowhere). For the terms, see docs/glossary.md.
+*Parent* is the engine of the enclosing graph. *Shared* fields have the same name in both graphs; the node's options
+`input=` and `output=` map other names, or are functions. `parent.where(task)` is the location for errors. A failure
+with `raise_as_is` is raised to the caller of the run unchanged, not as the cause of a NodeError. `quoted` shows a value
+in an error, but only its type if its graph has *unquoted* fields (untracked or redacted, and so never shown). For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from typing import Any
 
+from graphrt._arguments import is_mapping
 from graphrt._cancellations import failures
+from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
 from graphrt._engine.redacting import redacted_update
 from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
+from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import NOW, Control, Flow
 from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, run
-from graphrt._plan.fields import is_mapping, own
+from graphrt._plan.callables import node_shape
+from graphrt._plan.fields import ABSENT, own
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
 from graphrt.commands import ERASED
@@ -40,16 +45,16 @@ from graphrt.reducers import TOKEN_BUDGET
 def nested(task: Task, control: Control) -> Flow:
     """Drive the nested graph of *task*, and return the reply for the parent's engine.
 
-    A driver runs this flow as the body of the task, in place of calling a function.
+    A driver runs this flow as the body of the task, instead of calling a function.
 
     Args:
-        control: The switches of the whole run, such as a request to halt; parent and child share them.
+        control: The control object of the whole run, with requests such as a halt; shared by parent and child.
 
     Returns:
         `Nested` if it completed, `Asked` if it paused, `STOPPED` if it was cancelled, else `Failed` or `TimedOut`.
 
     Raises:
-        StoreError: An outcome inside it could not be stored, so that the whole run cannot continue.
+        StoreError: An outcome inside the nested graph could not be stored, so the whole run cannot continue.
     """
     parent: RunState = task.engine
     plan = task.node.child
@@ -70,30 +75,31 @@ def nested(task: Task, control: Control) -> Flow:
         try:
             status = yield from run(engine, control)  # the parent's commit writes the entries of the nested graph
         finally:
-            extra.usage = used(engine)  # tokens of its model calls; also after an error, since these are paid
+            extra.usage = used(engine)  # tokens of its model calls; also after an error, because they are billed
     except DeadlineError as error:
         own_s = plan.limits.deadline_s
-        # The node's timeout was the child's deadline, see `_limits`: then it is a timeout of the node.
+        # The node's timeout was the child's deadline (see `_limits`), so this is a timeout of the node.
         if timeout_s is not None and (own_s is None or timeout_s <= own_s):
             return TimedOut(timeout_s, cut=is_cut)
         return Failed(error, raise_as_is=True)
     except StoreError:
-        raise  # no failure of this node: its retry policy and `on_error` do not apply
+        raise  # not a failure of this node: its retry policy and `on_error` do not apply
     except GraphrtError as error:
         # Data of these errors lives in `__dict__`; an attribute that was not given reads as None.
-        if error.node is None:  # the error tells of the nested graph as a whole, for instance of a limit
+        if error.node is None:  # the error is about the nested graph as a whole, for instance a limit
             error.__dict__["node"] = task.node.name
         given = parent.where(task).known
-        if "arg" in given:  # an error of a plain task inside has no argument of its own: this one started the graph
+        if "arg" in given:  # an error of a plain inner task has no argument; this task's argument started the graph
             error.__dict__.setdefault("arg", given["arg"])
         return Failed(error, raise_as_is=True)
-    if status in (CANCELLED, HANDED_OVER):  # handed over: another process goes on with the thread
+    if status in (CANCELLED, HANDED_OVER):  # handed over: another process continues the thread
         return STOPPED  # the task stays due, and the next drive continues the nested graph
     if status == INTERRUPTED:
-        return Asked(engine.open_interrupts(), engine)  # its questions become the task's; the engine waits on the task
+        # Its questions become the task's; the engine is kept on the task.
+        return Asked(engine.open_interrupts(), engine)
     try:
         goto = None if engine.handed is None else tuple(engine.handed)
-        return Nested(_output(task, parent, engine), goto)
+        return Nested((*_output(task, parent, engine), *_state_kept(task, parent, engine)), goto)
     except GraphrtError as error:
         return Failed(error, raise_as_is=True)
 
@@ -101,14 +107,15 @@ def nested(task: Task, control: Control) -> Flow:
 def child_of(task: Task) -> Engine:
     """Return a new engine for the nested graph of *task*, without values.
 
-    `_begin` gives it its input. `restore` needs one without, to hold the staged events of a nested graph that ended.
+    `_begin` sets its input. `restore` needs an engine without input, to hold the staged events of an ended nested
+    graph.
     """
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: RunState = task.engine
     # `path` begins the ids of its tasks. `check_state`: look for changes inside of values, as the parent does (R15).
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
-    # It gets run id, depth and redaction from the parent, and what a fork kept for its tasks (`_flows.kept`).
+    # It gets run id, depth and redaction from the parent, and the data that a fork kept for its tasks (`_flows.kept`).
     engine.nest_in(parent, task.node, task.more().kept, designed=task.node.choose)
     return engine
 
@@ -119,7 +126,7 @@ def child_again(task: Task) -> Engine:
     Called by `restore` when a thread is loaded, which then applies the staged commits of the nested graph to it.
 
     Raises:
-        GraphrtError: The graph's input cannot be made again, for instance because its `input=` mapping has changed.
+        GraphrtError: The graph's input cannot be computed again, for instance because its `input=` mapping has changed.
     """
     plan = task.node.child
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
@@ -142,12 +149,12 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
 
     Args:
         limits: Limits of the nested graph, from `_limits`.
-        repeated: Whether the nested graph began before, and a loaded thread is restored. Its input was checked then.
-            Values of it may have been erased since: replaced by ERASED, which fits no type.
+        repeated: Whether a nested graph that has already begun is restored. Its input was checked then. Values of it
+            may have been erased since, that is, replaced by ERASED, which fits no type.
 
     Raises:
         LimitError: The graphs are nested deeper than `max_depth`.
-        InputError: The input cannot be made, or does not fit the nested graph's state.
+        InputError: The input cannot be computed, or does not fit the nested graph's state.
     """
     if parent.depth + 1 > parent.limits.max_depth:
         raise DEPTH_LIMIT(
@@ -157,21 +164,25 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
             limit=parent.limits.max_depth,
             where=parent.where(task),
         )
+    engine = child_of(task)
+    what = f"the input of nested graph {plan.name!r}"
+    kept = _kept(task, parent, plan)
     if repeated and task.arg is ERASED:  # the argument of the Send may have set any field of the input
-        given: Mapping[str, Any] = dict.fromkeys(plan.state.fields, ERASED)
+        values = plan.state.unchecked(dict.fromkeys(plan.state.fields, ERASED))
+    elif kept is not None:
+        values = _later(task, parent, engine, kept, what)
     else:
         given = _input(task, parent, plan)
-    if repeated and any(map(erased_in, given.values())):
-        values = plan.state.unchecked(given)  # with defaults, and not validated
-    else:  # validated; `only`: the fields of the graph's input schema, None for all
-        values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
-    engine = child_of(task)
-    # `whole`: an input has complete values, an update may have operands of reducers.
-    values = dict(redacted_update(engine, values, f"the input of nested graph {plan.name!r}", whole=True))
-    # Limits of supersteps and visits hold for each graph by itself (R17); these two come from the parent.
+        if repeated and any(map(erased_in, given.values())):
+            values = plan.state.unchecked(given)  # with defaults, and not validated
+        else:  # validated; `only`: the fields of the graph's input schema, None for all
+            values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
+        # `whole`: an input has complete values, while an update may have operands of reducers.
+        values = dict(redacted_update(engine, values, what, whole=True))
+    # Limits of supersteps and visits apply to each graph separately (R17); these two come from the parent.
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
-    if parent.log is not None:  # something reads the events of the run: log them here as the parent does
+    if parent.log is not None:  # the events of the run are read, so log them here as the parent does
         engine.listen(parent.codec, staging=parent.staging)
     # The engine collects the updates of its commits for `_output`: its *trail*. A field that takes the last value on
     # both sides needs only its newest write there, so that a long loop keeps no history.
@@ -180,22 +191,97 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
         for name, field in plan.state.fields.items()
         if not field.aggregates and name in parent.fields and not parent.fields[name].aggregates
     }
-    if task.node.policy.update_of is not None:  # it is promised each update
+    if task.node.policy.update_of is not None:  # it must receive each update
         shared = set[str]()
     engine.leave_trail(frozenset(shared))
     engine.start(values)
     return engine
 
 
+def _kept(task: Task, parent: RunState, plan: Plan) -> dict[str, Any] | None:
+    """Return the final values of an earlier task of a stateful node; None if there was none, or if they were erased.
+
+    Ephemeral and untracked fields, which are not kept, are left out.
+    """
+    name = task.node.policy.stateful
+    kept: Any = None if name is None else parent.values.get(name)
+    if kept is None or kept is ERASED:
+        return None
+    fields = [field for field in plan.state.fields.values() if not (field.ephemeral or field.untracked)]
+    if is_mapping(kept):
+        return {field.name: kept[field.name] for field in fields if field.name in kept}
+    return {field.name: getattr(kept, field.name) for field in fields if hasattr(kept, field.name)}
+
+
+def _later(task: Task, parent: RunState, engine: Engine, kept: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return the initial values of a later task of a stateful node.
+
+    Shared fields, or those of an `input=` mapping, have the parent's values. The result of an `input=` function, and
+    the argument of a Send, is an update, as the input of a finished thread is.
+
+    Args:
+        kept: The final values of the previous task.
+        what: Noun for the values, for errors of redaction.
+
+    Raises:
+        InputError, UpdateError: As for `_input`, or an update does not fit.
+    """
+    plan, where = engine.plan, parent.where(task)
+    given, arg = _parts(task, parent, plan)
+    is_made = callable(task.node.policy.input) and not is_mapping(task.node.policy.input)
+    if plan.update.kind == "overwrite":  # no field has a reducer
+        given, arg, is_made = {**given, **arg}, {}, False
+    replaced = {} if is_made else given
+    values = plan.state.initial({**kept, **redacted_update(engine, replaced, what, whole=True)}, where=where)
+    engine.start(values)
+    for update in (given if is_made else None, arg):
+        if update:
+            checked = plan.update.entered(update, node=task.node.name, where=where)
+            values = folded_in(engine, redacted_update(engine, checked, what), reset=False)
+            engine.take(values, engine.fields)
+    return values
+
+
+def _state_kept(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any], ...]:
+    """Return the update that keeps the last state of the nested graph of a stateful node: 0 or 1.
+
+    It is a state of the nested graph, in which ephemeral and untracked fields have their defaults.
+    """
+    name = task.node.policy.stateful
+    if name is None:
+        return ()
+    values = with_untracked(engine, own(dict(engine.values)))
+    for field in engine.ephemeral:
+        default = field.reset()
+        if default is ABSENT:
+            values.pop(field.name, None)
+        else:
+            values[field.name] = default
+    return ({name: parent.fields[name].check_whole(engine.make_view(values))},)
+
+
 def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
-    """Return the child's input: shared fields or the `input=` mapping, overlaid with the argument of a Send.
+    """Return the child's input: the shared fields or the result of `input=`, overlaid with the argument of a Send.
 
     The result may share containers with the parent's values; `_begin` copies and validates it.
 
     Raises:
         InputError: A mapping function raised or returned no mapping, or the argument of the Send is not a mapping.
     """
-    wanted: Any = task.node.policy.input  # None, a mapping of child's to parent's field, or a function of the state
+    given, arg = _parts(task, parent, plan)
+    return {**given, **arg}
+
+
+def _parts(task: Task, parent: RunState, plan: Plan) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the shared fields or the result of `input=`, and the argument of a Send that overlays them.
+
+    An `input=` function of the state and the argument produces the whole input, without an overlay.
+
+    Raises:
+        InputError: As for `_input`.
+    """
+    wanted: Any = task.node.policy.input  # None, a mapping of child's to parent's field, or a function
+    takes_arg = False  # whether it is a function of the state and the argument
     values = parent.values
     given: dict[str, Any]
     if wanted is None:
@@ -205,8 +291,10 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     elif is_mapping(wanted):
         given = {mine: values[theirs] for mine, theirs in wanted.items() if theirs in values}
     else:
-        made = _call(wanted, task.state, "input", task, parent)
-        if not is_mapping(made):  # it was made from the parent's values: the parent's unquoted fields count
+        takes_arg = node_shape(wanted).wants_context  # its second parameter is the argument
+        given_to = partial(wanted, task.state) if takes_arg else wanted
+        made = _call(given_to, own(task.arg) if takes_arg else task.state, "input", task, parent)
+        if not is_mapping(made):  # computed from the parent's values, so the parent's unquoted fields apply
             raise INPUT_OF_WRONG_KIND(
                 who=f"What input= of nested graph {task.node.name!r} returns",
                 wanted="a mapping of the nested graph's fields",
@@ -214,10 +302,10 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
                 where=parent.where(task),
             )
         given = dict(made)
-    if task.arg is None or task.node.choose:  # of a node made by `chosen_graph`, the argument only chose the graph
-        return given
+    if task.arg is None or takes_arg or task.node.choose:  # for `chosen_graph`, the argument only chose the graph
+        return given, {}
     if is_mapping(task.arg):
-        return {**given, **task.arg}
+        return given, task.arg
     raise INPUT_OF_WRONG_KIND(
         who=f"The argument of a Send to nested graph {task.node.name!r}",
         wanted="a mapping of the nested graph's fields",
@@ -235,18 +323,20 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
     updates of one type.
 
     Raises:
-        InputError: A function raised, or returned something else than an update.
+        InputError: A function raised, or did not return an update.
         UpdateError: An update does not fit the parent's fields.
     """
     wanted: Any = task.node.policy.output  # None, a mapping of parent's to child's field, or a function
     node, where = task.node.name, parent.where(task)
-    update = parent.plan.update  # checks updates: `entries` takes one apart (None if it is none), `checked` validates
+    update = (
+        parent.plan.update
+    )  # checks updates: `entries` takes one apart (None if it is not one), `checked` validates
     if callable(wanted) and not isinstance(wanted, Mapping):
         made = _call(wanted, engine.make_view(engine.values), "output", task, parent)
         if made is None:
             return ()
         entries = update.entries(made)
-        if entries is None:  # it was made from the child's values: the child's unquoted fields count
+        if entries is None:  # computed from the child's values, so the child's unquoted fields apply
             shown = quoted(made, engine.plan.state.unquoted)
             raise NESTED_OUTPUT_NOT_AN_UPDATE(option="output", node=node, quoted=shown, where=where)
         return (update.checked(entries, node=node, where=where),)
@@ -255,7 +345,7 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
     translate = task.node.policy.update_of
     if translate is not None or inner.whole is not None or update.whole is not None:
         for wrote in engine.trail or ():
-            if wrote.keys() == {TOKEN_BUDGET}:  # what model calls cost: the parent counts that itself
+            if wrote.keys() == {TOKEN_BUDGET}:  # the cost of model calls, which the parent counts itself
                 continue
             made = inner.returned(wrote)
             if translate is not None:

@@ -1,9 +1,9 @@
 """Time limits of an attempt: its own timeout, and the ends of its superstep and run. Drivers read the clock.
 
-Drivers cut an attempt off after `task.timeout_s`, or at `task.ends_s`, the first of the two ends. A node that exceeds its
-own timeout has failed, and may be retried. At the end of the superstep's time (`step_timeout_s`), tasks that have not
-ended fail, without another attempt. The deadline fails the run, and the node did nothing wrong: its task is due again.
-Each drive of the thread counts both anew.
+Drivers cut an attempt off after `task.timeout_s`, or at `task.ends_s`, the earlier end of superstep and run. A node
+that exceeds its own timeout has failed, and may be retried. At the end of the superstep's time (`step_timeout_s`),
+tasks that have not ended fail, without another attempt. The deadline fails the run but not the node: its task is due
+again. Each drive of the thread restarts both clocks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.storability import told_state
+from graphrt._engine.storability import state_without_untracked
 from graphrt._engine.task import DUE, Task, TimedOut
 from graphrt._flows.effects import NOW, Flow
 from graphrt._plan.tables import CALL_TIMED, CALL_WITH_CONTEXT
@@ -20,7 +20,7 @@ from graphrt.errors._codes.nodes import DEADLINE
 
 
 class Ends(NamedTuple):
-    """Moments at which attempts are cut off, in seconds of the driver's monotonic clock; None without such an end."""
+    """Times at which attempts are cut off, in seconds of the driver's monotonic clock; None without a limit."""
 
     run: float | None
     step: float | None = None
@@ -37,11 +37,11 @@ class Ends(NamedTuple):
 
 
 UNTIMED: Final = Ends(None)
-"""Of a run and a superstep without a limit."""
+"""For a run and a superstep without a limit."""
 
 
 def set_timeout(engine: Engine, task: Task, ends: Ends, now: float) -> None:
-    """Set when drivers cut the next attempt of *task* off.
+    """Set the time at which drivers cut off the next attempt of *task*.
 
     Args:
         now: The monotonic time; any number for a run without a deadline.
@@ -62,12 +62,12 @@ def set_timeout(engine: Engine, task: Task, ends: Ends, now: float) -> None:
 
 
 def may_start(engine: Engine, task: Task, ends: Ends) -> Flow:
-    """Set when drivers cut the next attempt of *task* off, and return whether it may start.
+    """Set the time at which drivers cut off the next attempt of *task*, and return whether it may start.
 
     The run loop calls it before each attempt. It yields `NOW`, which the driver answers with the monotonic time.
 
     Returns:
-        False if the time of the superstep is over: then the task has failed, and the attempt must not start.
+        False if the time of the superstep is over. The task has then failed, and the attempt must not start.
 
     Raises:
         DeadlineError: The deadline is over.
@@ -83,10 +83,10 @@ def may_start(engine: Engine, task: Task, ends: Ends) -> Flow:
 
 
 def cut_by(reply: object, ends: Ends) -> Literal["run", "step", ""]:
-    """Return the end that cut an attempt off; empty if none did, as after the node's own timeout.
+    """Return which limit cut the attempt off; empty if none did, for instance after the node's own timeout.
 
     Args:
-        reply: What the driver reports of the attempt; a `TimedOut` if it was cut off.
+        reply: Report of the driver on the attempt; a `TimedOut` if it was cut off.
         ends: When the superstep and the run end.
     """
     if not isinstance(reply, TimedOut) or not reply.cut:
@@ -103,10 +103,10 @@ def too_late(engine: Engine) -> DeadlineError:
     """Return the error for a run whose deadline is over."""
     return DEADLINE(
         limit=engine.limits.deadline_s,
-        open_nodes=", ".join(map(repr, engine.pending())),  # names of nodes with unfinished tasks
+        open_nodes=", ".join(map(repr, engine.pending())),  # node names with unfinished tasks
         steps=engine.steps,
         then_retry="" if engine.thread is None else f" Then retry({engine.thread!r}): finished tasks do not run again.",
         nodes=engine.pending(),
-        state=told_state(engine),  # without untracked values, since errors are logged
+        state=state_without_untracked(engine),  # without untracked values, since errors are logged
         where=engine.where(),
     )

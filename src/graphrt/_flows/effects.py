@@ -1,9 +1,9 @@
 """Effects: the requests that a flow yields to its driver, as imperative values. Nothing is performed here.
 
 A flow is a generator. It yields an effect, and the driver performs it and sends the answer that the effect's docstring
-names. Other values may be yielded: a `Task`, which the driver runs and answers with the reply; and what is shown to the
-readers of the run, which is answered with None: a `Committed` or `Uncommitted` to a stream, a `Live` to whoever follows
-the open superstep. For the terms, see docs/glossary.md.
+names. Other values may be yielded: a `Task`, which the driver runs and answers with the reply, and items for the
+readers of the run, which are answered with None. These are a `Committed` or `Uncommitted` for a stream, and a `Live`
+for followers of the open superstep. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ A task's id followed by `#` and a key is the key of a single effect that the tas
 """
 
 Flow: TypeAlias = Generator[Any, Any, Any]
-"""A generator that yields effects, Tasks and what is shown, is sent the answers, and returns its result."""
+"""A generator that yields effects, Tasks and items for readers, is sent the answers, and returns its result."""
 
 
 @final
@@ -69,12 +69,12 @@ class Await:
 
 @final
 class Stop:
-    """Cancel the started tasks that were not collected; answered like `Collect`, with those that ended all the same.
+    """Cancel the started tasks that were not collected; answered like `Collect`, with those that ended nevertheless.
 
     The list may be empty.
 
-    Async tasks are cancelled and awaited. Sync tasks that did not start never start; those that did are awaited for at
-    most `grace_s` and then abandoned (R9).
+    Async tasks are cancelled and awaited. Sync tasks that have not started never start; those that have are awaited for
+    at most `grace_s` and then abandoned (R9).
     """
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class Now:
 
 @final
 class Record:
-    """Write entries to the journal, and stage events with them in one commit; answered with None once it is stored."""
+    """Write entries to the journal and stage events in one commit; answered with None once it is stored."""
 
     __slots__ = ("last", "logged", "staged", "taken")
 
@@ -113,14 +113,14 @@ class Record:
         self.last: bool = last
         """Whether this is the last commit of the run, which also releases the thread's claim."""
         self.taken: Sequence[int] = taken
-        """Places, in the store, of letters that were taken and are deleted in the same commit (R22)."""
+        """Positions, in the store, of the processed letters, which the same commit deletes (R22)."""
 
 
 @final
 class Tell:
-    """Write the plain superstep that is noted in `engine.told`; answered with None once it is stored.
+    """Write the plain superstep in `engine.plain_commit`; answered with None once it is stored.
 
-    A superstep of one plain task is noted there as a tuple and written without event objects, for speed.
+    For speed, a superstep of one plain task is kept there as a tuple and written without event objects.
     """
 
     __slots__ = ()
@@ -147,16 +147,16 @@ COLLECT, STOP, NOW, TIME, TELL = Collect(), Stop(), Now(), Time(), Tell()
 
 
 NO_LETTERS: Final[deque[Letter]] = deque(maxlen=0)
-"""The mail of a run that can get none: nothing can be appended."""
+"""The mailbox of a run that cannot receive mail: an immutable empty sequence."""
 
 
 @final
 class Control:
-    """Switches of a run that its surroundings set: requests to halt or to hand over, and what is watched.
+    """External control of a run: requests to halt or to hand over, and which items have readers.
 
-    `cancel` and `hand_over` may be called from any worker thread. The flow reads the switches between effects.
-    Letters are mail that other processes put into the thread: signals, answers, requests to cancel (R22). The run's
-    opener (`_runs.active_run`) hands them over: signals and answers in `letters`, a request to cancel by `cancel`.
+    `cancel` and `hand_over` may be called from any worker thread. The flow checks the requests between effects. Letters
+    are mail from other processes to the thread: signals, answers, requests to cancel (R22). `_runs.active_run` delivers
+    them: signals and answers through `letters`, a request to cancel through `cancel`.
     """
 
     # fmt: off
@@ -168,51 +168,52 @@ class Control:
 
     def __init__(self) -> None:
         self.check_claim: Callable[[], None] | None = None
-        """Raises ConflictError if another process has taken the thread after the lease ran out; called before a node
-        acts. None without a lease."""
+        """Raises ConflictError if another process has taken over the thread after the lease expired; called before a
+        node acts. None without a lease."""
         self.ends: bool = False
-        """Whether the run begins no further superstep, because it is to halt or to hand over."""
+        """Whether the run must not begin another superstep, because it is to halt or to hand over."""
         self.halt: str | None = None
         """Reason to halt; None while the open superstep may continue."""
         self.handing_over: str | None = None
         """Reason to give the thread back as it is, with work left to do; None without such a request."""
         self.on_halt: list[Any] = []
-        """Callbacks without arguments, called at each `cancel`: drivers wake up what waits. A driver adds one before it
-        waits and removes it afterwards; it then looks at `halt` once more, which may have been set before."""
+        """Callbacks without arguments, called at each `cancel`, with which drivers wake waiting code. A driver adds one
+        before it waits and removes it afterwards. After adding it, it checks `halt` again, which may have been set
+        before."""
         self.letters: deque[Letter] = NO_LETTERS
-        """Signals and answers that have arrived while the run goes on, and that it has not taken yet (R22)."""
+        """Signals and answers that have arrived while the run is active, and that it has not taken yet (R22)."""
         self.look: Callable[[], None] | None = None
-        """Looks for mail in the store at once, for agents that take signals between two calls; others are given mail
-        when it is found. None for a run that can get none."""
+        """Checks the store for mail immediately, for agents that receive signals between two calls. Otherwise mail is
+        delivered when the periodic check finds it. None for a run that cannot receive mail."""
         self.settled: tuple[int, ...] = ()
-        """Places (numbers in the store) of letters that the last commit of the run deletes: requests to cancel."""
+        """Positions in the store of the letters that the last commit of the run deletes: requests to cancel."""
         self.watched: bool = False
         """Whether code other than the caller can cancel the run, because it has a thread."""
         self.live: bool = False
         """Whether the stream mode `live` is read, which shows tasks while their superstep is open (R17)."""
         self.followed: bool = False
-        """Whether another process follows what is shown live: it gets the last items with the commit after them."""
+        """Whether another process follows the live items: it gets the last items with the commit after them."""
         self.queues: bool = False
         """Whether tasks of nodes with a queue are left to its workers (R27); if not, they run here."""
         self.failures: dict[str, Failure] = {}
         """Failures that workers of queues reported, by task id; the tasks are due until the flow takes them."""
 
     def cancel(self, reason: str) -> None:
-        """Request the run to halt: running tasks are stopped, and unfinished ones stay due. The first reason is kept.
+        """Request a halt of the run: running tasks are stopped, and unfinished ones stay due.
 
-        Called for `Runtime.cancel`, when the reader of a stream leaves it, and by the run loop after an error. A second
-        call only wakes what waits once more.
+        The first reason is kept. Called for `Runtime.cancel`, when a reader leaves its stream early, and by the run
+        loop after an error. A second call only wakes waiting code again.
         """
         if self.halt is None:
             self.halt = reason
         self.ends = True
-        for wake in list(self.on_halt):  # a copy: worker threads add and remove callbacks meanwhile
+        for wake in list(self.on_halt):  # a copy, because worker threads add and remove callbacks concurrently
             wake()
 
     def hand_over(self, reason: str) -> None:
-        """Request the run to end at the next boundary of a superstep, with its thread still due for another driver.
+        """Ask the run to end at the next superstep boundary, with its thread still due for another driver.
 
-        The open superstep goes on. A `cancel` that follows ends it too, and its unfinished tasks stay due.
+        The open superstep continues. A later `cancel` ends it too, and its unfinished tasks stay due.
         """
         if self.handing_over is None:
             self.handing_over = reason

@@ -1,13 +1,12 @@
-"""What a fork kept for tasks that are still to open: effects, questions and answers of the same tasks in its source.
+"""Data that a fork keeps for future tasks: effects, questions and answers of the same tasks in its source.
 
-`fork(keep_effects=True)` makes a new thread from an earlier entry of another one. The superstep that follows there runs
-again in the fork. Its tasks get what they had recorded in the source, so that no model is called and no person is asked
-twice. These events are staged. Their key is the task's id with `#kept`. Keys of effects end with a number, so none of
-them is the same.
+`fork(keep_effects=True)` creates a new thread from an earlier entry of another thread. The superstep that follows there
+runs again in the fork. Its tasks get their records from the source, so that no model is called and no person is asked
+twice. These events are staged under the task's id with `#kept`, which cannot collide with keys of effects, because
+those end with a number.
 
 Tasks at the top take them when the thread is restored (`restore`). A nested graph may not have begun by then: its
-engine has them in `kept` until a superstep with these tasks opens, which is what `take_kept` is for. For the terms, see
-docs/glossary.md.
+engine keeps them in `kept` until a superstep with these tasks opens (`take_kept`). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve_all
 
 KEPT: Final = "#kept"
-"""End of the key of what was kept for a task."""
+"""Suffix of the key of the data kept for a task."""
 
 
 def kept_in(staged: Mapping[str, Sequence[Logged]]) -> dict[str, Sequence[Logged]]:
-    """Return what was kept for tasks of nested graphs: events by task id.
+    """Return the data kept for tasks of nested graphs: events by task id.
 
     A task id with a slash belongs to a nested graph: `3.0:sub/1.0:ask` is in the graph that the task `3.0:sub` runs.
 
@@ -35,17 +34,16 @@ def kept_in(staged: Mapping[str, Sequence[Logged]]) -> dict[str, Sequence[Logged
 
 
 def take_kept(engine: Engine) -> None:
-    """Let the tasks of the open superstep take what was kept for them; the run loop calls it when one has opened.
+    """Apply the kept data to the tasks of the open superstep; called by the run loop after a superstep has opened.
 
-    At the top `engine.kept` is empty. A task that runs a nested graph hands it on to that graph.
+    In the outermost graph `engine.kept` is empty. A task that runs a nested graph passes it on to that graph.
     """
     if not engine.kept:
         return
     for task in engine.tasks:
-        logged = engine.kept.pop(task.id, None)  # removed: a task takes it once
+        logged = engine.kept.pop(task.id, None)  # removed, because a task uses it only once
         if logged is not None:
-            # `journalled=False`: the fork's journal does not have the questions among them, so that they are still to be
-            # logged.
+            # `journalled=False`: the fork's journal does not contain these questions, so they still have to be logged.
             evolve_all(engine, logged, journalled=False)
         if task.node.child is not None:
-            task.more().kept = engine.kept  # the same dict, so that it is empty once all was taken
+            task.more().kept = engine.kept  # the same dict, so that it is empty once everything was used

@@ -1,9 +1,9 @@
 """Items of the stream modes `live` and `messages`.
 
-`live` shows what tasks do while their superstep is open, in nested graphs and at the top (rule R17). Its items are not
-journalled, and are built only if the mode is read (`Control.live`, decision 0050). `invoke`, by which drivers run a
-node, publishes that a task starts. All other items follow from the engine's state after a report or a commit, and are
-made here. For the terms, see docs/glossary.md.
+`live` shows the progress of tasks while their superstep is open, in nested graphs and in the outermost one (rule R17).
+Its items are not journalled, and are built only if the mode has a reader (`Control.live`, decision 0050). `invoke`,
+with which drivers run a node, publishes the start of a task. All other items follow from the engine's state after a
+report or a commit, and are created here. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Live:
     """One item of the stream mode `live`. It has no `seq`, because it is not in the journal."""
 
     path: str
-    """Task id of the node that runs the nested graph which the task belongs to; empty at the top."""
+    """Task id of the node that runs the task's nested graph; empty in the outermost graph."""
     node: str
     """Name of the task's node."""
     task_id: str
-    """Id of the task, stable over re-execution."""
+    """Id of the task, stable across re-execution."""
     what: What
-    """`started`, `retrying` and `ended` describe an attempt, `step` its commit. `withdrawn` takes back what was shown
-    of the task since it started, also of tasks below its path, because the attempt was given up."""
+    """`started`, `retrying` and `ended` describe an attempt, `step` its commit. `withdrawn` revokes the items of the
+    task since it started, including those of tasks below its path, because the attempt was abandoned."""
     value: Any = None
     """`started`: the number of the attempt, from 1. `retrying`: a mapping with `attempt` (the number of the next one),
     `wait_s`, `error` and `message`. `ended`: "success", "error" or "interrupted". `step`: the update, None if there is
@@ -67,14 +67,14 @@ def live(task: Task, what: What, value: Any = None) -> Live:
 
 
 def reported(task: Task, reply: Any) -> Flow:
-    """Publish how an attempt of *task* ended, after the run loop has reported its *reply* to the engine.
+    """Publish the outcome of an attempt of *task*, after the run loop has reported its *reply* to the engine.
 
     Args:
-        reply: What the driver answered; only `STOPPED` matters here: the attempt was cancelled, and is not retried now.
+        reply: The driver's answer. Only `STOPPED` matters here: the attempt was cancelled, and is not retried now.
     """
     nested = task.node.child is not None
     if task.status == DUE:
-        if not nested:  # a nested graph continues from its last commit, so that what it has shown stays valid
+        if not nested:  # a nested graph continues from its last commit, so the items that it has shown stay valid
             yield live(task, "withdrawn")
         if reply is not STOPPED and task.extra is not None and task.extra.retries:
             _, wait_s, error = task.extra.retries[-1]  # (number of the failed attempt, backoff, its error)
@@ -86,22 +86,23 @@ def reported(task: Task, reply: Any) -> Flow:
             }
             yield live(task, "retrying", told)
         return
-    # A task whose failure was handled does not run again, and the journal has nothing of its attempt, so what it has shown
-    # is void. One that failed for good runs again, and a nested graph continues, at the next drive.
+    # A task whose failure was handled does not run again, and its attempt is not in the journal, so its items are void.
+    # In the next drive, a task that failed permanently runs again, and a nested graph continues.
     if task.status == HANDLED:
         yield live(task, "withdrawn")
     yield ended(task)
 
 
 def ended(task: Task) -> Live:
-    """Return the item that says how the last attempt of *task*, which has ended, did so."""
+    """Return the `ended` item for the last attempt of *task*."""
     return live(task, "ended", _OUTCOME[task.status])
 
 
 def given_up(engine: Engine) -> Flow:
     """Publish which tasks lost their outcomes because their superstep could not be committed; `retry` runs them.
 
-    The commit has made them FAILED, for instance because two of them wrote the same field. They had "ended" before.
+    The commit has made them FAILED, for instance because two of them wrote the same field, after they had been shown as
+    "ended".
     """
     for task in engine.tasks:
         if task.status == FAILED:
@@ -111,18 +112,18 @@ def given_up(engine: Engine) -> Flow:
 
 
 def take_long_way(tasks: Sequence[Task]) -> None:
-    """Make drivers run *tasks* by `invoke`, which publishes `started`, and not by a plain call of the function.
+    """Make drivers run *tasks* with `invoke`, which publishes `started`, instead of a plain call of the function.
 
     Called by the run loop for the due tasks of a superstep, if the mode is read.
     """
     for task in tasks:
-        task.plain = CALL_WITH_CONTEXT  # the way of calling that always goes through `invoke`
+        task.plain = CALL_WITH_CONTEXT  # this calling convention always uses `invoke`
 
 
 def step_items(tasks: Sequence[Task]) -> list[Live]:
     """Return the `step` items of *tasks*, whose superstep was committed, in task order.
 
-    Untracked fields are left out, because their values leave the run nowhere (R16). The several updates of a nested
+    Untracked fields are left out, because their values must never leave the run (R16). The several updates of a nested
     graph are combined into one for display.
     """
     steps: list[Live] = []

@@ -1,8 +1,9 @@
 """Tasks of nodes with a queue (decision 0159): left by the driver of the thread, and run by a worker of the queue.
 
-A task that is left pauses with a question of the kind `task`. A worker of the queue, often in another process, finds
-the question in the store, runs the task, and reports its outcome to the thread by mail. The next driver of the thread
-takes the report: an outcome or question is restored onto the task, and a failure is put into `Control.failures`.
+A task that is left to its queue pauses with a question of the kind `task`. A worker of the queue, often in another
+process, finds the question in the store, runs the task, and reports its outcome to the thread by mail. The next driver
+of the thread processes the report: an outcome or question is restored onto the task, and a failure is added to
+`Control.failures`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from graphrt._flows.run_one import one
 
 
 def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Task]:
-    """Leave the tasks among *due* that a queue runs, let those fail that failed there, and return the others.
+    """Leave queue tasks among *due* to their queues, fail those that failed there, and return the others.
 
     Called by the run loop for the due tasks of a superstep; it runs the returned ones in this process. `leave` makes a
     task PAUSED, so that the run pauses when no other task is due.
@@ -31,21 +32,22 @@ def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Tas
             here.append(task)
         elif (failure := control.failures.pop(task.id, None)) is not None:
             evolve(engine, failure.event)  # sets the task's status and error, as a replay of the event would
-            task.more().raise_as_is = failure.raise_as_is  # whether the caller gets the error without a NodeError
+            # Whether the caller gets the error itself, without a NodeError.
+            task.more().raise_as_is = failure.raise_as_is
         else:
-            leave(engine, task)  # asks the question for which workers look
+            leave(engine, task)  # asks the question by which workers find the task
     return here
 
 
 def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     """Run *task*, which waits for its queue, with its retries; the flow that a worker of the queue drives.
 
-    Its outcome is on *task* afterwards, and the worker reports it by mail. Nothing is committed, since the worker does
-    not own the thread.
+    Afterwards the outcome is on *task*, and the worker reports it by mail. Nothing is committed, because the worker
+    does not own the thread.
 
     Args:
         engine: The restored engine of the task's graph, which may be a nested one.
-        control: Switches of this run of the task, by which it is cancelled.
+        control: Control object of this run of the task, used to cancel it.
 
     Raises:
         DeadlineError: The deadline of the run is over, counted from now.
@@ -54,8 +56,8 @@ def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
-    engine.begin()  # the superstep is open: this only has changes of the state by a node looked for (R15)
-    # Its question stays open: for the thread the task waits until its end is reported.
+    engine.begin()  # the superstep is open: this only enables the check for changes of the state by a node (R15)
+    # Its question stays open, because for the thread the task waits until its end is reported.
     task.again()  # due, so that `one` runs it
     if control.live:
         take_long_way((task,))

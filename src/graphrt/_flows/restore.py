@@ -1,16 +1,16 @@
-"""Restore an open superstep from what is staged for it: outcomes of tasks, and nested graphs (rules R9, R17).
+"""Restore an open superstep from the data staged for it: outcomes of tasks, and nested graphs (rules R9, R17).
 
-When a thread is loaded, its journal is folded first: each event is applied to the engine in order. The staged events
-(decision 0020) then belong to the superstep that is due or open, after a pause, a failure, or the death of the process.
+When a thread is loaded, its journal is folded first: each event is applied to the engine in order. The remaining staged
+events (decision 0020) belong to the superstep that was due or open at a pause, a failure, or the death of the process.
 
-A nested graph has no journal of its own. Each of its commits is staged as a numbered *batch*, and its open superstep
-like one at the top. The commit of its parent's superstep writes them to the journal; until then they wait in
-`Engine.settled`. If its task fails for good, they are written with the failure, and are staged all the same.
+A nested graph has no journal of its own. Each of its commits is staged as a numbered *batch*, and its open superstep is
+staged like that of the outermost graph. The commit of its parent's superstep writes them to the journal; until then
+they wait in `Engine.settled`. If its task fails permanently, they are written with the failure but stay staged.
 
 `Engine.path` is empty at the top, and `2.0:sub/` for a graph that the task `2.0:sub` runs. Task ids begin with it.
 
-`evolve_all` applies events to an engine. `journalled=False` says that they were staged: their questions and fates count
-as not journalled, and are still to be logged. For the terms, see docs/glossary.md.
+`evolve_all` applies events to an engine. With `journalled=False` they come from staged data: their questions and fates
+are not journalled yet, and still have to be logged. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from graphrt.errors import GraphrtError
 Staged = Mapping[str, Sequence[Logged]]
 """Staged events by key, each with the path of its graph:
 
-- `2.0:ask`: all that is known of the task: retries, effects, questions, outcome
+- `2.0:ask`: all known data of the task: retries, effects, questions, outcome
 - `2.0:ask#pay#0`: one effect of a task that was still running
 - `2.0:ask#kept`: what a fork kept for the task: effects, questions and answers
 - `2.0:sub/+0`: the first batch of a nested graph
@@ -45,10 +45,10 @@ def restore_open(engine: Engine, staged: Staged, told: Sequence[str]) -> None:
     """Restore the open superstep of *engine*, whose journal has been folded; called when a thread is loaded.
 
     Args:
-        staged: What the store has staged for the thread. It may be older than what the journal says of a question:
-            then it changes nothing (`_engine.questions`).
+        staged: Staged data of the thread in the store. If it is older than the journal's record of a question, it
+            changes nothing (`_engine.questions`).
         told: Paths of the events of nested graphs that were journalled since the last commit, one for each event. These
-            events are staged as well, and must not be journalled a second time.
+            events are also staged, and must not be journalled a second time.
 
     Raises:
         LookupError, ValueError, TypeError: The staged events do not fit the graph.
@@ -61,26 +61,27 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
     """Restore the open superstep of *engine*, which may be that of a nested graph.
 
     Args:
-        staged: All staged events of the thread; those of other graphs are passed over by their keys.
-        kept: What a fork kept for tasks of nested graphs, by task id.
+        staged: All staged events of the thread; those of other graphs are skipped by their keys.
+        kept: Data that a fork kept for tasks of nested graphs, by task id.
         told: As for `restore_open`.
     """
     if engine.unrouted:  # folded, and waiting for the answer to an `interrupt_after`
-        return  # its outcomes are in the journal, and what was staged of them is out of date
+        return  # its outcomes are in the journal, and the staged ones are out of date
     if not engine.tasks:  # the journal does not show that a superstep opened; the ids of staged tasks do
         first = f"{engine.path}{engine.superstep + 1}."  # ids are `path/superstep.index:node`
         if not engine.due or not any(key.startswith(first) for key in staged):
             return
-        engine.open_superstep()  # without a check of limits, which it was within when it ran
+        engine.open_superstep()  # without a check of limits, which were checked when it ran
     for task in engine.tasks:
         mine = task.id
         effects = f"{mine}#"
-        if mine in staged:  # all that is known of the task
+        if mine in staged:  # all known data of the task
             _forget(task)
             evolve_all(engine, without_outdated_outcome(engine, staged[mine]), journalled=False)
             _check_updates(engine, task)
-        # Effects that were stored while the task was still running, and what a fork kept. After the task's own row, which
-        # counts if both have a result: records contain a digest of that row, so it cannot be changed unnoticed.
+        # Effects that were stored while the task was still running, and data that a fork kept. Applied after the task's
+        # own row, which takes precedence if both have a result: records contain a digest of that row, so changes of it
+        # are detected.
         for key in staged:
             if key.startswith(effects):
                 evolve_all(engine, staged[key], journalled=False)
@@ -94,7 +95,7 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
 
 
 def _check_updates(engine: Engine, task: Task) -> None:
-    """Check that the updates of a staged outcome can be folded: they were checked when the node returned, not since.
+    """Check that the updates of a staged outcome can be folded: they were checked only when the node returned.
 
     Raises:
         LookupError, TypeError: They cannot be folded.
@@ -109,14 +110,14 @@ def _check_updates(engine: Engine, task: Task) -> None:
 
 
 def _forget(task: Task) -> None:
-    """Drop the retries that the journal had of *task*: its staged events are complete, and contain them again."""
+    """Drop the journalled retries of *task*, because its staged events are complete and contain them again."""
     extra = task.extra
     if extra is not None:
         extra.retries = []
 
 
 def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
-    """Restore the nested graph of an unfinished *task*, with its questions; nothing if no event of it is staged.
+    """Restore the nested graph of an unfinished *task*, with its questions; does nothing if no event of it is staged.
 
     The parameters are those of `_restore`.
     """
@@ -128,11 +129,12 @@ def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]
     extra = task.more()
     extra.child = child
     extra.usage = None  # `nested` computes it again from the child
-    # `left_with`: questions with which the task itself was left to a queue. All others belong to its nested graph.
+    # `left_with` returns the questions with which the task itself was left to a queue. All others belong to its nested
+    # graph.
     extra.interrupts = [*left_with(task), *child.open_interrupts()]
-    # It may run if its nested graph has something to do before a person must answer. If a task of that graph failed
-    # beside one that asks, it has failed too, and `retry` runs it. If it has not, the process died after such a retry,
-    # or before the failure was journalled: then it runs again, unless it was left to a queue.
+    # It may run if its nested graph has work to do before a person must answer. If a task of that graph failed while
+    # another one was asking, it has failed too, and `retry` runs it. Otherwise the process died after such a retry, or
+    # before the failure was journalled: then it runs again, unless it was left to a queue.
     if may_go_on(task):
         task.status = DUE
     elif task.status != FAILED:
@@ -141,14 +143,14 @@ def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]
 
 
 def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) -> Engine:
-    """Return the engine of the nested graph of *task*, with all that is staged of it; parameters as for `_restore`.
+    """Return the engine of the nested graph of *task*, with all of its staged data; parameters as for `_restore`.
 
     Raises:
-        GraphrtError: The graph's input cannot be made again.
+        GraphrtError: The graph's input cannot be computed again.
     """
     child = child_again(task)
-    # Its committed supersteps: folded here, and kept for the parent's commit, which journals them.
-    # As journalled ones: for a graph without a journal its batches stand for it. `batches` counts them, from 0.
+    # Its committed supersteps are folded here, and kept for the parent's commit, which journals them. They count as
+    # journalled, because a nested graph's batches replace its journal. `batches` counts them, from 0.
     while (logged := staged.get(f"{child.path}+{child.batches}")) is not None:
         evolve_all(child, logged)
         child.settled += logged
@@ -162,7 +164,7 @@ def _settle_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]],
 
     The parameters are those of `_restore`.
     """
-    # The graph's questions have ended with it; the parent's entries had them for the pause. The task keeps its own.
+    # The graph's questions ended with it; the parent's entries contained them for the pause. The task keeps its data.
     if task.extra is not None:
         task.extra.interrupts = [question for question in task.extra.interrupts if question.task_id == task.id]
     child = child_of(task)
@@ -174,20 +176,20 @@ def _settle_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]],
     _drop_journalled(child, told)
     if task.extra is not None and task.extra.edited:
         child.settled += _left_inside(task, staged, kept)
-    if child.settled:  # else nothing is left to journal, and the task needs no engine
+    if child.settled:  # otherwise nothing is left to journal, and the task does not need an engine
         task.more().child = child
 
 
 def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) -> Sequence[Logged]:
-    """Return what the open tasks of a nested graph had recorded when an edit took its *task* as finished.
+    """Return the records of the open tasks of a nested graph when an edit marked its *task* as finished.
 
-    Their effects have happened, and their model calls are paid, although nothing of their outcomes is used.
+    Their effects have happened and their model calls are billed, although their outcomes are not used.
     """
     try:
         child = _child_as_staged(task, staged, kept)
     except GraphrtError:
-        # Perhaps for the values of the edit. A person has ended this task, so it must not stop the thread: what was
-        # recorded is told as it was staged, which may be twice.
+        # May fail because of the edited values. A person has ended this task, so it must not stop the thread: its
+        # records are written as they were staged, possibly twice.
         path = f"{task.id}/"
         rows = [key for key in staged if key.startswith(path) and not key.startswith(f"{path}+")]
         return [one for key in rows for one in staged[key] if isinstance(one[1], emit_events.RECORDS)]
@@ -198,7 +200,7 @@ def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) 
 
 
 def _drop_journalled(child: Engine, told: Sequence[str]) -> None:
-    """Drop the staged events of *child* that are journalled already, which happens when its task fails.
+    """Drop the staged events of *child* that are already journalled, as after a failure of its task.
 
     They are the first of `child.settled`, since events are journalled in the order in which they were staged.
 

@@ -1,13 +1,14 @@
 """The run loop, written once: begin, run, commit, until nothing is due, a person must answer, or the run fails.
 
 Every function that returns a `Flow` is a generator. It yields effects (`Record`, `Start`, ...), a driver performs them,
-and each answer is the value of the `yield`. What follows from a reply is decided by the engine. Entries are recorded
-before anything shows what they say: durable first, then true. Other code sets the switches of `Control`: `halt` to end
-the run now, `ends` to begin no further superstep, `live` for a stream that shows attempts.
+and each answer is the value of the `yield`. The engine decides the consequences of a reply. Entries are recorded before
+their content is shown: durable first, then true. Other code sets the attributes of `Control`: `halt` to end the run
+now, `ends` to prevent another superstep, `live` for a stream that shows attempts.
 
-What it uses of the engine:
+The methods of the engine that it calls:
 
-- `begin` decides what is due, `open_superstep` makes its tasks, `report` takes their outcomes, and `commit` folds them.
+- `begin` decides the due nodes, `open_superstep` makes their tasks, `report` takes their outcomes, and `commit` folds
+  them.
 - `engine.log` has the events that are not written yet, as (path of the graph, event). It is None if no stream, sink or
   journal reads events. `emit_events` appends to it.
 - `engine.dirty` has the tasks with changes that are not staged, and `standing` returns their events.
@@ -51,26 +52,28 @@ from graphrt.errors import StoreError
 
 
 class Act(Enum):
-    """What to do with the open superstep."""
+    """The next action on the open superstep."""
 
     FAIL = auto()
     """A task failed for good, without a retry or an `on_error` node: raise its error."""
     DISPATCH = auto()
     """Tasks are due: start them."""
     WAIT = auto()
-    """Tasks run: wait for their outcomes. For `drive` alone: the run loop asks when its tasks have ended."""
+    """Tasks are running: wait for their outcomes. Only for `drive`: the run loop calls `next_act` after its tasks have
+    ended."""
     PAUSE = auto()
-    """A question must be answered before it can go on: by a person, a timer, a signal, a child thread or a worker."""
+    """A person, a timer, a signal, a child thread or a worker must answer a question before the superstep can
+    continue."""
     COMMIT = auto()
     """All tasks have ended: fold their updates, and route."""
 
 
 def next_act(engine: Engine) -> Act:
-    """Return what the open superstep of *engine* needs; it has one task or more.
+    """Return the next action on the open superstep of *engine*; it has one task or more.
 
-    Level-triggered: the tasks' statuses decide, and not the order of the events that led to them. A failure comes
-    first, since nothing of its superstep may be started any more (R9). A question (PAUSED) comes last, since the other
-    tasks can end while it waits for an answer. The superstep commits only as a whole.
+    Level-triggered: the tasks' statuses decide, not the order of events. A failure comes first, because no other task
+    of its superstep may start after it (R9). A question (PAUSED) comes last, because the other tasks can end while it
+    waits for an answer. The superstep commits only as a whole.
     """
     statuses = {task.status for task in engine.tasks}
     if FAILED in statuses:
@@ -84,14 +87,14 @@ def next_act(engine: Engine) -> Act:
 
 COMPLETED, INTERRUPTED, CANCELLED = "completed", "interrupted", "cancelled"
 HANDED_OVER = "running"
-"""Status of a run that was asked to end early so that another process goes on with its thread, which stays due."""
+"""Status of a run that ended early on request, so that another process continues its thread, which stays due."""
 
 
 def run(engine: Engine, control: Control) -> Flow:
     """Drive *engine* until it completes, pauses, is cancelled or fails; `ActiveRun.flow` and `nested` call it.
 
-    A superstep that completes the run is written and shown with the end, so that a run of n plain supersteps has n
-    commits after its first (R11).
+    The superstep that completes the run is written and shown together with the end, so that a run of n plain supersteps
+    makes n commits after its first (R11).
 
     Returns:
         The status: `completed`, `interrupted`, `cancelled`, or `running` if the thread was handed over.
@@ -114,15 +117,15 @@ def run(engine: Engine, control: Control) -> Flow:
             if not engine.begin():
                 status = COMPLETED
                 break
-            # The run's beginning, and routes without a commit: staged outcomes build on these entries.
+            # Write the run's beginning, and routes without a commit, because staged outcomes build on these entries.
             if engine.log and (yield from _flush_before(engine, control)):
                 continue
             if not engine.tasks:
                 engine.open_superstep()
             if engine.kept:
-                take_kept(engine)  # what a fork kept for tasks of a nested graph
+                take_kept(engine)  # data that a fork kept for tasks of a nested graph
             task = engine.lone
-            # The common superstep: one task, nothing to wait for, nobody who sees it run, and no time of its own.
+            # The common case: one task, nothing to wait for, no reader, and no time limit.
             if (task is not None and task.status == DUE and task.extra is None and task.state is not None) and not (
                 control.live or step_timed or (control.queues and engine.plan.queues)
             ):
@@ -146,16 +149,16 @@ def run(engine: Engine, control: Control) -> Flow:
             if commit(engine):  # an `interrupt_after` asks before the routers
                 emit_events.raised_after(engine)  # logs the questions
                 status = INTERRUPTED
-            if engine.told is not None:  # the superstep was noted there, in place of events in the log
+            if engine.plain_commit is not None:  # the superstep is kept there, instead of events in the log
                 yield TELL
             elif not engine.due and _is_over(engine, control):
                 status = COMPLETED
             elif engine.log:
                 yield from _flush(engine)
     except GeneratorExit:
-        raise  # the driver closed the flow: it performs no more effects
+        raise  # the driver closed the flow and performs no more effects
     except BaseException as raised:
-        # Code of the user's that is called here, such as a validator, may raise CancelledError by itself (R9).
+        # User code that is called here, such as a validator, may itself raise CancelledError (R9).
         error = own_failure(raised, f"code of graph {engine.plan.name!r}") or raised
         yield from _failed(engine, control, error)
         if error is raised:
@@ -165,18 +168,18 @@ def run(engine: Engine, control: Control) -> Flow:
 
 
 def _after_one(engine: Engine, task: Task, reply: Any, control: Control) -> Flow:
-    """Show how the only task of its superstep ended, and store a failed attempt; return whether the run halts."""
-    if control.live:  # somebody began to read while it ran
+    """Show the outcome of the superstep's only task, and store a failed attempt. Returns whether the run halts."""
+    if control.live:  # a reader joined while it ran
         yield from reported(task, reply)
     if reply is STOPPED:  # the task stays due
         return True
-    if task.status == DUE:  # one more attempt follows
+    if task.status == DUE:  # another attempt follows
         yield from stage(engine)
     return False
 
 
 def _commit(engine: Engine, control: Control) -> Flow:
-    """Commit the open superstep and show it; return the status of the run if it ends there, else None."""
+    """Commit the open superstep and show it. Returns the status of the run if it ends here, else None."""
     tasks = engine.tasks
     try:
         held = commit(engine)  # whether an `interrupt_after` holds the superstep
@@ -190,7 +193,7 @@ def _commit(engine: Engine, control: Control) -> Flow:
     elif _is_over(engine, control):
         return COMPLETED
     # Before anything is published: durable first, then true.
-    if engine.told is not None:
+    if engine.plain_commit is not None:
         yield TELL
     else:
         yield from _flush(engine)
@@ -202,9 +205,9 @@ def _commit(engine: Engine, control: Control) -> Flow:
 
 
 def _ended(engine: Engine, control: Control, status: str) -> Flow:
-    """Write that the run ended with *status*, and return it; a cancelled one may have been handed over."""
+    """Record that the run ended with *status*. Returns the status, which for a cancelled run may mean handed over."""
     if engine.check_state:
-        mutation_check.look(engine)  # note unstorable values of the last superstep too, for a warning in the result
+        mutation_check.look(engine)  # check the last superstep for unstorable values too, for a warning in the result
     if status == CANCELLED:
         status = HANDED_OVER if control.handing_over is not None else CANCELLED
         emit_events.stopped(engine, control.handing_over, control.halt)
@@ -223,18 +226,21 @@ def _ended(engine: Engine, control: Control, status: str) -> Flow:
 
 
 def _failed(engine: Engine, control: Control, error: BaseException) -> Flow:
-    """Stop what runs and write that the run failed, or was cancelled by an error such as Ctrl-C; `run` raises it next."""
+    """Stop running tasks and record that the run failed, or was cancelled by an error such as Ctrl-C.
+
+    `run` then raises it.
+    """
     if not isinstance(error, Exception):
-        control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
+        control.cancel(type(error).__name__)  # running nodes see it as `ctx.cancelled`
         yield from _stop(engine, control, UNTIMED)
         emit_events.cancelled(engine, type(error).__name__)
         yield from _flush_end(engine, error)
         return
-    # A StoreError of a node's own effect is the outcome of its task (`failed_with`), and is handled like others.
+    # A StoreError of a node's own effect is the outcome of its task (`failed_with`), and is handled like any other.
     if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
-        # What could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released next,
-        # and no node may go on then: another process may own the thread.
-        if not engine.path:  # else the graph is nested, and the flow of the outermost graph cancels the run
+        # A step that could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released
+        # next. No node may continue after that, because another process may own the thread.
+        if not engine.path:  # otherwise the graph is nested, and the flow of the outermost graph cancels the run
             control.cancel(type(error).__name__)
         yield from _stop_running(engine, control)
         return
@@ -244,7 +250,7 @@ def _failed(engine: Engine, control: Control, error: BaseException) -> Flow:
 
 
 def _flush_end(engine: Engine, error: BaseException) -> Flow:
-    """Write that the run ended with *error*; `run` raises *error* next, even if this could not be stored."""
+    """Record that the run ended with *error*. `run` then raises *error*, even if this could not be stored."""
     try:
         yield from _flush(engine, last=True)
     except StoreError as other:
@@ -252,13 +258,13 @@ def _flush_end(engine: Engine, error: BaseException) -> Flow:
 
 
 def _stop_running(engine: Engine, control: Control) -> Flow:
-    """Stop the tasks that still run when `run` ends with an error, since no task may outlive its run."""
+    """Stop the tasks that are still running when `run` ends with an error, because no task may outlive its run."""
     if any(task.status == RUNNING for task in engine.tasks):
         yield from _stop(engine, control, Ends(None))
 
 
 def _flush(engine: Engine, *, last: bool = False) -> Flow:
-    """Write the new events; with *last*, the run ends, and what is known of tasks of an open superstep is staged too.
+    """Write the new events. With *last*, the run ends, and the known data of an open superstep's tasks is staged too.
 
     A nested graph writes no entries: it stages its events, numbered by commit, until its parent's commit writes them.
     """
@@ -276,26 +282,32 @@ def _flush(engine: Engine, *, last: bool = False) -> Flow:
 
 
 def _flush_before(engine: Engine, control: Control) -> Flow:
-    """Write the new events before anything else; return whether their reader has cancelled the run, which looks again."""
+    """Write the new events before anything else.
+
+    Returns whether their reader has cancelled the run, which then checks again.
+    """
     yield from _flush(engine)
     return control.ends
 
 
 def _has_work(engine: Engine) -> bool:
-    """Return whether a superstep is open or due, or routers have not been asked."""
+    """Return whether a superstep is open or due, or routers have not been called yet."""
     return bool(engine.tasks or engine.unrouted or engine.due or engine.entering)
 
 
 def _must_stop(engine: Engine, control: Control) -> bool:
-    """Return whether a request ends the run before its next superstep. One with no work left is not handed over."""
+    """Return whether a request ends the run before its next superstep.
+
+    A run without remaining work is not handed over.
+    """
     return control.ends and (control.handing_over is None or _has_work(engine))
 
 
 def _is_over(engine: Engine, control: Control) -> bool:
     """Return whether the superstep that was just committed completes the run, so that its end is written with it.
 
-    False in a nested graph: its last superstep is staged at once, since what its parent makes of the outcome may fail.
-    False while another process follows what is shown live: it gets the last items with the commit after them.
+    False in a nested graph, whose last superstep is staged at once, because the parent may fail to process the outcome.
+    False while another process follows the live items, because it gets the last items with the commit after them.
     """
     return (
         not engine.path
@@ -308,14 +320,14 @@ def _is_over(engine: Engine, control: Control) -> bool:
 
 
 def _superstep(engine: Engine, control: Control, ends: Ends) -> Flow:
-    """Run the due tasks of the open superstep; return what follows.
+    """Run the due tasks of the open superstep.
 
     Args:
         ends: When the run ends; the superstep may end earlier.
 
     Returns:
-        Act.COMMIT if all tasks have ended; the status of the run if it ends here; None if it goes on at once:
-        `run` then looks at it again.
+        Act.COMMIT if all tasks have ended; the status of the run if it ends here; None if the superstep continues at
+        once, so that `run` evaluates it again.
     """
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
@@ -342,8 +354,8 @@ def _superstep(engine: Engine, control: Control, ends: Ends) -> Flow:
     for task in tasks:
         if task.status == PAUSED:
             emit_events.raised(engine, task)  # logs its questions
-    # Signals and answers that other processes posted (R22) may let a task go on at once. Only the outermost graph
-    # takes them, also for tasks of nested graphs.
+    # Signals and answers posted by other processes (R22) may allow a task to continue at once. Only the outermost graph
+    # processes them, also for tasks of nested graphs.
     if (engine.signals or control.letters) and not engine.path and (yield from _take_mail(engine, control)):
         return None
     yield from _show(engine, PAUSED)
@@ -351,26 +363,26 @@ def _superstep(engine: Engine, control: Control, ends: Ends) -> Flow:
 
 
 def _take_mail(engine: Engine, control: Control) -> Flow:
-    """Take the mail of a superstep whose tasks all wait, and return whether one of them is due now.
+    """Process the mail of a superstep whose tasks all wait. Returns whether one of them is due now.
 
-    The run loop calls it before a pause. If no task is due, the run pauses. The entries that say what the mail did, and
-    the deletion of the letters, are one commit. Letters that arrive later make the paused thread due.
+    The run loop calls it before a pause. If no task is due, the run pauses. The resulting entries and the deletion of
+    the letters are one commit. Letters that arrive later make the paused thread due.
     """
-    letters = [control.letters.popleft() for _ in range(len(control.letters))]  # others may arrive meanwhile
-    taken = take_letters(engine, letters)  # places in the store, by which the letters are deleted
-    deliver(engine)  # signals, also ones that came before, to tasks that wait for them in `ctx.receive`
-    if engine.log:  # never empty if a letter was taken: each leaves an event, also one that is dropped
+    letters = [control.letters.popleft() for _ in range(len(control.letters))]  # others may arrive in the meantime
+    taken = take_letters(engine, letters)  # positions in the store, used to delete the letters
+    deliver(engine)  # deliver signals, including earlier ones, to tasks that wait in `ctx.receive`
+    if engine.log:  # never empty if a letter was processed: each causes an event, even a dropped one
         yield Record(emit_events.take(engine), standing(engine) if engine.dirty else (), taken=taken)
     return any(task.status == DUE for task in engine.tasks)
 
 
 def _route(engine: Engine, control: Control) -> Flow:
-    """Call the routers that waited for an `interrupt_after`; return a status if the run ends there, else None."""
+    """Call the routers that waited for an `interrupt_after`. Returns a status if the run ends here, else None."""
     if engine.log and (yield from _flush_before(engine, control)):  # the run's beginning
         return None
     if engine.open_interrupts():
         return INTERRUPTED
-    engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)
+    engine.route()  # only now, so that routers see changes by an `update` during the pause (decision 0058)
     if _is_over(engine, control):
         return COMPLETED
     yield from _flush(engine)
@@ -378,20 +390,20 @@ def _route(engine: Engine, control: Control) -> Flow:
 
 
 def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> Flow:
-    """Run several tasks; stop the others as soon as one failed for good (R9).
+    """Run several tasks; stop the others as soon as one has failed permanently (R9).
 
-    The outcomes are on the tasks afterwards. If the run halts, tasks without an outcome are due.
+    Afterwards the outcomes are on the tasks. If the run halts, tasks without an outcome are due.
 
     Args:
         ends: When attempts are cut off, besides their own timeouts.
 
     Raises:
-        DeadlineError: The run's deadline is over, and no task failed for good, which would be the error of the run.
+        DeadlineError: The run's deadline is over, and no task failed permanently, which would take precedence.
     """
     if ends.first is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
-        for task in due:  # before any starts, since it raises when the deadline is over
+        for task in due:  # before any starts, because it raises when the deadline is over
             yield from may_start(engine, task, ends)
-        due = [task for task in due if task.status == DUE]  # without those that may not start any more
+        due = [task for task in due if task.status == DUE]  # without those that may no longer start
     for task in due:
         if task.state is None:
             engine.snapshot_for(task)
@@ -423,20 +435,20 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> 
                 left -= 1
                 failed = failed or task.status == FAILED
         if ends.run is not None and left and not failed:
-            late = late or (yield NOW) >= ends.run  # tasks that wait under `max_concurrency` have no timeout yet
+            late = late or (yield NOW) >= ends.run  # tasks that wait for `max_concurrency` have no timeout yet
         if failed or late:
             yield from _stop(engine, control, ends)
             break
-        if left and engine.dirty:  # after the last outcome, the commit or the end of the run writes them
+        if left and engine.dirty:  # after the last outcome, they are written with the commit or the end of the run
             yield from stage(engine)
     if late and engine.failed() is None:
         raise too_late(engine)
 
 
 def _stop(engine: Engine, control: Control, ends: Ends) -> Flow:
-    """Stop running tasks: they are due again. Those that ended all the same, the answer to STOP, keep their outcome."""
+    """Stop running tasks and make them due again. Tasks that ended despite STOP keep their outcome."""
     for task, execution, reply in (yield STOP):
-        if cut_by(reply, ends):  # another end than its own timeout: its node did not fail
+        if cut_by(reply, ends):  # ended by the deadline, not its own timeout: the node did not fail
             reply = STOPPED
         if engine.report(task, execution, reply) and control.live:
             yield from reported(task, reply)

@@ -24,24 +24,26 @@ PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
 
 
 def one(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
-    """Run the only due *task* of the open superstep until it has an outcome, its retries included, or the run halts.
+    """Run the only due *task* of the open superstep, including retries, until it has an outcome or the run halts.
 
     Args:
-        task: A due task, which the driver is given as an effect and answers with the *reply*: what its node returned,
-            or a value such as `Failed`, or `STOPPED` if the attempt was cancelled.
-        control: Switches of the run: `halt` is the request to end it now, `live` whether a stream shows attempts.
+        task: A due task, which is yielded to the driver as an effect. The answer is the *reply*: the node's return
+            value, a value such as `Failed`, or `STOPPED` if the attempt was cancelled.
+        control: Control object of the run: `halt` is the request to end it now, `live` says whether a stream shows
+            attempts.
         ends: When attempts are cut off, besides their own timeouts.
 
     Raises:
         DeadlineError: The deadline of the run is over; the task is due again.
     """
     while task.status == DUE and control.halt is None:
-        # What may wait or be cut off: a further attempt, a limit of the run or its superstep, and one of the node.
+        # Tasks that may have to wait or be cut off: because of a retry, or of a time limit of the run, superstep or
+        # node.
         timed = task.extra is not None or engine.timed or task.node.timed
         if timed and not (yield from _may_start(engine, task, control, ends)):
             return
         if task.state is None:
-            engine.snapshot_for(task)  # makes the view of the state that its node gets
+            engine.snapshot_for(task)  # creates the view of the state for its node
         reply = yield task
         if reply.__class__ in PREPARED:
             reply = yield from settled(engine, task, reply, control, ends)
@@ -50,12 +52,12 @@ def one(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
             yield from reported(task, reply)
         if reply is STOPPED:  # the run halts, and the task stays due
             return
-        if task.status == DUE:  # the retry policy allows another attempt: stage the failed one before it
+        if task.status == DUE:  # the retry policy allows another attempt: stage the failed one first
             yield from stage(engine)
 
 
 def settled(engine: Engine, task: Task, reply: Any, control: Control, ends: Ends) -> Flow:
-    """Return *reply*, of one of the classes `PREPARED` and of the only task, ready for its report.
+    """Prepare *reply* of the only task, of one of the classes `PREPARED`, for its report.
 
     Raises:
         DeadlineError: The run's deadline cut the attempt off; the task is due again.
@@ -70,9 +72,10 @@ def settled(engine: Engine, task: Task, reply: Any, control: Control, ends: Ends
 
 
 def prepared(engine: Engine, task: Task, reply: Any, ends: Ends) -> Flow:
-    """Make a reply of one of the classes `PREPARED` ready for its report; return it, and whether the run is over.
+    """Prepare a reply of one of the classes `PREPARED` for its report.
 
-    It is over if its deadline cut the attempt off; the node did not fail then, and the reply is `STOPPED`.
+    Returns it, and whether the run is over. The run is over if its deadline cut the attempt off. The node did not fail
+    then, and the reply is `STOPPED`.
     """
     if reply.__class__ is CoroutineType:  # of a plain function that returned one
         reply = yield Await(task, reply)
@@ -85,10 +88,10 @@ def prepared(engine: Engine, task: Task, reply: Any, ends: Ends) -> Flow:
 
 
 def _may_start(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
-    """Wait for the backoff of *task*, and set its timeout; return whether its next attempt may start."""
+    """Wait for the backoff of *task*, and set its timeout. Returns whether its next attempt may start."""
     wait_s = task.extra.delay_s if task.extra is not None else 0.0
     if wait_s > 0.0:
-        task.more().delay_s = 0.0  # waited here (backoff), and not once more by the driver
+        task.more().delay_s = 0.0  # the backoff is awaited here, and not again by the driver
         if ends.first is not None:
             wait_s = min(wait_s, max(0.0, ends.first - (yield NOW)))
         yield Sleep(wait_s)
@@ -102,7 +105,7 @@ def _may_start(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow
 
 
 def date_of(question: Interrupt) -> Flow:
-    """Set when a returned Interrupt expires, by the runtime's clock, before it is reported to the engine.
+    """Set the expiry of a returned Interrupt, by the runtime's clock, before it is reported to the engine.
 
     The engine reads no clock. A node that returns an Interrupt gives the time as seconds from now (`expires_s`).
     """
@@ -111,10 +114,10 @@ def date_of(question: Interrupt) -> Flow:
 
 
 def standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
-    """Return the events to stage of all tasks with unstaged changes, and count those changes as staged.
+    """Return the events to stage for all tasks with unstaged changes, and mark the changes as staged.
 
-    Staged events are kept by the store beside the journal, until the open superstep commits. They tell all that is
-    known of their task, and replace what was staged of it before.
+    The store keeps staged events next to the journal until the open superstep commits. They contain all known data of
+    their task, and replace its earlier staged data.
 
     Returns:
         Pairs of a task id and the task's events, 0..n in task order.
@@ -126,6 +129,6 @@ def standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
 
 
 def stage(engine: Engine) -> Flow:
-    """Stage what is new about tasks of the open superstep, before others end or the next attempt begins (R9)."""
+    """Stage the new data of tasks of the open superstep, before others end or the next attempt begins (R9)."""
     if engine.dirty:
         yield Stage(standing(engine))

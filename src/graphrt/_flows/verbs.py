@@ -1,9 +1,9 @@
-"""The seam for a distributed engine: `drive` decides and never waits; running a node is left to the caller.
+"""The interface for a distributed engine: `drive` decides and never waits, and the caller runs the nodes.
 
-In one process the run loop (`run`) does both; it takes the same decisions, from `next_act`. On a distributed engine,
+In a single process the run loop (`run`) does both, with the same decisions from `next_act`. On a distributed engine,
 driving and running a node would be messages that are delivered at least once and in any order. So both are idempotent:
-calling `drive` too often, unless it raised, and reporting an outcome twice change nothing. The laws in `tests/laws`
-drive random graphs this way and compare the journals. Nothing else calls `drive`.
+additional calls of `drive`, unless it raised, and repeated reports of an outcome change nothing. The laws in
+`tests/laws` drive random graphs this way and compare the journals. Nothing else calls `drive`.
 
 The caller of `drive` runs the tasks that it returns, reports their outcomes to the engine, and calls it again. For the
 terms, see docs/glossary.md.
@@ -32,8 +32,8 @@ class Decision(NamedTuple):
 def drive(engine: Engine) -> Decision:
     """Commit a superstep whose tasks have ended, open the next one, and return the tasks to dispatch.
 
-    Level-triggered: the decision depends on the engine's state alone, and not on the events that led to it. It raises
-    at the end of a run that failed: a further call would log the same failure again, and raise it.
+    Level-triggered: the decision depends only on the engine's state, not on the events that led to it. It raises at the
+    end of a failed run; another call would log and raise the same failure again.
 
     Raises:
         GraphrtError: A task failed for good, a limit is reached, or the superstep cannot be committed.
@@ -67,14 +67,14 @@ def drive(engine: Engine) -> Decision:
 
 
 def _log_questions(engine: Engine) -> None:
-    """Log the open questions of paused tasks as events, unless they were logged before."""
+    """Log the open questions of paused tasks as events, unless already logged."""
     for task in engine.tasks:
         if task.status == PAUSED:
             emit_events.raised(engine, task)
 
 
 def _routed(engine: Engine) -> bool:
-    """Call the routers that wait for the answer to an `interrupt_after`; return False if it is not answered."""
+    """Call the routers that wait for the answer to an `interrupt_after`. Returns False if it is not answered."""
     if engine.open_interrupts():
         emit_events.raised_after(engine)
         return False

@@ -18,7 +18,7 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Entry, RunResumed, RunStarted, SuperstepAbandoned, SuperstepCommitted
 
 UNSTAGES: Final = frozenset({SuperstepCommitted, SuperstepAbandoned})
-"""Events after which nothing is staged: what was staged has become entries, or was given up.
+"""Events after which nothing is staged: the staged data has become entries or was abandoned.
 
 The writer and the reader both rely on this set (decision 0044).
 """
@@ -42,7 +42,8 @@ class Batch(NamedTuple):
 
     def entries(self, first: int, thread: str | None = None) -> Iterator[Entry]:
         """Yield the events as entries of *thread*, numbered from *first*; *thread* is None if the run has no store."""
-        # Latest cause by path. A nested graph has causes of its own; until it has one, that of the top graph applies.
+        # Latest cause by path. A nested graph has its own causes; until there is one, that of the outermost graph
+        # applies.
         causes: dict[str, int] = {"": self.cause}
         for seq, (path, event) in enumerate(self.logged, first):
             cause = causes.get(path, causes[""])

@@ -7,12 +7,12 @@ separated by one newline (docs/reference/journal.md):
     line 1-n  one value per line, as the codec encodes it; the structure names it by the number of its line
     last      checksum over everything before it
 
-The structure holds no user values. Each value has a line of its own, so that it can be removed without touching the
-rest. The checksum of a record or snapshot is a CRC-32, which detects accidents; against deliberate changes there is the
-hash chain (`chain`). A staged body ends with a SHA-256 instead, over thread, key and body (decision 0044).
+The structure contains no user values. Each value is on a separate line, so that it can be removed without affecting the
+rest. The checksum of a record or snapshot is a CRC-32, which detects accidental damage; the hash chain (`chain`)
+detects deliberate changes. A staged body ends with a SHA-256 instead, over thread, key and body (decision 0044).
 
-A line that vouches holds digests of rows outside of the record (the meta, staged bodies, a snapshot), so that a change
-of those rows is detected (`Vouch`). A staged body has what is known of a task before its superstep commits.
+A line that vouches contains digests of rows outside the record (the meta, staged bodies, a snapshot), so that a change
+of those rows is detected (`Vouch`). A staged body contains the known data of a task before its superstep commits.
 
 The form of each event is in `event_schema`, and of each kind of field in `field_codecs`. One version of the form is read
 and written. Bodies of another version are refused (decision 0168).
@@ -36,7 +36,7 @@ from graphrt.errors import GraphrtError
 from graphrt.errors._codes.stores import STORE_DAMAGED, STORE_NEWER, STORE_OLDER
 
 _REFERENCE: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
-"""A reference to a large value. No text can look like it, because JSON escapes the quotes inside a string."""
+"""A reference to a large value. A text cannot be mistaken for it, because JSON escapes the quotes inside a string."""
 
 
 def encode(
@@ -51,7 +51,7 @@ def encode(
     """Encode *batch* as bytes: a record, a snapshot or a staged body.
 
     Args:
-        body: A new container, which gets the lines and the large values.
+        body: A new container, to which the lines and the large values are added.
         batch: The events, with their paths. A path names a nested graph, and is empty for the graph at the top.
         first: Whether it is the first record of its thread, which vouches for the names in the meta.
         staged: Staged bodies that it vouches for, as in `Vouch.staged`.
@@ -73,7 +73,7 @@ def encode(
         raise
     structure = [VERSION, batch.at, batch.run, batch.cause, body.names.known[known:], entries]
     if first or staged or snapshot:
-        # On a line of its own, which can be erased like a value: digests of staged outcomes are made of user values.
+        # On a separate line, which can be erased like a value: digests of staged outcomes are made of user values.
         vouched: dict[str, Any] = {}
         if first:
             vouched["names"] = [len(body.names.known), digest(to_json(body.names.known))]
@@ -87,13 +87,13 @@ def encode(
 
 
 def closed(lines: Sequence[bytes], binding: bytes = b"") -> bytes:
-    """Join *lines* to a body and add the checksum: a CRC-32, or a SHA-256 over *binding* too if that is not empty."""
+    """Join *lines* to a body and add the checksum: a CRC-32 or, with a *binding*, a SHA-256 that also covers it."""
     text = b"\n".join(lines)
     return b"%s\n%b" % (text, _closing(text, binding))
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 in hexadecimal, as a record vouches for a snapshot's body or for the list of names."""
+    """Return the SHA-256 in hexadecimal with which a record vouches for a snapshot's body or the list of names."""
     from hashlib import sha256  # imported here because it loads OpenSSL, which takes time at start-up
 
     return sha256(data).hexdigest()
@@ -111,7 +111,7 @@ def _closing(text: bytes, binding: bytes) -> bytes:
 def blob_names(payload: bytes) -> set[str]:
     """Return the names of the large values (blobs) that *payload* refers to.
 
-    Pruning, erasure and verification need them, to tell which blobs are still in use.
+    Pruning, erasure and verification need them to find the blobs that are still in use.
 
     Args:
         payload: A record's body, a snapshot or a staged body.
@@ -130,13 +130,13 @@ def encode_state(body: Body, state: events.StateSaved) -> bytes:
 
 
 def decode(body: Body, data: bytes, *, binding: bytes = b"", first: bool = False) -> Batch:
-    """Decode the batch that `encode` was given.
+    """Decode the batch that `encode` has encoded.
 
     Args:
-        body: A new container, which gets the lines, and what they vouch for.
+        body: A new container, to which the lines and their vouchers are added.
         data: The bytes.
         binding: Prefix that a staged body is bound with; empty for a record or a snapshot.
-        first: Whether it is the first record of its thread: then the error does not advise a fork from an earlier
+        first: Whether it is the first record of its thread, so that the error does not advise a fork from an earlier
             entry.
 
     Raises:
@@ -163,7 +163,8 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", first: bool = False
         return Batch(at, run, cause, logged)
     except GraphrtError:
         raise
-    # Errors of indexing and converting arbitrary JSON: a body whose checksum is right may still hold anything.
+    # Errors of indexing and converting arbitrary JSON, because a body with a correct checksum may still contain
+    # anything.
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise STORE_DAMAGED(
             problem="A part of the journal cannot be read: graphrt did not write it in this form",
@@ -189,7 +190,7 @@ def _of_another_version(version: Any) -> GraphrtError:
 def _vouched(body: Body, line: int) -> Vouch:
     """Read the line with the number *line*, which vouches for other rows.
 
-    It was erased if it repeated digests of erased values: then the record vouches for nothing.
+    If it repeated digests of erased values, it was erased too. The record then vouches for no other data.
     """
     if body.is_erased(line):
         return NOTHING
@@ -203,7 +204,7 @@ def _vouched(body: Body, line: int) -> Vouch:
 
 
 def _pair(found: Any) -> tuple[int, str] | None:
-    """Check a number with a digest, as `Vouch.names` and `Vouch.snapshot` have it; None if it is missing."""
+    """Check a pair of number and digest, as in `Vouch.names` and `Vouch.snapshot`; None if it is missing."""
     if found is None:
         return None
     number, text = found

@@ -1,12 +1,14 @@
-"""A body while it is written or read: the lines of a batch, and what is collected on the way.
+"""A body while it is written or read: the lines of a batch, and the values collected in the process.
 
-`batch_format` says what the lines are; here is only the container that the codecs of events and fields share. In short:
-line 0 is the structure, JSON that lists the events without user values, and every other line is one encoded value. The
-structure refers to a value by the number of its line, and to the name of a node or field by its number in `Names`.
+`batch_format` describes the lines; this module only contains the container shared by the codecs of events and fields.
+In short: line 0 is the structure, JSON that lists the events without user values, and every other line is one encoded
+value. The structure refers to a value by the number of its line, and to the name of a node or field by its number in
+`Names`.
 
-A large value (blob) is the encoded value of a field that exceeds a size. It is stored once, beside the bodies, and its
-line holds a reference to it. The bytes of an image, of audio and of a document are blobs too, whatever their size; the
-line of a value with such files refers to them, and is not a blob itself. The codecs of `field_codecs` call the methods here, for each field of an event.
+A large value (blob) is the encoded value of a field that exceeds a size. It is stored once, separate from the bodies,
+and its line contains a reference to it. The bytes of an image, of audio and of a document are blobs too, of any size;
+the line of a value with such files refers to them, and is not a blob itself. The codecs of `field_codecs` call the
+methods here, for each field of an event.
 """
 
 from __future__ import annotations
@@ -23,45 +25,45 @@ if TYPE_CHECKING:
 VERSION: Final = 4
 """Version of the structure, the only one that is read and written. Unreleased builds wrote 1 to 3 (decision 0168)."""
 ERASED_LINE: Final = b'{"$t":"erased","v":null}'
-"""What stands in the place of a line that was erased."""
+"""The replacement of a line that was erased."""
 ERASED_BEGIN: Final = b'{"$t":"erased"'
-"""How an erased value begins. No text can look like it, because JSON escapes the quotes inside a string."""
+"""Prefix of an erased value. A text cannot be mistaken for it, because JSON escapes the quotes inside a string."""
 ERASED_TEXT: Final = "(erased)"
-"""What the message of an error reads as after it was erased."""
+"""The text that replaces an erased error message."""
 
 
 class Vouch(NamedTuple):
-    """Digests of other rows that a record repeats, so that a change of those rows is detected (decision 0044)."""
+    """Digests of other rows in a record, so that changes of those rows are detected (decision 0044)."""
 
     names: tuple[int, str] | None = None
     """Number of names after the record, and the digest of their list. Only the first record of a thread has it."""
     staged: Mapping[str, str] = MappingProxyType({})
-    """Key of each staged task to the end of its body; to an empty string if the body may still be replaced."""
+    """Maps the key of each staged task to the end of its body; to an empty string if the body may still be replaced."""
     snapshot: tuple[int, str] | None = None
-    """Entry and digest of a snapshot that was made since the previous record; None if there was none."""
+    """Entry and digest of a snapshot taken since the previous record; None if there was none."""
 
 
 NOTHING: Final = Vouch()
-"""The value of a record that vouches for nothing."""
+"""For a record that vouches for no other data."""
 
 
 @final
 class Names:
     """The names of a thread's nodes and fields: each is written once, and referred to by its number afterwards.
 
-    They are numbered in the order of their first use. A number is never used for another name that was stored. A stored
-    body lists the names that it introduces, and the thread's meta lists all, so that a reader knows them from the start.
+    They are numbered in the order of their first use. The number of a stored name is never reused. A stored body lists
+    the names that it introduces, and the thread's meta lists all, so that a reader knows them from the start.
     """
 
-    __slots__ = ("_numbers", "known", "told")
+    __slots__ = ("_numbers", "accounted", "known")
 
     def __init__(self, known: Sequence[str] = ()) -> None:
         self.known: list[str] = list(known)
         """Names by number."""
         self._numbers: dict[str, int] = {name: at for at, name in enumerate(self.known)}
-        self.told: int | None = None
-        """How many names the records read so far account for. The first record, or a snapshot, says so when it is read.
-        None before that: `add` then checks nothing."""
+        self.accounted: int | None = None
+        """Number of names covered by the records read so far, set when the first record or a snapshot is read. None
+        before that: `add` then checks nothing."""
 
     def put(self, name: str) -> int:
         """Return the number of *name*; a new name gets the next one."""
@@ -72,7 +74,7 @@ class Names:
         return number
 
     def number(self, name: str) -> int | None:
-        """Return the number of *name*; None if it is new, and was not given one."""
+        """Return the number of *name*; None if it has none yet."""
         return self._numbers.get(name)
 
     def add(self, names: Sequence[Any]) -> None:
@@ -80,23 +82,23 @@ class Names:
 
         Raises:
             TypeError: A name is not text.
-            ValueError: A name has another number than when it was written.
+            ValueError: A name has a different number than when it was written.
         """
         for name in names:
             if not isinstance(name, str):
                 raise TypeError("a name is text")
             number = self.put(name)
-            if self.told is not None:
+            if self.accounted is not None:
                 # Bodies introduce names in the order of their numbers, so a gap means that the list in the meta, which
                 # no hash chain covers, was changed (decision 0044).
-                if number > self.told:
+                if number > self.accounted:
                     raise ValueError("a name has another number than when it was written")
-                self.told = max(self.told, number + 1)
+                self.accounted = max(self.accounted, number + 1)
 
     def forget(self, length: int) -> None:
         """Forget all but the first *length* names, because the body that introduced the others was not stored.
 
-        Only writers call it. `told` stays, since only `add` uses it, for readers.
+        Only writers call it. `accounted` stays, since only `add` uses it, for readers.
         """
         for name in self.known[length:]:
             del self._numbers[name]
@@ -105,7 +107,7 @@ class Names:
 
 @final
 class Body:
-    """A body while it is written or read: its lines, the names it may refer to, and what it collects on the way.
+    """A body while it is written or read: its lines, the names that it may refer to, and the collected values.
 
     Args:
         codec: Turns values into lines, and lines into values.
@@ -131,14 +133,14 @@ class Body:
         """Fields of the top graph that the body writes, in order: name, and number of the value's line. The hash chain
         extends the digests of these fields."""
         self.vouched: Vouch = NOTHING
-        """The digests of other rows that the body holds; set by `batch_format.decode`."""
+        """The digests of other rows that the body contains; set by `batch_format.decode`."""
 
     def put(self, value: Any) -> int:
-        """Write *value* on a line of its own, and return the line's number."""
+        """Write *value* on a separate line, and return the line's number."""
         return self.line(self.codec.dump(value, "", self.blobs))
 
     def line(self, line: bytes) -> int:
-        """Add a value that is encoded already, and return its line's number."""
+        """Add an already encoded value, and return its line number."""
         self.lines.append(line)
         return len(self.lines) - 1
 
@@ -165,8 +167,8 @@ class Body:
 
     def put_fields(self, values: Mapping[str, Any]) -> list[int]:
         """Write one line per field, and return a flat list: number of a name, number of its line, and so on."""
-        # An update that was checked at its node's boundary (R7) is a `Stamped`, a dict that brings its encoded values:
-        # `lines` by field, without untracked ones, and `blobs` by name. `stamp` makes one of any other dict.
+        # An update that was checked when its node returned (R7) is a `Stamped`, a dict with its encoded values: `lines`
+        # by field, without untracked ones, and `blobs` by name. `stamp` converts any other dict to one.
         made = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
         self.blobs.update(made.blobs)
         pairs: list[int] = []
@@ -175,7 +177,7 @@ class Body:
             at = len(self.lines)
             self.lines.append(line)
             pairs.append(at)
-            if not self.path:  # a nested graph's writes count when they reach the graph at the top
+            if not self.path:  # a nested graph's writes count when they reach the outermost graph
                 self.written.append((name, at))
         return pairs
 
@@ -194,14 +196,14 @@ class Body:
         return found
 
     def put_error(self, error: BaseException) -> int:
-        """Write an exception on a line of its own, and return the line's number."""
+        """Write an exception on a separate line, and return the line's number."""
         return self.line(self.codec.dump_error(error))
 
     def get_error(self, at: int) -> BaseException:
-        """Return the exception on line *at*, or a `RecordedError` in its place.
+        """Return the exception on line *at*.
 
-        That stands for an exception that was erased, or whose class is neither Python's nor graphrt's. Of the latter,
-        only name and text are stored.
+        A `RecordedError` replaces an exception that was erased, or whose class belongs neither to Python nor to
+        graphrt; only its name and text are stored.
         """
         if self.is_erased(at):
             from graphrt._codec import RecordedError  # rarely needed

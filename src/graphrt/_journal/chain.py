@@ -5,17 +5,17 @@ Its layout is fixed, so that each header can be written in one way only (decisio
 
     version u8 | seq u64 | entries u32 | at i64, microseconds | kid 8 | prev 32 | body 32 | state 32      125 bytes
 
-- `kid` names the key that the commit is authenticated with, by a MAC of its leaf; zeros (`UNKEYED`) without one.
+- `kid` names the key with which the commit is authenticated (a MAC of its leaf); zeros (`UNKEYED`) without one.
 - `prev` is the leaf of the previous header; in the first header, a hash of the thread's id. The leaf of a header is
   SHA-256 of 0x00 and the header (RFC 9162), so that leaves are those of a Merkle tree.
 - `body` is SHA-256 over the commitments of the lines; each is SHA-256 of a label, 16 bytes of salt, and the line.
 - `state` is SHA-256 over the rolling digests of the fields, sorted by name.
 
-A field's digest is a chain over the commitments of the lines that were folded into it. It is extended and never
-computed again, however large the field has grown. Of a line only the commitment enters a header: without the salt, none
-of these hashes tells whether a guess of the line is right. So a line can be erased, and the chain still verifies.
+A field's digest is a chain over the commitments of the lines that were folded into it. It is only extended, never
+recomputed, however large the field has grown. A header contains only the commitment of a line. Without the salt, the
+hashes cannot confirm a guess of the line. So a line can be erased, and the chain still verifies.
 
-What is stored of a header is its seal, from which a reader computes the header again; see `seal`. This module loads
+Only the seal of a header is stored, from which a reader computes the header again; see `seal`. This module loads
 OpenSSL, so only chained threads import it.
 """
 
@@ -33,9 +33,11 @@ from graphrt._journal.body import ERASED_LINE
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import (
     COMMIT,
+    PLAIN_BYTES,
     SALT_BYTES,
     SALTS,
     SEED_BYTES,
+    STATE_AND_LEAF,
     UNKEYED,
     UNKEYED_BEGIN,
     VERSION,
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = Struct(">BQIq")
 """The part of a header that needs no hash: version, `seq`, number of entries, time."""
-# Each kind of hash begins with a label of its own, so that no hash is valid as one of another kind.
+# Each kind of hash begins with a different label, so that a hash of one kind is never valid as another kind.
 _GENESIS: Final = b"graphrt/journal/v1\x00"
 _FIELD: Final = b"graphrt/field/v1\x00"
 LEAF: Final = "\x00"
@@ -66,9 +68,9 @@ TREE: Final = "\x00tree"
 NAME: Final = "\x00name"
 """Key of the thread's own id among the saved digests, if the thread is a copy; missing if the chain began with it."""
 _NO_LEAVES: Final = "0:"
-"""What `Chain.saved` writes under `TREE` for an empty tree."""
+"""The value that `Chain.saved` writes under `TREE` for an empty tree."""
 _LEAVES: Final = 256
-"""Most leaves of new commits that wait to be taken into the tree, so that a long run holds no more of them."""
+"""Maximum number of new leaves that wait to be added to the tree. Bounds the memory of a long run."""
 
 
 @final
@@ -77,8 +79,8 @@ class Chain:
 
     Args:
         thread: Id of the thread that the chain began with.
-        digests: What `saved` returned, to go on from a snapshot; None at the beginning.
-        keys: Keys of the log. None adds no MACs, and checks none.
+        digests: Result of `saved`, to continue from a snapshot; None at the beginning.
+        keys: Keys of the log. None neither adds nor checks MACs.
     """
 
     __slots__ = ("_keys", "_labels", "_leaves", "_tree", "digests", "kid", "leaf", "name", "thread")
@@ -88,16 +90,17 @@ class Chain:
         tree = kept.pop(TREE, _NO_LEAVES)
         self.thread: str = thread
         self.name: str = kept.pop(NAME, thread)
-        """Id of the thread that the records are of: the last copy that they name, or the thread that the chain began with."""
+        """Id of the thread to which the records belong: the last copy that they name, or the thread with which the
+        chain began."""
         self.kid: bytes = bytes.fromhex(kept.pop(KID, "")) or UNKEYED
         """Name of the key of the last header; `UNKEYED` without one."""
         self._tree: Tree = _read_tree(tree)
         self._leaves: list[bytes] = []
         """Leaves that are not in the tree yet. A thread that is only read does not need its tree."""
         self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in kept.items()}
-        """Field to its rolling digest: a hash over the commitments of all lines that were folded into it."""
+        """Maps a field to its rolling digest: a hash over the commitments of all lines that were folded into it."""
         self._labels: list[tuple[str, bytes]] = []
-        """Fields in order of their names, each with the bytes that stand before its digest in the hash of the state."""
+        """Fields sorted by name, each with the bytes that precede its digest in the hash of the state."""
         self._keys = keys
         self.leaf: bytes = self.digests.pop(LEAF, b"") or genesis(thread)
         """Leaf of the last header, which becomes `prev` of the next one."""
@@ -109,13 +112,13 @@ class Chain:
         return self._tree
 
     def _grow(self) -> None:
-        """Take the leaves that wait into the tree."""
+        """Add the waiting leaves to the tree."""
         for leaf in self._leaves:
             self._tree.add(leaf)
         self._leaves.clear()
 
     def saved(self) -> dict[str, str]:
-        """Return what a snapshot keeps of the chain: digests in hexadecimal, by field, and the end of the chain."""
+        """Return the chain's data for a snapshot: digests in hexadecimal, by field, and the end of the chain."""
         kept = {LEAF: self.leaf.hex()}
         if self.kid != UNKEYED:
             kept[KID] = self.kid.hex()
@@ -126,25 +129,25 @@ class Chain:
         return {**kept, **{name: value.hex() for name, value in sorted(self.digests.items())}}
 
     def copy(self) -> Chain:
-        """Return a chain that goes on from here by itself."""
+        """Return an independent copy of the chain, to continue from here."""
         made = Chain(self.thread, keys=self._keys)
         made.name, made.kid, made.leaf, made.digests = self.name, self.kid, self.leaf, dict(self.digests)
         made._tree, made._leaves = Tree(self._tree.size, self._tree.roots), [*self._leaves]
         return made
 
     def agrees(self, saved: Mapping[str, str]) -> bool:
-        """Return whether *saved*, of a snapshot, is what this chain would save."""
+        """Return whether *saved*, from a snapshot, equals what this chain would save."""
         return self.saved() == saved
 
     def writable(self, *, adopt: bool = False) -> None:
-        """Check, before a thread is written, that commits can be added with the keys at hand.
+        """Check, before a thread is written, that commits can be added with the available keys.
 
         Args:
-            adopt: Allow a key for a log that had none so far, which is authenticated from here on.
+            adopt: Allow a key for a log without one, which is authenticated from here on.
 
         Raises:
-            InputError: The last commit was authenticated with a key that is not here (`log-key-needed`), or there is a
-                key and no commit was authenticated so far (`log-not-keyed`).
+            InputError: The last commit was authenticated with a key that is not available (`log-key-needed`), or there
+                is a key but no commit was authenticated so far (`log-not-keyed`).
         """
         check_keys(self.thread, self.kid, self._keys, adopt=adopt or self.leaf == genesis(self.thread))
 
@@ -171,7 +174,7 @@ class Chain:
             InputError: *at* does not fit into a header; the chain is unchanged.
         """
         try:
-            # Before anything is hashed: a time that does not fit must leave the chain unchanged.
+            # Checked before anything is hashed: an invalid time must leave the chain unchanged.
             head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
         except (error, TypeError, ValueError, OverflowError) as cause:
             raise INVALID_ARGUMENT(
@@ -182,24 +185,19 @@ class Chain:
                 seq=seq,
             ) from cause
         salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
-        # `SALTS` is the label of this hash. As `seal.salts_of`, which would cost a call.
-        salts = shake_256(SALTS + salts_seed).digest(SALT_BYTES * len(lines))
-        commits = _commits(lines, salts)
-        state = self._fold(commits, written)
         keys = self._keys
         kid = UNKEYED if keys is None else keys.kid
-        body = sha256(b"".join(commits)).digest()
-        leaf = self.leaf = sha256(b"\x00" + head + kid + self.leaf + body + state).digest()
-        leaves = self._leaves
-        leaves.append(leaf)
-        if len(leaves) >= _LEAVES:
+        # `SALTS` is the label of this hash. As `seal.salts_of`, which would cost a call.
+        salts = shake_256(SALTS + salts_seed).digest(SALT_BYTES * len(lines))
+        state = self._extend(head, kid, _commits(lines, salts), written)
+        if len(self._leaves) >= _LEAVES:
             self._grow()
         if keys is None:  # `writable` has refused a chain whose last header has a key
-            return UNKEYED_BEGIN + state + leaf + salts_seed  # as `packed` makes it
-        # Before `kid` changes: the first record under a new key has a MAC under the previous one, too.
-        macs = [mac for one in self._signers(kid) if (mac := keys.mac(one, leaf)) is not None]
+            return UNKEYED_BEGIN + state + self.leaf + salts_seed  # the result of `packed`
+        # Computed before `kid` changes: the first record under a new key also has a MAC under the previous one.
+        macs = [mac for one in self._signers(kid) if (mac := keys.mac(one, self.leaf)) is not None]
         self.kid = kid
-        return packed(kid, state, leaf, macs, salts_seed)
+        return packed(kid, state, self.leaf, macs, salts_seed)
 
     def check(
         self, seq: int, count: int, at: float, lines: Sequence[bytes], written: Sequence[tuple[str, int]], seal: bytes
@@ -209,26 +207,30 @@ class Chain:
         MACs are verified where their key is known.
 
         Raises:
-            StoreError: The commit was changed, or is not the one that follows. The chain is of no use after that.
+            StoreError: The commit was changed, or is not the next one. The chain cannot be used after that.
         """
-        parts, commits = _opened(seal, lines, seq, count)
+        parts: Seal | None = None
+        # Most seals have no key and no erased lines: they are verified without being taken apart.
+        if len(seal) == PLAIN_BYTES and seal.startswith(UNKEYED_BEGIN) and self.kid == UNKEYED:
+            kid = UNKEYED
+            commits = _commits(lines, shake_256(SALTS + seal[-SEED_BYTES:]).digest(SALT_BYTES * len(lines)))
+        else:
+            parts, commits = _opened(seal, lines, seq, count)
+            kid = parts.kid
         try:
-            state = self._fold(commits, written)
-        except IndexError:  # fewer lines than were written
+            state = self._extend(_HEAD.pack(VERSION, seq, count, round(at * 1e6)), kid, commits, written)
+        except (error, ValueError, OverflowError, IndexError):  # the last: fewer lines than were written
             raise _misfit(seq, count) from None
-        leaf = leaf_of(seq, count, at, parts.kid, self.leaf, commits, state)
-        if state != parts.state or leaf != parts.leaf:
+        if seal[STATE_AND_LEAF] != state + self.leaf:
             raise _misfit(seq, count)
-        if parts.kid != UNKEYED or self.kid != UNKEYED:
-            signers = self._signers(parts.kid)
-            # A record without a key after one with a key would end what the log proves.
-            if parts.kid == UNKEYED or len(signers) != len(parts.macs):
+        if parts is not None and (kid != UNKEYED or self.kid != UNKEYED):
+            signers = self._signers(kid)
+            # A record without a key after one with a key would end the log's proof.
+            if kid == UNKEYED or len(signers) != len(parts.macs):
                 raise _misfit(seq, count)
             if self._keys is not None:
                 check_macs(self._keys, signers, parts, seq)
-            self.kid = parts.kid
-        self.leaf = leaf
-        self._leaves.append(leaf)
+            self.kid = kid
 
     def _signers(self, kid: bytes) -> tuple[bytes, ...]:
         """Return the names of the keys of a record's MACs: *kid*, and in the first record under it the previous one."""
@@ -236,34 +238,49 @@ class Chain:
             return ()
         return (kid,) if self.kid in (kid, UNKEYED) else (kid, self.kid)
 
-    def _fold(self, commits: Sequence[bytes], written: Iterable[tuple[str, int]]) -> bytes:
-        """Extend the digests of the fields that a commit wrote, and return the hash of the state after it."""
+    def _extend(self, head: bytes, kid: bytes, commits: Sequence[bytes], written: Iterable[tuple[str, int]]) -> bytes:
+        """Add a header to the chain: extend the digests of the fields that its commit wrote, then hash it.
+
+        Args:
+            head: The part of the header that needs no hash.
+            kid: Name of its key.
+            commits: The commitments to the lines of the commit.
+            written: Fields of the state and the numbers of the lines that were folded into them, in order.
+
+        Returns:
+            The hash of the state after the commit.
+        """
         digests = self.digests
         for name, number in written:
             before = digests.get(name, b"")
-            # The commitment, not the line: a digest over the line would have no salt, and would confirm a guess of it.
+            # The commitment, not the line: a digest of the line itself would be unsalted and could confirm a guess of
+            # it.
             digests[name] = sha256(_FIELD + before + commits[number]).digest()
         labels = self._labels
-        # Fields are only ever added, so the count tells whether one is new.
+        # Fields are only ever added, so a larger count means a new one.
         if len(labels) != len(digests):
             labels = self._labels = [(name, name.encode() + b"\x00") for name in sorted(digests)]
-        state = b""
+        labelled = b""
         for name, label in labels:
-            state += label + digests[name]
-        return sha256(state).digest()
+            labelled += label + digests[name]
+        state = sha256(labelled).digest()
+        body = sha256(b"".join(commits)).digest()
+        leaf = self.leaf = sha256(b"\x00" + head + kid + self.leaf + body + state).digest()
+        self._leaves.append(leaf)
+        return state
 
 
 @final
 class Links:
-    """Verifies records in sequence without the state: that each is what was sealed, and follows the one before.
+    """Verifies without the state that each record is unchanged since it was sealed, and follows the previous one.
 
-    The hash of the state in a seal is taken as it is: to verify it needs everything that was ever written. MACs are not
+    The hash of the state in a seal is not verified, because that needs everything that was ever written. MACs are not
     verified either.
 
     Args:
-        leaf: Leaf of the record before the first one, or `genesis` of the thread. None if it is not known: of the first
-            record is then only verified what does not depend on it.
-        name: Id of the thread that the records are of, as `Chain.name`; None if it is not known.
+        leaf: Leaf of the record before the first one, or `genesis` of the thread. If it is None, the first record is
+            verified only as far as possible without it.
+        name: Id of the thread to which the records belong, as in `Chain.name`; None if it is not known.
     """
 
     __slots__ = ("_leaf", "name")
@@ -289,18 +306,19 @@ class Links:
 
 
 def genesis(thread: str) -> bytes:
-    """Return what stands in the place of a leaf before the first record of a chain that began with *thread*."""
+    """Return the value that replaces the previous leaf in the first record of a chain that began with *thread*."""
     return sha256(_GENESIS + thread.encode()).digest()
 
 
 def check_keys(thread: str, kid: bytes, keys: LogKeys | None, *, adopt: bool) -> None:
-    """Check that a record may follow one that was authenticated with the key *kid*, with the *keys* at hand.
+    """Check that a record may follow one that was authenticated with the key *kid*, given the available *keys*.
 
     Args:
-        adopt: Allow a key for a log that had none so far.
+        adopt: Allow a key for a log without one.
 
     Raises:
-        InputError: *kid* is not here (`log-key-needed`), or there is a key and no record has one (`log-not-keyed`).
+        InputError: *kid* is not available (`log-key-needed`), or there is a key but no record has one
+            (`log-not-keyed`).
     """
     if keys is not None and kid == UNKEYED and not adopt:
         raise LOG_NOT_KEYED(thread=thread)
@@ -311,9 +329,9 @@ def check_keys(thread: str, kid: bytes, keys: LogKeys | None, *, adopt: bool) ->
 def next_seal(
     last: Seal, keys: LogKeys | None, seq: int, at: float, lines: Sequence[bytes], seed: int | None = None
 ) -> bytes:
-    """Return the seal of a record with one entry that writes no field, so that the state is that of the record before.
+    """Return the seal of a record with one entry that does not change the state.
 
-    It needs no more than the seal of the record before, and so neither the graph nor the values of the thread.
+    It only needs the previous record's seal, and neither the graph nor the values of the thread.
 
     Args:
         last: The seal of the record before.
@@ -332,10 +350,10 @@ def next_seal(
 
 
 def _opened(seal: bytes, lines: Sequence[bytes], seq: int, count: int) -> tuple[Seal, list[bytes]]:
-    """Take the *seal* of a record apart, and return it with the commitments to the record's *lines*.
+    """Parse the *seal* of a record, and return it with the commitments to the record's *lines*.
 
     Raises:
-        StoreError: It is not a seal of so many lines, or says that a line was erased, and its value is still there.
+        StoreError: It is not a seal for this number of lines, or a line that it marks as erased still has its value.
     """
     parts = parsed(seal, len(lines))
     if parts is None:
@@ -347,7 +365,7 @@ def _opened(seal: bytes, lines: Sequence[bytes], seq: int, count: int) -> tuple[
 
 
 def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -> list[bytes] | None:
-    """Return the commitments to *lines*; None if the value of one that was erased is still there.
+    """Return the commitments to *lines*; None if a line marked as erased still has its value.
 
     Args:
         kept: A pair for each line: its salt and b"", or b"" and its commitment if it was erased.
@@ -361,7 +379,7 @@ def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -
 
 
 def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
-    """Return the commitments to *lines*, whose *salts* stand one after another."""
+    """Return the commitments to *lines*; *salts* contains all salts, concatenated."""
     # A loop, because a comprehension costs a call before CPython 3.12 (PEP 709), and this runs for every record.
     made: list[bytes] = []
     begin = 0
@@ -373,7 +391,7 @@ def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
 
 
 def leaf_of(seq: int, count: int, at: float, kid: bytes, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:
-    """Return the leaf of a header; nothing if the numbers do not fit, so that no seal matches."""
+    """Return the leaf of a header; empty if the numbers do not fit, so that no seal matches."""
     try:
         head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
     except (error, ValueError, OverflowError):
@@ -383,7 +401,7 @@ def leaf_of(seq: int, count: int, at: float, kid: bytes, prev: bytes, commits: S
 
 
 def check_macs(keys: LogKeys, signers: Sequence[bytes], seal: Seal, seq: int) -> None:
-    """Check the MACs of a seal by the names of their keys; those whose key is not here are not checked.
+    """Check the MACs of a seal by the names of their keys. MACs whose key is not available are not checked.
 
     Raises:
         StoreError: A MAC does not match.
@@ -394,7 +412,7 @@ def check_macs(keys: LogKeys, signers: Sequence[bytes], seal: Seal, seq: int) ->
             raise STORE_DAMAGED(
                 problem=f"Entry {seq} of the journal was not written with the key {kid.hex()}: its MAC does not match",
                 seq=seq,
-                known="its hash matches, so it was changed by somebody who knows the format and does not have the key; "
+                known="its hash matches, so it was changed by a party that knows the format and does not have the key; "
                 "graphrt.audit.verify() says what is still proved",
             )
 
@@ -417,5 +435,5 @@ def _misfit(seq: int, count: int) -> StoreError:
 
 
 def _seed(seed: int, seq: int) -> bytes:
-    """Return the seed of a record's salts in a seeded run. With the run's seed, a guess of a line can be confirmed."""
+    """Return the seed of a record's salts in a seeded run. Anyone with the run's seed can confirm a guess of a line."""
     return shake_256(f"graphrt/salt/{seed}/{seq}".encode()).digest(SEED_BYTES)

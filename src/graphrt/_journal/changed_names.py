@@ -1,8 +1,8 @@
-"""Nodes that versions of a user's graph renamed, and joins that they changed, under the names in older entries (R14).
+"""Mapping of renamed nodes and changed joins between the versions of a user's graph (R14).
 
-A thread may have entries of several versions of its graph. Its meta keeps, in the names of its last graph, `renamed`:
-older names of nodes to the later ones; and `joins`: joins that are gone, each with the one that took its place. A
-`Migration` renames both again, so that each version adds to what the earlier ones left (decision 0022).
+A thread may have entries of several versions of its graph. Its meta keeps, with the names of its last graph, `renamed`,
+which maps older node names to later ones, and `joins`, which maps former joins to their replacements. A `Migration`
+updates both, so that each version adds to the data of earlier ones (decision 0022).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphrt._plan.tables import Plan
 
 
 def name_in_last_graph(name: str, meta: Mapping[str, Any]) -> str:
-    """Return what the thread's last graph called the node that some entry calls *name*.
+    """Return the name, in the thread's last graph, of the node that an entry calls *name*.
 
     Args:
         name: The name in an entry.
@@ -26,12 +26,12 @@ def name_in_last_graph(name: str, meta: Mapping[str, Any]) -> str:
     if name not in renamed:
         return name
     topology: Mapping[str, Any] = meta.get("topology") or {}
-    is_new = any(node["name"] == name for node in topology.get("nodes", ()))  # a later node took over the older name
+    is_new = any(node["name"] == name for node in topology.get("nodes", ()))  # a later node reused the older name
     return name if is_new else renamed[name]
 
 
 def renamed_nodes(meta: Mapping[str, Any], again: Mapping[str, str]) -> dict[str, str]:
-    """Return the names that renamed nodes have now, by each name that they had.
+    """Return the current names of renamed nodes, by each earlier name.
 
     Args:
         meta: The thread's meta, as stored.
@@ -44,10 +44,10 @@ def renamed_nodes(meta: Mapping[str, Any], again: Mapping[str, str]) -> dict[str
 def changed_joins(
     meta: Mapping[str, Any], again: Mapping[str, str], plan: Plan, *, is_same: bool
 ) -> dict[JoinKey, JoinKey]:
-    """Return the joins that took the place of others, by those others; all in the present names of their nodes.
+    """Return the replacements of former joins, by former join, all with the current names of their nodes.
 
-    A join that the last graph had and *plan* does not have is followed by a join before the same node that is new: the
-    one that shares most sources with it, the first of several. If none shares any, nothing follows it.
+    A join of the last graph that *plan* lacks is replaced by a new join before the same node: the one that shares most
+    sources with it, or the first of several. If none shares any source, there is no replacement.
 
     Args:
         meta: The thread's meta, as stored.
@@ -77,9 +77,9 @@ def changed_joins(
 def under_older_names(
     joins: Mapping[JoinKey, JoinKey], renamed: Mapping[str, str], plan: Plan
 ) -> dict[JoinKey, JoinKey]:
-    """Return *joins*, each also under the older names of sources that one version renamed and a later one removed.
+    """Return *joins*, each also under older names of sources that were renamed once and removed later.
 
-    The present graph knows no other name of such a node, so an older entry that names it is folded with that name.
+    The current graph has no other name for these nodes, so older entries are folded with the old name.
     """
     older: dict[str, list[str]] = {}
     for name, last in renamed.items():
@@ -93,7 +93,7 @@ def under_older_names(
 
 
 def joins_as_data(changed: Mapping[JoinKey, JoinKey]) -> list[dict[str, Any]]:
-    """Return *changed*, what `changed_joins` returned, as the meta keeps it."""
+    """Convert *changed*, the result of `changed_joins`, to the form of the meta."""
     return [{"node": node, "before": list(before), "now": list(now)} for (node, before), (_, now) in changed.items()]
 
 
@@ -111,7 +111,7 @@ def are_joins(data: Any) -> bool:
 
 
 def _joins_of(topology: Mapping[str, Any]) -> list[JoinKey]:
-    """Return the joins of *topology*, which has an edge for each source of each."""
+    """Return the joins of *topology*, which has one edge per source of a join."""
     sources: dict[tuple[str, int], list[str]] = {}
     for edge in topology.get("edges") or ():
         if edge["kind"] == "join":

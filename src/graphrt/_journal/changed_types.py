@@ -1,9 +1,10 @@
-"""What changed in the types of a state and in the classes that they lead to, and whether stored values still fit.
+"""Changes of the types of a state and of the classes that they lead to, and whether stored values still fit.
 
-Compares what two topologies say of types: `type` is the text of an annotation, and `classes` has the data of each class
-by name (`_plan.state_classes`). A change fits if every value that was stored under the older type is one of the present
-type, and can be read: the type was widened, an enum has a new member, a class a new field with a default. A finding has
-the path of the field that leads to the class, such as `order.price.amount`; the items of containers add nothing to it.
+Compares the types in two topologies: `type` is the text of an annotation, and `classes` has the data of each class by
+name (`_plan.state_classes`). A change fits if every value that was stored under the older type is also valid for the
+current type and can be read, for instance if the type was widened, or if an enum has a new member or a class a new
+field with a default. A finding has the path of the field that leads to the class, such as `order.price.amount`; the
+items of containers add nothing to it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, final
 
-from graphrt._plan.fields import is_mapping
+from graphrt._arguments import is_mapping
 from graphrt.errors import names
 
 __all__ = ["Change", "changed_classes", "classes_with", "type_change", "widens", "without_classes"]
 
 Typed = Mapping[str, Any]
-"""A field as a topology has it: `type`, and `classes` if there are any."""
+"""A field in a topology: `type`, and `classes` if there are any."""
 
 
 class Change(NamedTuple):
     """One difference between an older graph and the present one."""
 
     what: str
-    """What changed and where, as a sentence without a full stop."""
+    """The change and its location, as a sentence without a final period."""
     fits: bool
     """Whether every stored value still fits."""
     classes: tuple[str, ...] = ()
@@ -47,20 +48,20 @@ def changed_classes(
     bare: Mapping[str, Collection[str]],
     custom: Collection[str] = (),
 ) -> list[Change]:
-    """Return what changed in the classes that the *roots* lead to, each at the first path that leads to it.
+    """Return the changes of the classes reachable from the *roots*, each with the first path that leads to it.
 
     Args:
         before: Data of the older classes by name.
         now: Data of the present classes by name.
         roots: By path, the older type and the present one, into which the older one fits.
         bare: By name of a present class, its fields without a default.
-        custom: Names of classes with functions of the user's for their stored form: their fields are not compared.
+        custom: Names of classes with user functions for their stored form: their fields are not compared.
     """
     return _Comparison(before, now, bare, custom).of(roots)
 
 
 def classes_with(changed: Iterable[str], before: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the classes *changed*, and those of which a value may contain one of theirs; *before* has the older data."""
+    """Return the classes *changed*, and those whose values may contain their instances; *before* has the older data."""
     found = set(changed)
     while more := {name for name, data in before.items() if name not in found and found & _leads_to(data)}:
         found |= more
@@ -108,7 +109,7 @@ class _Comparison:
         self._found.append(Change(what, fits, () if fits else self._owner))
 
     def _follow(self, path: str, before: Typed, now: Typed) -> None:
-        """Queue the classes that are in both types; a class that is in the older one alone is another one now."""
+        """Queue the classes that are in both types; a class that only the older type has was replaced."""
         older, present = before.get("classes", ()), now.get("classes", ())
         gone = tuple(name for name in older if name not in present)
         if gone:
@@ -120,7 +121,7 @@ class _Comparison:
                 self._queue.append((path, name))
 
     def _type(self, path: str, before: Typed, now: Typed) -> None:
-        """Compare two types, and what is behind them unless the older one does not fit."""
+        """Compare two types, and the types behind them unless the older one does not fit."""
         change = type_change(path, before, now)
         if change is not None:
             self._add(change.what, fits=change.fits)
@@ -167,7 +168,7 @@ class _Comparison:
                 what = " and has no default" if bare else ""
                 self._add(f"field {f'{path}.{field}'!r} is new in {name}{what}", fits=not bare)
         order, known = now.get("order", ()), before.get("order", ())
-        # Values of a named tuple are stored by position. If a field is gone, that has been said.
+        # Values of a named tuple are stored by position. A removed field was already reported.
         if set(known) <= set(order) and list(order[: len(known)]) != list(known):
             self._add(f"the fields of {name}, in field {path!r}, have another order", fits=False)
         for key in now.get("required", ()):
@@ -181,7 +182,7 @@ class _Comparison:
 
 
 def without_classes(topology: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *topology* without what it and its nested graphs say of classes; types remain as texts."""
+    """Return *topology* without the classes of it and its nested graphs; types remain as texts."""
     bare = {key: value for key, value in topology.items() if key != "classes"}
     bare["state"] = {name: _without(field) for name, field in topology["state"].items()}
     if "update" in topology:
@@ -200,9 +201,9 @@ def _without(typed: Typed) -> dict[str, Any]:
 
 
 def widens(older: str, present: str) -> bool:
-    """Return whether every value of the type *older* is one of the type *present*; both are texts of `hints.describe`.
+    """Return whether every value of the type *older* is also valid for *present*; both are texts of `hints.describe`.
 
-    Known are members that a union or a Literal got, also inside the arguments of a container, and Any and object.
+    Recognises members added to a union or a Literal, including inside the arguments of a container, and Any and object.
     """
     options = list(_split(present, "|"))
     return all(any(_fits(member, option) for option in options) for member in _split(older, "|"))
@@ -219,12 +220,12 @@ def _fits(older: str, present: str) -> bool:
     args, args_now = list(_split(inside[:-1], ",")), list(_split(inside_now[:-1], ","))
     if outer == "Literal":
         return set(args) <= set(args_now)
-    # What a Callable takes is narrowed where its parameters are widened; it is never stored.
+    # A Callable is narrowed where its parameters are widened; it is never stored.
     return outer != "Callable" and len(args) == len(args_now) and all(map(widens, args, args_now))
 
 
 def _split(text: str, at: str) -> Iterator[str]:
-    """Yield the parts of *text* between the separators *at* that stand outside of brackets and of quoted texts."""
+    """Split *text* at the separators *at* that are outside brackets and quoted texts."""
     depth, quote, begin = 0, "", 0
     skip = False
     for place, char in enumerate(text):

@@ -1,6 +1,7 @@
-"""The verdict on whether a thread may go on with a graph, as a value. `compatibility_check` decides it.
+"""The verdict on whether a thread may continue with a graph, as a value. `compatibility_check` decides it.
 
-A fingerprint is a digest of a graph's names, edges, policies and schema, without code. A thread stores its graph's.
+A fingerprint is a digest of a graph's names, edges, policies and schema, without code. A thread stores the fingerprint
+of its graph.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from graphrt.migrations import Migration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The answer to whether a thread may go on with a graph.
+class Compatibility:
+    """The answer to whether a thread may continue with a graph.
 
-    The check compares names, edges, policies, types, names of reducers, and what is stored. No node runs, so it cannot
+    The check compares names, edges, policies, types, names of reducers, and the stored form. No node runs, so it cannot
     find:
 
     - code of a node or router that does something else (give such a node another `version=`);
     - a question that changed: if a waiting node now asks with another payload, `key=` or `answer_type`, this shows only
-      when the thread goes on, and the question may then be asked again;
+      when the thread continues, and the question may then be asked again;
     - a reducer that keeps its name and folds differently (`replay` finds that).
     """
 
@@ -32,15 +33,18 @@ class Verdict:
     """The outcome:
 
     - `identical`: the fingerprints are the same, which says nothing about code;
-    - `compatible`: the graph changed in ways that the thread can go on with, see *reasons*;
+    - `compatible`: the graph changed in ways that the thread can continue with, see *reasons*;
     - `migrated`: a declared migration leads to the graph;
-    - `incompatible`: something stands in the way, see *reasons*;
-    - `unreadable`: the graph fits, but what is stored cannot be read or folded here.
+    - `incompatible`: something is in the way, see *reasons*;
+    - `unreadable`: the graph fits, but the stored data cannot be read or folded here.
     """
     reasons: tuple[str, ...] = ()
-    """What changed, as sentences. For `incompatible` and `unreadable` the obstacles come first."""
+    """The changes, as sentences. For `incompatible` and `unreadable` the obstacles come first."""
     pending: tuple[str, ...] = ()
-    """Nodes that are due or open, in task order: their code is the first that the thread runs."""
+    """Nodes that are due or open, in task order: their code is the first that the thread runs.
+
+    Empty before the first commit of a run, if a router decides where it begins and the thread cannot be folded here.
+    """
     classes: tuple[str, ...] = ()
     """Names of the classes that changed so that stored values may not fit, and of those that contain them, sorted.
 
@@ -55,18 +59,18 @@ class Verdict:
     migration: Migration | None = None
     """The declared migration, if *kind* is `migrated`; else None."""
     waits_for: str = ""
-    """Why the thread waits for a newer build than this one, which may only look at it; empty if it does not wait.
+    """Why the thread waits for a newer build than this one, which may only read it; empty if it does not wait.
 
-    A thread with work left waits if a build of a higher `version` drove it last, or, at the same version, a graph that
-    has nodes or fields which this graph lacks, unless a migration is declared for that graph.
+    A thread with work left waits if a build of a higher `version` drove it last. It also waits at the same version if
+    the last graph had nodes or fields which this graph lacks, unless a migration is declared for that graph.
     """
 
     @property
     def ok(self) -> bool:
-        """Whether the thread may go on, as far as the check can tell. `Runtime` refuses to drive the thread if not."""
+        """Whether the thread may continue, as far as the check can tell. If not, `Runtime` refuses to drive it."""
         return self.is_readable and not self.waits_for
 
     @property
     def is_readable(self) -> bool:
-        """Whether this graph can fold the thread, so that it can be looked at."""
+        """Whether this graph can fold the thread, so that it can be inspected."""
         return self.kind not in ("incompatible", "unreadable")

@@ -1,30 +1,30 @@
-"""The check whether a thread may go on with the present graph (rule R14, decision 0022).
+"""The check whether a thread may continue with the current graph (rule R14, decision 0022).
 
 Rule R14: a thread stores the fingerprint of its graph (a digest of names, edges, policies and schema, without code). It
-goes on with a changed graph if the two are compatible, or by a declared migration, and is refused otherwise.
+continues with a changed graph if the two are compatible or a migration is declared, and is refused otherwise.
 
 The check compares the topology in the thread's meta with that of the graph. A topology is the graph as plain data:
 `name`, `nodes`, `edges`, `state` with type and reducer of each field, and `classes` with the classes that the types
 lead to; `changed_types` compares types and classes. The check also looks at what the stored entries still need: the
 pending nodes, and the reducers of the fields that they write. Nothing is changed here; `migrate_thread` does that.
 
-Entries with a path belong to nested graphs and are passed over, because their writes count when they reach the top.
-The classes of a nested graph count while its node is pending.
+Entries with a path belong to nested graphs and are skipped, because their writes count when they reach the top. The
+classes of a nested graph count while its node is pending.
 
-What was `loaded` of a thread: its head (id, status, last entry), the newest snapshot, the records after it (the entries
+The `loaded` data of a thread: its head (id, status, last entry), the newest snapshot, the records after it (the entries
 of one commit each), and the bodies that are staged for tasks of the open superstep, by key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._journal.changed_names import name_in_last_graph
 from graphrt._journal.changed_types import Change, changed_classes, classes_with, type_change, without_classes
-from graphrt._journal.compatibility import Verdict
+from graphrt._journal.compatibility import Compatibility
 from graphrt._journal.reader import Reader
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
@@ -32,11 +32,11 @@ from graphrt.errors import InputError, StoreError, names
 from graphrt.errors._codes.journal import GRAPH_CHANGED, OLDER_BUILD, OTHER_GRAPH
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.migrations import Migration
-from graphrt.stores.values import Loaded
+from graphrt.stores.values import StoredThread
 
 
 class GraphLike(Protocol):
-    """What a journal and a run need to know of a compiled graph, whose class stands above them."""
+    """The properties of a compiled graph that a journal and a run need; its class is in a higher layer."""
 
     __graphrt_plan__: Plan
     """The checked graph: its nodes, edges and fields."""
@@ -48,15 +48,19 @@ class GraphLike(Protocol):
 
 
 def judge(
-    graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration] = ()
-) -> Verdict:
+    graph: GraphLike,
+    meta: Mapping[str, Any],
+    reader: Reader,
+    loaded: StoredThread,
+    migrations: Sequence[Migration] = (),
+) -> Compatibility:
     """Return the verdict on the thread that was *loaded*. Called before a thread is folded, and for reports.
 
     Args:
         graph: The present graph.
         meta: The thread's meta, as `read_meta` returns it.
-        reader: Decodes the thread's records. For a changed graph it gets a codec that reads as plain data what does not
-            fit its class any more.
+        reader: Decodes the thread's records. For a changed graph it gets a codec that reads values that no longer fit
+            their class as plain data.
         migrations: Declared migrations; the first one for the thread's fingerprint counts.
 
     Raises:
@@ -74,9 +78,9 @@ def judge(
 
 
 def _judged(
-    graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: Loaded, migrations: Sequence[Migration]
-) -> Verdict:
-    """Do the work of `judge`, which turns what this raises on a malformed topology into a StoreError."""
+    graph: GraphLike, meta: Mapping[str, Any], reader: Reader, loaded: StoredThread, migrations: Sequence[Migration]
+) -> Compatibility:
+    """Implementation of `judge`, which converts errors on a malformed topology to a StoreError."""
     head = loaded.head
     source, target = str(meta.get("fingerprint", "")), graph.fingerprint
     plan: Plan = graph.__graphrt_plan__
@@ -88,12 +92,15 @@ def _judged(
         common["waits_for"] = f"version {last} drove it last, this is version {plan.spec.version}"
     # No fingerprint: no commit has set the meta yet. An identical graph gets no `pending`, which a run does not need.
     if not source or source == target:
-        return Verdict(kind="identical", **common)
+        return Compatibility(kind="identical", **common)
     before: Mapping[str, Any] = meta.get("topology") or {}
     now = topology(plan)
-    # What the check looks for is in values of older classes, too. The caller sets the codec that it reads on with.
+    # Values of older classes are checked too. The caller then sets the codec for further reading.
     reader.codec = plan.codec.forgiving()
-    common["pending"] = waiting = pending(meta, reader, loaded)
+    named = _pending(reader, loaded)
+    common["pending"] = _in_last_graph(named, meta)
+    # Before the first commit of a run, the current graph decides where START leads: nodes of the last one may be gone.
+    waiting: tuple[str, ...] = common["pending"] if named is not None else ()
     migration = next((known for known in migrations if known.matches(source)), None)
     renamed: Mapping[str, str] = migration.nodes if migration is not None else {}
     blocking: list[str] = []
@@ -111,23 +118,23 @@ def _judged(
         present = plan.by_name.get(renamed.get(name, name))
         for node in before.get("nodes", ()):
             if node["name"] == name and "graph" in node and present is not None and present.child is not None:
-                # A migration gets the values of the graph at the top only.
+                # A migration only gets the values of the outermost graph.
                 _sort_out(_nested(f"{present.name}/", node["graph"], present.child), blocking, changes)
     if before.get("edges") != now["edges"]:
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
     if blocking:
-        return Verdict(kind="incompatible", reasons=(*blocking, *changes), classes=classes, **common)
+        return Compatibility(kind="incompatible", reasons=(*blocking, *changes), classes=classes, **common)
     if plan.spec.version == last and head.status != "completed" and migration is None:
         common["waits_for"] = _lacks(before, now)
     if migration is not None:
-        return Verdict(kind="migrated", reasons=tuple(changes), classes=classes, migration=migration, **common)
-    return Verdict(kind="compatible", reasons=tuple(changes) or ("policies or versions changed",), **common)
+        return Compatibility(kind="migrated", reasons=tuple(changes), classes=classes, migration=migration, **common)
+    return Compatibility(kind="compatible", reasons=tuple(changes) or ("policies or versions changed",), **common)
 
 
 def _lacks(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return which nodes or fields of the thread's graph the present one lacks, as a sentence; empty for none.
+    """Return the nodes or fields of the thread's graph that the current one lacks, as a sentence; empty for none.
 
-    Such a graph may be the older one. Its shape cannot tell; `GraphBuilder(version=)` can.
+    The current graph may then be the older one. Its shape cannot show that, but `GraphBuilder(version=)` can.
 
     Args:
         before: Topology of the thread's graph.
@@ -157,14 +164,14 @@ def _nodes(
     blocking: list[str],
     changes: list[str],
 ) -> None:
-    """Compare nodes: obstacles join *blocking*, other changes join *changes*, both as sentences.
+    """Compare nodes. Obstacles are added to *blocking* and other changes to *changes*, both as sentences.
 
     Args:
         before: Topology of the thread's graph.
         now: Topology of the present graph.
         waiting: Names of the pending nodes. These must still exist and be of the same kind.
         led_to: What `_led_to` returns. These targets must still exist.
-        renamed: Older name to present name, by the declared migration.
+        renamed: Maps older to current names, from the declared migration.
     """
     old = {node["name"]: node for node in before.get("nodes", ())}
     new = {node["name"]: node for node in now["nodes"]}
@@ -185,7 +192,7 @@ def _nodes(
             blocking.append(
                 f"a finished task of node {name!r} leads to node {target!r}, which no longer exists in this graph"
             )
-    # No node in common means another graph. This explains all other reasons, so it comes first.
+    # Without a common node, it is another graph. This explains all other reasons, so it comes first.
     if old and not {renamed.get(name, name) for name in old} & new.keys():
         blocking.insert(0, f"the thread belongs to another graph: of its nodes {names(old)} this one has none")
     gone = [name for name in old if name not in new]
@@ -213,8 +220,8 @@ def _fields(
         before: Topology of the thread's graph.
         plan: The present graph.
         written: Fields that stored entries fold values into.
-        waits: What `_waiting_updates` returns. These are folded after the migration, which does not get them.
-        migration: The declared migration; if it has a function for the values, that provides for changed fields.
+        waits: Result of `_waiting_updates`. These are folded after the migration, which does not receive them.
+        migration: The declared migration; if it has a function for the values, that function handles changed fields.
         blocking: Obstacles are added here, as sentences.
         changes: Other changes are added here.
 
@@ -224,7 +231,7 @@ def _fields(
     now = topology(plan)
     old, new = before.get("state", {}), now["state"]
     migrated = migration is not None and migration.values is not None
-    obstacles = changes if migrated else blocking  # of those that a function for the values provides for
+    obstacles = changes if migrated else blocking  # of those handled by a function for the values
     same: dict[str, tuple[Any, Any]] = {}
     misfits: list[Change] = []
     for name, field in old.items():
@@ -233,7 +240,7 @@ def _fields(
             misfits.append(Change(f"field {name!r} is gone from the state", fits=False))
             continue
         if there["reducer"] != field["reducer"]:
-            # Also with a migration: it gets the folded values, so it comes too late for the reducer.
+            # Also with a migration: it gets the folded values, after the reducer has run.
             what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
             # A snapshot holds the result of the older reducer; only entries after it are folded again.
             if name in written:
@@ -268,27 +275,27 @@ def _fields(
 def _classes(
     before: Mapping[str, Any], now: Mapping[str, Any], plan: Plan, same: Mapping[str, tuple[Any, Any]]
 ) -> list[Change]:
-    """Return what changed in the classes behind the types in *same*, each by its path, the older one first.
+    """Return the changes of the classes in the types of *same*.
 
     Args:
         before: Topology of an older graph.
         now: Topology of the present one, which *plan* is.
         plan: The present graph.
-        same: Types that are the same, or into which the older one fits.
+        same: By path, the older and the current type, if they are equal or the older one fits.
     """
     from graphrt._codec.registry import registered_classes  # loads the codec, which a run without a store does not need
 
-    # Their stored form is what the functions of the user's make of it.
+    # Their stored form is defined by user functions.
     custom = {cls.__qualname__ for cls, entry in registered_classes().items() if entry.own}
     return changed_classes(before.get("classes", {}), now.get("classes", {}), same, plan.classes.bare, custom)
 
 
 def _nested(path: str, before: Mapping[str, Any], plan: Plan) -> list[Change]:
-    """Return what changed in the classes of a nested graph of a pending node, and of the graphs inside it.
+    """Return the changes of the classes of a nested graph of a pending node, and of the graphs inside it.
 
     Args:
         path: Where it is in the graph at the top, for instance `draft/`.
-        before: Its topology in the thread's graph. That of *plan* differs in classes at most, or is an obstacle already.
+        before: Its topology in the thread's graph. That of *plan* differs only in classes, or is already an obstacle.
         plan: The present nested graph.
     """
     now = topology(plan)
@@ -302,17 +309,17 @@ def _nested(path: str, before: Mapping[str, Any], plan: Plan) -> list[Change]:
 
 
 def _entered(before: Mapping[str, Any], status: str) -> list[str]:
-    """Return the nodes that START may lead to: those that may be open before the first commit. None if all is done."""
+    """Return the nodes that START may lead to, which may be open before the first commit; None if all is done."""
     return [edge["to"] for edge in before.get("edges", ()) if edge["from"] == "START"] if status != "completed" else []
 
 
 def _wiring(node: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the topology of a node's nested graph without classes, which have a verdict of their own; None for none."""
+    """Return the topology of a node's nested graph without classes, which are checked separately; None for none."""
     return without_classes(node["graph"]) if "graph" in node else None
 
 
 def _sort_out(found: Sequence[Change], obstacles: list[str], changes: list[str]) -> None:
-    """Add each change to *obstacles* if stored values may not fit any more, else to *changes*."""
+    """Add each change to *obstacles* if stored values may no longer fit, else to *changes*."""
     for change in found:
         (changes if change.fits else obstacles).append(change.what)
 
@@ -357,11 +364,11 @@ def _updates(
     (blocking if written else changes).append(f"{what}, which folded entries that are still there" if written else what)
 
 
-def _written(reader: Reader, loaded: Loaded) -> set[str]:
+def _written(reader: Reader, loaded: StoredThread) -> set[str]:
     """Return the fields that the entries after the snapshot fold values into: their reducers are still needed.
 
     Raises:
-        StoreError: A record is damaged. Without it, no verdict on reducers is possible, and `judge` raises as well.
+        StoreError: A record is damaged. Reducers cannot be judged without it, so `judge` raises as well.
     """
     found: set[str] = set()
     for record in loaded.records:
@@ -372,29 +379,39 @@ def _written(reader: Reader, loaded: Loaded) -> set[str]:
                 found |= set(event.wrote)
             elif isinstance(event, events.ThreadUpdated):
                 found |= set(event.values)
-            # A fresh thread's input is its state as it is, and no reducer runs on it (R7).
+            # The input of a new thread becomes its state unchanged, without reducers (R7).
             elif isinstance(event, events.RunStarted) and not event.fresh:
                 found |= set(event.input)
     return found
 
 
-def pending(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> tuple[str, ...]:
-    """Return the names of the nodes that are due or open, in task order, from what is stored of the thread alone.
+def pending(meta: Mapping[str, Any], reader: Reader, loaded: StoredThread) -> tuple[str, ...]:
+    """Return the names of the nodes that are due or open, in task order, from the stored data of the thread alone.
 
-    They are the names in the thread's last graph. No present graph is needed, so that it also works for a thread that
-    it cannot fold.
+    They are the names in the thread's last graph. The current graph is not needed, so this also works for a thread that
+    it cannot fold. Before the first commit of a run they are the targets of START, if none of its edges has a router.
 
     Raises:
         StoreError: The snapshot is damaged. For a damaged record, the result is empty.
     """
-    return tuple(name_in_last_graph(name, meta) for name in _pending(reader, loaded))
+    return _in_last_graph(_pending(reader, loaded), meta)
 
 
-def _pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
-    """Return what `pending` does, in the names that the entries have."""
+def _in_last_graph(named: Sequence[str] | None, meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the nodes *named* in the thread's last graph; for None, the targets of its START."""
+    if named is not None:
+        return tuple(name_in_last_graph(name, meta) for name in named)
+    topology: Mapping[str, Any] = meta.get("topology") or {}
+    edges: Iterable[Mapping[str, Any]] = topology.get("edges", ())
+    begins = [edge for edge in edges if edge["from"] == "START"]
+    return tuple(edge["to"] for edge in begins) if all(edge["kind"] == "static" for edge in begins) else ()
+
+
+def _pending(reader: Reader, loaded: StoredThread) -> tuple[str, ...] | None:
+    """Return the result of `pending`, with the names used in the entries; None before the first commit of a run."""
     if loaded.head.status == "completed":
         return ()
-    # Newest first: the last entry that names what is due is the valid one.
+    # Newest first: the last entry that names the due nodes is the valid one.
     for record in reversed(loaded.records):
         try:
             logged = reader.batch(record).logged
@@ -405,16 +422,17 @@ def _pending(reader: Reader, loaded: Loaded) -> tuple[str, ...]:
                 continue
             if isinstance(event, (events.SuperstepCommitted, events.TasksRouted)):
                 return event.next
-            if isinstance(event, events.ThreadUpdated) and event.next is not None:  # None: the edit left it as it was
+            # None if the edit did not change them.
+            if isinstance(event, events.ThreadUpdated) and event.next is not None:
                 return event.next
             if isinstance(event, events.ThreadForked):
                 return event.state.next
-            if isinstance(event, events.RunStarted):  # the router of START has not been called yet
-                return ()
+            if isinstance(event, events.RunStarted):
+                return None
     return reader.saved(loaded.snapshot.body, loaded.snapshot.seq).next if loaded.snapshot is not None else ()
 
 
-def _waiting_updates(reader: Reader, loaded: Loaded) -> set[str]:
+def _waiting_updates(reader: Reader, loaded: StoredThread) -> set[str]:
     """Return the fields that finished tasks of the open superstep have updates for, which its commit will fold."""
     return {
         name
@@ -425,35 +443,35 @@ def _waiting_updates(reader: Reader, loaded: Loaded) -> set[str]:
     }
 
 
-def _staged(reader: Reader, loaded: Loaded) -> Iterator[Logged]:
-    """Yield what is staged for tasks of the graph at the top, with the empty path of each."""
+def _staged(reader: Reader, loaded: StoredThread) -> Iterator[Logged]:
+    """Yield the staged data of tasks of the graph at the top, with the empty path of each."""
     for key, body in loaded.staged:
         try:
             logged = reader.staged(key, body)
-        except StoreError:  # passed over here; restoring the open superstep reports the damage
+        except StoreError:  # skipped here; restoring the open superstep reports the damage
             continue
         yield from (one for one in logged if not one[0])
 
 
-def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> list[tuple[str, str]]:
-    """Return where the Commands of finished tasks lead, whose superstep is not committed: pairs of node and target.
+def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: StoredThread) -> list[tuple[str, str]]:
+    """Return the targets of the Commands of finished tasks whose superstep is not committed: pairs of node and target.
 
-    Both have their names in the thread's last graph.
-    Their outcomes are staged, and the commit will follow them. Other tasks follow the edges of the graph as it is then.
+    Both have their names in the thread's last graph. The outcomes are staged, and the commit will use these targets.
+    Other tasks will follow the edges of the graph at that time.
     """
     found: list[tuple[str, str]] = []
     for _, event in _staged(reader, loaded):
         if isinstance(event, events.TaskSucceeded):
-            # Targets in the graph around a nested one are looked for at the task of that.
+            # Targets in the enclosing graph are found at the task that runs the nested graph.
             found += [(event.node, target) for target in (() if event.above else event.goto or ())]
     return [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in found]
 
 
-def refusal(verdict: Verdict) -> InputError:
-    """Return the error for a thread that may not go on: that it is of another graph, or that its graph has changed."""
+def refusal(verdict: Compatibility) -> InputError:
+    """Return the error for a thread that may not continue: it belongs to another graph, or its graph has changed."""
     if verdict.waits_for:
         return older_build(verdict)
-    # The beginning of what `_judged` and `_nodes` say of another graph; both put it first.
+    # Prefix of the messages of `_judged` and `_nodes` about another graph, which come first.
     other = verdict.reasons[0].startswith("the thread belongs to")
     thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
     source = verdict.source[:12]
@@ -463,7 +481,7 @@ def refusal(verdict: Verdict) -> InputError:
     return GRAPH_CHANGED(thread=thread, reason=reason, source=source, status=status, nodes=nodes, known=known)
 
 
-def older_build(verdict: Verdict) -> InputError:
+def older_build(verdict: Compatibility) -> InputError:
     """Return the error for a thread that waits for a newer build than this one."""
     return OLDER_BUILD(
         thread=verdict.thread,

@@ -1,9 +1,9 @@
 """The entry by which a copy of a thread names itself (decision 0204).
 
-A copy has the records of its source, byte for byte, and so its hash chain too. Without an entry of its own, nothing
-would tell which of the two is which: whoever can write to the store could exchange their ids. So a thread that is
-written under another id gets one more record, `ThreadCopied`, which is sealed like all others. It takes the seal of the
-last record, and neither the graph nor the values of the thread.
+A copy has the records of its source, byte for byte, and therefore its hash chain too. Without an additional entry, the
+two could not be distinguished: anyone who can write to the store could swap their ids. So a thread that is written
+under another id gets an additional record, `ThreadCopied`, which is sealed like all others. Creating it requires only
+the seal of the last record, neither the graph nor the values of the thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def named(
     adopt: bool = False,
     seed: int | None = None,
 ) -> Whole:
-    """Return a thread that is to be written under the id *to*, with a last entry that names it, if it has another name.
+    """Return the thread to write under the id *to*. If it has another name, a last entry with the new name is added.
 
     Args:
         whole: The thread.
@@ -48,7 +48,7 @@ def named(
         seed: Makes the salts the same each time; None draws them at random.
 
     Raises:
-        InputError: The log has a key that is not here (`log-key-needed`), or none (`log-not-keyed`).
+        InputError: The log has a key that is not available (`log-key-needed`), or none (`log-not-keyed`).
         StoreError: The thread is damaged.
     """
     meta = read_meta(whole.meta, source)

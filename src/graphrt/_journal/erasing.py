@@ -1,18 +1,18 @@
-"""Erasure of values from one stored thread: which bytes it is rewritten to (decision 0128). Nothing is written here.
+"""Erasure of values from one stored thread: computes the rewritten bytes (decision 0128). Nothing is written here.
 
-A stored body (of a record, a snapshot, or what is staged beside the journal) is lines of JSON. Line 0 is the structure,
-which has no user values, and every other line is one value: one write of a field, one answer, effect, message or reply.
-Such a line is the unit. `{"$t":"erased","v":null}` takes its place. In the record's seal (its link to the hash chain)
-the hash of salt and line takes the place of the salt. Header, leaf and MAC stay, so that the chain still verifies.
+A stored body (of a record, a snapshot, or staged data) consists of lines of JSON. Line 0 is the structure, which has no
+user values, and every other line is one value: one write of a field, one answer, effect, message or reply. Erasure
+works on such lines. `{"$t":"erased","v":null}` replaces the line. In the record's seal (its link to the hash chain),
+the hash of salt and line replaces the salt. Header, leaf and MAC are unchanged, so that the chain still verifies.
 
-Line 0 lists the entries as `[code, path, field, ...]`, and the fields have the numbers of the lines of their values:
-`event_schema` knows which fields do (`places`). A text is looked for in lines without decoding them into objects
+Line 0 lists the entries as `[code, path, field, ...]`, where the fields refer to their values by line number;
+`event_schema` knows which fields do (`places`). Texts are searched in lines without decoding them into objects
 (`holds_text`). An encoded value is JSON. A value of a class is an object in which the key `TAG` (`$t`) names the class;
-bytes are such an object with their base64 form under `v`.
+bytes are an object with their base64 form under `v`.
 
-What repeats a value goes with it: snapshots that were made after it, checksums of its field, and digests of snapshots
-and of staged outcomes, by which records vouch for those. A record at the end, with a `ValuesErased`, says that values
-were erased, and vouches for what is staged now. `_runs.erasing` chooses the lines, and has the store write the result.
+Repetitions of a value are erased with it: later snapshots, checksums of its field, and digests of snapshots and of
+staged outcomes with which records vouch for these. A final record with a `ValuesErased` says that values were erased,
+and vouches for the remaining staged data. `_runs.erasing` chooses the lines, and makes the store write the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.verifying import PLAIN, note_erased
 from graphrt.events import ValuesErased
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Commit, Loaded, Record, Saved
+from graphrt.stores.values import Commit, Record, StoredSnapshot, StoredThread
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
@@ -50,7 +50,7 @@ class Place(NamedTuple):
     line: int
     """Number of the line."""
     kind: Kind
-    """What the line holds:
+    """The kind of content of the line:
 
     - `field`: a write of a field;
     - `reply`: a model's reply;
@@ -70,7 +70,7 @@ def places(structure: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
 
     Args:
         structure: Line 0 of the body, decoded.
-        names: Names of the thread, those that the body introduces included.
+        names: Names of the thread, including those that the body introduces.
     """
     # Version, time, run, cause and new names come first. `more`: the number of the line that vouches, if there is one.
     _, _, _, _, _, entries, *more = structure
@@ -82,17 +82,17 @@ def places(structure: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
 
 
 _BINARY: Final = (b'"$t":"bytes"', b'"$t":"bytearray"')
-"""How encoded bytes are found. Their base64 form hides a text that they contain."""
+"""Pattern to find encoded bytes, because the base64 form hides texts inside them."""
 
 
 def escaped(text: str) -> bytes:
-    """Return *text* as it stands inside a JSON string."""
+    """Return *text* as it appears inside a JSON string."""
     return to_json(text)[1:-1]
 
 
 def holds_text(line: bytes, text: str) -> bool:
     """Return whether *text* is part of a text, a key or bytes (in UTF-8) anywhere in the encoded value *line*."""
-    # Every character is escaped in one way only, so the bytes tell most lines apart without parsing them.
+    # Each character is escaped in exactly one way, so comparing bytes is enough for most lines.
     if escaped(text) not in line and not any(tag in line for tag in _BINARY):
         return False
     rest: list[Any] = [from_json(line)]
@@ -114,20 +114,20 @@ def holds_text(line: bytes, text: str) -> bool:
 
 
 Choose: TypeAlias = Callable[[int, Place, bytes], bool]
-"""Returns whether to erase a line; takes the number of its entry, its place (what it holds), and the line."""
+"""Returns whether to erase a line. Takes the number of its entry, its place (what it contains), and the line."""
 _KINDS: Final = frozenset({"field", "reply", "value"})
-"""Kinds of lines that can be chosen. All others are erased because of these, or hold no user value."""
+"""Kinds of lines that can be chosen. Others are erased only as a consequence, or contain no user value."""
 _MARKER: Final = b'{"$t":"marker"'
-"""How the lines of DELETE and UNSET begin, which are not values."""
+"""Prefixes of the lines of DELETE and UNSET, which are not values."""
 
 
 class Part(NamedTuple):
-    """A body, taken apart for erasure."""
+    """A parsed body for erasure."""
 
     lines: Sequence[bytes]
     """Its lines, without the checksum."""
     places: Sequence[Place]
-    """What its lines hold."""
+    """The kinds of its lines."""
     chosen: frozenset[int]
     """Numbers of the lines to erase."""
 
@@ -138,7 +138,7 @@ class Part(NamedTuple):
 
 
 def part_of(lines: Sequence[bytes], names: Sequence[str], first: int, choose: Choose) -> Part:
-    """Find out what the lines of a body hold, and which of them to erase. Erased lines are not chosen again.
+    """Determine the contents of a body's lines, and which lines to erase. Erased lines are not chosen again.
 
     Args:
         lines: Its lines, without the checksum.
@@ -159,7 +159,7 @@ def part_of(lines: Sequence[bytes], names: Sequence[str], first: int, choose: Ch
 
 
 def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set[int]:
-    """Return the numbers of lines with digests or checksums of erased values, which would confirm a guess of them.
+    """Return the numbers of lines with digests or checksums of erased values, which could confirm a guess of a value.
 
     Args:
         fields: Fields of which values were erased in the record of *part* or before it, for their checksums.
@@ -174,8 +174,9 @@ def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set
             found.add(place.line)
         if place.kind == "vouch":
             vouched = from_json(line)
-            dropped = vouched.get("snapshot", [0])[0] >= snapshots_from > 0  # 0: it vouches for no snapshot
-            # The line in the first record stays: it vouches for names, which could be changed unnoticed without it.
+            dropped = vouched.get("snapshot", [0])[0] >= snapshots_from > 0  # 0 if it does not vouch for a snapshot
+            # The line in the first record is kept, because it vouches for names, whose changes would otherwise go
+            # undetected.
             if "names" not in vouched and ("staged" in vouched or dropped):
                 found.add(place.line)
     return found
@@ -183,16 +184,17 @@ def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set
 
 @final
 class ThreadErasure:
-    """The erasure of the chosen values of one thread. Making it reads and verifies the thread; nothing is written.
+    """The erasure of the chosen values of one thread.
 
-    The methods then say what the store has to write: `rewritten` and `commit`, and `blobs` for what it may delete.
+    Creating it reads and verifies the thread but writes nothing. The methods then return the data for the store:
+    `rewritten` and `commit`, and `blobs` for those that it may delete.
 
     Args:
         store: Where the thread is.
-        loaded: The thread as it is now.
+        loaded: The thread in its present state.
         keys: Keys of the log; None verifies no MACs and makes none.
         choose: Chooses the lines to erase.
-        text: The text by which values are chosen; None if by other means. It is reported if it stands elsewhere too.
+        text: The text by which values are chosen; None if by other means. Occurrences elsewhere are reported.
 
     Raises:
         StoreError: The thread is damaged.
@@ -201,7 +203,7 @@ class ThreadErasure:
     def __init__(
         self,
         store: Store,
-        loaded: Loaded,
+        loaded: StoredThread,
         keys: KeyRing | None,
         choose: Choose,
         *,
@@ -212,7 +214,7 @@ class ThreadErasure:
         self._choose: Final = choose
         self.loaded: Final = loaded
         self._meta: Final = read_meta(loaded.meta, head.thread)
-        check_own(store, head.thread, self._meta)  # that its id was not exchanged with another thread's
+        check_own(store, head.thread, self._meta)  # checks that its id was not swapped with another thread's
         self.reader: Final = Reader(store, head.thread, PLAIN, meta=self._meta, keys=keys)  # reads values as JSON
         self.chain: Chain | None = None
         """The end of the chain, after `commit` with the new record; None if the thread is not chained."""
@@ -221,11 +223,11 @@ class ThreadErasure:
         """Whether the last entry is a `ValuesErased`: the audit log file may still lack an interrupted erasure."""
         self.known_erased: dict[int, set[int]] = {}
         """Lines that earlier erasures have named, by the `seq` of their record."""
-        self._blobs: set[str] = set()  # names of the large values that records and staged bodies refer to until now
+        self._blobs: set[str] = set()  # names of the large values that records and staged bodies currently refer to
         self._cut: Final[dict[int, tuple[Record, Part]]] = {}
-        """Records with chosen lines, or with lines that may have to go with them, by their `seq`."""
-        self.base: Saved | None = None
-        """The snapshot that a pruned thread begins with, in place of its first entries; None if it was not pruned."""
+        """Records with chosen lines, or with lines that may have to be erased with them, by their `seq`."""
+        self.base: StoredSnapshot | None = None
+        """The snapshot with which a pruned thread begins, instead of its first entries; None if it was not pruned."""
         self._base_part: Part | None = None
         self._staged: dict[str, Part] = {}  # staged bodies by key
         self.text_stays: bool = False
@@ -264,7 +266,7 @@ class ThreadErasure:
             self.chain = chain_of(str(self._meta["chained"]), digests, keys)
 
     def _read_records(self) -> None:
-        """Verify all records in order, as a run does, and keep those of which something may be erased."""
+        """Verify all records in order, as a run does, and keep those that may contain values to erase."""
         head, reader = self.loaded.head, self.reader
         seq = head.first - 1
         for record in self._store.records(head.thread, after=seq, upto=head.seq):
@@ -298,12 +300,12 @@ class ThreadErasure:
             self._staged[key] = part_of(lines, names, seq + 1, self._choose)
 
     def _lines(self, payload: bytes, *, key: str | None = None) -> tuple[Sequence[bytes], Sequence[str]]:
-        """Return the lines of a snapshot, or of what is staged under *key*, and the names that the body brings."""
+        """Return the lines of a snapshot, or of the body staged under *key*, and the names that the body brings."""
         names = Names()
         return self.reader.body(payload, names, key=key)[1].lines, names.known
 
     def parts(self) -> Iterator[Part]:
-        """Yield the bodies of which a line is chosen: of records, of what is staged, and of the first snapshot."""
+        """Yield the bodies with a chosen line: of records, of staged data, and of the first snapshot."""
         yield from (part for _, part in self._cut.values() if part.chosen)
         yield from (part for part in self._staged.values() if part.chosen)
         if self._base_part is not None and self._base_part.chosen:
@@ -334,7 +336,7 @@ class ThreadErasure:
         return min((seq for seq, (_, part) in self._cut.items() if part.chosen), default=self.loaded.head.seq + 1)
 
     def erased(self) -> dict[int, tuple[int, ...]]:
-        """Return the numbers of the lines that are erased, by the `seq` of their record, for the entry about it."""
+        """Return the numbers of the erased lines, by the `seq` of their record, for the entry about the erasure."""
         fields: set[str | None] = {
             place.field for part in self.parts() for place in part.places if place.line in part.chosen
         } - {None}  # of lines that hold no field
@@ -361,35 +363,35 @@ class ThreadErasure:
         return record._replace(body=body, seal=seal)
 
     def staged(self) -> list[tuple[str, bytes]]:
-        """Return what is staged, with the chosen values erased, in the order of staging."""
+        """Return the staged data with the chosen values erased, in the order of staging."""
         return [(key, self._restaged(key, payload)) for key, payload in self.loaded.staged]
 
     def _restaged(self, key: str, payload: bytes) -> bytes:
-        """Return what is staged under *key* without the chosen values, bound to its key again."""
+        """Return the body staged under *key* without the chosen values, rebound to its key."""
         part = self._staged[key]
         if not part.chosen:
             return payload
         return closed(part.without(), binding(str(self._meta.get("chained") or ""), key))
 
-    def new_base(self) -> Saved | None:
+    def new_base(self) -> StoredSnapshot | None:
         """Return the snapshot that a pruned thread begins with, if values of it are erased; else None."""
         if self._base_part is None or not self._base_part.chosen or self.base is None:
             return None
-        return Saved(self.base.seq, closed(self._base_part.without()))
+        return StoredSnapshot(self.base.seq, closed(self._base_part.without()))
 
     def commit(self, event: ValuesErased, at: float, *, seed: int | None) -> Commit:
         """Return the commit with *event*, to be written in one transaction with `rewritten`.
 
         Args:
-            event: Says who erased values, why, and how many.
+            event: Contains who erased values, why, and how many.
             at: Seconds since the epoch.
             seed: Makes the salts the same each time; None draws them at random.
         """
         seq, staged, base = self.loaded.head.seq + 1, self.staged(), self.new_base()
         batch = Batch(at, self._standing.run, self._standing.cause, [("", event)])
         body = Body(PLAIN, self.reader.names)
-        # An *end* is the hash that a staged body ends with, in part. Vouch for the keys that the last record did
-        # (`beside`, all checked to be staged); where its end is empty, it vouched only that there is a body.
+        # An *end* is a part of the hash at the end of a staged body. Vouch for the same keys as the last record
+        # (`beside`, all checked to be staged). Where its end is empty, it vouched only for the existence of a body.
         ends = outcomes(staged)
         beside = {key: ends.get(key, "") if end else "" for key, end in sorted(self.reader.beside.items())}
         payload = encode(body, batch, staged=beside, snapshot=(base.seq, digest(base.body)) if base else None)
@@ -398,8 +400,8 @@ class ThreadErasure:
         changed = [one for one in staged if self._staged[one[0]].chosen]
         return Commit(expected=seq - 1, at=at, records=(Record(seq, 1, payload, seal),), stage=changed, snapshot=base)
 
-    def loaded_after(self, rewritten: Mapping[int, Record], commit: Commit) -> Loaded:
-        """Return the thread as it will be loaded after the erasure, to check what it still needs of the values."""
+    def loaded_after(self, rewritten: Mapping[int, Record], commit: Commit) -> StoredThread:
+        """Return the thread as it will be loaded after the erasure, to check which erased values it still needs."""
         head = self.loaded.head
         saved = commit.snapshot or self._snapshot_before(self.since)
         after = saved.seq if saved is not None else 0
@@ -411,12 +413,12 @@ class ThreadErasure:
             staged=self.staged(),
         )
 
-    def _snapshot_before(self, seq: int) -> Saved | None:
+    def _snapshot_before(self, seq: int) -> StoredSnapshot | None:
         """Return the newest snapshot of an entry before *seq*; None if there is none."""
         return self._store.load(self.reader.thread, upto=seq - 1).snapshot if seq > 1 else None
 
     def blobs(self, rewritten: Mapping[int, Record], commit: Commit) -> tuple[set[str], set[str]]:
-        """Return the names of the large values that stay, and of those that nothing refers to after the erasure."""
+        """Return the names of the remaining large values, and of those that are unreferenced after the erasure."""
         head = self.loaded.head
         kept = blob_names(self.loaded.meta or b"")
         for _, payload in self.staged():

@@ -1,9 +1,9 @@
-"""The stored form of each event: the table of codes and fields, and the one encoder and decoder that follow it.
+"""The stored form of each event: the table of codes and fields, and the encoder and decoder based on it.
 
 A stored event is a list: its code, the path of its graph (0 at the top), and its fields in the order of its class.
-Trailing fields that hold their default are not written if that is None, 0, False or empty. How a field is written
-follows from its name (`_CODECS`), since a name means the same in all events; the codecs are in `field_codecs`. User
-values go on lines of the body, and the JSON has the numbers of these lines.
+Trailing fields that hold their default are not written if that is None, 0, False or empty. The name of a field
+determines how it is written (`_CODECS`), because a name has the same meaning in all events; the codecs are in
+`field_codecs`. User values are written on lines of the body, and the JSON contains the line numbers.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 
 
 class _Writing(NamedTuple):
-    """What writing an event needs of its form, made ready: this runs for every event of every run with a store."""
+    """The prepared parts of an event's form for writing: this runs for every event of every run with a store."""
 
     code: int
     values: Callable[[Any], tuple[Any, ...]]
     """Returns the values of the fields, in stored order."""
     puts: tuple[Callable[[Body, Any], Any], ...]
-    """What writes each field."""
+    """The writer of each field."""
     skips: tuple[bool, ...]
-    """Whether 0, False or something empty is the default of the field. It is not if that is None: `goto=()` and
-    `goto=None` differ."""
+    """Whether the default of the field is 0, False or empty. False if it is None, because `goto=()` and `goto=None`
+    differ."""
 
 
 def encode_event(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
     """Return *event* as it is stored; user values become lines of *body*."""
-    body.path = path  # codecs need it: ids of tasks begin with it, and only fields of the top graph are noted
+    # Needed by codecs: ids of tasks begin with it, and only fields of the outermost graph are recorded.
+    body.path = path
     code, values_of, puts, skips = _WRITING[event.__class__]
     values = values_of(event)
     # Trailing fields that hold such a default are left out: reading an absent field gives the same value.
@@ -56,21 +57,20 @@ _Set: TypeAlias = Callable[[Any, Any], None]
 
 
 class _Reading(NamedTuple):
-    """What reading an event needs of its form, made ready: this runs for every event of every thread that is loaded."""
+    """The prepared parts of an event's form for reading: this runs for every event of every loaded thread."""
 
     kind: Any
     """The class of the event."""
     fields: tuple[tuple[_Set, Callable[[Body, Any], Any]], ...]
-    """What sets each field, and what reads it."""
+    """The setter and the reader of each field."""
     required: int
     """How many fields there must be at least."""
     defaults: tuple[tuple[tuple[_Set, Any], ...], ...]
-    """What sets each field that may be absent, and its value: by the number of fields that are stored, those after them.
-    At 0 there are all of them."""
+    """By the number of stored fields, the setters and values of the absent fields that follow; at 0, of all of them."""
     dicts: tuple[_Set, ...]
-    """What sets the fields whose default is a dict of their own, because it may be changed."""
+    """Setters of the fields whose default is a new dict, because it may be changed."""
     set_node: _Set | None
-    """What sets the node, if that is not stored because the id of the task names it."""
+    """The setter of the node, if it is not stored because the id of the task names it."""
 
 
 def decode_event(body: Body, entry: Sequence[Any]) -> Logged:
@@ -86,14 +86,14 @@ def decode_event(body: Body, entry: Sequence[Any]) -> Logged:
     stored = entry[2:]
     if None in stored[:required] or len(stored) < required:
         raise ValueError("a required field is missing")
-    # Not by the class, whose fields are frozen: a call with keywords that sets each field by `object.__setattr__` takes
-    # as long as all the rest here.
+    # Not with the class's constructor: its fields are frozen, and setting each with `object.__setattr__` takes as long
+    # as everything else here.
     event = _new(kind)
     for set_ in dicts:
         set_(event, {})
     for set_, value in defaults[0 if None in stored else len(stored)]:
         set_(event, value)
-    for (set_, get), part in zip(fields, stored, strict=False):  # those that are absent are the last ones
+    for (set_, get), part in zip(fields, stored, strict=False):  # absent fields are always the last ones
         if part is not None:
             set_(event, get(body, part))
     if set_node is not None:
@@ -102,10 +102,10 @@ def decode_event(body: Body, entry: Sequence[Any]) -> Logged:
 
 
 def _nested(code: int | None = None) -> FieldCodec:
-    """Return the codec of an event inside another one: stored as anywhere, without the path, which is that of the other.
+    """Return the codec of an event inside another event: without the path, which is that of the outer event.
 
     Args:
-        code: Code of the event, if it is always the same and not stored; None stores it.
+        code: Code of the event if it is constant and not stored; None to store it.
     """
     given: list[Any] = [] if code is None else [code]
 
@@ -135,8 +135,8 @@ def lines_of(code: int, fields: Sequence[Any], names: Sequence[str]) -> Iterable
             yield from how.lines(stored, names)
 
 
-# A change of codes, or of the names or order of the fields of an event, is a change of the stored form: it needs a new
-# `body.VERSION`. A field that is added as the last one of its event is none.
+# Changing codes, or the names or order of an event's fields, changes the stored form and requires a new `body.VERSION`.
+# Adding a field at the end of an event does not.
 BY_CODE: Final[Mapping[int, Any]] = {
     1: events.RunStarted,
     2: events.RunResumed,
@@ -179,7 +179,7 @@ BY_CODE: Final[Mapping[int, Any]] = {
     39: events.LetterDropped,
     40: events.ThreadStarted,
     41: events.ReplyStopped,
-    42: events.ThreadDeleted,  # in log files alone
+    42: events.ThreadDeleted,  # only in log files
     43: events.ThreadCopied,
     44: events.MemoryWritten,
 }
@@ -208,12 +208,12 @@ _NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
     (codecs.TASK, "task"),
     (codecs.TASKS, "after finished tasks"),
     (codecs.COUNTS, "visits"),
-    # A title or tag may say who a thread is about, so both are values, which can be erased.
+    # A title or tag may reveal who a thread is about, so both are values that can be erased.
     (codecs.VALUE, "answer default embedded namespace payload result text title value"),
     (codecs.TAGS, "tags"),
     (codecs.REPLY, "reply"),
     (codecs.TYPE, "answer_type"),
-    (codecs.ITEMS, "sends"),
+    (codecs.ITEMS, "args sends"),
     (codecs.ARGUMENTS, "arguments"),
     (codecs.MESSAGE, "message"),
     (codecs.FIELDS, "input said values"),
@@ -230,24 +230,24 @@ _NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
     (codecs.SIGNALS, "signals"),
     # The state that a fork begins with, a `StateSaved`.
     (_nested(15), "state"),
-    # What an effect wrote to the memory.
+    # The memory writes of an effect.
     (each(_nested(44)), "memory"),
     # The outcomes of a superstep that waits for `interrupt_after`, in a snapshot: it is folded already, and its routers
     # run once a person has answered. The state of a fork may have such outcomes.
     (each(_nested()), "held"),
 )
 _CODECS: Final[Mapping[str, FieldCodec]] = {name: how for how, names in _NAMED for name in names.split()}
-"""Name of a field to its codec."""
+"""Maps the name of a field to its codec."""
 _OTHERS: Final[Mapping[tuple[Any, str], FieldCodec]] = {
     (events.NodeFatigued, "visits"): codecs.INT,
-    (events.MemoryWritten, "key"): codecs.VALUE,  # as its namespace, it may say who the item is about
-    (events.StateSaved, "digests"): codecs.DIGESTS,  # of the hash chain, and not checksums of values
+    (events.MemoryWritten, "key"): codecs.VALUE,  # like its namespace, it may reveal who the item is about
+    (events.StateSaved, "digests"): codecs.DIGESTS,  # digests of the hash chain, not checksums of values
 }
-"""Fields whose names mean something else in one event."""
+"""Fields whose names have a different meaning in one event."""
 
 
 def _default(field: Field[Any], how: FieldCodec) -> Any:
-    """Return what the field is if it is absent: its default, else what the codec says; `...` if it must be there."""
+    """Return the value of an absent field: its default, else the codec's; `...` if it must be present."""
     if field.default is not MISSING:
         return field.default
     return how.empty if field.default_factory is MISSING else field.default_factory()
@@ -273,7 +273,7 @@ def _only(get: Callable[[Any], Any], event: Any) -> tuple[Any]:
 
 
 def _writing(code: int, form: Form) -> _Writing:
-    """Make ready what writing an event with the *code* needs."""
+    """Prepare the data for writing an event with the *code*."""
     names = [name for name, _ in form]
     get: Callable[[Any], Any] = attrgetter(*names)
     values: Callable[[Any], tuple[Any, ...]] = get if len(names) > 1 else partial(_only, get)
@@ -282,11 +282,11 @@ def _writing(code: int, form: Form) -> _Writing:
 
 
 def _reading(kind: Any, form: Form) -> _Reading:
-    """Make ready what reading an event of *kind* needs."""
+    """Prepare the data for reading an event of *kind*."""
     setters: dict[str, _Set] = {name: getattr(kind, name).__set__ for name in kind.__slots__}
     fields = tuple((setters[name], how.get) for name, how in form)
     required = max((at for at, (_, how) in enumerate(form, 1) if how.empty is ...), default=0)
-    own = tuple(how.empty == {} for _, how in form)  # each event gets a mapping of its own: its reader may change it
+    own = tuple(how.empty == {} for _, how in form)  # each event gets its own mapping, because its reader may change it
     defaults = tuple(
         tuple(
             (setters[name], how.empty)

@@ -1,20 +1,20 @@
-"""The bytes of plain supersteps, made and read without building events.
+"""The bytes of plain supersteps, written and read without building events.
 
-The engine notes supersteps of one plain task as tuples (`Engine.told`). Such a superstep has two entries: the task's
-outcome (`TaskSucceeded`) and the commit (`SuperstepCommitted`). The bytes are exactly those that `batch_format` makes
-of these events: a structure in JSON on line 0, then one line for each value, then a CRC-32.
+The engine records supersteps of one plain task as tuples (`Engine.plain_commit`). Such a superstep has two entries: the
+task's outcome (`TaskSucceeded`) and the commit (`SuperstepCommitted`). The bytes are exactly those that `batch_format`
+makes of these events: a structure in JSON on line 0, then one line for each value, then a CRC-32.
 
 A superstep has a shape: node, fields written, next node. A graph has few shapes, so the constant parts of each are
-encoded once. What is left per superstep is a time, the cause, the number of the superstep, and the values. A reader
-decodes the constant parts of each shape once, too, by `batch_format`. Nothing is decided or stored here: `writer` and
-`thread_fold` do.
+encoded once. The remaining data of a superstep is a time, the cause, the number of the superstep, and the values. A
+reader also decodes the constant parts of each shape once, with `batch_format`. Deciding and storing is left to `writer`
+and `thread_fold`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from zlib import crc32
 
 from pydantic_core import from_json, to_json
@@ -39,6 +39,8 @@ Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan]"
 
 The update is a dict that brings the encoded value of each field that is stored, in `lines`; None if nothing is written.
 """
+Key: TypeAlias = "tuple[NodePlan, NodePlan, tuple[str, ...]]"
+"""Key of a shape: node, next node, and the fields in the order of the update, which is the order of their lines."""
 Shape: TypeAlias = tuple[bytes, tuple[tuple[str, int], ...]]
 """Template of a structure, to be filled in with time, cause, and twice the superstep's number; and the fields written,
 with the numbers of their lines."""
@@ -48,32 +50,20 @@ _STRUCTURE: Final = b"[%d,%%%%b,%%b,%%%%d,[],[[%d,0,[%%%%d,0,%%d]%%b],[%d,0,%%%%
     CODES[events.TaskSucceeded],
     CODES[events.SuperstepCommitted],
 )
-"""Template of the template of a shape. To fill in: run, node, updates, the fields written, and the node that is due
-next. `[]` is the list of new names, of which there are none, and `0` is the path of the graph at the top."""
+"""Template for the template of a shape, to be filled in with run, node, updates, the fields written, and the next node.
+`[]` is the list of new names, which is empty, and `0` is the path of the outermost graph."""
 _STORED: Final = re.compile(
-    rb"\[%d,(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?),(\"[^\"\\]*\"),(?:0|[1-9]\d*),\[\],\[\[%d,0,\[(?:0|[1-9]\d*)"
+    rb"\[%d,([-+.\deE]+),(\"[^\"\\]*\"),(?:0|[1-9]\d*),\[\],\[\[%d,0,\[(?:0|[1-9]\d*)"
     rb"(,0,\d+\],\[\[[\d,]+\]\]\],\[%d,0,)(?:0|[1-9]\d*)(,\[[\d,]*\],\[\d+\]\]\]\])"
     % (VERSION, CODES[events.TaskSucceeded], CODES[events.SuperstepCommitted])
 )
-"""A structure of the form of `_STRUCTURE`, of a superstep that wrote something. Groups: time, run, and the constant
-bytes of both entries."""
+"""A structure of the form of `_STRUCTURE`, of a superstep that wrote something. Groups: characters of the time, run, and
+the constant bytes of both entries."""
 
 
-class StoredStep(NamedTuple):
-    """A plain superstep as it was stored."""
-
-    at: float
-    """Seconds since the epoch."""
-    run: str
-    """Id of the run that wrote it."""
-    lines: list[bytes]
-    """The lines of the body, the structure first."""
-    written: tuple[tuple[str, int], ...]
-    """The fields written, with the numbers of their lines."""
-    update: dict[str, Any]
-    """Field to value."""
-    target: str
-    """The node that is due next."""
+StoredStep: TypeAlias = tuple[float, str, list[bytes], tuple[tuple[str, int], ...], dict[str, Any], str]
+"""A plain superstep as it was stored: seconds since the epoch; id of the run that wrote it; the lines of the body, the
+structure first; the fields written, with the numbers of their lines; field to value; the node that is due next."""
 
 
 @final
@@ -94,23 +84,25 @@ class FastStepReader:
         self._run = (b"", "")
         """Id of the last run, as it is stored, and decoded."""
         self._shapes: dict[tuple[bytes, bytes], tuple[tuple[tuple[str, int], ...], str] | None] = {}
-        """The fields written and the next node, by the constant bytes; None if the reader has to make events of them."""
+        """The fields written and the next node, by the constant bytes; None if the reader has to build events."""
 
     def read(self, body: bytes) -> StoredStep | None:
         """Return the superstep that is stored as *body*.
 
-        None if it is not plain, was erased in part, or cannot be read: then `Reader` decodes the body, or says why not.
+        None if it is not plain, was partially erased, or cannot be read. `Reader` then decodes the body or reports the
+        problem.
         """
         text, _, check = body.rpartition(b"\n")
         lines = text.split(b"\n")
         match = _STORED.fullmatch(lines[0])
-        if match is None or check != b"%08x" % crc32(text) or ERASED_BEGIN in body:
+        if match is None or check != b"%08x" % crc32(text):
             return None
-        at, run, *constant = match.groups()
-        key = (constant[0], constant[1])
-        if key not in self._shapes:
-            self._shapes[key] = self._shape(body)
-        shape = self._shapes[key]
+        at, run, done, commit = match.groups()
+        key = (done, commit)
+        try:
+            shape = self._shapes[key]
+        except KeyError:
+            shape = self._shapes[key] = self._shape(body)
         if shape is None:
             return None
         written, target = shape
@@ -119,15 +111,18 @@ class FastStepReader:
             if self._is_plain(text):  # asked once for all lines, and not for each of them
                 for name, line in written:
                     update[name] = from_json(lines[line], allow_inf_nan=False)
+            elif ERASED_BEGIN in text:
+                return None
             else:
                 load, fetch = self._reader.codec.load, self._reader.fetch
                 for name, line in written:
                     update[name] = load(lines[line], fetch)
             if run != self._run[0]:
                 self._run = (run, from_json(run))
-        except (IndexError, ValueError, StoreError):
+            time_s = float(from_json(at))  # a fourth of the time of float(at)
+        except (IndexError, OverflowError, ValueError, StoreError):
             return None
-        return StoredStep(float(at), self._run[1], lines, written, update, target)
+        return time_s, self._run[1], lines, written, update, target
 
     def _shape(self, body: bytes) -> tuple[tuple[tuple[str, int], ...], str] | None:
         """Return the fields written by the superstep that is stored as *body*, and the next node, as its events say."""
@@ -147,7 +142,7 @@ class FastStepBytes:
 
     Args:
         names: The names of the thread, with their numbers.
-        state: Gives the fields in schema order, and which are untracked, which means never stored (R16).
+        state: Provides the fields in schema order, and which are untracked, that is, never stored (R16).
         run_id: Id of the run.
         chain: The end of the thread's hash chain; None if the thread is not chained.
         seed: Makes the salts of the chain's hashes the same in every run; None draws them at random.
@@ -164,68 +159,17 @@ class FastStepBytes:
         self._seed = seed
         self._run_id = run_id
         self._run: bytes = to_json(run_id)
-        self.shapes: dict[tuple[Any, ...], Shape] = {}
-        """Shapes by node, next node, and fields in the order of the update."""
+        self.shapes: dict[Key, Shape] = {}
+        """Known shapes by key."""
 
-    def shape(self, fresh: Fresh) -> Shape | None:
-        """Return the shape of the superstep; None if it has a new name. Then the writer has to make events of it.
+    def shape(self, key: Key, fresh: Fresh) -> Shape | None:
+        """Create the shape of the superstep; None if it has a new name, so that the writer has to build events.
 
-        A structure without new names, as `_STRUCTURE` is, cannot introduce one.
-        """
-        _, node, update, target = fresh
-        # Fields in the order of the update, because lines are written in that order.
-        key = (node, target, *update) if update else (node, target)
-        try:
-            return self.shapes[key]
-        except KeyError:
-            made = self._shape(fresh)
-            if made is not None:
-                self.shapes[key] = made
-            return made
-
-    def make(self, shape: Shape, fresh: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:
-        """Return the body and the seal of the superstep's commit; the seal is empty without a chain.
+        A structure without new names, like `_STRUCTURE`, cannot introduce one.
 
         Args:
-            seq: Number of the commit's last entry.
-            at: Seconds since the epoch.
-            cause: `seq` of the last start, resume or commit.
-
-        Raises:
-            InputError: *at* is infinite or not a number, or does not fit into a header.
+            key: The key of the new shape in `shapes`.
         """
-        template, written = shape
-        superstep, _, update, _ = fresh  # the nodes are in the shape
-        if at - at:  # nan, and so true, for infinity and nan alone
-            raise no_time(at)
-        structure = template % (to_json(at), cause, superstep, superstep)
-        chain = self._chain
-        lines = [structure, *update.lines.values()] if update else [structure]
-        text = b"\n".join(lines)
-        seal = chain.seal(seq, 2, at, lines, written, self._seed) if chain is not None else b""  # 2 entries
-        return b"%b\n%08x" % (text, crc32(text)), seal
-
-    def logged(self, fresh: Fresh) -> Sequence[Logged]:
-        """Return the superstep as events, for sinks, and for a commit that `make` cannot encode."""
-        superstep, node, update, target = fresh
-        # `Fresh` has the whole update, but values of untracked fields must be in no entry; `wrote` still names them.
-        kept = {name: value for name, value in update.items() if name not in self._untracked} if update else {}
-        done = events.TaskSucceeded(
-            task=f"{superstep}.0:{node.name}", node=node.name, updates=(kept,) if update else ()
-        )
-        commit = events.SuperstepCommitted(
-            superstep=superstep,
-            wrote=tuple(name for name in self._order if update and name in update),
-            next=(target.name,),
-        )
-        return [("", done), ("", commit)]
-
-    def entries(self, fresh: Fresh, first: int, at: float, cause: int, thread: str | None) -> Iterator[Entry]:
-        """Yield the two entries of the superstep, numbered from *first*; the other arguments are those of `make`."""
-        return Batch(at, self._run_id, cause, self.logged(fresh)).entries(first, thread)
-
-    def _shape(self, fresh: Fresh) -> Shape | None:
-        """Build the shape of the superstep; None if one of its names has no number yet."""
         _, node, update, target = fresh
         number = self._names.number
         written = update.lines if update else ()
@@ -240,4 +184,47 @@ class FastStepBytes:
         fields = to_json([numbers[name] for name in wrote])
         run = self._run.replace(b"%", b"%%")
         template = _STRUCTURE % (run, numbers[node.name], updates, fields, numbers[target.name])
-        return template, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line
+        made = self.shapes[key] = template, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line
+        return made
+
+    def make(self, shape: Shape, fresh: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:
+        """Return the body and the seal of the superstep's commit; the seal is empty without a chain.
+
+        Args:
+            seq: Number of the commit's last entry.
+            at: Seconds since the epoch.
+            cause: `seq` of the last start, resume or commit.
+
+        Raises:
+            InputError: *at* is infinite or not a number, or does not fit into a header.
+        """
+        template, written = shape
+        superstep, _, update, _ = fresh  # the nodes are in the shape
+        if at - at:  # NaN, and therefore true, only for infinity and NaN
+            raise no_time(at)
+        structure = template % (to_json(at), cause, superstep, superstep)
+        chain = self._chain
+        lines = [structure, *update.lines.values()] if update else [structure]
+        text = b"\n".join(lines)
+        seal = chain.seal(seq, 2, at, lines, written, self._seed) if chain is not None else b""  # 2 entries
+        return b"%b\n%08x" % (text, crc32(text)), seal
+
+    def logged(self, fresh: Fresh) -> Sequence[Logged]:
+        """Return the superstep as events, for sinks, and for a commit that `make` cannot encode."""
+        superstep, node, update, target = fresh
+        # `Fresh` has the whole update, but entries must not contain values of untracked fields; `wrote` still names
+        # them.
+        kept = {name: value for name, value in update.items() if name not in self._untracked} if update else {}
+        done = events.TaskSucceeded(
+            task=f"{superstep}.0:{node.name}", node=node.name, updates=(kept,) if update else ()
+        )
+        commit = events.SuperstepCommitted(
+            superstep=superstep,
+            wrote=tuple(name for name in self._order if update and name in update),
+            next=(target.name,),
+        )
+        return [("", done), ("", commit)]
+
+    def entries(self, fresh: Fresh, first: int, at: float, cause: int, thread: str | None) -> Iterator[Entry]:
+        """Yield the two entries of the superstep, numbered from *first*; the other arguments are those of `make`."""
+        return Batch(at, self._run_id, cause, self.logged(fresh)).entries(first, thread)

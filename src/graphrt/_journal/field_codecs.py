@@ -1,13 +1,13 @@
-"""How fields of events are written into the structure of a body, and read from it. `event_schema` assigns them.
+"""Codecs that write fields of events into the structure of a body, and read them. `event_schema` assigns them.
 
 A body is the stored form of the events of one commit: lines of JSON. Line 0 is the structure, which has no user values.
-Every other line is one encoded value, to which the structure refers by the line's number. It refers to names of nodes
+Every other line is one encoded value, to which the structure refers by the line's number. It refers to node names
 and fields by their number too (`Names`).
 
 A `FieldCodec` is one kind of field: how its value becomes JSON for the structure, how it is read again, and which lines
-it refers to. Kinds are built of other kinds: `each` is a sequence of one kind, `by` a mapping between two. What comes
-from a store may be anything, so reading raises TypeError, ValueError or LookupError on JSON of which no value of the
-field can be made.
+it refers to. Kinds are built from other kinds: `each` is a sequence of one kind, `by` a mapping between two. Stored
+data may contain anything, so reading raises TypeError, ValueError or LookupError on JSON that cannot be converted to a
+value of the field.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphrt.commands import ERASED
 from graphrt.events import Amounts, HandledTask, JoinStanding, Usage
 
 Kind: TypeAlias = Literal["field", "reply", "value", "checksums", "type", "vouch"]
-"""What a line of a body holds; `erasing.Place` explains the kinds."""
+"""The kind of a line of a body; `erasing.Place` explains the kinds."""
 Line: TypeAlias = tuple[int, Kind, str | None]
 """A line that a field refers to: its number, what it holds, and the name of the field of the state that it writes."""
 
@@ -34,17 +34,17 @@ def _no_lines(_stored: Any, _names: Sequence[str]) -> Iterable[Line]:
 
 
 def _value_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
-    """Return the one line that a user value is on."""
+    """Return the line of a user value."""
     return ((at, "value", None),)
 
 
 def _reply_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
-    """Return the one line that a reply of a model is on."""
+    """Return the line of a model's reply."""
     return ((at, "reply", None),)
 
 
 def _type_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
-    """Return the one line that the type of an answer is on, which is not a value of the user's."""
+    """Return the line of the type of an answer, which is not a user value."""
     return ((at, "type", None),)
 
 
@@ -54,9 +54,11 @@ class FieldCodec(NamedTuple):
     put: Callable[[Body, Any], Any]
     """Returns the JSON for the structure. A result of None is stored as an absent field."""
     get: Callable[[Body, Any], Any]
-    """Returns the value. Raises what Python raises on data of another form; `decode` makes it a StoreError."""
+    """Returns the value. On data of another form it raises Python's own errors, which `decode` converts to a
+    StoreError."""
     empty: Any = None
-    """What an absent field is, if the class of its event gives no default; `...` if the field must be there then."""
+    """The value of an absent field, if the class of its event has no default; `...` if the field must be present
+    then."""
     lines: Callable[[Any, Sequence[str]], Iterable[Line]] = _no_lines
     """Returns the lines that the stored field refers to, for erasure. Takes the names of the thread by number, too."""
 
@@ -97,7 +99,7 @@ def by(key: FieldCodec, value: FieldCodec) -> FieldCodec:
 
 
 def same_(_body: Body, value: Any) -> Any:
-    """Write a value that is JSON already as it is."""
+    """Write a value that is already JSON."""
     return value
 
 
@@ -109,7 +111,7 @@ def text_(_body: Body, value: Any) -> str:
 
 
 def clean_(_body: Body, value: str) -> str:
-    """Write text of graphrt's own, with lone surrogates escaped, which UTF-8 cannot encode."""
+    """Write graphrt's own text, with lone surrogates, which UTF-8 cannot encode, escaped."""
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -132,7 +134,7 @@ def _put_flag(_body: Body, value: Any) -> int:
 
 
 def _get_flag(_body: Body, value: Any) -> bool:
-    """Read a bool. Nothing is refused, unlike in other fields: Python makes a bool of any JSON."""
+    """Read a bool. Unlike other fields, any JSON is accepted, because Python converts anything to a bool."""
     return bool(value)
 
 
@@ -151,7 +153,7 @@ def _get_name(body: Body, number: int) -> str:
 def _put_task(body: Body, task: str) -> Any:
     """Write a task's id as a list: `2.0:search`, task 0 of superstep 2, becomes `[2, 0, number of the name]`.
 
-    The id of a task of a nested graph begins with the path of that graph, which stands once in the entry.
+    The id of a task of a nested graph begins with the path of that graph, which the entry contains once.
     """
     place, _, node = task[len(body.path) :].partition(":")
     superstep, _, index = place.partition(".")
@@ -167,13 +169,13 @@ def _get_task(body: Body, stored: Any) -> str:
 
 
 def _put_arguments(body: Body, arguments: str) -> int:
-    """Write the arguments of an effect on a line of their own, which can be erased; a text without lone surrogates."""
+    """Write the arguments of an effect on a separate line, which can be erased; a text without lone surrogates."""
     return body.line(to_json(arguments))
 
 
 def _get_arguments(body: Body, at: int) -> Any:
     """Read the arguments of an effect, `Erased()` if they were erased."""
-    if at > 0 and body.is_erased(at):  # not by its value, which the readers that only look at lines do not decode
+    if at > 0 and body.is_erased(at):  # tested by line, because readers that only inspect lines do not decode the value
         return ERASED
     value = body.get(at)
     if not isinstance(from_json(text_(body, value)), list):
@@ -182,7 +184,7 @@ def _get_arguments(body: Body, at: int) -> Any:
 
 
 def _put_message(body: Body, message: str) -> int:
-    """Write the message of an error on a line of its own, which can be erased: it may quote user values."""
+    """Write the message of an error on a separate line, which can be erased: it may quote user values."""
     return body.put(clean_(body, message))
 
 
@@ -210,7 +212,8 @@ def _get_tags(body: Body, at: int) -> tuple[str, ...]:
 def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
     """Write a snapshot's digests of the hash chain by field; absent without a chain.
 
-    They stand in the structure, unlike `_put_checksums`: they are made with salts, and confirm no guess of a value.
+    They are in the structure, unlike those of `_put_checksums`: they are salted, so they cannot confirm a guess of a
+    value.
     """
     return dict(digests) or None
 
@@ -221,9 +224,9 @@ def _get_digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
-    """Write checksums of fields on a line of their own, so that they can be erased together with the values.
+    """Write checksums of fields on a separate line, so that they can be erased together with the values.
 
-    They have no salt, so that a checksum would confirm a guess of an erased value.
+    They are not salted, so a checksum could confirm a guess of an erased value.
     """
     return body.put(dict(checksums)) if checksums else None
 
@@ -239,12 +242,12 @@ def _checksums_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
 
 
 def _put_usage(_body: Body, usage: Usage) -> list[Any]:
-    """Write what model calls used as a list of numbers."""
+    """Write the usage of model calls as a list of numbers."""
     return stored_form.usage_to(usage)
 
 
 def _get_usage(_body: Body, stored: Sequence[Any]) -> Usage:
-    """Read what model calls used."""
+    """Read the usage of model calls."""
     return stored_form.usage_from(stored)
 
 
@@ -259,16 +262,16 @@ def _get_amounts(_body: Body, stored: Sequence[Any]) -> Amounts:
 
 
 def _put_join(body: Body, join: JoinStanding) -> list[Any]:
-    """Write where a join stands, a node that waits for several others: node, its sources, those that arrived, flags.
+    """Write the state of a join (a node that waits for several others): node, sources, arrived sources, flags.
 
-    The flags are `fired`, that the node was started already, and `emptied`, that a router led to none of the sources.
+    The flags are `fired`, if the node was already started, and `emptied`, if a router led to none of the sources.
     """
     flags = join.fired + 2 * join.emptied
     return [body.names.put(join.node), NAMES.put(body, join.sources), NAMES.put(body, join.arrived), flags]
 
 
 def _get_join(body: Body, stored: Any) -> JoinStanding:
-    """Read where a join stands."""
+    """Read the state of a join."""
     node, sources, arrived, flags = stored
     return JoinStanding(
         node=_get_name(body, node),
@@ -282,7 +285,7 @@ def _get_join(body: Body, stored: Any) -> JoinStanding:
 def _put_handled(body: Body, items: Mapping[int, Sequence[HandledTask]]) -> list[Any]:
     """Write the failed tasks that due `on_error` nodes handle: position of the node, then task and argument of each."""
     return [
-        # Only a task that a Send started has an argument. Line 0 is the structure, so 0 can mean that there is none.
+        # Only a task that was started by a Send has an argument. Line 0 is the structure, so 0 can mean "none".
         [at, [[_put_task(body, one.task), 0 if one.arg is None else body.put(one.arg)] for one in handled]]
         for at, handled in items.items()
     ]
@@ -311,7 +314,7 @@ def _put_lines(_body: Body, lines: Mapping[int, Iterable[int]]) -> list[list[int
 
 
 def _get_lines(body: Body, stored: Any) -> dict[int, tuple[int, ...]]:
-    """Read what `_put_lines` wrote."""
+    """Read the output of `_put_lines`."""
     return {int_(body, seq): tuple(int_(body, number) for number in numbers) for seq, *numbers in stored}
 
 
@@ -321,7 +324,7 @@ def _put_signals(body: Body, signals: Sequence[tuple[str, str, Any]]) -> list[An
 
 
 def _get_signals(body: Body, stored: Sequence[Any]) -> tuple[tuple[str, str, Any], ...]:
-    """Read what `_put_signals` wrote: id, name and value of each signal."""
+    """Read the output of `_put_signals`: id, name and value of each signal."""
     return tuple(
         (text_(body, id_), text_(body, name), body.get(at))
         for id_, name, at in zip(stored[::3], stored[1::3], stored[2::3], strict=True)

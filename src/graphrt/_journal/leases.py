@@ -1,12 +1,12 @@
-"""Renewal of leases while runs go on, and release of claims that could not be released: one worker thread per store.
+"""Renewal of leases while runs continue, and release of claims that could not be released: one worker thread per store.
 
 A claim is the right to write a thread. Its lease is the time for which it is valid without renewal. A commit renews the
 lease. A node that works for minutes commits nothing, so a worker thread calls `renew`. If it cannot (the process is
-stopped, the store is unreachable), the lease runs out and another process may claim the thread. What this process still
-writes is then refused (rule R12).
+stopped, the store is unreachable), the lease runs out and another process may claim the thread. Later writes of this
+process are then refused (rule R12).
 
-A claim whose release failed is kept. It is released when the store works again, and before this process claims the same
-thread: otherwise a retry after the fault would have to wait for its own lease.
+A claim whose release failed is kept. It is released when the store is available again, and before this process claims
+the same thread. Otherwise a retry after the fault would have to wait for its own lease to expire.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ class LeaseRenewer(StoreWorker):
         self._claims: dict[int, tuple[Claim, float]] = {}
         """Claims by their `id()`, each with the monotonic time of its next renewal."""
         self._owed: dict[str, tuple[Claim, float]] = {}
-        """Thread to a claim whose release failed, and the monotonic time at which its lease has run out."""
+        """Maps a thread to a claim whose release failed, and the monotonic time at which its lease has run out."""
         self._until: dict[int, float] = {}
-        """Monotonic time until which each claim holds for certain, by its `id()`: no other process can take it before."""
+        """Monotonic time until which each claim is certainly valid, by its `id()`: no other process can take it
+        before."""
         self._due = 0.0
-        """Monotonic time at which the worker thread looks again; 0 until it has set it."""
+        """Monotonic time of the worker thread's next check; 0 until it is set."""
 
     def add(self, claim: Claim) -> None:
         """Renew *claim* until it is removed. A run calls this when it begins, and `remove` when it ends."""
@@ -53,31 +54,31 @@ class LeaseRenewer(StoreWorker):
             self._wake(due)
 
     def remove(self, claim: Claim) -> None:
-        """Stop renewing *claim*; without effect if it is not renewed."""
+        """Stop renewing *claim*; does nothing if it is not being renewed."""
         with self._changed:
             self._claims.pop(id(claim), None)
             self._until.pop(id(claim), None)
 
     def check(self, claim: Claim, prove: Callable[[], None]) -> None:
-        """Check that *claim* still holds, before a node acts; costs nothing while its lease was renewed in time.
+        """Check that *claim* is still valid, before a node acts. Costs nothing while its lease is renewed in time.
 
         Args:
             prove: Writes to the thread, and raises ConflictError if another process has taken it.
         """
         if time.monotonic() < self._until.get(id(claim), inf):
             return
-        prove()  # this process was stopped, or the store was away: the lease had run out
+        prove()  # this process was stopped, or the store was unreachable: the lease had expired
         self._extend((claim,), time.monotonic())
 
     def _extend(self, claims: Iterable[Claim], at: float) -> None:
-        """Note that *claims* were renewed at the monotonic time *at*."""
+        """Record that *claims* were renewed at the monotonic time *at*."""
         with self._changed:
             for claim in claims:
                 if id(claim) in self._claims:
                     self._until[id(claim)] = at + claim.lease_s
 
     def release_later(self, claim: Claim) -> None:
-        """Release *claim*, whose release failed, as soon as the store can."""
+        """Release *claim*, whose release failed, as soon as the store is available."""
         with self._changed:
             self._owed[claim.thread] = claim, time.monotonic() + claim.lease_s
             self._wake(time.monotonic() + IDLE_S)
@@ -97,19 +98,19 @@ class LeaseRenewer(StoreWorker):
         self._paid(owed[0])
 
     def _paid(self, claim: Claim) -> None:
-        """Forget that *claim* is to be released, unless a later claim on its thread took its place."""
+        """Forget that *claim* must be released, unless a later claim on its thread replaced it."""
         with self._changed:
             if self._owed.get(claim.thread, (None,))[0] is claim:
                 del self._owed[claim.thread]
 
     def _wake(self, due: float) -> None:
-        """Make the worker thread look at *due* at the latest. The caller holds the lock."""
+        """Make the worker thread check at *due* at the latest. The caller holds the lock."""
         self._start()
         if due < self._due:
             self._changed.notify_all()  # it sleeps until a later time, for claims with longer leases
 
     def _is_busy(self) -> bool:
-        """Return whether a claim is to be renewed or released."""
+        """Return whether any claim must be renewed or released."""
         return bool(self._claims or self._owed)
 
     def _next(self) -> tuple[list[Claim], list[tuple[Claim, float]]] | None:
@@ -118,7 +119,7 @@ class LeaseRenewer(StoreWorker):
             idle = time.monotonic() + IDLE_S
             while True:
                 dues = [due for _, due in self._claims.values()]
-                # The idle time counts if a release is to be tried again, or if there is nothing to renew.
+                # The idle time applies if a release must be retried, or if there is nothing to renew.
                 self._due = min([*dues, idle] if self._owed or not dues else dues)
                 left_s = self._due - time.monotonic()
                 if left_s <= 0 or (self._ending and not self._is_busy()):
@@ -140,13 +141,16 @@ class LeaseRenewer(StoreWorker):
         return [claim for _, claim in chosen]
 
     def _do(self, store: Store, work: tuple[list[Claim], list[tuple[Claim, float]]]) -> None:
-        """Renew and release claims. After an error, the next attempt, or the run's next commit, meets it again."""
+        """Renew and release claims.
+
+        After an error, the next attempt or the run's next commit will encounter it again.
+        """
         claims, owed = work
         with contextlib.suppress(Exception):
             if claims:
                 now = time.monotonic()
                 store.renew(claims)
-                # A void claim is not renewed, without an error. So one whose lease had run out stays in doubt.
+                # Renewing a void claim does nothing and raises no error, so an expired claim remains uncertain.
                 self._extend([one for one in claims if self._until.get(id(one), 0.0) > time.monotonic()], now)
         for claim, until in owed:
             with contextlib.suppress(Exception):
@@ -179,7 +183,7 @@ def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) 
 
 
 def check_unmoved(claim: Claim, head: Head) -> None:
-    """Check that the thread, whose *head* was read after the claim, is where it was: the first commit stores the claim.
+    """Check that the thread, whose *head* was read after the claim, has not moved: the first commit stores the claim.
 
     Raises:
         ConflictError: Another owner has written it in between.
@@ -199,7 +203,7 @@ def release_now(store: Store, thread: str) -> None:
 
 
 def give_back(store: Store, claim: Claim) -> None:
-    """Release *claim*, later if the store fails now. The result or error of the run is not affected."""
+    """Release *claim*, or do it later if the store fails now. The result or error of the run is not affected."""
     try:
         store.release(claim)
     except StoreError:

@@ -1,24 +1,24 @@
-"""Letters between processes as bytes: what each says, and how it is encoded.
+"""Letters between processes as bytes: their contents and encoding.
 
-A letter is mail that a process posts to a thread that another one may own (R22). The store keeps it until the owner
+A letter is mail that a process posts to a thread that another process may own (R22). The store keeps it until the owner
 takes it. Its body is a mapping: `what`, the kind of the letter, and the data of that kind:
 
     cancel    epoch of the claim that drove the thread when the letter was posted; None from a parent, for any claim
     signal    name, value and sender
     answers   answers by interrupt id
-    input     a checked update, labels, and whether it abandons the run that goes on
+    input     a checked update, labels, and whether it abandons the run in progress
     ended     id of a child thread whose run has ended
     task      what a worker of a queue reports of a task; see `task_letters`
 
-Who posts and who takes letters is decided in `_runs.mail`, except for those between a parent and its child threads (R24).
+`_runs.mail` decides who posts and who processes letters, except for those between a parent and its child threads (R24).
 A node starts a child thread with `ctx.start`; the thread of the node is its parent. A child reports to its parent that
-its run has ended, and the parent reads the child to see how. A parent whose run is cancelled or given up asks its
-children to cancel theirs. Both letters are in the transaction of the entry that says so, so that no crash can come
-between entry and letter. A letter to post is a tuple: the receiving thread, the id of the letter, and its body. A store
-keeps one letter of each id, so that a repeated letter changes nothing.
+its run has ended, and the parent reads the child to see how. A parent whose run is cancelled or abandoned asks its
+children to cancel theirs. Both letters are posted in the transaction of the entry that causes them, so that a crash
+cannot separate entry and letter. A letter to post is a tuple: the receiving thread, the id of the letter, and its body.
+A store keeps one letter of each id, so that a repeated letter changes nothing.
 
-A store that several tenants share puts the tenant before the id of a thread. Letters have ids without it (`bare_id`),
-which parent and child share. `beside` adds the tenant of a thread to the id of another one.
+A store that is shared by several tenants prefixes the id of a thread with the tenant. Letters have ids without it
+(`bare_id`), which parent and child share. `beside` adds the tenant of a thread to the id of another thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from graphrt.stores.values import MailMessage as Stored
 
 _BEFORE: Final = "signal:"
-"""What the stored id of a signal begins with. Its sender may choose any id; graphrt chooses those of other letters."""
+"""Prefix of the stored id of a signal, because its sender may choose any id. graphrt chooses the ids of other
+letters."""
 _DATA: Final = {
     "cancel": {"epoch"},
     "signal": {"name", "value"},
@@ -47,7 +48,7 @@ _DATA: Final = {
     "ended": {"thread"},
     "task": {"task", "version", "number", "rows", "failed", "raise_as_is", "blobs"},
 }
-"""What a letter of each kind must have, so that a damaged one is refused here."""
+"""The required parts of a letter of each kind, to reject damaged ones."""
 
 
 def signal_id(id: str) -> str:
@@ -55,18 +56,18 @@ def signal_id(id: str) -> str:
     return f"{_BEFORE}{id}"
 
 
-def written(codec: Codec, what: What, told: dict[str, Any]) -> bytes:
+def written(codec: Codec, what: What, content: dict[str, Any]) -> bytes:
     """Return the body of a letter.
 
     Args:
         codec: Encodes the values.
         what: The kind of the letter.
-        told: The data of that kind, by name; see the list above.
+        content: The data of that kind, by name; see the list above.
 
     Raises:
         NotStorable: A value in it cannot be stored.
     """
-    return codec.dump({"what": what, **told})
+    return codec.dump({"what": what, **content})
 
 
 def read(codec: Codec, stored: Stored, thread: str) -> Letter:
@@ -77,14 +78,14 @@ def read(codec: Codec, stored: Stored, thread: str) -> Letter:
     Raises:
         StoreError: Its body is damaged, or has a class that *codec* does not know.
     """
-    told: Any = codec.load(stored.body)
-    what: Any = told.get("what") if told.__class__ is dict else None
+    content: Any = codec.load(stored.body)
+    what: Any = content.get("what") if content.__class__ is dict else None
     expected = _DATA.get(what) if what.__class__ is str else None
-    if expected is None or not told.keys() >= expected:
+    if expected is None or not content.keys() >= expected:
         raise STORE_DAMAGED(
             problem=f"The letter {stored.id!r} to thread {thread!r} is not what was written.", thread=thread, seq=None
         )
-    return Letter(stored.place, stored.id.removeprefix(_BEFORE), what, told)
+    return Letter(stored.place, stored.id.removeprefix(_BEFORE), what, content)
 
 
 _ENDS = (events.RunCompleted, events.RunFailed, events.RunCancelled)
@@ -92,20 +93,20 @@ _ENDS = (events.RunCompleted, events.RunFailed, events.RunCancelled)
 
 
 def family_letters(engine: Engine, thread: str, logged: Sequence[Logged], seq: int) -> list[tuple[str, str, bytes]]:
-    """Return the letters to parent and children of a thread that go with a commit.
+    """Return the letters to a thread's parent and children that belong to a commit.
 
     Args:
         engine: The thread, folded up to the commit.
         thread: Id of the thread in its store.
         logged: The events of the commit, each with its path.
-        seq: Number of its last entry, which makes the ids of the letters new.
+        seq: Number of its last entry, which makes the ids of the letters unique.
     """
     posts: list[tuple[str, str, bytes]] = []
     mine = bare_id(thread)
     for path, event in logged:
         if path:  # a nested graph, which has no thread of its own
             continue
-        # `threads` are the children that go with the run: those that were started to outlive it are not among them.
+        # `threads` are the children that end with the run, not those that were started to outlive it.
         if isinstance(event, events.RunCancelled | events.SuperstepAbandoned) and event.threads:
             posts += [cancel_letter(engine, thread, child, str(seq)) for child in event.threads]
         # `parent`: id of the thread whose node started this one, without the tenant.
@@ -122,16 +123,16 @@ def cancel_letter(engine: Engine, thread: str, child: str, once: str) -> tuple[s
         engine: Its codec encodes the letter.
         thread: Id of the parent in its store.
         child: Id of the child without the tenant.
-        once: Distinguishes this letter's id from those of other letters between the two threads: the number of the
-            entry that causes it, or `start` if the parent was cancelled before the child that it started existed.
+        once: Distinguishes this letter's id from those of other letters between the two threads. It is the number of
+            the entry that causes it, or `start` if the parent was cancelled before the child that it started existed.
     """
-    # No epoch: the request is for whichever claim drives the child, which the parent does not know.
+    # No epoch: the request applies to any claim on the child, which the parent does not know.
     body = written(engine.plan.codec, "cancel", {"epoch": None, "parent": bare_id(thread)})
     return beside(thread, child), f"cancel:{_short(bare_id(thread))}:{once}", body
 
 
 def _short(thread: str) -> str:
-    """Return a digest in place of a thread's id: both it and a letter's id may have 200 characters."""
+    """Return a digest of a thread's id for use in a letter's id, because both may have 200 characters."""
     import hashlib  # imported here: it loads OpenSSL, and hardly any run has a parent or children
 
     return hashlib.sha256(thread.encode()).hexdigest()[:32]

@@ -1,9 +1,9 @@
-"""Keys that authenticate the commits of a log: HMAC-SHA256, under a key of its own for each log (decision 0120).
+"""Keys that authenticate the commits of a log: HMAC-SHA256, with a separate key for each log (decision 0120).
 
 A log is the hash chain of one thread. Its id is that of the thread that it began with; a copy of the thread continues
 it. The runtime has one secret, the root key, from which the key of each log is derived. A root key has a name (`kid`, 8
-bytes), which each commit stores, so that a reader knows which key to verify with after keys were changed. What is
-authenticated is the leaf of a commit: the hash of its header.
+bytes), which each commit stores, so that a reader knows which key to verify with after keys were changed. The leaf of a
+commit is authenticated: the hash of its header.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG: Final = b"graphrt/log-key/v1\x00"
 
 
 def kid_of(root: bytes) -> bytes:
-    """Return the name of the key *root*, from which the key cannot be found."""
+    """Return the name of the key *root*, which does not reveal the key."""
     return hmac.digest(root, _KID, "sha256")[:KID_BYTES]
 
 
@@ -32,11 +32,11 @@ def key_of(root: bytes, log: str) -> bytes:
 
 @final
 class KeyRing:
-    """The keys of all logs of a runtime: one that is written with, and those that older commits were written with.
+    """The keys of all logs of a runtime: the current key, and those used for older commits.
 
     Args:
-        current: The key that is written with.
-        older: Keys that were written with before.
+        current: The key for new records.
+        older: Previously used keys.
     """
 
     __slots__ = ("_roots", "kid")
@@ -45,9 +45,9 @@ class KeyRing:
         self._roots: Mapping[bytes, bytes] = {kid_of(root): root for root in (*older, current)}
         """Root keys by name."""
         self.kid: bytes = kid_of(current)
-        """Name of the key that is written with."""
+        """Name of the key for new records."""
 
-    def __repr__(self) -> str:  # keys stay out of logs and tracebacks
+    def __repr__(self) -> str:  # keeps keys out of logs and tracebacks
         return f"KeyRing(kid={self.kid.hex()!r}, keys={len(self._roots)})"
 
     def of(self, log: str) -> LogKeys:
@@ -62,7 +62,7 @@ class LogKeys:
     Args:
         log: Id of the log.
         roots: Root keys by name.
-        kid: Name of the root key that is written with.
+        kid: Name of the root key for new records.
     """
 
     __slots__ = ("_derived", "_log", "_roots", "kid")
@@ -73,10 +73,10 @@ class LogKeys:
         self._derived: dict[bytes, bytes] = {}
         """Keys of this log by the name of their root key, derived at first use."""
         self.kid: bytes = kid
-        """Name of the key that is written with."""
+        """Name of the key for new records."""
 
     def mac(self, kid: bytes, leaf: bytes) -> bytes | None:
-        """Return the MAC of *leaf* under the key *kid*; None if that key is not here."""
+        """Return the MAC of *leaf* under the key *kid*; None if that key is not available."""
         key = self._derived.get(kid)
         if key is None:
             if kid not in self._roots:

@@ -1,56 +1,67 @@
-"""Looking for mail and for followers while runs go on: one worker thread per store, one query each for all threads.
+"""Polling for mail and followers while runs continue: one worker thread per store, with one query each for all threads.
 
-Another process cannot interrupt a run. It posts a letter, and this worker thread hands it to the run, which is
-cancelled by it or takes it at its next pause. Likewise a process that wants to see a run live notes its interest in the
-store, and this worker thread tells the run and hands over what it shows (`stores.live`). The runs themselves never
-query the store, so a step costs nothing. For a run that is shorter than the interval, there is no query at all.
+Another process cannot interrupt a run directly. It posts a letter, and this worker thread delivers it to the run, which
+is cancelled by it or processes it at its next pause. A process that wants to follow a run live registers its interest
+in the store. This worker thread notifies the run and passes on its items (`stores.live`). The runs themselves never
+query the store, so steps have no overhead. A run that is shorter than the interval causes no query at all.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias, final
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 from graphrt._journal.per_store import PerStore, StoreWorker
 from graphrt.stores.filters import FollowerFilter, MailFilter, ThreadFilter
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import MailMessage
+from graphrt.stores.values import MailMessage, NewBatch
 
 POLL_S: Final = 0.1
-"""Seconds between two looks at the store. A request to cancel is to be seen within 0.2 s on a server."""
+"""Seconds between two queries of the store. A request to cancel must be noticed within 0.2 s on a server."""
 LIVE_S: Final = 0.05
-"""The same while a run has something to show: how long its items wait at most until a follower gets them."""
+"""The same while a run shows live items: the maximum delay until a follower gets them."""
 IDLE_S: Final = 0.5
-"""Seconds until the worker thread ends if no run goes on."""
+"""Seconds until the worker thread ends if no run is active."""
 
 Deliver: TypeAlias = Callable[[Sequence[MailMessage]], None]
-"""Called with all letters that wait for a thread, again at each look until a commit has taken them."""
+"""Called with all letters that wait for a thread, at each query until a commit has deleted them."""
 
 
 class Shown(Protocol):
-    """The part of a run that shows live items (such as tokens) to followers: readers in other processes."""
+    """The part of a run that shows live items (such as tokens) to followers, that is, readers in other processes."""
 
     def follow(self, *, wanted: bool) -> bool:
-        """Begin or end to hand items over; return whether to look again soon, since there is something to show."""
+        """Start or stop passing on items. Returns whether to check again soon, because there are items to show."""
         ...
 
-    def flush(self) -> None:
-        """Hand over to the followers, through the store, what was collected."""
+    def handing_over(self) -> AbstractContextManager[Handover]:
+        """Return a context that yields the collected items. The caller stores them for the followers, and adds places."""
         ...
+
+
+class Handover(NamedTuple):
+    """Items of one run on their way into the store."""
+
+    batches: Sequence[NewBatch]
+    """The items."""
+    places: list[int]
+    """The places of these batches, once they are stored."""
 
 
 @final
 class MailWatch(StoreWorker):
-    """Hands the mail of the threads of one store to the runs that drive them in this process."""
+    """Delivers the mail of one store's threads to the runs that drive them in this process."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, "graphrt-mail")
         self._runs: dict[str, tuple[Deliver, Shown | None]] = {}
-        """Runs that go on, by thread."""
+        """Active runs, by thread."""
         self._pause_s = POLL_S
-        """Seconds until the next look."""
+        """Seconds until the next query."""
 
     def add(self, thread: str, deliver: Deliver, shown: Shown | None) -> None:
         """Call *deliver* with mail of *thread* from now on, and *shown* with whether it has a follower, if it is not None.
@@ -62,18 +73,18 @@ class MailWatch(StoreWorker):
             self._runs[thread] = deliver, shown
 
     def remove(self, thread: str, deliver: Deliver) -> None:
-        """Stop calling *deliver*, unless another run of the thread has taken its place already."""
+        """Stop calling *deliver*, unless another run of the thread has already replaced it."""
         with self._changed:
-            # *deliver* is usually a bound method, and Python makes a new object of one for each access: hence `==`.
+            # Compared with `==`, because *deliver* is usually a bound method, and each access creates a new object.
             if thread in self._runs and self._runs[thread][0] == deliver:
                 del self._runs[thread]
 
     def _is_busy(self) -> bool:
-        """Return whether a run goes on."""
+        """Return whether a run is active."""
         return bool(self._runs)
 
     def _next(self) -> dict[str, tuple[Deliver, Shown | None]] | None:
-        """Return the runs to look for, after a pause; None if the worker thread is to end."""
+        """Return the runs to check, after a pause; None if the worker thread should end."""
         idle_since = time.monotonic()
         while True:
             with self._changed:
@@ -85,7 +96,7 @@ class MailWatch(StoreWorker):
                     return None
 
     def _do(self, store: Store, work: dict[str, tuple[Deliver, Shown | None]]) -> None:
-        """Look for mail. After an error, the letters wait, and the next look finds them."""
+        """Check for mail. After an error, the letters wait and the next query finds them."""
         with contextlib.suppress(Exception):
             for head in store.query(ThreadFilter(ids=[*work], has_mail=True)):
                 with contextlib.suppress(Exception):
@@ -93,9 +104,9 @@ class MailWatch(StoreWorker):
         self._look_for_followers(store, {thread: shown for thread, (_, shown) in work.items() if shown is not None})
 
     def _look_for_followers(self, store: Store, runs: dict[str, Shown]) -> None:
-        """Say to each run whether it is followed, and let those that are hand over the items they have collected.
+        """Notify each run whether it is followed, and make those that are pass on their collected items.
 
-        Runs in a store that carries no live items are not among *runs*.
+        *runs* does not include runs in a store without live items.
         """
         self._pause_s = POLL_S
         with contextlib.suppress(Exception):
@@ -103,8 +114,17 @@ class MailWatch(StoreWorker):
             for thread, shown in runs.items():
                 with contextlib.suppress(Exception):
                     if shown.follow(wanted=thread in followed):
-                        shown.flush()
                         self._pause_s = LIVE_S
+            _hand_over(store, runs.values())
+
+
+def _hand_over(store: Store, runs: Iterable[Shown]) -> None:
+    """Store the items that *runs* have collected, in one call: for one run, it costs as much as for twenty."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(shown.handing_over()) for shown in runs]
+        places = iter(store.relay([one for some in found for one in some.batches]))
+        for some in found:
+            some.places.extend(islice(places, len(some.batches)))
 
 
 _WATCHES: Final = PerStore(MailWatch)

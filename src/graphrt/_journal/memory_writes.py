@@ -1,8 +1,8 @@
-"""What a commit writes to the memory: the changes of those tasks of its superstep that succeeded.
+"""The memory writes of a commit: the changes by the successful tasks of its superstep.
 
-A task notes what it writes, and the superstep's commit makes the changes in the store, in the transaction that appends
-the entries. So a crash leaves both or none, and the memory is what the entries say (decision 0250). A fork, a copy or an
-import of a thread repeats entries and writes nothing.
+A task records its writes, and the superstep's commit applies them to the store, in the transaction that appends the
+entries. So a crash leaves both or none, and the memory matches the entries (decision 0250). A fork, a copy or an import
+of a thread repeats entries and writes nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 _HIDDEN: Final = frozenset({"bytes", "bytearray", "secret"})
-"""Tags of encoded values whose text says nothing that is searched for."""
+"""Tags of encoded values whose text is not worth searching."""
 
 
 def memory_writes(logged: Sequence[Logged], codec: Codec, thread: str, at: float) -> list[MemoryWrite]:
-    """Return what the commit of the events *logged* to *thread*, made at *at*, writes to the memory.
+    """Return the memory writes of the commit of the events *logged* to *thread*, made at *at*.
 
-    Only the commit of a superstep of the graph at the top writes, and only what was written by tasks that succeeded
-    themselves, in nested graphs that succeeded. An edit that takes a task as finished drops what it wrote.
+    Only the commit of a superstep of the outermost graph writes, and only for tasks that succeeded, in nested graphs
+    that succeeded. An edit that marks a task as finished drops its writes.
     """
     wrote = [(path, event) for path, event in logged if isinstance(event, events.MemoryWritten)]
     if not any(isinstance(event, events.SuperstepCommitted) for path, event in logged if not path):
@@ -42,7 +42,7 @@ def memory_writes(logged: Sequence[Logged], codec: Codec, thread: str, at: float
 
 
 def _write(event: events.MemoryWritten, codec: Codec, thread: str, at: float) -> MemoryWrite:
-    """Return the change that *event* says, in the memory of the tenant of *thread*."""
+    """Return the change that *event* describes, in the memory of the tenant of *thread*."""
     namespace = beside(thread, event.namespace)
     if event.deleted:
         return MemoryWrite(namespace, event.key, None)
@@ -53,17 +53,17 @@ def _write(event: events.MemoryWritten, codec: Codec, thread: str, at: float) ->
 
 
 def words_in(key: str, body: bytes) -> tuple[str, ...]:
-    """Return the words by which the item with this *key* and encoded value is found."""
+    """Return the words under which the item with this *key* and encoded value is found."""
     return words_of(key, *_texts(from_json(body)))
 
 
 def text_in(key: str, body: bytes) -> str:
-    """Return the text that stands for what the item with this *key* and encoded value means: the text of its words."""
+    """Return the text to embed for the item with this *key* and encoded value: the text of its words."""
     return "\n".join((key, *_texts(from_json(body))))
 
 
 def _enclosing(path: str) -> Iterator[str]:
-    """Yield the ids of the tasks whose nested graphs enclose what has *path*: `2.0:a` and `2.0:a/1.0:b` for both."""
+    """Yield the ids of the tasks whose nested graphs enclose *path*, such as `2.0:a` and `2.0:a/1.0:b`."""
     parts = path.rstrip("/").split("/") if path else []
     yield from ("/".join(parts[:number]) for number in range(1, len(parts) + 1))
 

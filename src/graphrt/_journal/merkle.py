@@ -1,9 +1,10 @@
 """Merkle trees as RFC 9162 defines them: roots of a growing list of leaves.
 
-A node is the SHA-256 of the byte 1 and its two children. Leaves are hashed with the byte 0 by the caller, so that no
-leaf can pass for a node. The hash chain keeps such a tree over its records, so that one root stands for all of them.
+A node is the SHA-256 of the byte 1 and its two children. The caller hashes leaves with the byte 0, so that a leaf can
+never be mistaken for a node. The hash chain keeps such a tree over its records, so that one root represents all of
+them.
 
-Nothing here knows what a leaf is. Proofs are taken in `audit.proofs`, and checked in `audit.offline`.
+This module does not know what a leaf is. Proofs are created in `audit.proofs`, and checked in `audit.offline`.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ class Tree:
     def add(self, leaf: bytes) -> None:
         """Add a leaf, the hash of a record. Takes one hash on average."""
         node, size, roots = leaf, self.size, self.roots
-        # Like a carry in binary: each set bit at the end of the size is a whole subtree as large as the node so far.
+        # Like a carry in binary addition: each trailing set bit of the size is a complete subtree as large as the
+        # current node.
         while size & 1:
-            node = sha256(b"\x01" + roots.pop() + node).digest()  # as `joined`, at the cost of one call less
+            node = sha256(b"\x01" + roots.pop() + node).digest()  # the same as `joined`, inlined to save a call
             size >>= 1
         roots.append(node)
         self.size += 1
 
     def root(self) -> bytes:
-        """Return the root; of an empty tree, the hash of nothing."""
+        """Return the root; for an empty tree, the hash of empty input."""
         if not self.roots:
             return sha256(b"").digest()
         node = self.roots[-1]  # the smallest subtree is the rightmost

@@ -1,8 +1,8 @@
-"""Bringing a thread of an older graph over to a changed one that was judged fit for it (rule R14, decision 0022).
+"""Migration of a thread to a changed graph, after a successful compatibility check (rule R14, decision 0022).
 
 To fold entries means to apply them, one after another, to an engine, which calls the reducers of the fields again. The
-stored entries are folded with what the older graph was: removed fields get stand-ins, renamed nodes an alias. Then the
-values become those of the present graph, by the declared migration or by defaults.
+stored entries are folded with the shape of the older graph: removed fields get stand-ins, renamed nodes an alias. Then
+the values become those of the present graph, by the declared migration or by defaults.
 
 A verdict (`compatibility_check`) says how the thread's graph and the present one relate: identical, compatible, or
 joined by a declared `Migration`. Threads with any other verdict do not come here.
@@ -14,16 +14,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events, reducers
+from graphrt._arguments import is_mapping
 from graphrt._cancellations import failures
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
 from graphrt._journal.changed_names import changed_joins, joins_as_data, renamed_nodes, under_older_names
-from graphrt._journal.compatibility import Verdict
+from graphrt._journal.compatibility import Compatibility
 from graphrt._journal.thread_fold import Fold
-from graphrt._plan.fields import ABSENT, Field, is_mapping, own, read_marks
+from graphrt._plan.fields import ABSENT, Field, own, read_marks
 from graphrt._plan.quoting import quoted
 from graphrt._plan.tables import Plan
-from graphrt.errors import GraphrtError, told
+from graphrt.errors import GraphrtError, describe_error
 from graphrt.errors._codes.journal import (
     MIGRATION_FAILED,
 )
@@ -34,24 +35,25 @@ if TYPE_CHECKING:
 
 
 _CHANGED: Final = frozenset({"gone", "renamed", "joins", "plain"})
-"""Keys of the meta that say what older graphs had."""
+"""Keys of the meta about older graphs."""
 
 
-def prepare(fold: Fold, verdict: Verdict) -> None:
-    """Give *fold* what older graphs had and the present one has not, before anything is folded.
+def prepare(fold: Fold, verdict: Compatibility) -> None:
+    """Prepare *fold* for parts of older graphs that the current one lacks, before anything is folded.
 
-    The meta keeps it: `gone` has removed fields with the names of their reducers; `renamed` and `joins`, see
-    `changed_names`; `plain` is true if classes changed so that values in the entries may not fit them any more. It is
-    that of all older graphs whose entries the thread may still have.
+    The meta contains them: `gone` has removed fields with the names of their reducers; for `renamed` and `joins`, see
+    `changed_names`; `plain` is true if classes changed so that values in the entries may no longer fit. The data covers
+    all older graphs whose entries the thread may still have.
     """
     engine, meta = fold.engine, fold.meta
-    # With changed classes, no entry was written with the present ones yet: the migration gets all values as plain data.
+    # If classes changed, no entry was written with the current ones yet, so the migration gets all values as plain
+    # data.
     if verdict.classes:
         fold.reader.codec = engine.plan.codec.forgiving(verdict.classes)
     else:
         fold.reader.codec = engine.plan.codec.forgiving() if meta.get("plain") else engine.plan.codec
     is_same = verdict.kind == "identical"
-    if is_same and meta.keys().isdisjoint(_CHANGED):  # no other graph has ever driven it
+    if is_same and meta.keys().isdisjoint(_CHANGED):  # it was never driven by another graph
         return
     gone: dict[str, str] = dict(meta.get("gone") or {})
     if not is_same:
@@ -61,7 +63,7 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
     again: Mapping[str, str] = verdict.migration.nodes if verdict.migration is not None else {}
     renamed = renamed_nodes(meta, again)
     joins = changed_joins(meta, again, engine.plan, is_same=is_same)
-    # Also kept in the meta, which the next commit stores: later loads fold the same entries, and need the same.
+    # Also kept in the meta, which the next commit stores, because later loads fold the same entries.
     kept: dict[str, Any] = {"gone": gone, "renamed": renamed, "joins": joins_as_data(joins)}
     kept["plain"] = bool(verdict.classes) or bool(meta.get("plain"))
     fold.meta = {**meta, **{key: data for key, data in kept.items() if data}}
@@ -74,7 +76,7 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
 
 
 def codec_to_show(plan: Plan, fingerprint: str, meta: Mapping[str, Any]) -> Codec:
-    """Return the codec with which entries of a thread are shown, whether or not *plan* can go on with it.
+    """Return the codec with which entries of a thread are shown, whether or not *plan* can continue it.
 
     Args:
         plan: The present graph.
@@ -86,12 +88,12 @@ def codec_to_show(plan: Plan, fingerprint: str, meta: Mapping[str, Any]) -> Code
 
 
 def _stand_in(name: str, label: str) -> Field:
-    """Return a stand-in for a removed field.
+    """Return a placeholder for a removed field.
 
     Args:
         name: Name of the field.
-        label: Name of its reducer. A reducer that graphrt does not have cannot be called any more: then the stand-in
-            keeps the last value written.
+        label: Name of its reducer. A reducer that is not built in can no longer be called: the placeholder then keeps
+            the last value written.
     """
     field = Field(name, Any)
     reducer = reducers.by_name(label)
@@ -103,11 +105,11 @@ def _stand_in(name: str, label: str) -> Field:
     return field
 
 
-def adopt(fold: Fold, verdict: Verdict) -> None:
-    """Bring the folded thread over, and set `fold.migrated`, the event that the next commit of the thread journals.
+def adopt(fold: Fold, verdict: Compatibility) -> None:
+    """Migrate the folded thread, and set `fold.migrated`, the event that the next commit of the thread journals.
 
     Raises:
-        InputError: The migration raised, or what it returned is not a valid state.
+        InputError: The migration raised, or did not return a valid state.
     """
     engine = fold.engine
     fields = engine.plan.state.fields
@@ -120,7 +122,7 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
             start = field.reset() if name not in values else ABSENT  # the default; ABSENT if there is none
             if start is not ABSENT:
                 values[name] = start
-    engine.adopt(values)  # None keeps the values, and leaves only the stand-ins behind
+    engine.adopt(values)  # None keeps the values and only drops the placeholders
     why = verdict.migration.name if verdict.migration is not None else f"compatible: {'; '.join(verdict.reasons)}"
     untracked = engine.plan.state.untracked
     # Untracked fields are in no entry (R16).
@@ -130,21 +132,23 @@ def adopt(fold: Fold, verdict: Verdict) -> None:
 
 
 def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> dict[str, Any]:
-    """Call the migration with a copy of *values*, and return the state that it made, validated.
+    """Call the migration with a copy of *values*, and return the validated result.
 
     Raises:
-        InputError: The migration raised, or what it returned is not a valid state.
+        InputError: The migration raised, or did not return a valid state.
     """
     assert migration.values is not None  # noqa: S101 - the caller checked
     where = f"{migration.name} of thread {engine.thread!r}"
     try:
         made = migration.values(own(values))
     except failures() as error:
-        raise MIGRATION_FAILED(source=migration.source[:12], problem=f"raised {told(error)}", where=where) from error
+        raise MIGRATION_FAILED(
+            source=migration.source[:12], problem=f"raised {describe_error(error)}", where=where
+        ) from error
     if not is_mapping(made):
         raise MIGRATION_FAILED(
             source=migration.source[:12],
-            # `quoted` shows no value that might be of an untracked field.
+            # `quoted` does not show values that may belong to an untracked field.
             problem=f"returned {quoted(made, engine.plan.state.untracked)}, which is not a mapping.",
             where=where,
         )

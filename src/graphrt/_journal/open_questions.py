@@ -1,9 +1,9 @@
-"""What a commit tells the store to search by: the thread's labels, and its open questions (decision 0150).
+"""The search data that a commit passes to the store: the thread's labels, and its open questions (decision 0150).
 
-Labels are title, tags and priority. An open question is an interrupt that waits for an answer. Both follow from the
-journal, and stores keep them in an index besides, so that an inbox or a worker finds threads with one query. The writer
-computes them for the commits whose events can change them. Reindexing and erasure compute them for whole threads. The
-body of a listed question is made and read here, and nowhere else.
+Labels are title, tags and priority. An open question is an interrupt that waits for an answer. Both are derived from
+the journal, and stores also keep them in an index, so that an inbox or a worker finds threads with one query. The
+writer computes them for the commits whose events can change them. Reindexing and erasure compute them for whole
+threads. Only this module writes and reads the body of a listed question.
 
 Kinds of questions that matter here: `SIGNAL`, which a signal answers (mail by name, from any process), and `TASK`, with
 which a task waits for a worker of its node's queue. Workers find their tasks in this index.
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, final
 from pydantic_core import from_json
 
 from graphrt import events
+from graphrt._arguments import is_mapping
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.open_interrupt import SIGNAL, TASK, OpenInterrupt
-from graphrt._plan.fields import is_mapping
 from graphrt.commands import UNSET
 from graphrt.errors import StoreError
 from graphrt.stores.values import Commit, Labels, Question
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def labels_after(logged: Sequence[Logged]) -> Labels | None:
-    """Return the labels of a thread after *logged*, pairs of path and event; None if no event of it sets them."""
+    """Return the labels of a thread after *logged*, pairs of path and event; None if no event sets them."""
     found: Labels | None = None
     for path, event in logged:
         if isinstance(event, events.ThreadLabelled) and not path:
@@ -43,9 +43,9 @@ def labels_after(logged: Sequence[Logged]) -> Labels | None:
 def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
     """Return the questions to list: those that a person, a timer or a child thread answers, and tasks of queues.
 
-    A thread that waits for a signal becomes due by its mail, and needs no index for that. A cancelled thread lists
-    nothing, since `retry` asks anew. A failed thread, or a completed one, lists no tasks: workers run tasks of running
-    and paused threads only.
+    A thread that waits for a signal becomes due through its mail, and is not listed. A cancelled thread lists nothing,
+    because `retry` asks again. A failed or completed thread lists no tasks, because workers only run tasks of running
+    and paused threads.
     """
     if status == "cancelled":
         return []
@@ -64,7 +64,8 @@ def listed(
     Args:
         engine: The thread, folded.
         status: Its status.
-        asked_at: When they were asked, in seconds since the epoch: one time for all, or a function of a question's id.
+        asked_at: When they were asked, in seconds since the epoch: one time for all, or a function of the question's
+            id.
     """
     found: list[Question] = []
     for question in open_questions(engine, status):
@@ -87,7 +88,7 @@ def listed(
 
 @final
 class Listing:
-    """What the store lists of one thread while it is written, computed for the commits that can change that.
+    """The store's listing of one thread while it is driven, computed for the commits that can change it.
 
     Args:
         engine: The thread, which changes while it is driven.
@@ -107,7 +108,7 @@ class Listing:
     def completed(self, commit: Commit, logged: Sequence[Logged]) -> Commit:
         """Return *commit*, which sets a status or labels, with what the store lists after it.
 
-        Questions are asked, answered and given up where a run begins, pauses or ends, and by edits. All of these
+        Questions are asked, answered and abandoned when a run begins, pauses or ends, and by edits. All of these
         commits set the status. For a thread that never asks, no list is written.
         """
         commit = commit._replace(labels=labels_after(logged))
@@ -121,7 +122,7 @@ class Listing:
 
 
 def _body(question: OpenInterrupt, codec: Codec) -> bytes:
-    """Return what the index keeps to show of a question: payload, type of the answer, and the default, if it has one.
+    """Return the parts of a question that the index shows: payload, type of the answer, and the default, if it has one.
 
     `asked` reads it.
     """
@@ -134,8 +135,7 @@ def _body(question: OpenInterrupt, codec: Codec) -> bytes:
 def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
     """Return the question of *thread* that was listed as *question*, for an inbox, which does not fold the thread.
 
-    Values of classes that *codec* does not know, since another graph asked, come as the plain data that they are stored
-    as.
+    Values of classes that *codec* does not know, because another graph asked, are returned as their stored plain data.
     """
     shown: Any
     try:

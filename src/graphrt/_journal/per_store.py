@@ -14,7 +14,7 @@ from graphrt.stores.protocol import Store
 
 
 class StoreWorker(ABC):
-    """Something that a worker thread does for one store, for as long as there is something to do.
+    """A worker thread that serves one store for as long as it has work.
 
     Args:
         store: The store. Workers are found by it, and must not keep it alive.
@@ -25,28 +25,28 @@ class StoreWorker(ABC):
         self._store = weakref.ref(store)
         self._name = name
         self._changed = threading.Condition()
-        """Guards all that the worker knows, and wakes its thread early."""
+        """Guards the worker's data, and wakes its thread early."""
         self._worker: threading.Thread | None = None
         self._ending = False
         """Whether the store was closed, so that the worker thread ends as soon as nothing is left to do."""
 
     @abstractmethod
     def _is_busy(self) -> bool:
-        """Return whether something is left to do. Called with the lock."""
+        """Return whether there is work left. Called with the lock held."""
 
     @abstractmethod
     def _next(self) -> Any:
-        """Wait until something is to be done, and return it. None ends the thread, which `_worker` must say then."""
+        """Wait for the next piece of work and return it. None ends the thread. `_worker` must be declared."""
 
     @abstractmethod
     def _do(self, store: Store, work: Any) -> None:
-        """Do *work*, which `_next` returned. It must not raise: others need this thread."""
+        """Do *work*, the result of `_next`. Must not raise, because others need this thread."""
 
     def _start(self) -> None:
         """Start the worker thread, if it does not run. The caller holds the lock."""
         if self._worker is None:
             worker = threading.Thread(target=self._work, name=self._name, daemon=True)
-            worker.start()  # before it is kept: if that fails, the next call tries again
+            worker.start()  # started before it is kept: if that fails, the next call tries again
             self._worker = worker
 
     def _work(self) -> None:
@@ -59,7 +59,10 @@ class StoreWorker(ABC):
             del store  # this frame must not keep the store alive while it waits
 
     def end(self) -> None:
-        """End the worker thread, now or when nothing is left to do: the store was closed. Waits a second at most."""
+        """End the worker thread, now or when it has no work left, because the store was closed.
+
+        Waits at most a second.
+        """
         with self._changed:
             self._ending = True
             worker = None if self._is_busy() else self._worker
@@ -73,17 +76,17 @@ W = TypeVar("W", bound=StoreWorker)
 
 @final
 class PerStore(Generic[W]):
-    """Finds the worker of a store: made at first use, and made again in a forked child, where no thread goes on.
+    """Finds the worker of a store: created on first use, and again in a forked child, where threads do not continue.
 
     Args:
-        make: Makes the worker of a store.
+        make: Creates the worker of a store.
     """
 
     def __init__(self, make: Callable[[Store], W]) -> None:
         self._make = make
         self._found: weakref.WeakKeyDictionary[Store, tuple[int, W]] = weakref.WeakKeyDictionary()
         """Process id and worker, by store."""
-        self._lock = FreshLock()  # free in a forked child, even if another thread held it
+        self._lock = FreshLock()  # unlocked in a forked child, even if another thread held it
 
     def of(self, store: Store) -> W:
         """Return the worker of *store* in this process."""

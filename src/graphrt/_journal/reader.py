@@ -1,14 +1,14 @@
-"""Decoding of what a store holds of one thread, and the checks on it.
+"""Decoding and verification of the stored data of one thread.
 
-A store holds of a thread: records (the entries of one commit each, with a seal if the thread is chained), snapshots,
-staged bodies (what is known of the tasks of an open superstep, by key), large values (blobs), and the meta. A body is
-the stored form of a record, a snapshot or a staged body. Blobs are stored beside bodies, under a hash of their bytes as
-name.
+For each thread, a store contains records (the entries of one commit each, with a seal if the thread is chained),
+snapshots, staged bodies (known data of the tasks of an open superstep, by key), large values (blobs), and the meta. A
+body is the stored form of a record, a snapshot or a staged body. Blobs are stored separately from bodies, under the
+hash of their bytes.
 
-Records vouch for the rest: some hold digests of staged bodies, of a snapshot, or of the names in the meta. The reader
-notes these digests and compares them. A record that does so is covered by the hash chain.
+Records vouch for the rest: some contain digests of staged bodies, of a snapshot, or of the names in the meta. The
+reader collects these digests and compares them. These records are covered by the hash chain.
 
-A snapshot saves reading and nothing else: folding all entries gives the same state (the law *fold*). The fold itself is
+A snapshot only saves reading: folding all entries gives the same state (the law *fold*). The fold itself is
 in `thread_fold`.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing
 
 WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
-"""Codes of errors of the store that say nothing about what is stored in it: it cannot be reached or written now."""
+"""Codes of store errors that say nothing about the stored data: the store cannot be reached or written now."""
 
 
 @final
@@ -53,7 +53,7 @@ class Reader:
         codec: Decodes values. `verifying.PLAIN` leaves them as JSON, so that no user class is needed.
         names: Names of the thread, if there is no *meta*.
         meta: The thread's meta, as `read_meta` returns it: names and chain.
-        keys: Keys that MACs are verified with; None verifies none.
+        keys: Keys for verifying MACs; None does not verify them.
     """
 
     # fmt: off
@@ -80,16 +80,16 @@ class Reader:
         self._chained = str(meta.get("chained") or "")
         """Id of the thread that the chain began with; empty without a chain."""
         self._blobs: dict[str, bytes] = {}
-        """Large values that were read or given so far, by name."""
+        """Large values that were read or passed so far, by name."""
         self._alone = False
         """Whether large values come from `_blobs` only."""
         self._saved: dict[int, bytes] = {}
-        """Bodies of snapshots that were read, by entry. A later record vouches for every one."""
+        """Bodies of snapshots that were read, by entry. A later record vouches for each of them."""
         self.erased: bool = False
-        """Whether something that was read holds an erased value."""
+        """Whether anything read so far contains an erased value."""
         self.beside: Mapping[str, str] = {}
-        """Staged bodies that must exist after the records read so far: key to the end of the body, which is empty if
-        only its existence is vouched for."""
+        """Staged bodies that must exist after the records read so far: maps keys to the ends of the bodies, which are
+        empty if only the existence is vouched for."""
 
     def fetch(self, name: str) -> bytes:
         """Return a large value by its name; bodies call this for references that they hold.
@@ -103,21 +103,21 @@ class Reader:
         return self._blobs[name]
 
     def know(self, blobs: Mapping[str, bytes]) -> None:
-        """Take large values from *blobs*, too: they came with a letter, by which a worker of a queue reports on a task.
+        """Also use large values from *blobs*, which came with a queue worker's report about a task.
 
-        The store does not have them yet: the commit that stages what the letter reports stores them.
+        The store does not have them yet: the commit that stages the report stores them.
         """
         self._blobs |= blobs
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the large values that were read so far, by which a page of entries is bounded."""
+        """Bytes of the large values read so far, used to limit a page of entries."""
         return sum(map(len, self._blobs.values()))
 
     def only(self, blobs: Mapping[str, bytes]) -> None:
-        """Take large values from *blobs* from now on, and not from the store.
+        """From now on, take large values from *blobs* instead of the store.
 
-        Pruning reads back a snapshot this way before it stores it, to see that its own blobs are complete.
+        Pruning uses this to read a snapshot back before storing it, to check that its own blobs are complete.
         """
         self._blobs, self._alone = dict(blobs), True
 
@@ -133,8 +133,9 @@ class Reader:
         """Decode *payload*. Returns the batch, and the `Body` that it was read with.
 
         Args:
-            names: Names to read with, if not those of the thread: staged bodies and snapshots bring their own.
-            place: Where the payload belongs, for errors: number of an entry, or `what is staged of '1.0:a'`.
+            names: Names to use instead of the thread's: staged bodies and snapshots have their own.
+            place: Location of the payload, for errors: number of an entry, or a text such as `what is staged of
+                '1.0:a'`.
             key: Key of a staged body, to which it is bound; None for a record or a snapshot.
             first: Whether it is the body of the first record.
 
@@ -148,15 +149,16 @@ class Reader:
         try:
             if key is None:
                 return decode(body, payload, first=first), body
-            # Bound to chain and key, so that a body moved to another task or thread is found.
+            # Bound to chain and key, so that a body moved to another task or thread is detected.
             return decode(body, payload, binding=binding(self._chained, key)), body
         except StoreError as error:
             raise self.placed(error, place) from error.__cause__
 
     def placed(self, error: StoreError, place: str | int, **data: Any) -> StoreError:
-        """Return *error* with the thread and place where it occurred, unless it names a thread already.
+        """Add the thread and location to *error*, unless it already names a thread, and return it.
 
-        Codecs and seals raise errors without a place. *data* are more attributes for the error, which is changed.
+        Codecs and seals raise errors without a location. *data* are further attributes for the error, which is
+        modified.
         """
         if error.thread is None:
             where = f"entry {place}" if isinstance(place, int) else place
@@ -178,15 +180,16 @@ class Reader:
     def checked(self, record: Record, chain: Chain | Links | None) -> tuple[Batch, Body]:
         """Return the next record, verified against its seal and the record before: its batch, and its body.
 
-        What the record vouches for is verified too, and the *chain* follows it, also to the name that it gives a copy.
+        The data that the record vouches for is verified too. The *chain* is advanced, including the name that the
+        record may give a copy.
 
         Args:
-            chain: The chain up to the record before. None if the thread is not chained, or if that record is not known:
-                then the seal is not verified.
+            chain: The chain up to the previous record. None if the thread is not chained or that record is not known;
+                the seal is then not verified.
 
         Raises:
-            StoreError: The record is not what was sealed, does not follow, or has another number of entries than it
-                says.
+            StoreError: The record was changed since it was sealed, is not the next one, or has a wrong number of
+                entries.
         """
         batch, body = self.body(record.body, place=record.seq, first=record.seq == record.count)
         if len(batch.logged) != record.count:
@@ -195,7 +198,7 @@ class Reader:
                 thread=self.thread,
                 seq=record.seq,
             )
-        self.verify(record, batch.at, body.lines, body.written, chain)
+        self.verify(record.seq, record.count, batch.at, body.lines, body.written, record.seal, chain)
         last = batch.logged[-1][1] if batch.logged else None
         if last.__class__ is events.ThreadCopied and chain is not None and chain.name is not None:
             chain.name = name_after(batch.logged, chain.name)  # the only entry of its commit
@@ -204,40 +207,45 @@ class Reader:
 
     def verify(
         self,
-        record: Record,
+        seq: int,
+        count: int,
         at: float,
         lines: Sequence[bytes],
         written: Sequence[tuple[str, int]],
+        seal: bytes,
         chain: Chain | Links | None,
     ) -> None:
-        """Verify *record* against its seal and the record before, and add it to the *chain*; see `checked`.
+        """Verify a record against its *seal* and the record before, and add it to the *chain*; see `checked`.
 
         Args:
+            seq: Number of its last entry.
+            count: Number of its entries.
             at: Its time.
             lines: Its body without the checksum.
             written: Fields of the state and the numbers of the lines that were folded into them, in order.
+            seal: Its seal; empty without a chain.
 
         Raises:
-            StoreError: The record is not what was sealed, or does not follow.
+            StoreError: The record was changed since it was sealed, or is not the next one.
         """
         try:
             if chain is not None:
-                chain.check(record.seq, record.count, at, lines, written, record.seal)
+                chain.check(seq, count, at, lines, written, seal)
             elif not self._chained:
-                _check_unsealed(record.seq, record.seal)
+                _check_unsealed(seq, seal)
         except StoreError as error:
-            raise self.placed(error, record.seq) from error.__cause__
+            raise self.placed(error, seq) from error.__cause__
 
     def _check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
-        """Check that meta and snapshots are what *record* vouches for, and note what it vouches for of staged bodies.
+        """Check that meta and snapshots match what *record* vouches for, and collect its digests of staged bodies.
 
         Args:
             record: The record, for its number.
             batch: Its events.
-            body: What it was decoded with, which holds its digests.
+            body: The container with which it was decoded, which has its digests.
 
         Raises:
-            StoreError: Meta or snapshot is not what was written.
+            StoreError: Meta or snapshot was changed since it was written.
         """
         vouched = body.vouched
         if vouched is NOTHING and not self.beside:
@@ -246,7 +254,8 @@ class Reader:
         if self.beside and any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
             self.beside = {}
         self.beside = vouched.staged or self.beside  # a record that vouches has all keys
-        if vouched.snapshot is not None and vouched.snapshot[0] in self._saved:  # one that was not read was not used
+        # A snapshot that was not read was not used.
+        if vouched.snapshot is not None and vouched.snapshot[0] in self._saved:
             seq, wanted = vouched.snapshot
             if digest(self._saved[seq]) != wanted:
                 raise self._forged(f"The snapshot of entry {seq}", record, "its values, or where the thread stood")
@@ -254,10 +263,10 @@ class Reader:
             count, wanted = vouched.names
             if digest(to_json(self.names.known[:count])) != wanted:
                 raise self._forged("The meta", record, "the names of nodes and fields")
-            self.names.told = max(count, self.names.told or 0)  # from here on, new names must follow in order
+            self.names.accounted = max(count, self.names.accounted or 0)  # from here on, new names must follow in order
 
     def check_beside(self, staged: Iterable[tuple[str, bytes]], seq: int) -> None:
-        """Check that what is *staged* is what the records vouch for. Call it after all records were read.
+        """Check that the *staged* data matches what the records vouch for. Call it after all records were read.
 
         Args:
             staged: Pairs of key and body.
@@ -282,7 +291,7 @@ class Reader:
         """Return the error for meta or a snapshot (*what*) that is not what *record* vouches for.
 
         Args:
-            known: What in it was changed.
+            known: The part of it that was changed.
         """
         return STORE_DAMAGED(
             problem=f"{what} of thread {self.thread!r} is not what was written, as entry {record.seq} tells",
@@ -292,7 +301,7 @@ class Reader:
         )
 
     def staged(self, key: str, payload: bytes) -> Sequence[Logged]:
-        """Return the events that are staged under *key*, with their paths. A staged body brings its own names."""
+        """Return the events that are staged under *key*, with their paths. A staged body has its own names."""
         return self.body(payload, Names(), place=f"what is staged of {key!r}", key=key)[0].logged
 
     def saved(self, payload: bytes, seq: int) -> events.StateSaved:
@@ -311,7 +320,7 @@ class Reader:
 
 
 def lacking(thread: str, seq: int, known: str | None = None) -> StoreError:
-    """Return the error for the entry *seq*, which is missing: a record that should hold it is not there."""
+    """Return the error for the missing entry *seq*: its record does not exist."""
     problem = f"Thread {thread!r} lacks entry {seq} of its journal"
     return STORE_DAMAGED(problem=problem, thread=thread, seq=seq, known=known)
 
@@ -322,7 +331,7 @@ def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
     Args:
         seq: Number of the last entry that was read.
         last: Number of the thread's last entry.
-        more: Allow later entries, which may have been written meanwhile.
+        more: Allow later entries, which may have been written in the meantime.
 
     Raises:
         StoreError: Entries are missing, or there are too many.
@@ -339,7 +348,7 @@ def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
 def _check_unsealed(seq: int, seal: bytes) -> None:
     """Check that a record of a thread that is not chained has no seal.
 
-    A seal there means that the meta was changed. Switching the chain off would otherwise hide changes of records.
+    A seal there means that the meta was changed. Otherwise, disabling the chain could hide changes of records.
 
     Raises:
         StoreError: The record has a seal.
@@ -353,9 +362,9 @@ def _check_unsealed(seq: int, seal: bytes) -> None:
 
 
 def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
-    """Check that *meta* names *thread*: that the thread has not exchanged its id with another one.
+    """Check that *meta* names *thread*, so that its id was not swapped with another thread's.
 
-    Anyone who can write to the store can change the meta. `check_name` does the same by the records.
+    Anyone who can write to the store can change the meta. `check_name` does the same check with the records.
 
     Raises:
         StoreError: It is the meta of another thread.
@@ -366,7 +375,7 @@ def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
 
 
 def check_name(store: Store, thread: str, name: str | None) -> None:
-    """Check that all records of *thread*, which say that they are those of the thread *name*, are its own.
+    """Check that all records of *thread*, which name the thread *name*, belong to it.
 
     A copy continues the chain of its source, and begins with an entry that names it (decision 0204).
 
@@ -381,7 +390,7 @@ def check_name(store: Store, thread: str, name: str | None) -> None:
 
 
 def _foreign(thread: str, name: str) -> StoreError:
-    """Return the error for a thread that has what was written to the thread *name*."""
+    """Return the error for a thread that has the data of the thread *name*."""
     return STORE_DAMAGED(
         problem=f"Thread {thread!r} has the journal of thread {name!r}",
         thread=thread,

@@ -1,8 +1,8 @@
-"""The seal of a record: what is stored of its header, from which a reader computes the header again.
+"""The seal of a record: the stored form of its header, from which a reader computes the header again.
 
 The header links a record, which holds the entries of one commit as lines of bytes, to the record before it (`chain`). A
-commitment to a line is a hash of a random salt and the line, which does not tell whether a guess of the line is right.
-The functions here know the layout only; `chain` verifies.
+commitment to a line is a hash of a random salt and the line, which cannot confirm a guess of the line. The functions
+here only know the layout; `chain` verifies.
 
 Its layout (decision 0120):
 
@@ -13,10 +13,10 @@ Its layout (decision 0120):
 - `leaf` is the hash of the header. `state` is a hash over all values that were written to the state so far.
 - A `mac` is HMAC-SHA256 of the leaf. Without a key there is none. The first record under a new key has a second one,
   under the previous key. So the key cannot be changed without the old one.
-- `seed` gives the salts of all lines: SHAKE-256 of a label and the seed.
+- `seed` determines the salts of all lines: SHAKE-256 of a label and the seed.
 
-When a line is erased, the salts of the others have to stay, and its own must go. Then the salts take the place of the
-seed, and the version is `ERASED`:
+  When a line is erased, its salt must be removed while the others are kept. The salts then replace the seed, and the
+  version is `ERASED`:
 
     ... | mac 32, `macs` times | for each line: 0 and its salt 16, or 1 and its commitment 32
 """
@@ -29,7 +29,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 VERSION: Final = 2
-"""Version of headers and seals, the only one."""
+"""The only version of headers and seals."""
 ERASED: Final = 0x82
 """Version byte of a seal whose record has lines that were erased."""
 SALT_BYTES: Final = 16
@@ -40,27 +40,29 @@ MAC_BYTES: Final = 32
 UNKEYED: Final = bytes(KID_BYTES)
 """`kid` of a commit that is not authenticated."""
 UNKEYED_BEGIN: Final = bytes([VERSION, 0]) + UNKEYED
-"""How a seal without a key begins; after it come state, leaf and seed."""
+"""Prefix of a seal without a key; followed by state, leaf and seed."""
 _FIXED: Final = Struct(">BB8s32s32s")
-"""The part of a seal that is always there: version, number of MACs, `kid`, `state`, `leaf`; 74 bytes."""
+"""The part of a seal that is always present: version, number of MACs, `kid`, `state`, `leaf`; 74 bytes."""
 _STATE: Final = 10
-"""Where the state begins."""
+"""Offset of the state."""
 _LEAF: Final = 42
-"""Where the leaf begins."""
+"""Offset of the leaf."""
 _MACS: Final = 74
 """Where the MACs begin."""
-_PLAIN_BYTES: Final = _MACS + SEED_BYTES
+STATE_AND_LEAF: Final = slice(_STATE, _MACS)
+"""Where the two stand, in seals of every form."""
+PLAIN_BYTES: Final = _MACS + SEED_BYTES
 """Length of a seal without a key and without erased lines."""
 _SECOND: Final = _MACS + MAC_BYTES
-"""Where the second MAC begins, if there are two."""
+"""Offset of the second MAC, if there are two."""
 SALTS: Final = b"graphrt/salts/v2\x00"
-"""Label of the hash that makes salts of a seed."""
+"""Label of the hash that derives salts from a seed."""
 COMMIT: Final = b"graphrt/commit/v1\x00"
 """Label of a commitment to a line."""
 
 
 class Seal(NamedTuple):
-    """A seal, taken apart."""
+    """A parsed seal."""
 
     kid: bytes
     """Name of the key; `UNKEYED` without one."""
@@ -85,13 +87,13 @@ def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: b
 
 
 def parsed(seal: bytes, lines: int) -> Seal | None:
-    """Take a seal apart; None if it does not have the form of one for a record of so many *lines*."""
-    if len(seal) == _PLAIN_BYTES and seal.startswith(UNKEYED_BEGIN):  # as most are; the rest says the same of them
+    """Take a seal apart; None if it does not have the form of a seal for a record of so many *lines*."""
+    if len(seal) == PLAIN_BYTES and seal.startswith(UNKEYED_BEGIN):  # as most are; the rest says the same of them
         return Seal(UNKEYED, seal[_STATE:_LEAF], seal[_LEAF:_MACS], (), salts_of(seal[_MACS:], lines), ())
     if len(seal) < _FIXED.size:
         return None
     version, number, kid, state, leaf = _FIXED.unpack_from(seal)
-    # A key has one MAC, or two where it follows another one; without a key there is none.
+    # A key has one MAC, or two after a change of keys; without a key there is no MAC.
     if kid == UNKEYED:
         if number:
             return None
@@ -110,7 +112,7 @@ def parsed(seal: bytes, lines: int) -> Seal | None:
 
 
 def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the pairs of `Seal.kept` from *rest*, the end of a seal; () if it does not fit so many *lines*.
+    """Return the pairs of `Seal.kept` from *rest*, the end of a seal; () if it does not fit this number of *lines*.
 
     At least one line must be erased: otherwise the same record would have two valid seals.
     """
@@ -129,7 +131,7 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def erased_lines(seal: bytes, lines: int) -> set[int]:
-    """Return the numbers of the lines that were erased, of a record with so many *lines*; none for another form."""
+    """Return the numbers of the erased lines of a record with this number of *lines*; none for another form."""
     parts = parsed(seal, lines) if seal[:1] == bytes([ERASED]) else None
     return {number for number, (_, commitment) in enumerate(parts.kept) if commitment} if parts is not None else set()
 
@@ -140,9 +142,9 @@ def leaf_in(seal: bytes) -> bytes:
 
 
 def erased(seal: bytes, lines: Sequence[bytes], numbers: Collection[int]) -> bytes:
-    """Return *seal* without the salts of the lines *numbers*, whose commitments take their places.
+    """Replace the salts of the lines *numbers* in *seal* by their commitments, and return the new seal.
 
-    Header, leaf and MACs stay as they are. The seal must be that of *lines*.
+    Header, leaf and MACs are unchanged. The seal must belong to *lines*.
     """
     parts = parsed(seal, len(lines))
     assert parts is not None  # noqa: S101 - the caller has verified the record

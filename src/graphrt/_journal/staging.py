@@ -1,10 +1,10 @@
-"""What is staged next to the journal for an open superstep: what binds each body, and what records vouch for.
+"""Data staged next to the journal for an open superstep: the binding of bodies, and the digests in records.
 
 A superstep is open until it commits. Until then, outcomes, effects and questions of its tasks are stored as rows of key
 and body, so that a crash loses none of them. A record vouches for these rows: it repeats their keys, and the ends of
 their bodies, so that a missing or changed row is detected.
 
-A key says what its body is about (decision 0020, docs/reference/journal.md):
+A key describes the content of its body (decision 0020, docs/reference/journal.md):
 
     2.0:search          all that is known of a task: retries, effects, questions, outcome
     2.0:search#pay#0    an effect of a task that still runs
@@ -41,10 +41,10 @@ def binding(chained: str, key: str) -> bytes:
 
 
 def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequence[Logged]) -> bytes:
-    """Encode what is staged under *key*, bound to the key and to the thread's chain.
+    """Encode the data staged under *key*, bound to the key and to the thread's chain.
 
     Args:
-        body: A new container with names of its own, so that the body can be read alone.
+        body: A new container with separate names, so that the body can be read alone.
         meta: The thread's meta, which has the id of the chain.
         key: The key.
         logged: Pairs of path and event.
@@ -59,29 +59,30 @@ def encode_staged(body: Body, meta: Mapping[str, Any], key: str, logged: Sequenc
 def outcomes(staged: Iterable[tuple[str, bytes]]) -> dict[str, str]:
     """Return key and end of the staged bodies of tasks of the top graph.
 
-    Their keys have neither `/` nor `#`. Which bodies nested graphs and running effects leave depends on timing, on
-    which the journal must not depend (R13: the same replies in any order give the same bytes).
+    Their keys have neither `/` nor `#`. The bodies of nested graphs and running effects depend on timing, on which the
+    journal must not depend (R13: the same replies in any order give the same bytes).
     """
     return {key: _end(payload) for key, payload in staged if "/" not in key and "#" not in key}
 
 
 def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> Mapping[str, str]:
-    """Return what a record vouches for: all keys of *beside*, with the ends of those bodies that are final.
+    """Return the data that a record vouches for: all keys of *beside*, with the ends of those bodies that are final.
 
-    A body that may be replaced before the next record gets an empty end: the record then vouches only that it exists.
+    A body that may be replaced before the next record gets an empty end: the record then vouches only for its
+    existence.
 
     Args:
-        engine: The thread; None vouches for nothing.
-        beside: Keys and ends of what is staged when the record is written, as `outcomes` returns them.
-        last: Whether the thread is released with the record. The next writer then begins with a record, so nothing can
+        engine: The thread; with None, the record vouches for no other data.
+        beside: Keys and ends of the staged bodies when the record is written, as `outcomes` returns them.
+        last: Whether the thread is released with the record. The next writer then starts with a record, so nothing can
             be replaced in between.
     """
     if not beside or engine is None:
         return {}
     if last:
         return {key: beside[key] for key in sorted(beside)}
-    # DONE: the task has its outcome. `extra` is the part of a task that only some have, such as questions it asked. A
-    # task that asked is left out: its body also says what became of its questions, which may still change.
+    # DONE: the task has its outcome. `extra` has optional data of a task, such as its questions. A task that asked is
+    # left out, because its body also contains the outcome of its questions, which may still change.
     done = {task.id for task in engine.tasks if task.status == DONE and not (task.extra and task.extra.interrupts)}
     return {key: beside[key] if key in done else "" for key in sorted(beside)}
 

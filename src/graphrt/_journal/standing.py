@@ -1,8 +1,8 @@
-"""Where a thread stands: what its entries say of the thread itself, besides its state.
+"""The standing of a thread: data about the thread itself, besides its state, derived from its entries.
 
-Each entry of the top graph is applied by one table, for readers (`thread_fold`), for the writer of a run (`writer`), and
-for those that have no graph (`audit._restore`, copies). So they agree on what an event means. An entry of a nested graph
-says nothing of the thread. Applying needs neither the engine nor the values.
+A single table applies each entry of the outermost graph, for readers (`thread_fold`), for the writer of a run
+(`writer`), and for code without a graph (`audit._restore`, copies). So they agree on the meaning of events. Entries of
+nested graphs do not affect the standing. Applying needs neither the engine nor the values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATUS: Final[Mapping[Any, Status]] = {
     events.RunFailed: "failed",
     events.RunCancelled: "cancelled",
 }
-"""Class of each event that begins or ends a run, to the status of the thread after it."""
+"""Maps the class of each event that begins or ends a run to the resulting status of the thread."""
 
 
 class ThreadStanding:
@@ -49,7 +49,7 @@ class ThreadStanding:
         """`seq` of the last start, resume or commit; the next entry names it as its cause."""
         self.status: Status = "new"
         self.error: str | None = None
-        """Class and first line of the error that the thread failed with; None if it did not fail."""
+        """Class and first line of the error with which the thread failed; None if it did not fail."""
         self.run: str = ""
         """Id of the last run."""
         self.seed: int | None = None
@@ -59,21 +59,21 @@ class ThreadStanding:
         self.fingerprint: str = ""
         """Fingerprint of the graph that the thread was last driven with."""
         self.erasures: int = 0
-        """Number of erasures among the entries: each replaced values in entries before it."""
+        """Number of erasures among the entries, each of which replaced values in earlier entries."""
         self.steps_at: int = 0
         """Number of the last entry that changed the state; listings of snapshots read the values there."""
         self.left: bool = False
-        """Whether the last entry gave the thread back on purpose (`RunHandedOver`), for another process to drive it. A
-        running thread without an owner was otherwise lost by a crash."""
+        """Whether the last entry released the thread deliberately (`RunHandedOver`), so that another process drives it.
+        Otherwise, a running thread without an owner was lost in a crash."""
 
     def stand(self, saved: events.StateSaved, seq: int) -> None:
-        """Stand where a snapshot of the entry *seq* does, or the state that a fork begins with at that entry."""
+        """Set the standing from a snapshot of the entry *seq*, or from the initial state of a fork at that entry."""
         self.seq = self.steps_at = seq
         self.cause, self.run, self.seed, self.fingerprint = saved.cause, saved.run, saved.seed, saved.fingerprint
         self.status = saved.status  # type: ignore[assignment]  # a plain str in events
 
     def after(self, logged: Sequence[Logged], run: str) -> ThreadStanding:
-        """Return where the thread stands after the next entries, *logged*, which the *run* writes."""
+        """Return the standing after the next entries, *logged*, which the *run* writes."""
         made = ThreadStanding()
         made.seq, made.cause, made.status, made.error = self.seq, self.cause, self.status, self.error
         made.run, made.seed, made.graph, made.fingerprint = self.run, self.seed, self.graph, self.fingerprint
@@ -82,7 +82,7 @@ class ThreadStanding:
         return made
 
     def step(self, seq: int, run: str) -> None:
-        """Apply the two events of a plain superstep, the second of which has the number *seq*; see `apply`."""
+        """Apply the two events of a plain superstep, of which the second has the number *seq*; see `apply`."""
         self.seq = self.cause = self.steps_at = seq
         self.run, self.left = run, False
 
@@ -108,13 +108,13 @@ class ThreadStanding:
 
 
 def _began(to: ThreadStanding, event: events.RunStarted, seq: int) -> None:
-    """A run began: its entries follow from this one."""
+    """A run began; this entry is the cause of the next ones."""
     to.status, to.error, to.cause, to.steps_at = "running", None, seq, seq
     to.seed, to.graph, to.fingerprint = event.seed, event.graph, event.fingerprint
 
 
 def _resumed(to: ThreadStanding, _event: events.RunResumed, seq: int) -> None:
-    """A run went on."""
+    """A run continued."""
     to.status, to.error, to.cause = "running", None, seq
 
 
@@ -131,19 +131,19 @@ def _failed(to: ThreadStanding, event: events.RunFailed, _: int) -> None:
 
 
 def _left(to: ThreadStanding, _event: events.RunHandedOver, _: int) -> None:
-    """A run gave its thread back; this is the last entry of its commit."""
+    """A run released its thread; this is the last entry of its commit."""
     to.left = True
 
 
 def _committed(to: ThreadStanding, _event: events.SuperstepCommitted, seq: int) -> None:
-    """A superstep ended: its entries caused those that follow."""
+    """A superstep ended; its entries are the cause of the next ones."""
     to.cause = to.steps_at = seq
 
 
 def _updated(to: ThreadStanding, event: events.ThreadUpdated, seq: int) -> None:
-    """The state was edited. What the edit leaves to do, and so the status, only an engine knows (`status_after`)."""
+    """The state was edited. Only an engine knows the remaining work, and therefore the status (`status_after`)."""
     to.steps_at = seq
-    if event.fresh:  # the edit made the thread, which counts as completed before
+    if event.fresh:  # the edit created the thread, which counts as completed before that
         to.status = "completed"
 
 
@@ -153,12 +153,12 @@ def _forked(to: ThreadStanding, event: events.ThreadForked, seq: int) -> None:
 
 
 def _migrated(to: ThreadStanding, event: events.ThreadMigrated, seq: int) -> None:
-    """The thread went over to a changed graph."""
+    """The thread was migrated to a changed graph."""
     to.fingerprint, to.steps_at = event.target, seq
 
 
 def _erased(to: ThreadStanding, _event: events.ValuesErased, _: int) -> None:
-    """Values of entries before were erased."""
+    """Values of earlier entries were erased."""
     to.erasures += 1
 
 
@@ -176,7 +176,7 @@ _APPLY: Final[Mapping[Any, Callable[[ThreadStanding, Any, int], None]]] = {
     events.ThreadMigrated: _migrated,
     events.ValuesErased: _erased,
 }
-"""What applies an event, by its class; others say nothing of the thread."""
+"""The function that applies an event, by its class; other events say nothing about the thread."""
 CHANGES: Final = frozenset(
     {events.RunStarted, events.SuperstepCommitted, events.ThreadUpdated, events.ThreadForked, events.ThreadMigrated}
 )

@@ -1,15 +1,16 @@
-"""What a worker of a queue reports of a task, as letters to the thread (decision 0159).
+"""A queue worker's reports about a task, as letters to the thread (decision 0159).
 
 A task of a node with a queue is not run by the process that drives the thread. It waits with a question until a worker
-has run it. Each time that it waits, its question has the next version, from 1. A letter is mail that a store keeps for
-a thread until the thread's driver takes it.
+has run it. Each time it waits, its question gets the next version, from 1. A letter is mail that a store keeps for a
+thread until the thread's driver processes it.
 
-A letter holds what the driver of the thread would have staged at that moment (outcome, effects and questions of the
-task, as bodies by key), in the same bytes and under the same keys. Its id has the version, and the number of the letter
-among those about this version. The store keeps one letter of each id. So of two workers that run the same task, the
-slower one finds its number taken, and stops: nothing that it does is mixed with what the other one reports.
+A letter contains the data that the driver of the thread would have staged at that time: outcome, effects and questions
+of the task, as bodies by key, with the same bytes under the same keys. Its id contains the version, and the number of
+the letter among those about this version. The store keeps one letter per id. So of two workers that run the same task,
+the slower one finds its number taken and stops: its work is not mixed with the other's reports.
 
-What was taken is staged under those keys. The number of the last letter is part of one more key, with an empty body:
+The contents of processed letters are staged under those keys. The number of the last letter is part of an additional
+key, with an empty body:
 
     2.0:draw#queue:1:4    of version 1, four letters were taken
 
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     from graphrt._journal.reader import Reader
 
 _LONGEST: Final = 160
-"""Longest id of a task, in characters, that the id of a letter repeats; for a longer one it has a digest. The id of a
-letter may have 200."""
+"""Maximum length, in characters, of a task id that a letter's id contains in full; a longer one is replaced by a
+digest. A letter's id may have 200 characters."""
 
 
 class Report(NamedTuple):
     """A letter about a task, with its bodies as they are staged."""
 
     place: int
-    """Place of the letter in the store's order; a commit deletes letters by it."""
+    """Position of the letter in the store's order, by which a commit deletes it."""
     id: str
     """Id of the letter."""
     task: str
@@ -56,13 +57,13 @@ class Report(NamedTuple):
     blobs: Mapping[str, bytes]
     """Large values of these bodies."""
     failed: bytes | None
-    """The body of the failure with which the task ended for good; None if it did not."""
+    """The body of the permanent failure of the task; None if it did not fail."""
     raise_as_is: bool
-    """Whether that failure reaches the caller as it is, and not as the cause of a NodeError."""
+    """Whether that failure is raised to the caller unchanged, not as the cause of a NodeError."""
 
 
 class Reported:
-    """What the letters of a thread come to: bodies to stage, letters to delete, failures to take."""
+    """The contents of a thread's letters: bodies to stage, letters to delete, failures to process."""
 
     __slots__ = ("dropped", "failures", "places", "rows")
 
@@ -70,11 +71,11 @@ class Reported:
         self.rows: dict[str, Sequence[Logged]] = {}
         """Events to stage, by key: pairs of path and event."""
         self.places: list[int] = []
-        """Places of all letters, dropped ones included: the commit that stages the rows deletes them."""
+        """Positions of all letters, including dropped ones, which the commit that stages the rows deletes."""
         self.dropped: list[Report] = []
         """Letters about tasks that no longer wait for them."""
         self.failures: dict[str, tuple[Any, bool]] = {}
-        """Task id to the event `TaskFailed`, and whether its error is raised as it is."""
+        """Maps a task id to the event `TaskFailed`, and whether its error is raised unchanged."""
 
 
 def letter_id(task: str, version: int, number: int) -> str:
@@ -110,7 +111,10 @@ def packed(
     blobs: dict[str, bytes] = {}
 
     def encoded(key: str, logged: Sequence[Logged]) -> bytes:
-        """Encode events as they are staged under *key*; large values join `blobs`, which the letter brings along."""
+        """Encode events as they are staged under *key*.
+
+        Large values are added to `blobs`, which the letter includes.
+        """
         body = Body(codec, Names(), engine.plan.state.untracked)
         made = encode_staged(body, meta, key, logged)
         blobs.update(body.blobs)
@@ -135,7 +139,7 @@ def reports(codec: Codec, letters: Iterable[Stored], thread: str) -> list[Report
     for stored in letters:
         letter = read(codec, stored, thread)
         if letter.what == "task":
-            content = letter.told  # the keys that `packed` writes are the fields of `Report` after place and id
+            content = letter.content  # the keys that `packed` writes are the fields of `Report` after place and id
             found.append(Report(letter.place, letter.id, **{name: content[name] for name in Report._fields[2:]}))
     return found
 
@@ -149,18 +153,18 @@ def failed_key(task: str) -> str:
 
 
 def counter(task: str, version: int) -> str:
-    """Return the beginning of the keys that say how many letters about *version* of *task* were taken."""
+    """Return the prefix of the keys that count the processed letters about *version* of *task*."""
     return f"{task}#queue:{version}:"
 
 
 def taken(keys: Iterable[str], task: str, version: int) -> int:
-    """Return how many letters about *version* of *task* were taken, by the *keys* of what is staged."""
+    """Return the number of processed letters about *version* of *task*, from the *keys* of the staged bodies."""
     before = counter(task, version)
     return max((int(key.removeprefix(before)) for key in keys if key.startswith(before)), default=0)
 
 
 def merged(engine: RunState, reader: Reader, known: dict[str, Sequence[Logged]], letters: Iterable[Report]) -> Reported:
-    """Put what *letters* report into *known*, the staged events by key, and return what that comes to.
+    """Merge the reports in *letters* into *known*, the staged events by key, and return the result.
 
     Args:
         engine: The engine of the thread, folded up to the newest entry.
@@ -172,8 +176,8 @@ def merged(engine: RunState, reader: Reader, known: dict[str, Sequence[Logged]],
         StoreError: A body is damaged.
     """
     result = Reported()
-    # (task, version) of the tasks that wait for a queue according to the journal. A question of the kind TASK takes no
-    # answer. It is withdrawn when a worker has reported that the task ended, or by an edit.
+    # (task, version) of the tasks that wait for a queue according to the journal. A question of the kind TASK accepts
+    # no answer. It is withdrawn when a worker has reported the end of the task, or by an edit.
     asked = engine.questions.values()
     waiting = {(one.task_id, one.version) for one in asked if one.kind == TASK and one.open}
     counts: dict[tuple[str, int], int] = {}
@@ -181,18 +185,19 @@ def merged(engine: RunState, reader: Reader, known: dict[str, Sequence[Logged]],
         about = letter.task, letter.version
         result.places.append(letter.place)
         if about not in counts:
-            counts[about] = taken(known, *about)  # letters that were taken before, by the keys of what is staged
+            counts[about] = taken(known, *about)  # previously processed letters, from the keys of the staged bodies
         # The task does not wait for it, or a letter before it is missing.
         if about not in waiting or letter.number > counts[about] + 1:
             result.dropped.append(letter)
             continue
-        if letter.number <= counts[about]:  # read before the thread was, and taken in between: it is staged already
+        if letter.number <= counts[about]:  # read before the thread and processed in between: it is already staged
             continue
         counts[about] = letter.number
         reader.know(letter.blobs)
         for key, body in letter.rows.items():
             result.rows[key] = known[key] = reader.staged(key, body)
-        counted = f"{counter(*about)}{letter.number}"  # a key without events, which records that this one was taken
+        # A key without events, which records that this letter was processed.
+        counted = f"{counter(*about)}{letter.number}"
         result.rows[counted] = known[counted] = ()
         if letter.failed is not None:
             # One pair of path and event, a `TaskFailed`.

@@ -1,10 +1,9 @@
-"""The meta of a thread: what is needed to read its journal, and is not part of it.
+"""The meta of a thread: data that is needed to read its journal, and is not part of it.
 
-It has the names of nodes and fields in order of their numbers, by which the journal refers to them. It has the graph's
-fingerprint (a digest) and topology (the graph as plain data), and the id of the thread that the hash chain began with;
-of a copy, its own id too.
-It has the version of the build that drove the thread last, if it has one.
-It also says which fields, nodes and joins of the graph later versions of it removed, renamed or changed.
+It contains the names of nodes and fields in the order of their numbers, by which the journal refers to them; the
+graph's fingerprint (a digest) and topology (the graph as plain data); the id of the thread with which the hash chain
+began and, for a copy, its own id; and the version of the build that drove the thread last, if it has one. It also lists
+the fields, nodes and joins that later versions of the graph removed, renamed or changed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged
 
 PRELOADED_NAMES: Final = 512
-"""Most names that are numbered before their first use, so that few commits introduce new ones."""
+"""Maximum number of names that are numbered before their first use, so that few commits introduce new names."""
 
 
 def preload(names: Names, plan: Plan) -> None:
@@ -39,14 +38,14 @@ def preload(names: Names, plan: Plan) -> None:
 def renewed(
     meta: dict[str, Any], names: Names, known: int, fingerprint: str, plan: Plan | None
 ) -> dict[str, Any] | None:
-    """Return *meta* with what changed, or None if nothing did. The writer stores the result with its commit.
+    """Return *meta* with the changes, or None if nothing changed. The writer stores the result with its commit.
 
     Args:
         meta: The meta as it is stored.
-        names: All names now.
-        known: How many names *meta* has; later ones are new.
+        names: All current names.
+        known: Number of names in *meta*; later ones are new.
         fingerprint: Fingerprint of the thread's graph.
-        plan: The graph, whose topology is stored with a new fingerprint; None leaves the topology as it is.
+        plan: The graph, whose topology is stored with a new fingerprint; None keeps the topology.
     """
     version = plan.spec.version if plan is not None else meta.get("version", 0)
     if len(names.known) == known and meta.get("fingerprint") == fingerprint and meta.get("version", 0) == version:
@@ -76,7 +75,7 @@ def read_meta(meta: bytes | None, thread: str) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         from graphrt.stores._sealing import refuse_sealed  # imported here: only stores with keys need it
 
-        refuse_sealed(meta, thread)  # raises for encrypted meta, which is not JSON either, but calls for other advice
+        refuse_sealed(meta, thread)  # raises for encrypted meta, which is not JSON either but needs different advice
         raise _damaged(thread, str(error)[:80]) from error
     if wrong:
         raise _damaged(thread, f"its {wrong} is not what graphrt writes")
@@ -85,15 +84,15 @@ def read_meta(meta: bytes | None, thread: str) -> dict[str, Any]:
 
 
 def name_in(meta: Mapping[str, Any]) -> str:
-    """Return the id, with its tenant, of the thread that *meta* belongs to; empty if it says none."""
+    """Return the id, with its tenant, of the thread that *meta* belongs to; empty if it has none."""
     return str(meta.get("name") or meta.get("chained") or "")
 
 
 def name_after(logged: Iterable[Logged], name: str) -> str:
-    """Return the id of the thread that entries are of after those in *logged*: another one if these name a copy.
+    """Return the id of the thread to which entries after *logged* belong: another thread if these name a copy.
 
     Args:
-        name: Id of the thread that the entries before are of.
+        name: Id of the thread to which the earlier entries belong.
 
     Raises:
         StoreError: An entry says that the thread is a copy of another one than *name*.
@@ -122,11 +121,11 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "joins": (list,),
     "plain": (bool,),
 }
-"""Key to the classes that its value may have; each key may be missing."""
+"""Allowed classes of the value, by key; each key may be missing."""
 
 
 def _wrong(data: Any) -> str | None:
-    """Return which part of *data* does not have the form of a meta; None if all of it has."""
+    """Return the part of *data* that does not have the form of a meta; None if all of it does."""
     if data.__class__ is not dict:
         return "type"
     names = data.get("names", [])
@@ -141,5 +140,5 @@ def _wrong(data: Any) -> str | None:
 
 
 def _damaged(thread: str, why: str) -> StoreError:
-    """Return the error for a meta that is not what graphrt writes; *why* is a clause."""
+    """Return the error for a meta that graphrt cannot have written; *why* is a clause."""
     return STORE_DAMAGED(problem=f"The meta of thread {thread!r} cannot be read", thread=thread, seq=None, known=why)

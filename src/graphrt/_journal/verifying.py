@@ -1,14 +1,14 @@
 """Verification of one stored thread without its graph: numbers, checksums, seals, snapshots, staged bodies, blobs.
 
 A record holds the entries of one commit. In a chained thread it has a seal, which links it to the record before. A
-snapshot keeps the state after an entry, and the digests of the chain there, with which records after it are verified.
-Staged bodies hold what is known of tasks of an open superstep, and blobs are large values, named by the SHA-256 of
-their bytes. Records vouch for staged bodies and snapshots by digests.
+snapshot contains the state after an entry, and the chain's digests there, with which later records are verified. Staged
+bodies hold the known data of tasks of an open superstep. Blobs are large values, named by the SHA-256 of their bytes.
+Records vouch for staged bodies and snapshots by digests.
 
 Values are read as plain JSON and never decoded, so no user class has to be importable. No keys are needed either: MACs
-are not verified. Reading goes through the same `Reader` and `Chain` as that of a run. Nothing is written. One record or
-blob is in memory at a time, in addition to what a resume loads. `stores._verifying` runs the check for each thread, and
-makes the report.
+are not verified. It uses the same `Reader` and `Chain` as a run. Nothing is written. Only one record or blob is in
+memory at a time, in addition to what a resume loads. `stores._verifying` runs the check for each thread, and creates
+the report.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import StoreError
 from graphrt.events import RunStarted, ValuesErased
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Head, Loaded, Record
+from graphrt.stores.values import Head, Record, StoredThread
 
 if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged
@@ -44,7 +44,7 @@ Problem = tuple[str, str, int | None]
 
 @final
 class _Plain:
-    """A codec that leaves each value as the JSON data it is written as."""
+    """A codec that leaves each value as its stored JSON data."""
 
     @staticmethod
     def load(line: bytes, _fetch: object = None) -> Any:
@@ -55,7 +55,7 @@ class _Plain:
 
 
 PLAIN: Final[Any] = _Plain()
-"""A codec that reads any body, and knows no classes."""
+"""A codec that can read any body and does not know any classes."""
 
 
 @final
@@ -76,12 +76,12 @@ class Check:
         self._at: float | None = None
         """Time of the last record that was read."""
         self._gone: dict[int, set[int]] = {}
-        """Lines that are not there, by the last entry of their record."""
+        """Missing lines, by the last entry of their record."""
         self._erased: dict[int, set[int]] = {}
         """Lines that an entry `ValuesErased` names, in the same form."""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong.
+        """Yield the problems.
 
         Raises:
             StoreError: The thread, or a part of it, cannot be read at all.
@@ -93,7 +93,7 @@ class Check:
         reader = Reader(self._store, self._thread, PLAIN, meta=meta)
         digests, found = self._snapshots(reader, loaded)
         yield from found
-        # Whether it has exchanged its id with another thread: by its meta, else by its records.
+        # Check whether its id was swapped with another thread's: with its meta, else with its records.
         foreign = list(_found("head", partial(check_own, self._store, self._thread, meta)))
         yield from foreign
         yield from self._records(reader, head, meta, digests, named=not foreign)
@@ -108,8 +108,8 @@ class Check:
         """Names of the large values that the thread refers to. `problems` collects them."""
         return self._named
 
-    def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[Problem]]:
-        """Return what each snapshot keeps of the chain, by its entry, and what is wrong with the snapshots.
+    def _snapshots(self, reader: Reader, loaded: StoredThread) -> tuple[dict[int, dict[str, str]], list[Problem]]:
+        """Return the chain data of each snapshot, by its entry, and the problems of the snapshots.
 
         They are read from the newest to the oldest.
         """
@@ -124,20 +124,20 @@ class Check:
             if kept:
                 digests[saved.seq] = dict(kept[0].digests)
             self._named |= blob_names(saved.body)
-            # The protocol has no list of snapshots: loading an earlier moment gives the one before.
+            # The protocol has no list of snapshots, but loading an earlier position returns the previous one.
             saved = self._store.load(self._thread, upto=saved.seq - 1).snapshot if saved.seq > 0 else None
         return digests, found
 
     def _records(
         self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]], *, named: bool
     ) -> Iterator[Problem]:
-        """Yield what is wrong with the records, in order.
+        """Yield the problems of the records, in order.
 
         Args:
-            reader: Decodes them, and notes what they vouch for.
+            reader: Decodes them, and collects the data that they vouch for.
             head: The thread's head.
             meta: The thread's meta.
-            digests: Entry to what a snapshot of it keeps of the chain.
+            digests: Chain data of the snapshots, by entry.
             named: Whether to check that the records are those of this thread.
         """
         seq = head.first - 1
@@ -181,16 +181,16 @@ class Check:
                 )
 
     def _misplaced(self, head: Head) -> Iterator[Problem]:
-        """Yield where the head, by which threads are listed and swept, contradicts the entries: graph and time."""
+        """Yield contradictions of graph and time between the entries and the head, which lists and sweeps use."""
         if self._graph is not None and head.graph != self._graph:
             yield "head", f"It is listed under graph {head.graph!r}, and its last run was of {self._graph!r}.", None
-        # A copy was made and written at one time, by a clock that may be behind that of its entries.
+        # A copy may have been written with a clock that is behind that of its entries.
         copied = head.updated_at == head.created_at
         if self._at is not None and head.updated_at < self._at and not copied:
             yield "head", f"It is listed as last written before its entry {head.seq}.", None
 
     def _read(self, reader: Reader, record: Record, chain: Chain | None) -> None:
-        """Decode *record*, verify it against its seal, and note its time and graph for `_misplaced`.
+        """Decode *record*, verify it against its seal, and record its time and graph for `_misplaced`.
 
         Args:
             reader: Decodes it.
@@ -210,9 +210,9 @@ class Check:
                 self._graph = event.graph
 
     def _chain(self, meta: dict[str, Any], seq: int, digests: dict[int, dict[str, str]]) -> Chain | None:
-        """Return the chain as it was after entry *seq*; None if there is none, or its digests are not known.
+        """Return the chain after entry *seq*; None if there is none, or its digests are not known.
 
-        *seq* is 0, or the last entry that a prune removed: the snapshot that it left has the digests.
+        *seq* is 0, or the last entry that a prune removed; the remaining snapshot has the digests.
         """
         if not meta.get("chained") or (seq and seq not in digests):
             return None
@@ -243,12 +243,12 @@ def note_erased(logged: Iterable[Logged], known: dict[int, set[int]]) -> None:
 
 
 def _keep(kept: list[T], call: Callable[[], T]) -> None:
-    """Call *call* and append its result to *kept*, because `_found` drops results. Nothing is kept if it raises."""
+    """Append the result of *call* to *kept*, because `_found` drops results. Nothing is appended if it raises."""
     kept.append(call())
 
 
 def _found(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Problem]:
-    """Yield a finding for the StoreError that *call* raises about what is stored; other errors are raised.
+    """Yield a finding for a StoreError of *call* about the stored data; other errors are raised.
 
     Args:
         code: Code of the finding.

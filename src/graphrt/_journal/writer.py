@@ -1,18 +1,17 @@
-"""The journal of one run: events get their number, time and cause, are stored, and only then are shown to sinks.
+"""The journal of one run: events get their number, time and cause, are stored, and only then shown to sinks.
 
-It decides what a commit holds, and when a snapshot is worth its bytes. Encoding is in `batch_format`, the way to the
-store in `thread_commits`. Fast-path supersteps (of one plain task, by the engine's shortcut) come through `tell`, all else
-by `write`, also for edits of a thread.
+It decides the contents of a commit, and when a snapshot is worth its size. Encoding is in `batch_format`, writing to
+the store in `thread_commits`. Fast-path supersteps (of one plain task, without events) use `tell`; everything else,
+including edits of a thread, uses `write`.
 
 An entry is an event with its number (`seq`), time, run and cause: the last start, resume or commit before it. A
-`Logged` is a pair of path and event; the path is empty for the graph at the top. What is known of tasks of an open
-superstep is staged: stored by key beside the journal until the superstep commits. A record vouches for staged bodies
-and snapshots by digests. The tail is what was written since the last snapshot.
+`Logged` is a pair of path and event; the path is empty for the graph at the top. The known data of tasks of an open
+superstep is staged: stored by key next to the journal until the superstep commits. A record vouches for staged bodies
+and snapshots by digests. The tail is the data written since the last snapshot.
 
-A sink is a callable that gets each entry once it is stored. Its events are those of the run, at hand without decoding.
-A user's sink gets copies of them, because nodes and callers may change what they hold without effect on the run (R15).
-Graphrt's own sinks only read, so they share the events, and for plain supersteps, which are stored without events, they
-get a function that makes them.
+A sink is a callable that receives each entry once it is stored, with the run's own event objects, without decoding. A
+user's sink gets copies, because changes by user code must not affect the run (R15). Graphrt's own sinks only read, so
+they share the events. For plain supersteps, which are stored without events, they get a function that creates them.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 from pydantic_core import to_json
 
 from graphrt import events
+from graphrt._arguments import is_mapping
 from graphrt._cancellations import unasked, unasked_failure
 from graphrt._codec import NotStorable
 from graphrt._engine.emit_events import Logged
@@ -35,26 +35,27 @@ from graphrt._journal.batch import UNSTAGES, Batch
 from graphrt._journal.batch_format import digest, encode, encode_state
 from graphrt._journal.body import Body, Names
 from graphrt._journal.fast_step_bytes import FastStepBytes
+from graphrt._journal.letters import family_letters
 from graphrt._journal.open_questions import Listing
 from graphrt._journal.staging import encode_staged, outcomes, settled
 from graphrt._journal.standing import STATUS, ThreadStanding
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_meta import preload, renewed
 from graphrt._plan.copying import SCALARS
-from graphrt._plan.fields import is_mapping, own
+from graphrt._plan.fields import own
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.events.status import Status
-from graphrt.stores.values import Commit, MemoryWrite, Record, Saved
+from graphrt.stores.values import Commit, MemoryWrite, Record, StoredSnapshot
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
 
 Beside: TypeAlias = Sequence[tuple[str, list[Logged]]]
-"""What to stage: pairs of key and events; `staging` explains the keys."""
+"""The data to stage: pairs of key and events; `staging` explains the keys."""
 SNAPSHOT_BYTES: Final = 32_768
-"""Least number of bytes written between two snapshots."""
+"""Minimum number of bytes written between two snapshots."""
 
 
 class Grown(NamedTuple):
@@ -75,14 +76,14 @@ _make: Any = getattr(tuple, "__new__")  # noqa: B009 - as Any: its typed form is
 
 @final
 class Journal:
-    """Numbers events, stores them if there is a store, and hands them to the sinks.
+    """Numbers events, stores them if there is a store, and passes them to the sinks.
 
-    The run's worker thread uses it, and those of nodes that record effects. Callers of private methods hold the lock.
+    Used by the run's thread, and by the threads of nodes that record effects. Callers of private methods hold the lock.
 
     Args:
         clock: Returns seconds since the epoch.
         watched: Whether a stream reads the entries that `write` returns.
-        copies: Whether sinks get copies of entries: False if all are graphrt's own, which only read (decision 0042).
+        copies: Whether sinks get copies of entries. False if all are graphrt's own, which only read (decision 0042).
     """
 
     # fmt: off
@@ -112,16 +113,16 @@ class Journal:
         self._untracked: frozenset[str] = frozenset()
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
-        self._staged: dict[str, str] = {}  # staged now: key to the end of the body, for records to vouch for
+        self._staged: dict[str, str] = {}  # currently staged: ends of the bodies by key, for records to vouch for
         self._at = 0.0  # time of the last commit
         self._tail = 0  # bytes since the last snapshot
         self._measured = 0  # bytes of the state when it was last measured
         self.given_at: float | None = None
         """Time of the first commit, if the caller has read the clock for it; else None."""
         self.saved: tuple[int, str] | None = None
-        """Entry and body's digest of a snapshot that no record vouches for yet: the next one does."""
+        """Entry and body digest of a snapshot that the next record will vouch for."""
         self.standing: ThreadStanding = ThreadStanding()
-        """Where the thread stands after what was written."""
+        """The standing of the thread after the written entries."""
 
     def keep(
         self,
@@ -132,7 +133,7 @@ class Journal:
         meta: dict[str, Any],
         salts_seed: int | None,
     ) -> None:
-        """Store what is written from now on, of a new thread. Without this call, entries are numbered and shown only.
+        """Store all later writes, as a new thread. Without this call, entries are only numbered and shown.
 
         Args:
             chain: The beginning of the thread's hash chain; None if it is not chained.
@@ -145,7 +146,7 @@ class Journal:
         self._listing = Listing(engine)
 
     def go_on(self, commits: ThreadCommits, fold: Fold, *, salts_seed: int | None) -> None:
-        """Store what is written from now on, after the last entry of *fold*; else as `keep`."""
+        """Store all later writes, after the last entry of *fold*; otherwise like `keep`."""
         self._names, self._tail, self._measured = fold.reader.names, fold.tail, fold.measured
         self._staged, self.standing = dict(fold.staged), fold.after((), "")
         self.keep(commits, fold.engine, chain=fold.chain, meta=fold.meta, salts_seed=salts_seed)
@@ -159,22 +160,22 @@ class Journal:
         status: Status | None = None,
         show: bool = True,
         taken: Sequence[int] = (),
-        below: tuple[Saved, Mapping[str, bytes]] | None = None,
+        below: tuple[StoredSnapshot, Mapping[str, bytes]] | None = None,
     ) -> list[Entry]:
         """Store *logged* as one commit, stage *staged*, and then show the entries to the sinks.
 
         Args:
             release: Release the thread in the same transaction.
             status: The thread's status after the commit, if no event of a run sets it.
-            show: Whether to show the entries; if not, the caller does with `show`, on a thread of its choice.
-            taken: Places of letters (mail to the thread) to delete with the commit.
+            show: Whether to show the entries; if not, the caller does it with `show`, on a thread of its choice.
+            taken: Positions of letters (mail to the thread) to delete with the commit.
             below: A snapshot of the last entry before *logged* to store in the same commit, and its large values.
 
         Returns:
             The entries; empty if there are no sinks and the run is not watched.
 
         Raises:
-            StoreError: The commit could not be stored; nothing of it was.
+            StoreError: The commit could not be stored, not even in part.
         """
         with self._lock:
             at = self._at = self.given_at if self.given_at is not None else self._clock()
@@ -193,13 +194,13 @@ class Journal:
             self.standing = after  # durable first, then true
             if not self._sinks and not self._watched:
                 return []
-            made = batch.entries(first, self._commits and self._commits.claim.thread)  # of a fork: not its source's id
+            made = batch.entries(first, self._commits and self._commits.claim.thread)  # for a fork: not its source's id
             entries = [replace(entry, event=handed(entry.event)) for entry in made] if self._copies else [*made]
             self.show(entries if show else ())
             return entries
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Hand *entries* to the sinks, in order."""
+        """Pass *entries* to the sinks, in order."""
         sink: Any = None
         try:
             for entry in entries:
@@ -215,7 +216,7 @@ class Journal:
                 return
             blobs: dict[str, bytes] = {}
             bodies = self._encoded(staged, blobs)
-            # The time of the last commit. The clock is read for entries only, whose order is always the same (R13).
+            # The time of the last commit. The clock is read only for entries, whose order is deterministic (R13).
             self._commits.put(Commit(expected=self.standing.seq, at=self._at, stage=bodies, blobs=blobs))
             self._staged |= outcomes(bodies)
 
@@ -228,9 +229,9 @@ class Journal:
         *,
         release: bool,
         status: Status | None,
-        below: tuple[Saved, Mapping[str, bytes]] | None,
+        below: tuple[StoredSnapshot, Mapping[str, bytes]] | None,
     ) -> None:
-        """Make the commit of *batch*, after which the thread stands as *after* says, and store it."""
+        """Create and store the commit of *batch*; *after* is the standing of the thread after it."""
         engine, commits = self._engine, self._commits
         assert engine is not None and commits is not None  # noqa: PT018, S101 - `keep` was called
         seq, count, known = after.seq, len(batch.logged), len(self._names.known)
@@ -252,7 +253,7 @@ class Journal:
             try:
                 seal = self._chain.seal(seq, count, batch.at, body.lines, body.written, self._salts_seed)
             except InputError:
-                self._names.forget(known)  # as in `encode`: this body is never stored
+                self._names.forget(known)  # as in `encode`, because this body is never stored
                 raise
         self._tail += len(payload) + len(seal)
         self.saved = None
@@ -274,12 +275,15 @@ class Journal:
             memory=_memory(batch, engine, commits.claim.thread) if events.SuperstepCommitted in kinds else (),
         )
         if status is not None or events.ThreadLabelled in kinds:
-            commit = commits.addressed(self._listing.completed(commit, batch.logged), engine, batch.logged)
+            commit = self._listing.completed(commit, batch.logged)
+            posts = family_letters(engine, commits.claim.thread, batch.logged, seq)  # to parent and child threads (R24)
+            if posts:
+                commit = commit._replace(posts=posts)
         commits.put(commit)
         self._staged = beside
 
     def _encoded(self, staged: Beside, blobs: dict[str, bytes]) -> list[tuple[str, bytes]]:
-        """Encode what is *staged*, each body with names of its own; their large values join *blobs*."""
+        """Encode the *staged* data, each body with its own names. Large values are added to *blobs*."""
         assert self._engine is not None  # noqa: S101 - `keep` was called
         bodies: list[tuple[str, bytes]] = []
         for key, logged in staged:
@@ -297,14 +301,14 @@ class Journal:
         self._meta = changed
         return to_json(changed, fallback=repr)
 
-    def _snapshot(self, after: ThreadStanding, blobs: dict[str, bytes]) -> Saved | None:
+    def _snapshot(self, after: ThreadStanding, blobs: dict[str, bytes]) -> StoredSnapshot | None:
         """Return a snapshot of the state if the tail is at least twice as large; else None (decision 0018).
 
         Measuring costs as much as a snapshot, so it waits until the tail has doubled: log(length of the thread) times
-        in all. Large values of the snapshot join *blobs*.
+        in all. Large values of the snapshot are added to *blobs*.
 
         Args:
-            after: Where the thread stands then, after the commit of a superstep.
+            after: The standing of the thread after the commit of a superstep.
         """
         engine = self._engine
         if engine is None or engine.tasks or engine.unrouted or self._tail < max(SNAPSHOT_BYTES, 2 * self._measured):
@@ -312,20 +316,20 @@ class Journal:
         body = Body(engine.plan.codec, Names())
         try:
             payload = encode_state(body, self._state(after))
-        except NotStorable:  # results of reducers are not checked (R7), and only a snapshot would contain them
+        except NotStorable:  # results of reducers are not checked (R7), and only a snapshot contains them
             self._measured = self._tail
             return None
         self._measured = len(payload) + sum(map(len, body.blobs.values()))
         if self._tail < 2 * self._measured:
-            # At least the tail, so that the next measurement waits until the tail has doubled.
+            # At least the size of the tail, so that the next measurement waits until the tail has doubled.
             self._measured = max(self._measured, self._tail)
             return None
         blobs.update(body.blobs)
         self._tail, self.saved = 0, (after.seq, digest(payload))
-        return Saved(after.seq, payload)
+        return StoredSnapshot(after.seq, payload)
 
     def _state(self, after: ThreadStanding) -> events.StateSaved:
-        """Return what all entries fold to, between supersteps."""
+        """Return the fold of all entries, between supersteps."""
         assert self._engine is not None  # noqa: S101 - callers have one
         return replace(
             saved(self._engine),
@@ -344,42 +348,44 @@ class Journal:
         return Grown(self.standing.seq, self._tail, self._measured)
 
     def tell(self) -> None:
-        """Store the superstep that the engine noted, with the bytes that `write` would make of its events."""
+        """Store the superstep that the engine recorded, with the bytes that `write` would produce from its events."""
         engine, commits, briefs = self._engine, self._commits, self._briefs
         assert engine is not None and commits is not None and briefs is not None  # noqa: PT018, S101 - `keep` was called
         with self._lock:
             try:
-                told = engine.told  # number of the superstep, node, update, and the node that is due next
-                shape = briefs.shapes.get((told[1], told[3], *told[2]) if told[2] else (told[1], told[3]))
-                if shape is None:
-                    shape = briefs.shape(told)
+                plain = engine.plain_commit
+                _, node, update, target = plain
+                key = (node, target, tuple(update) if update else ())  # of the shape
+                shape = briefs.shapes.get(key) or briefs.shape(key, plain)
                 if shape is None or self.saved is not None:  # a new name, or a snapshot to vouch for
-                    self.write(briefs.logged(told))
+                    self.write(briefs.logged(plain))
                     return
                 at = self._at = self._clock()
                 before = self.standing
                 expected, seq = before.seq, before.seq + 2  # the task's outcome and the commit
-                blobs: dict[str, bytes] = told[2].blobs if told[2] else {}  # large values of the update
-                body, seal = briefs.make(shape, told, seq, at, before.cause)
+                blobs: dict[str, bytes] = update.blobs if update else {}  # large values
+                body, seal = briefs.make(shape, plain, seq, at, before.cause)
                 self._tail += len(body) + len(seal)
-                snapshot: Saved | None = None
+                snapshot: StoredSnapshot | None = None
                 if self._tail >= SNAPSHOT_BYTES:
                     after = before.after((), "")
                     after.step(seq, self._run_id)
                     snapshot = self._snapshot(after, blobs)
-                # As `Record(...)` and `Commit(..., unstage=True, snapshot=snapshot, blobs=blobs)`, in a third of the time.
+                # Equivalent to `Record(...)` and `Commit(..., unstage=True, snapshot=snapshot, blobs=blobs)`, in a
+                # third of the time.
                 record = _make(Record, (seq, 2, body, seal))
-                commits.put(_make(Commit, (expected, at, (record,), True, (), snapshot, blobs, *_NOTHING_ELSE)))
+                commits.put(_make(Commit, (expected, at, (record,), True, (), snapshot, blobs) + _NOTHING_ELSE))  # noqa: RUF005 - adding tuples makes no list
                 self._staged.clear()
                 cause = before.cause
-                # In place, since only this journal has it: `before.step(seq, run)`, without a call for each step.
+                # Inlined `before.step(seq, run)`, in place because only this journal uses it, to save a call in each
+                # step.
                 before.seq = before.cause = before.steps_at = seq
                 before.left = False
             except BaseException as error:
                 commits.break_off(error)
                 raise
-            if self._sinks:  # all of them only read: other sinks need copies, and turn this path off
-                show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, cause, engine.thread))
+            if self._sinks:  # all of these sinks only read: others need copies, and disable this path
+                show_later(self._sinks, partial(briefs.entries, plain, seq - 1, at, cause, engine.thread))
 
     def close(self) -> None:
         """Release the thread, at the end of a run."""
@@ -389,19 +395,19 @@ class Journal:
 
 
 def _memory(batch: Batch, engine: Engine, thread: str) -> Sequence[MemoryWrite]:
-    """Return what the commit of *batch*, which ends a superstep, writes to the memory."""
+    """Return the memory writes of the commit of *batch*, which ends a superstep."""
     for _, event in batch.logged:  # a plain loop, which costs no call
         if event.__class__ is events.MemoryWritten:
-            from graphrt._journal.memory_writes import memory_writes  # imported late, as few programs need it
+            from graphrt._journal.memory_writes import memory_writes  # imported late, because few programs need it
 
             return memory_writes(batch.logged, engine.plan.codec, thread, batch.at)
     return ()
 
 
 def handed(event: Any) -> Any:
-    """Return *event* with copies of all its containers: a caller may change it without effect on run or journal.
+    """Return *event* with copies of all its containers, so that changes by a caller do not affect run or journal.
 
-    Readers of the journal need none: what they get was decoded for them.
+    Readers of the journal do not need this, because their entries were decoded for them.
     """
     changed: dict[str, Any] = {}
     for field in fields(event):
@@ -418,15 +424,15 @@ _SAFE: Final = frozenset({*SCALARS, events.Amounts, events.Usage})
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping as a plain dict: a `Stamped`, an update that was encoded, would bring its bytes along."""
+    """Return a mapping as a plain dict, because a `Stamped` (an encoded update) would include its bytes."""
     return {**value} if is_mapping(value) else value
 
 
 def show_later(sinks: Sequence[Callable[[Entry], Any]], make: Callable[[], Iterable[Entry]]) -> None:
-    """Hand the entries that *make* returns to *sinks*, which only read them, so that no copies are made.
+    """Pass the entries that *make* returns to *sinks*, which only read them, so no copies are made.
 
-    Making entries costs more than all else that a traced step pays on its own thread. So a sink with the method
-    `__graphrt_later__` gets *make*, and calls it on a thread of its choice, or never.
+    Creating entries is the largest cost of a traced step on its own thread. So a sink with the method
+    `__graphrt_later__` gets *make* itself, and calls it on a thread of its choice, or never.
     """
     for sink in sinks:
         later: Any = getattr(sink, "__graphrt_later__", None)

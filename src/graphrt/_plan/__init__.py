@@ -1,5 +1,5 @@
 """The plan of a graph: its frozen tables, the schema of its state, and the checks of `compile()`.
 
-It is on floor 1 of the code: it imports only what is on floor 0, the lowest, and is imported by all floors above.
-Compiling inspects nodes, routers and reducers, and never calls them.
+It is in the second-lowest layer of the code: it imports only modules of the lowest layer, and all layers above import
+it. Compiling inspects nodes, routers and reducers but never calls them.
 """

@@ -1,9 +1,9 @@
 """Result cache of one node (`cache=`): bounded, keyed by the node's inputs, held by the compiled graph.
 
-Only mappings and None are cached, as copies: a Command or an Interrupt is not. With `cache=` the author of a node
-states that its result follows from its inputs alone.
+Only mappings, lists of mappings and None are cached, as copies; a Command or an Interrupt is not. With `cache=` the
+author of a node declares that its result depends only on its inputs.
 
-The driver, which calls nodes, asks `get` before it calls a node with a cache, and gives `put` what the node returned.
+The driver calls `get` before it calls a node with a cache, and passes the node's result to `put`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, final
 
 from pydantic import BaseModel
 
-from graphrt._plan.fields import is_mapping, own
+from graphrt._arguments import is_mapping
+from graphrt._plan.fields import own
 from graphrt.errors._codes.nodes import CACHE_KEY
 
 DEFAULT_SIZE = 256
@@ -27,7 +28,7 @@ class NodeCache:
     """Results by key, at most *size* of them; the least recently used is dropped first.
 
     All runs of a compiled graph share it, so worker threads may use it at the same time. It has no lock: each operation
-    on the OrderedDict is atomic, and what another thread may do between two of them is provided for.
+    on the OrderedDict is atomic, and the code handles changes by other threads between two operations.
 
     Args:
         size: Number of results to keep, 1 or more.
@@ -46,19 +47,19 @@ class NodeCache:
 
         Args:
             node: Name of the node, for the error.
-            task: The engine's Task, one activation of the node: `state` is the state as the node gets it, `arg` the
+            task: The engine's Task, one activation of the node. `state` is the state as the node gets it, `arg` the
                 argument of the Send that started the task (None without one), `engine.values` the state as a dict.
 
         Raises:
-            UpdateError: The inputs have no canonical form, or what `key=` returned cannot be hashed (`cache-key`). An
-                error that `key=` raises itself is raised as it is.
+            UpdateError: The inputs have no canonical form, or the result of `key=` is not hashable (`cache-key`). An
+                error raised by `key=` itself is propagated unchanged.
         """
         given = self._key(task.state) if self._key is not None else task.engine.values
         try:
             if self._key is None:
                 return canonical([given, task.arg])
             hash(given)
-            # Without an argument, what `key=` returned is the whole key.
+            # Without an argument, the result of `key=` is the whole key.
             return (given, canonical(task.arg)) if task.arg is not None else given
         except (TypeError, RecursionError) as error:  # RecursionError: a value contains itself
             raise CACHE_KEY(node=node, error=error, where=task.engine.where(task)) from error
@@ -70,11 +71,12 @@ class NodeCache:
             self._results.move_to_end(key)
         except KeyError:  # not cached, or dropped by another worker thread between the two lines
             return False, None
-        return True, own(reply)  # a copy: what leaves the cache may become part of a state, which changes (R15)
+        return True, own(reply)  # a copy, since the result may become part of a state, which changes (R15)
 
     def put(self, key: Hashable, reply: Any) -> None:
-        """Cache a copy of *reply* if it is a mapping or None; ignore any other reply."""
-        if reply is not None and not isinstance(reply, Mapping):
+        """Cache a copy of *reply* if it is a mapping, a list of these, or None; ignore any other reply."""
+        updates: Any = reply if issubclass(type(reply), (list, tuple)) else (reply,)
+        if reply is not None and not all(isinstance(one, Mapping) for one in updates):
             return
         self._results[key] = own(reply)
         while len(self._results) > self._size:
@@ -89,7 +91,7 @@ _SETS: Any = (set, frozenset)
 
 
 def canonical(value: Any) -> Hashable:
-    """Return a hashable form of *value*. Two forms are equal only if the values are equal and of the same types.
+    """Return a hashable form of *value*. Two forms are equal only if the values are equal and have the same types.
 
     Raises:
         TypeError: *value* contains an object that is compared by identity, or that is not hashable.
@@ -103,13 +105,13 @@ def canonical(value: Any) -> Hashable:
         return kind, tuple(canonical(item) for item in value)
     if isinstance(value, _SETS):
         return kind, frozenset(canonical(item) for item in value)
-    if isinstance(value, BaseModel):  # by its fields, as most models cannot be hashed
+    if isinstance(value, BaseModel):  # by its fields, since most models are not hashable
         return kind, canonical([value.__dict__, value.__pydantic_extra__])
     if is_dataclass(kind):
         return kind, tuple(canonical(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, float):
-        return kind, repr(value)  # repr() tells -0.0 from 0.0, and makes NaN equal to itself
-    # An object that is compared by identity stays equal to itself when it changes. None: it cannot be hashed.
+        return kind, repr(value)  # repr() distinguishes -0.0 from 0.0, and makes NaN equal to itself
+    # An object compared by identity stays equal to itself when it changes. None: it is not hashable.
     if kind.__hash__ in (None, object.__hash__):
         raise TypeError(f"a {kind.__name__} is compared by identity")
     return kind, value

@@ -1,6 +1,6 @@
 """Signatures of user functions: which arguments a node or router takes, and whether it is async.
 
-Plain functions and methods are read off their code object, which is faster; `inspect.signature` reads any other
+For plain functions and methods, the code object is inspected, which is faster; `inspect.signature` handles any other
 callable. Nothing here calls a function.
 """
 
@@ -26,7 +26,7 @@ class Shape(NamedTuple):
     problem: str | None = None
     """The reason why the function cannot be a node, as a clause with "it"; None if it can."""
     hint: str = ""
-    """What to pass instead, if the argument was not a function; otherwise empty."""
+    """Advice if the argument was not a function; otherwise empty."""
 
 
 def node_shape(fn: Any) -> Shape:
@@ -56,10 +56,10 @@ def node_shape(fn: Any) -> Shape:
 
 
 def _instead(given: Any) -> str:
-    """Return what to pass instead of *given*, if it is None, a model, a builder or a runtime; else an empty string.
+    """Return advice for *given*, if it is None, a model, a builder or a runtime; else an empty string.
 
-    The objects are recognised by their attributes: their classes live on floors of the code above this one, from which
-    nothing may be imported here.
+    The objects are recognised by their attributes, since their classes are in higher layers of the code, from which
+    this module must not import.
     """
     if given is None:
         return "Pass the function itself: add_node('work', work), not what a call of it returned."
@@ -73,12 +73,12 @@ def _instead(given: Any) -> str:
 
 
 def _passes_on(fn: FunctionType) -> bool:
-    """Return True if *fn* is a wrapper with `*args`, so that the signature is that of its `__wrapped__`."""
+    """Return True if *fn* is a wrapper with `*args`, whose signature is that of its `__wrapped__`."""
     return bool(fn.__code__.co_flags & _VARARGS) and "__wrapped__" in fn.__dict__
 
 
 def _from_code(fn: FunctionType, bound: int) -> Shape:
-    """Return the calling convention of a plain function; *bound* is 1 for a method, whose `self` is given, else 0."""
+    """Return the calling convention of a plain function; *bound* is 1 for a method, whose `self` is bound, else 0."""
     code = fn.__code__
     flags = code.co_flags
     if flags & (_GENERATOR | _ASYNC_GENERATOR):
@@ -101,7 +101,7 @@ def _judge(positional: int, required: int, missing: list[str], *, star: bool, is
     Args:
         positional: Number of positional parameters.
         required: How many of these have no default.
-        missing: Names of keyword-only parameters without a default, to which nothing could be given.
+        missing: Names of keyword-only parameters without a default, for which no value could be passed.
         star: The function has `*args`.
         is_async: It is a coroutine function.
     """
@@ -115,12 +115,13 @@ def _judge(positional: int, required: int, missing: list[str], *, star: bool, is
 
 
 def router_problem(fn: Callable[..., Any]) -> str | None:
-    """Return why *fn* cannot be a router, as a clause with "it", or None. A router is a sync function of the state."""
+    """Return why *fn* cannot be a router, as a clause with "it", or None.
+
+    A router is a sync function, called as `fn(state)` or, like a node, as `fn(state, ctx)`.
+    """
     shape = node_shape(fn)
-    if shape.problem:  # routers are called like nodes, but the remedy for a generator is another one
+    if shape.problem:  # routers are called like nodes, but the fix for a generator differs
         return shape.problem.replace("a node returns one update", "a router returns labels or Sends")
     if shape.is_async:
         return "it is async: a router is a pure plain function; put the work into a node that returns a Command"
-    if shape.wants_context:
-        return "it wants two arguments: a router sees the state alone"
     return None

@@ -1,7 +1,7 @@
 """Copies of values that share no container with the original.
 
-By rule R15, inputs and stored values share no container with the state: code of the user's that keeps and changes its
-own list must not change the state of a run.
+By rule R15, inputs and stored values share no container with the state: user code that keeps and changes its own list
+must not change the state of a run.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SCALARS: Final = frozenset({int, str, float, bool, type(None), bytes, complex})
 def own(value: Any) -> Any:
     """Return a copy of *value* that shares no container with it.
 
-    Lists, dicts, sets and tuples are copied at every depth, also inside an `Overwrite`, the marker of an update. Models
-    and dataclass instances are deep-copied. Anything else, any value that cannot be copied (a lock, a client), and the
-    keys of dicts and members of sets, which are hashable, are kept by reference.
+    Lists, dicts, sets and tuples are copied at every depth, including inside an `Overwrite`. Models and dataclass
+    instances are deep-copied. Everything else is kept by reference: values that cannot be copied (a lock, a client),
+    dict keys and set members.
     """
     if value.__class__ in SCALARS:
         return value
@@ -34,7 +34,7 @@ def own(value: Any) -> Any:
 
 
 def _own(value: Any) -> Any:
-    """Be the recursive part of `own`; a RecursionError means a cycle or a very deep value."""
+    """Implement the recursion of `own`; a RecursionError means a cycle or a very deep value."""
     kind = value.__class__
     if kind in SCALARS:
         return value
@@ -64,4 +64,4 @@ def _copied(value: Any) -> Any:
 
 
 _CONTAINERS: Final = (BaseModel, list, dict, set, tuple, bytearray, deque)
-"""Types whose instances are deep-copied if `_own` has no quicker way for their exact class."""
+"""Types whose instances are deep-copied unless `_own` has a faster way for their exact class."""

@@ -1,12 +1,11 @@
 """The judgement `deleted-source`: a node deletes a field that a node of another branch declares to read.
 
-Branches are what runs side by side: two targets of one fan-out. The order of their nodes is not fixed, so the reader
-may find the field empty. A node from which the deleting one can be reached reads in time, and one that can be reached
-from it knows that the field is gone; neither is reported.
+Branches run concurrently: they are different targets of one fan-out. The order of their nodes is not fixed, so the
+reader may find the field empty. A node that leads to the deleting node reads in time, and a node that follows it knows
+that the field is gone; neither is reported.
 
-Only the fields count that nodes declare to read and delete (`node_attributes`), so a graph without such declarations costs
-nothing here. The numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms, see
-docs/glossary.md.
+Only declared reads and deletes count (`node_attributes`), so a graph without such declarations costs nothing here. Node
+numbers and the attributes of `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from graphrt.errors._codes.findings import DELETED_SOURCE
 
 
 def deleted_sources(plan: Plan, paths: Paths) -> Iterator[Problem]:
-    """Yield one problem for each pair of a deleting and a reading node, by the deleting one."""
+    """Yield one problem for each pair of a deleting and a reading node, ordered by the deleting node."""
     declared = [(node, fields) for node in plan.nodes if (fields := plan.spec_fields(node.index)) is not None]
     deleting = [(node, fields.deletes) for node, fields in declared if fields.deletes]
     if not deleting:
@@ -30,10 +29,10 @@ def deleted_sources(plan: Plan, paths: Paths) -> Iterator[Problem]:
         above = _reaching(node.index, before)
         for reader, fields in declared:
             shared = [name for name in deletes if name in fields.reads]
-            if not shared or reader.index in above:  # reads in time; the node itself is in `above`, too
+            if not shared or reader.index in above:  # reads in time; `above` includes the node itself
                 continue
             beside = _reaching(reader.index, before)
-            # In `beside`, the deleting node can lead to the reader, which then knows.
+            # If it is in `beside`, the deleting node leads to the reader, which then knows about the deletion.
             if node.index not in beside and _side_by_side(paths, above, beside):
                 where = plan.spec_where(node.index)
                 yield DELETED_SOURCE(node=node.name, fields=shared, reader=reader.name, where=where)
@@ -52,9 +51,9 @@ def _reaching(target: int, before: list[list[int]]) -> set[int]:
 
 
 def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
-    """Return True if some node starts two different targets at once, of which one is in *one* and one in *other*.
+    """Return True if some node starts two different targets at once, one in *one* and the other in *other*.
 
-    The targets of gotos and of error policies are not looked at: for them nothing is reported, in favour of the graph.
+    The targets of gotos and error policies are ignored: in doubt, nothing is reported.
 
     Args:
         paths: The successors.
@@ -62,10 +61,10 @@ def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
         other: Another node, and every node that can lead to it.
     """
     for at in one & other:
-        # Targets of one group exclude each other, those of different groups start together: a router that names ONE
-        # target has a group, and so has each target of any other edge, joins included.
+        # Targets in one group exclude each other; targets in different groups start together. A router that names ONE
+        # target forms a group, as does each target of any other edge, including joins.
         groups: list[tuple[int, ...]] = [(target,) for target in paths.sure[at]]
-        if at >= 0:  # START arrives at no join
+        if at >= 0:  # START never arrives at a join
             groups += [(paths.plan.joins[join].dst.index,) for join in paths.plan.nodes[at].arrives]
         for choice in paths.choices[at]:
             groups += [choice.targets] if choice.names == ONE else [(target,) for target in choice.targets]
@@ -77,5 +76,5 @@ def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
 
 
 def _meets(first: tuple[int, ...], second: tuple[int, ...], one: set[int], other: set[int]) -> bool:
-    """Return True if a target in *first* leads to the one node, and another one in *second* to the other node."""
+    """Return True if a target in *first* leads to one of the nodes, and another target in *second* to the other."""
     return any(a in one and b in other and a != b for a in first for b in second)

@@ -1,9 +1,8 @@
 """The judgement `endless-loop`: cycles that no choice can leave, so that only a limit of the run ends them.
 
 A choice is a conditional edge, a goto, on_error, on_fatigue, or a join that waits for a node outside the cycle. A goto
-and on_error name nodes that follow in the place of a node's edges. on_fatigue names one that runs instead of a node
-that was active too often. The numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms,
-see docs/glossary.md.
+and on_error name nodes that replace a node's edges. on_fatigue names a node that runs instead of one that was active
+too often. Node numbers and the attributes of `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from graphrt.errors import Problem
 from graphrt.errors._codes.findings import ENDLESS_LOOP
 
 _SHOWN = 8
-"""Most nodes of a loop that its message names."""
+"""Maximum number of a loop's nodes that its message names."""
 
 
 def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
@@ -26,13 +25,13 @@ def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
         return []  # every edge leads to a later node, so there is no cycle
     found: dict[int, Problem] = {}  # by the first node of the loop
     reported: set[int] = set()  # the nodes of all loops in `found`
-    # First the cycles of static edges alone: static edges are always followed, whatever routers choose.
+    # First the cycles of static edges alone, since static edges are followed whatever routers choose.
     always = [() if _may_leave(plan, paths, at) else paths.sure[at] for at in range(paths.count)]
     for component in components(always):
         reported.update(component)
         found[component[0]] = _problem(plan, component, always)
-    # Then every other cycle, joins and conditional edges included, unless a choice leads out of it. The last place of
-    # `after` is START, which is in no cycle.
+    # Then every other cycle, including joins and conditional edges, unless a choice leads out of it. The last item of
+    # `after` is START, which is never in a cycle.
     for component in components(paths.after[:-1]):
         if reported.isdisjoint(component) and not _leads_out(plan, paths, set(component)):
             found[component[0]] = _problem(plan, component, paths.after)
@@ -65,7 +64,7 @@ def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
         if any(target not in inside for target in (*paths.instead[at], *paths.tired[at])):
             return True
         if inside.isdisjoint(paths.edges(at)):
-            return True  # its own edges lead out: only a goto, on_error or on_fatigue stays inside
+            return True  # its own edges lead out; only a goto, on_error or on_fatigue stays inside
         for choice in paths.choices[at]:
             # A router that names SOME targets may name none of them, which ends the branch.
             if choice.names == SOME or any(target == OUT or target not in inside for target in choice.targets):
@@ -121,7 +120,7 @@ def components(after: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     for root in range(count):
         if order[root]:
             continue
-        # In place of the recursion's frames: a node, and its targets that were not looked at yet.
+        # In place of recursion frames: a node and its targets not yet visited.
         work: list[tuple[int, Iterator[int]]] = [(root, iter(after[root]))]
         clock += 1
         order[root] = low[root] = clock

@@ -1,7 +1,7 @@
 """One field of a state: its type, reducer, markers and default, and how its updates fold.
 
-Reads the declaration of a single field. The state class as a whole is read in `state`, and values are folded by the
-engine: at the end of a superstep, the updates that nodes returned become the next state, field by field.
+This module reads the declaration of a single field; `state` reads the state class as a whole. The engine folds the
+values: at the end of a superstep, the updates returned by nodes become the next state, field by field.
 
 A field is declared as `Annotated[type, mark, ...]`, or by `reduced(...)` as its default. A *mark* is a reducer or a
 marker. A *reducer* is a function `(current, incoming) -> new` that folds an update into the field; its *identity* is
@@ -15,7 +15,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeGuard, final
+from typing import Any, Final, final
 
 from graphrt import reducers
 from graphrt._plan import hints
@@ -33,7 +33,6 @@ __all__ = [
     "LAST",
     "Field",
     "describe",
-    "is_mapping",
     "own",
     "read_marks",
     "reducer_label",
@@ -65,8 +64,8 @@ _UNBOXED: Final = (int, float, str, bytes, type(None), Enum)
 class Field:
     """Schema of one state field: how it is declared, validated, folded and reset.
 
-    Made with the attributes of a field without any mark. `read_marks`, `settle` and the code that reads the state class
-    then set what differs.
+    It starts with the attributes of a field without any mark. `read_marks`, `settle` and the code that reads the state
+    class then set the differences.
     """
 
     __slots__ = (
@@ -108,9 +107,9 @@ class Field:
         self.aggregates: bool = False
         """True if several tasks of one superstep may write the field (R6)."""
         self.identity: Callable[[], Any] | None = None
-        """Makes the value from which the reducer starts; None if the reducer has no identity."""
+        """Returns the value from which the reducer starts; None if the reducer has no identity."""
         self.make_default: Callable[[], Any] | None = None
-        """Makes a fresh default; None if the field has no value by default."""
+        """Returns a fresh default; None if the field has no value by default."""
         self.has_default: bool = False
         """True if a node may write DELETE, which resets the field: it has a default, or may be absent."""
         self.required: bool = True
@@ -122,15 +121,15 @@ class Field:
         self.redacted: bool = False
         """True if the texts of the value are replaced when it enters the thread."""
         self.nullable: bool = _takes_none(annotation)
-        """False if the type surely excludes None, which a reducer then must not return (R7)."""
+        """False if the type definitely excludes None, so a reducer must not return it (R7)."""
         self.reducer_name: str = "overwrite"
         self.exact: Any = None
         """Class whose instances pass `check` unchanged, so that the call can be skipped; None if no class does."""
         self.boxed: bool = True
-        """False if no value can be a list, dict or set, so that the engine need not watch its length (R15)."""
+        """False if no value can be a list, dict or set, so that the engine need not track its length (R15)."""
 
     def settle(self, checked: Checked, update_hint: Any) -> None:
-        """Set the check of updates, and with it the attributes that save the engine work: `exact` and `boxed`.
+        """Set the check of updates and the derived attributes that save the engine work: `exact` and `boxed`.
 
         Args:
             checked: The check of one value of an update.
@@ -138,15 +137,14 @@ class Field:
         """
         self.check = checked.check
         self.exact = checked.exact
-        # A reducer that is called may return a container, whatever the types say, and APPEND makes a list.
+        # A called reducer may return a container even if its types say otherwise, and APPEND creates a list.
         flat = _is_scalar(self.annotation) and _is_scalar(update_hint)
         self.boxed = not (flat and self.kind in (LAST, ADD))
 
     def reset(self) -> Any:
         """Return the value an ephemeral field is reset to: its default, else its reducer's identity, else ABSENT."""
-        if self.make_default is None and self.identity is not None:
-            return self.identity()
-        return self.default()
+        make = self.make_default or self.identity
+        return make() if make is not None else ABSENT
 
     def default(self) -> Any:
         """Return a fresh default, or ABSENT."""
@@ -154,17 +152,12 @@ class Field:
 
 
 # isinstance() alone would leave type checkers with a mapping of unknown keys and values.
-def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Return True if *value* is a mapping. For type checkers it is then a `Mapping[Any, Any]`."""
-    return isinstance(value, Mapping)
-
-
 _NAMES: Final = frozenset(reducers.__all__) - {"DELETE", "UNSET", "Overwrite", "reduced"}
-"""Names that are probably meant as a reducer or marker where `Annotated` has a string (R7)."""
+"""Names that, as a string in `Annotated`, are probably meant as a reducer or marker (R7)."""
 
 
 def _takes_none(hint: Any) -> bool:
-    """Return True if None may be a value of *hint*: a class can tell, any other annotation is assumed to allow None."""
+    """Return True if *hint* may allow None. A class is tested; any other annotation is assumed to allow None."""
     for member in hints.members(hint):
         kind: Any = typing.get_origin(member) or member
         if kind is typing.Literal:
@@ -189,9 +182,9 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
 
     Args:
         field: The field, with its type.
-        metadata: What stands in its Annotated behind the type, and what `reduced()` made. Anything that is not a mark
-            is skipped: it may be meant for pydantic.
-        problems: Gets the findings of `compile()`.
+        metadata: The metadata of its Annotated, and the results of `reduced()`. Anything that is not a mark is skipped:
+            it may be meant for pydantic.
+        problems: Receives the findings of `compile()`.
     """
     found: list[Any] = []
     for mark in metadata:
@@ -205,7 +198,7 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
             found.append(mark)
         elif isinstance(mark, str) and mark in _NAMES:  # "append" instead of append, which would have no effect
             problems.append(QUOTED_REDUCER(field=field.name, mark=mark))
-    # In `list[Annotated[int, append]]` the reducer stands at the item, where it has no effect.
+    # In `list[Annotated[int, append]]` the reducer annotates the item, where it has no effect.
     problems += [
         INNER_REDUCER(mark=reducer_label(mark), field=field.name)
         for mark in hints.metadata_inside(field.annotation)
@@ -217,13 +210,13 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
         )
     if found:
         _set_reducer(field, found[0], problems)
-    # An int field named `token_budget` is lowered as model calls spend tokens.
+    # An int field named `token_budget` decreases as model calls use tokens.
     elif field.name == reducers.TOKEN_BUDGET and {*hints.members(field.annotation)} <= {int, type(None)}:
         _set_reducer(field, reducers.spend, problems)
 
 
 def _set_marker(field: Field, marker: reducers.Marker) -> None:
-    """Note the marker `ephemeral`, `redacted` or `untracked`; there are no others."""
+    """Record the marker `ephemeral`, `redacted` or `untracked`; there are no others."""
     if marker is reducers.ephemeral:
         field.ephemeral = True
     elif marker is reducers.redacted:
@@ -233,7 +226,7 @@ def _set_marker(field: Field, marker: reducers.Marker) -> None:
 
 
 def _is_reducer(mark: Any) -> bool:
-    """Return True if *mark* is callable, and neither a class nor a constraint of pydantic's."""
+    """Return True if *mark* is callable and neither a class nor a pydantic constraint."""
     return callable(mark) and not isinstance(mark, type) and not hasattr(mark, "__get_pydantic_core_schema__")
 
 
@@ -246,13 +239,13 @@ def reducer_label(fn: Any) -> str:
         return f"partial({reducer_label(inner)})"
     name, path = getattr(fn, "__name__", None), getattr(fn, "__qualname__", None)
     if path and name and path.rpartition(".")[2] != name:
-        # The user set `__name__`, for instance of a closure: its path would be the same for all arguments.
+        # The user set `__name__`, for instance on a closure, whose path would be the same for all arguments.
         return str(name)
     return str(path or name or type(fn).__qualname__)
 
 
 def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
-    """Let *fn* fold the field; add it to *problems* if it cannot. `overwrite` is the reducer of a field without one."""
+    """Make *fn* the field's reducer; add to *problems* if it cannot be. A field without a reducer gets `overwrite`."""
     field.reduce = fn
     field.reducer_name = reducer_label(fn)
     if fn is reducers.overwrite:
@@ -263,26 +256,29 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
     wrong = _misfit(fn, field) or uncallable(fn)
     if wrong is not None:
         message, hint = wrong
-        problems.append(BAD_REDUCER(reducer=field.reducer_name, field=field.name, problem=message, fix=hint))
+        problems.append(
+            BAD_REDUCER(reducer=field.reducer_name, owner=f"field {field.name!r}", problem=message, fix=hint)
+        )
 
 
 def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
-    """Return what makes the identity of reducer *fn*: the field's own built-in type if it can, else the reducer's.
+    """Return the factory of reducer *fn*'s identity: the field's built-in type if it has one, else the reducer's own.
 
     Returns:
-        A function without arguments, for instance `list`; None for a reducer of the user's, whose identity is unknown,
-        and for one that has none for this field.
+        A function without arguments, such as `list`; for a user's reducer, its attribute `identity`. None if there is
+        none for this field.
     """
-    known = reducers.known(fn)  # what is known of a built-in reducer; None for one of the user's
+    known = reducers.known(fn)  # the properties of a built-in reducer; None for a user's reducer
     if known is None:
-        return None
+        declared: Any = getattr(fn, "identity", None)
+        return declared if callable(declared) else None
     start: Any = known.identity
     bare = hints.bare(annotation)
     base: Any = typing.get_origin(bare) or bare
     if isinstance(base, type) and base.__module__ in ("builtins", "decimal", "datetime", "fractions", "collections"):
         try:
             base()
-        except TypeError:  # a datetime has no zero: the reducer's own identity, which may be None
+        except TypeError:  # a datetime has no zero: use the reducer's own identity, which may be None
             base = start
         start = base
     made: Callable[[], Any] | None = start
@@ -290,9 +286,9 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
 
 
 def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
-    """Return (why a built-in reducer cannot fold the field's type, what to do), or None if it can or may.
+    """Return (why a built-in reducer cannot fold the field's type, the fix), or None if it can or might.
 
-    `known.fits` has the types that the reducer folds; empty if it does not say.
+    `known.fits` has the types that the reducer folds; empty if unknown.
     """
     known = reducers.known(fn)
     if known is None or not known.fits:
@@ -308,11 +304,11 @@ def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
 
 
 _KNOWN: Final = frozenset({int, float, complex, bool, str, bytes, list, tuple, set, frozenset, dict})
-"""Types that `_misfit` judges; any other class may bring its own `+` or iteration."""
+"""Types that `_misfit` checks; any other class may define its own `+` or iteration."""
 
 
 def uncallable(fn: Any) -> tuple[str, str] | None:
-    """Return (why *fn* cannot be called as reducer(current, incoming), what to do), or None."""
+    """Return (why *fn* cannot be called as reducer(current, incoming), the fix), or None."""
     plain = "Make it a plain function that returns the new value; slow work belongs into a node."
     call = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the method itself is wanted
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call):
@@ -343,7 +339,7 @@ def incoming_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
 
     Args:
         fn: A reducer.
-        localns: Local names around the graph's builder, for annotations that are texts.
+        localns: Local names around the graph's builder, for annotations given as strings.
 
     Returns:
         The annotation; UNRESOLVED for a built-in reducer, and if it is missing, generic or cannot be resolved.

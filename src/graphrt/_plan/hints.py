@@ -1,10 +1,10 @@
 """Introspection of type annotations: resolving the hints of classes and functions, and taking hints apart.
 
-Annotations may be objects, strings (PEP 563) or lazily evaluated (PEP 649). What a hint means for the graph is decided
-by the callers, not here.
+Annotations may be objects, strings (PEP 563) or lazily evaluated (PEP 649). The callers decide what a hint means for
+the graph.
 
-*localns* has the local names around the graph's builder. Annotations that are texts may refer to them, for instance to
-a class that is defined in the same function.
+*localns* has the local names around the graph's builder. String annotations may refer to them, for instance to a class
+defined in the same function.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any, Final, ForwardRef, Literal, Union
 import typing_extensions as te
 
 if typing.TYPE_CHECKING:
-    from pydantic.fields import FieldInfo  # loads a good part of pydantic that nothing here needs
+    from pydantic.fields import FieldInfo  # loads much of pydantic, which this module does not need otherwise
 
 UNRESOLVED: Final = object()
 """The annotation is missing, or refers to a name that cannot be found."""
 
 _QUALIFIERS: Final = frozenset({te.Required, te.NotRequired, te.ReadOnly, typing.Final})
-"""What may stand around the type of a TypedDict key or an attribute."""
+"""Wrappers around the type of a TypedDict key or an attribute."""
 _ALIASES: Final = (te.TypeAliasType, getattr(typing, "TypeAliasType", te.TypeAliasType))
 """Classes of `type X = ...`: that of typing_extensions, and that of typing from Python 3.12 on."""
 
@@ -38,13 +38,13 @@ def class_hints(cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the resolved annotations of *cls*, with `Annotated` kept and the arguments of a generic class filled in.
 
     Raises:
-        NameError: A name in an annotation is found neither in its module, nor in the class, nor in *localns*.
+        NameError: A name in an annotation is not found in its module, the class, or *localns*.
     """
     origin = typing.get_origin(cls) or cls
     scope = dict(localns or {})
     try:
         found = te.get_type_hints(origin, localns=scope, include_extras=True)
-    except NameError:  # the name may be that of a class defined in the body of this one
+    except NameError:  # the name may refer to a class defined in this class's body
         found = te.get_type_hints(origin, localns={**vars(origin), **scope}, include_extras=True)
     parameters: tuple[Any, ...] = getattr(origin, "__parameters__", ())
     given = dict(zip(parameters, typing.get_args(cls), strict=False))  # type variables of a generic class
@@ -77,15 +77,15 @@ def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
         hint: Any = function.__annotations__.get(name, UNRESOLVED)
     except NameError:  # PEP 649: all annotations are evaluated at once, and one names something undefined
         hint = te.get_annotations(function, format=te.Format.FORWARDREF).get(name, UNRESOLVED)
-    if isinstance(hint, str):  # the whole annotation is a text: evaluated here, which costs less than `get_type_hints`
+    if isinstance(hint, str):  # the whole annotation is a string: evaluating it here is cheaper than `get_type_hints`
         hint = _evaluated(hint, function, localns)
     if _has_reference(hint):
-        # Resolved alone, so that an undefined name in another annotation does no harm.
+        # Resolved alone, so that an undefined name in another annotation does not matter.
         holder = types.SimpleNamespace(__annotations__={name: hint})
         try:
             found = te.get_type_hints(holder, function.__globals__, _scope(function, localns), include_extras=True)
         except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything: it stays unresolved
-            # A hint with an unknown name inside, such as `list["X"]`, still says something; a bare name does not.
+            # A hint containing an unknown name, such as `list["X"]`, is still informative; a bare name is not.
             return UNRESOLVED if isinstance(hint, ForwardRef) else hint
         return found[name]
     return hint
@@ -93,9 +93,9 @@ def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
 
 def function_behind(fn: Any) -> types.FunctionType | None:
     """Return the Python function behind a method, partial, callable object or decorator, or None."""
-    for _ in range(64):  # `__wrapped__` may lead in a circle
+    for _ in range(64):  # `__wrapped__` may form a cycle
         if isinstance(fn, types.FunctionType):
-            # functools.wraps() sets `__wrapped__`: the annotations that count are those of the inner function.
+            # functools.wraps() sets `__wrapped__`; the inner function's annotations count.
             fn = fn.__dict__.get("__wrapped__", fn) if fn.__dict__ else fn
             if isinstance(fn, types.FunctionType) and "__wrapped__" not in fn.__dict__:
                 return fn
@@ -114,12 +114,12 @@ def function_behind(fn: Any) -> types.FunctionType | None:
 
 @functools.lru_cache(maxsize=512)  # many nodes share a few annotations
 def _compiled(text: str) -> types.CodeType:
-    """Return the code of the annotation *text*."""
+    """Return the compiled code of the annotation *text*."""
     return compile(text.strip(), "<annotation>", "eval")
 
 
 def _evaluated(text: str, function: types.FunctionType, localns: Mapping[str, Any] | None) -> Any:
-    """Return the annotation that *text* stands for; UNRESOLVED if a name in it is unknown, or it raises."""
+    """Evaluate the annotation *text*; return UNRESOLVED if it contains an unknown name or raises."""
     try:
         return eval(_compiled(text), function.__globals__, _scope(function, localns))  # noqa: S307 - the author's own
     except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything: it stays unresolved
@@ -149,8 +149,8 @@ def _has_reference(hint: Any) -> bool:
 
 
 def unaliased(hint: Any) -> Any:
-    """Return *hint* with a `type X = ...` around it replaced by its value; any other hint unchanged."""
-    for _ in range(64):  # an alias may name itself
+    """Return the value of *hint* if it is a `type X = ...` alias; any other hint unchanged."""
+    for _ in range(64):  # an alias may refer to itself
         base = typing.get_origin(hint) or hint
         if not is_alias(base):
             return hint
@@ -195,7 +195,7 @@ def bare(hint: Any) -> Any:
 def is_required(hint: Any, *, otherwise: bool) -> bool:
     """Return True if a TypedDict key is required: by its qualifier in *hint*, else *otherwise*.
 
-    Callers pass for *otherwise* what the class says (`__required_keys__`). That misses qualifiers in string
+    Callers pass the class's own information (`__required_keys__`) as *otherwise*. It misses qualifiers in string
     annotations, as under `from __future__ import annotations`.
     """
     while (origin := typing.get_origin(hint)) is typing.Annotated or origin in _QUALIFIERS:
@@ -232,7 +232,7 @@ def metadata_of(hint: Any) -> tuple[Any, ...]:
 def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
     """Yield the metadata of every Annotated inside *hint*, but not of those around it.
 
-    The bound of *depth* is for aliases that contain themselves.
+    *depth* is bounded because an alias may contain itself.
     """
     if depth > 20 or typing.get_origin(bare(hint)) is Literal:
         return
@@ -244,12 +244,12 @@ def metadata_inside(hint: Any, depth: int = 0) -> Iterator[Any]:
 
 def _flat(arg: Any) -> tuple[Any, ...]:
     """Return the hints in one type argument: several for the parameter list of a Callable, else one."""
-    # By the class: after an isinstance(), type checkers would see a list of unknown items.
+    # Compare the class: after an isinstance(), type checkers would infer a list of unknown items.
     return tuple(arg) if issubclass(type(arg), list) else (arg,)
 
 
 def aliases_of(info: FieldInfo) -> list[str]:
-    """Return the aliases under which an input may give a field of a pydantic model, besides the field's name."""
+    """Return the aliases that an input may use for a pydantic field besides its name."""
     return [name for alias in (info.alias, info.validation_alias) for name in _alias_names(alias)]
 
 
@@ -282,7 +282,7 @@ def mapped(hint: Any, change: Callable[[Any], Any]) -> Any:
     if origin is typing.Annotated:
         inner = change(args[0])
         return hint if inner is args[0] else typing.Annotated[(inner, *hint.__metadata__)]
-    # A list is the parameters of a Callable. It stays as it is.
+    # A list holds the parameters of a Callable and is left unchanged.
     new: tuple[Any, ...] = tuple([arg if arg is Ellipsis or type(arg) is list else change(arg) for arg in args])
     if all(one is other for one, other in zip(new, args, strict=True)):
         return hint
@@ -297,9 +297,9 @@ def has_type_variable(hint: Any) -> bool:
 
 
 def describe(hint: Any) -> str:
-    """Return the annotation as people write it, for error messages and for the fingerprint of a graph.
+    """Return the annotation as it is written in source code, for error messages and graph fingerprints.
 
-    A fingerprint is stored with threads and identifies the graph, so the text must be equal on every Python version.
+    A fingerprint is stored with threads and identifies the graph, so the text must be the same on every Python version.
     """
     origin = typing.get_origin(hint)
     args = typing.get_args(hint)
@@ -335,10 +335,10 @@ _SEQUENCES: Final = frozenset({list, tuple, collections.abc.Sequence})
 
 
 def labels_of(hint: Any) -> tuple[tuple[Any, ...], bool] | None:
-    """Return the labels that a router's return annotation names, and whether they are all it can return.
+    """Return the labels in a router's return annotation, and whether the router can return no others.
 
     Returns:
-        (labels in declaration order, True if the router returns nothing else), or None if the hint names no label.
+        (labels in declaration order, True if the router returns only labels), or None if the hint names no label.
     """
     if hint is UNRESOLVED or hint is None:
         return None

@@ -1,14 +1,13 @@
-"""What a node's function says of itself: the fields that it reads and writes, and how a factory made it.
+"""Attributes of a node's function: the fields it reads and writes, and how a factory created it.
 
-All are attributes. Ready-made nodes, which the library's factories make, have them set; nothing here looks into a
-function's code.
+The library's factories set these attributes on their ready-made nodes. Nothing here inspects a function's code.
 
 - `__graphrt_fields__`: the fields that the node reads, writes and deletes. `declare_fields` sets it for any function.
   The argument `writes=` of `add_node` overrides it, and `nodes` checks the names.
-- `__graphrt_agent__`: the agent or harness that the node runs. `declare_fields` sets it, too, and `compile()` checks what
-  the agent's tools declare.
-- `__graphrt_form__`: the class of the node's *form* in a manifest, and the arguments that its factory was given.
-  `declare_form` sets it, also on a compiled graph. What a form is, and how arguments become data, belongs to `specs`.
+- `__graphrt_agent__`: the agent or harness that the node runs. `declare_fields` also sets this, and `compile()` checks
+  the declarations of the agent's tools.
+- `__graphrt_form__`: the class of the node's *form* in a manifest, and the arguments passed to its factory.
+  `declare_form` sets it, even on a compiled graph. Forms, and the conversion of arguments to data, belong to `specs`.
 
 For the terms, see docs/glossary.md.
 """
@@ -37,16 +36,16 @@ def declare_fields(
 ) -> F:
     """Declare which fields a node's function reads, writes and deletes, so that `compile()` can check them.
 
-    `writes` becomes the argument `writes=` of `add_node`, unless the node is added with another one.
+    `writes` becomes the argument `writes=` of `add_node`, unless that is given explicitly.
 
     Args:
-        fn: A function that takes attributes. It gets one.
+        fn: A function that accepts attributes. The declaration is set on it.
         reads: Fields that it reads.
-        writes: Fields that it may write; none if that is unknown. With *deletes*, name all of them: the two together
-            count as complete.
-        deletes: Fields that it always deletes; they count as written too.
-        agent: The agent or harness that it runs; `compile()` checks what the agent's tools declare to read and write, and
-            where they lead. `tools=` of `add_node` narrows them.
+        writes: Fields that it may write; empty if unknown. With *deletes*, name all of them: the two together count as
+            complete.
+        deletes: Fields that it always deletes; they also count as written.
+        agent: The agent or harness that it runs; `compile()` checks which fields the agent's tools declare to read and
+            write, and where they lead. `tools=` of `add_node` restricts the tools.
 
     Returns:
         *fn*.
@@ -80,21 +79,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class MadeOf:
-    """What a factory says about what it made."""
+    """A factory's description of the node that it created."""
 
     form: Any
     """Class of the form."""
     arguments: Mapping[str, Any]
-    """Arguments by name, as they were given: functions and models too."""
+    """Arguments by name, as given, including functions and models."""
 
 
 def declare_form(made: T, form: Any, arguments: Mapping[str, Any]) -> T:
-    """Declare how a node was made, so that `graph.to_spec()` can write it as data.
+    """Declare how a node was created, so that `graph.to_spec()` can write it as data.
 
     Args:
-        made: A function that takes attributes, or a compiled graph.
+        made: A function that accepts attributes, or a compiled graph.
         form: The class of the form, which has a field for each argument.
-        arguments: Arguments by name, as the factory was given them.
+        arguments: Arguments by name, as passed to the factory.
 
     Returns:
         *made*.
@@ -104,6 +103,6 @@ def declare_form(made: T, form: Any, arguments: Mapping[str, Any]) -> T:
 
 
 def form_of(made: Any) -> MadeOf | None:
-    """Return how *made* was made; None if nothing declares it."""
+    """Return how *made* was created; None if that was not declared."""
     found: Any = getattr(made, FORM, None)
     return found if isinstance(found, MadeOf) else None

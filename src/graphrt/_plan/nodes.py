@@ -1,18 +1,19 @@
-"""Errors of one node by itself: its name, its policy, and the fields and targets it declares.
+"""Errors of a single node: its name, its policy, and the fields and targets it declares.
 
-A node's policy is what `add_node` was given besides name and function: retry, limits, cache, and so on. The generators
-yield findings of `compile()`, which `validate` calls for each node. Edges are checked there, too.
+A node's policy is the arguments of `add_node` other than name and function: retry, limits, cache, and so on. The
+generators yield findings of `compile()`; `validate` calls them for each node and also checks the edges.
 """
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from graphrt._arguments import number_problem
+from graphrt._arguments import is_mapping, number_problem
 from graphrt._plan import hints
-from graphrt._plan.fields import describe, is_mapping
+from graphrt._plan.callables import node_shape
+from graphrt._plan.fields import describe
 from graphrt._plan.quoting import short
 from graphrt._plan.specs import ChosenGraph, NodeSpec, ToolUse
 from graphrt._plan.state import StateSchema
@@ -32,7 +33,7 @@ from graphrt.errors._codes.findings import (
 from graphrt.errors._error_code import Finding
 
 MAX_NAME: Final = 500
-"""Greatest length of a node's name, in characters."""
+"""Maximum length of a node's name, in characters."""
 
 
 def name_problem(name: object) -> str | None:
@@ -45,19 +46,19 @@ def name_problem(name: object) -> str | None:
         return f"it has {len(name)} characters"
     if not name.isascii():
         try:
-            name.encode()  # names are stored as UTF-8, which has no form for a lone surrogate
+            name.encode()  # names are stored as UTF-8, which cannot encode a lone surrogate
         except UnicodeEncodeError:
             return "it has a lone surrogate"
     return None
 
 
 def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
-    """Yield (finding, what is wrong) for each bad value in a node's policy.
+    """Yield (finding, problem) for each bad value in a node's policy.
 
-    The arguments that take the name of a node are checked with the edges.
+    Arguments that take a node's name are checked with the edges.
     """
     policy = node.policy
-    # Texts of what is wrong with numbers; None where nothing is. An `optional` number may be None.
+    # Texts of the problems of numbers; None where there is none. An `optional` number may be None.
     limits: list[str | None] = []
     if policy.max_visits != "graph":
         limits.append(number_problem("max_visits", policy.max_visits, optional=True, least=1))
@@ -68,7 +69,7 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
     if policy.cache is not False and policy.cache is not True:
         limits.append(number_problem("cache", policy.cache, optional=False, least=1))
     yield from ((BAD_LIMIT_IN_GRAPH, text) for text in limits if text)
-    for option in ("interrupt_before", "interrupt_after"):
+    for option in ("interrupt_before", "interrupt_after", "defer"):
         value = getattr(policy, option)
         if not isinstance(value, bool):
             yield BAD_POLICY, f"{option} must be True or False, not {short(value)}"
@@ -83,26 +84,67 @@ def policy_problems(node: NodeSpec) -> Iterator[tuple[Finding, str]]:
 
 
 def _nesting_problems(node: NodeSpec) -> Iterator[str]:
-    """Yield what is wrong with the arguments of a node that are for nested graphs."""
+    """Yield the problems of a node's arguments for nested graphs."""
     policy = node.policy
     # A compiled graph has its plan as this attribute.
     is_function = getattr(node.fn, "__graphrt_plan__", None) is None and not isinstance(node.fn, ChosenGraph)
     if policy.idle_timeout_s is not None and not is_function:
         yield "idle_timeout_s= is for functions: give it to the nodes of the nested graph"
     if is_function:
-        for option in ("input", "output", "update_of", "hands_over_to"):
+        for option in ("input", "output", "update_of", "hands_over_to", "stateful"):
             if getattr(policy, option) is not None:
                 yield f"{option}= is for nested graphs, and this node is a function"
-    elif policy.update_of is not None and not callable(policy.update_of):
+        return
+    if callable(policy.input) and not is_mapping(policy.input):
+        shape = node_shape(policy.input)
+        if shape.problem is not None or shape.is_async:
+            yield f"input= cannot be called as fn(state) or fn(state, arg): {shape.problem or 'it is async'}"
+    if policy.update_of is not None and not callable(policy.update_of):
         yield f"update_of must be a function of an update, not {short(policy.update_of)}"
     elif policy.update_of is not None and policy.output is not None:
-        yield "update_of= and output= both say what the nested graph gives back"
+        yield "update_of= and output= both define the result of the nested graph"
+
+
+def bad_keeping(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:
+    """Yield the problems of `stateful=`, the enclosing graph's field that keeps the state of a nested graph.
+
+    Args:
+        node: A node whose function is a compiled graph, or a graph chosen by the argument of a Send.
+        outer: The updates of the enclosing graph.
+    """
+    name: Any = node.policy.stateful
+    if name is None:
+        return
+    inner: Any = getattr(node.fn, "__graphrt_plan__", None)
+    field = outer.state.fields.get(name) if isinstance(name, str) else None
+    problem: str | None = None
+    if inner is None:
+        problem = "stateful= needs one nested graph, and this one is chosen for each task"
+    elif outer.whole is not None or outer.kind == "overwrite" or inner.update.whole is not None:
+        problem = "stateful= needs graphs whose nodes return updates of fields"
+    elif field is None:
+        problem = f"stateful={short(name)} is not a field of the state; fields: {names(outer.state.fields)}"
+    elif field.aggregates or field.ephemeral:
+        mark = "is ephemeral" if field.ephemeral else f"has the reducer {field.reducer_name!r}"
+        problem = f"stateful={name!r} takes the last state, and the field {mark}"
+    elif not _holds(field.annotation, inner.state):
+        kept = f"{inner.state.cls.__name__} | None"
+        problem = f"stateful={name!r} keeps a state, so the field has the type {kept}, not {describe(field.annotation)}"
+    if problem is not None:
+        yield BAD_POLICY(owner=f"Node {node.name!r}", problem=problem, node=str(node.name), where=node.where)
+
+
+def _holds(annotation: Any, state: StateSchema) -> bool:
+    """Return whether a field with *annotation* can hold a state of the schema *state*."""
+    mappings = (dict, Mapping) if state.kind == "typeddict" else ()
+    kinds = [typing.get_origin(member) or member for member in hints.members(annotation)]
+    return any(kind is state.cls or kind is Any or kind in mappings for kind in kinds)
 
 
 def unknown_writes(node: NodeSpec, update: UpdateSchema) -> Iterator[Problem]:
     """Yield a problem for each name in a node's `writes=` that is not a field of the state.
 
-    Beside a reducer of the whole state nodes write no fields, so that `writes=` itself is the problem.
+    With a reducer of the whole state, nodes do not write fields, so `writes=` itself is the problem.
     """
     written: tuple[Any, ...] = node.policy.writes or ()
     state = update.state
@@ -126,12 +168,12 @@ def unknown_writes(node: NodeSpec, update: UpdateSchema) -> Iterator[Problem]:
 def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
     """Yield a problem for each untracked field that a nested graph shares with a tracked field, in either direction.
 
-    An untracked field is never stored or shown (R16), but the tracked one would do both with its value. The fields are
-    those of the same name, or those that `input=` and `output=` map. A mapping function is its author's responsibility.
+    An untracked field is never stored or shown (R16), but the tracked field would do both with its value. Fields are
+    shared by name, or as mapped by `input=` and `output=`. A mapping function is its author's responsibility.
 
     Args:
         node: A node whose function is a compiled graph.
-        state: The state of the graph around it.
+        state: The state of the enclosing graph.
     """
     plan: Any = node.fn.__graphrt_plan__
     inner: StateSchema = plan.state
@@ -146,7 +188,7 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
         if given is None:
             pairs = [(name, name) for name in inner.fields if only is None or name in only]
         else:
-            pairs = given.items() if is_mapping(given) else ()  # nothing is known of a function
+            pairs = given.items() if is_mapping(given) else ()  # the fields used by a function are unknown
         for into, out_of in pairs:
             if out_of in source.untracked and into in target.fields and into not in target.untracked:
                 yield UNTRACKED_LEAK(
@@ -162,13 +204,13 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
 
 
 def other_updates(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:
-    """Yield a problem if the updates of a nested graph cannot be folded by the graph around it, and none is made of them.
+    """Yield a problem if the enclosing graph cannot fold a nested graph's updates and nothing converts them.
 
-    They can if both graphs fold updates by field, or if both have a reducer of the whole state and one type of updates.
+    It can if both graphs fold updates by field, or if both have a reducer of the whole state and the same update type.
 
     Args:
         node: A node whose function is a compiled graph.
-        outer: The updates of the graph around it.
+        outer: The updates of the enclosing graph.
     """
     inner: UpdateSchema = node.fn.__graphrt_plan__.update
     made = node.policy.update_of is not None or (callable(node.policy.output) and not is_mapping(node.policy.output))
@@ -184,7 +226,7 @@ def other_updates(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:
 
 
 def _updates(schema: UpdateSchema) -> str:
-    """Return what the updates of a graph are, for a message."""
+    """Describe a graph's updates for a message."""
     return "mappings of fields" if schema.whole is None else f"of the type {describe(schema.cls)}"
 
 
@@ -205,14 +247,14 @@ def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:
 
 
 def tool_problems(use: ToolUse, update: UpdateSchema, *, cached: bool) -> Iterator[str]:
-    """Yield what is wrong with a tool that is offered in a node, as ends of a sentence about the tool.
+    """Yield the problems of a tool offered in a node, as predicates of a sentence about the tool.
 
-    Whether the nodes exist that it may lead to is not checked here.
+    Whether its target nodes exist is not checked here.
 
     Args:
-        use: What the tool declares.
+        use: The tool's declarations.
         update: The updates of the graph.
-        cached: Whether the node keeps results (`cache=`).
+        cached: Whether the node caches results (`cache=`).
     """
     state = update.state
     computed: Any = getattr(state.cls, "model_computed_fields", ())
@@ -225,7 +267,7 @@ def tool_problems(use: ToolUse, update: UpdateSchema, *, cached: bool) -> Iterat
     for name in use.writes:
         if name not in update.names:
             yield f"writes {short(name)}, which is not a field of the update; fields: {names(update.names)}"
-        elif name in state.untracked:  # what a tool writes is recorded with its call, and such a field never is (R16)
+        elif name in state.untracked:  # a tool's writes are recorded, but untracked fields must not be (R16)
             yield f"writes {short(name)}, which is untracked, while results of tools are recorded"
     if use.goto and use.below:
         yield "declares goto=, and belongs to an agent that is a tool itself: only the agent of the node may route"
@@ -234,10 +276,10 @@ def tool_problems(use: ToolUse, update: UpdateSchema, *, cached: bool) -> Iterat
 
 
 def unknown_reads(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
-    """Yield a problem for each field that a node declares to read and that the state lacks."""
+    """Yield a problem for each declared read of a field that the state lacks."""
     if node.fields is None:
         return
-    computed: Any = getattr(state.cls, "model_computed_fields", ())  # of a pydantic model; a node can read these, too
+    computed: Any = getattr(state.cls, "model_computed_fields", ())  # of a pydantic model; a node can also read these
     for name in node.fields.reads:
         if name in state.fields or name in computed:
             continue

@@ -1,16 +1,16 @@
 """The possible successors of every node, as lists of indexes that all judgements of `compile()` share.
 
-A node's index is its place in the plan. START has the index -1, so that it is the last place of every list; END is OUT.
-A *branch* of a run is a line of nodes that follow each other; a node that nothing follows ends it.
+A node's index is its position in the plan. START has the index -1, so that it is the last item of every list; END is
+OUT. A *branch* of a run is a sequence of nodes that follow each other; it ends at a node without a successor.
 
-What follows a node: the targets of its static edges; those of its conditional edges (`BranchPlan`), whose routers
-return labels of targets; and the joins that it is a source of, which are nodes that wait for several sources. A
-`Command` that it returns with `goto` replaces them all, and so does the target of its policy `on_error` if it fails.
-The target of `on_fatigue` runs instead of the node itself, once the node was active too often. A router may also return
-`Send`s, each of which starts a node with an argument.
+The successors of a node are the targets of its static edges, those of its conditional edges (`BranchPlan`), whose
+routers return target labels, and the joins that it is a source of, that is, nodes that wait for several sources. A
+`Command` with `goto` replaces them all, as does the target of the policy `on_error` if the node fails. The target of
+`on_fatigue` runs instead of the node itself once the node was active too often. A router may also return `Send`s, each
+of which starts a node with an argument.
 
-Functions are inspected, never called. Without a return annotation, the code of a node or router is searched for the
-names `Command` and `Send`. For the terms, see docs/glossary.md.
+Functions are inspected, never called. If there is no return annotation, the code of a node or router is searched for
+the names `Command` and `Send`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ OUT: Final = -2
 
 
 ONE, SOME, ALL = range(3)
-"""Numbers of targets that a router names. ONE: exactly one. SOME: 0..n, as its annotation is a list. ALL: presumably
-every target at once, as it has no annotation and its code builds a list."""
+"""How many targets a router names. ONE: exactly one. SOME: 0..n, since its annotation is a list. ALL: presumably every
+target at once, since it has no annotation and its code builds a list."""
 
 
 class Choice(NamedTuple):
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
 
 @final
 class Paths:
-    """Successors of every node. Each list has one place per node, by index, and START in the last place."""
+    """Successors of every node. Each list has one item per node, by index, and START as the last item."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan: Plan = plan
@@ -58,22 +58,23 @@ class Paths:
         self.tired: list[tuple[int, ...]] = [()] * (self.count + 1)
         """The target of on_fatigue, OUT for END; 0..1 of them."""
         self.after: list[tuple[int, ...]] = [()] * (self.count + 1)
-        """Every node that may follow in any way, nodes behind joins included; may repeat."""
+        """Every node that may follow in any way, including nodes behind joins; may contain duplicates."""
         self.stops: set[int] = set()
         """Nodes that may end their branch instead of following their edges: goto or on_error to END, or `goto=[]`."""
         self.leaves: set[int] = set()
-        """Nodes whose Commands may lead to the graph around, which ends the whole graph: no join of it can starve then."""
+        """Nodes whose Commands may lead to the enclosing graph. That ends this graph, so none of its joins can
+        starve."""
         self.open: set[int] = set()
         """Nodes without a declared goto that may return a Command to any node."""
         self.sends: bool = False
         """True if some router may emit Sends to nodes that are not among its routes."""
         self._commands: dict[int, bool | None] = {}
-        """By the id of a return annotation, what it says about Commands: many nodes share one annotation object."""
+        """Commands by the id of their return annotation, since many nodes share an annotation object."""
         for node in (*plan.nodes, plan.start):
             self._read(node)
 
     def _read(self, node: NodePlan) -> None:
-        """Fill in the places of *node* in all lists."""
+        """Fill in the items of *node* in all lists."""
         at = node.index
         sure = tuple([target.index for target in node.static])
         after = self.sure[at] = sure
@@ -104,19 +105,19 @@ class Paths:
 
     def _choice(self, branch: BranchPlan) -> Choice:
         """Return a conditional edge as indexes; set `sends` if its router may start nodes outside its routes."""
-        # A dict in the place of an ordered set. In a plan, a target that is None is END.
+        # A dict serves as an ordered set. In a plan, a target of None is END.
         targets = dict.fromkeys(OUT if target is None else target.index for target in branch.table.values())
         if branch.default is not NO_DEFAULT:
             targets[OUT if branch.default is None else branch.default.index] = None
         if not self.sends and _may_send(branch):
             nodes = self.plan.nodes
-            # A Send is for a node that reads its argument: one with a context, or a nested graph. If such a node is
-            # among the routes, the Sends are taken to go there.
+            # A Send is for a node that reads its argument: one with a context, or a nested graph. If the routes include
+            # such a node, the Sends are assumed to go there.
             self.sends = not any(t != OUT and (nodes[t].wants_context or nodes[t].child) for t in targets)
         return Choice(tuple(targets), _names(branch))
 
     def _alternatives(self, node: NodePlan) -> None:
-        """Set what may follow *node* instead of its edges: `instead`, `stops` and `tired`."""
+        """Set `instead`, `stops` and `tired`: what may follow *node* in place of its edges."""
         at = node.index
         instead: list[int] = []
         for ref in node.goto or ():
@@ -135,7 +136,7 @@ class Paths:
         self.instead[at] = tuple(sorted(instead))
 
     def edges(self, at: int) -> tuple[int, ...]:
-        """Return the targets of a node's own edges: static, conditional, then nodes of joins; END is left out."""
+        """Return the targets of a node's own edges: static, conditional, then joins; END is left out."""
         chosen = [target for choice in self.choices[at] for target in choice.targets if target != OUT]
         joined = [self.plan.joins[join].dst.index for join in self.plan.nodes[at].arrives]
         return (*self.sure[at], *chosen, *joined)
@@ -160,14 +161,14 @@ def _commands(hint: Any) -> bool | None:
 
 
 def _names(branch: BranchPlan) -> int:
-    """Return ONE, SOME or ALL: from the router's annotation, else from whether its code builds a list."""
+    """Return ONE, SOME or ALL, from the router's annotation or, without one, from whether its code builds a list."""
     if branch.hint is not hints.UNRESOLVED:
         return SOME if hints.gives_list(branch.hint) else ONE
     function = hints.function_behind(branch.router)
     codes = [] if function is None else [function.__code__]
     while codes:
         code = codes.pop()
-        # CPython's code units have two bytes, so opcodes stand at even offsets.
+        # CPython's code units have two bytes, so opcodes are at even offsets.
         if _BUILD_LIST in code.co_code[::2] or "list" in code.co_names or "sorted" in code.co_names:
             return ALL
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
@@ -191,13 +192,13 @@ def _may_send(branch: BranchPlan) -> bool:
 
 
 def _mentions(fn: Any, wanted: type) -> bool:
-    """Return True if the code of *fn* names *wanted*, or that of global functions it names, up to two levels deep.
+    """Return True if the code of *fn*, or of global functions that it names (up to two levels deep), names *wanted*.
 
     Args:
         fn: A node's function or a router.
-        wanted: `Command` or `Send`, by its name or under another one.
+        wanted: `Command` or `Send`, possibly under an alias.
     """
-    seen: set[types.CodeType] = set()  # functions may call each other in a circle
+    seen: set[types.CodeType] = set()  # functions may call each other recursively
     work: list[tuple[Any, int]] = [(fn, 0)]
     while work:
         found, depth = work.pop()

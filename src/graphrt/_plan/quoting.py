@@ -1,9 +1,9 @@
-"""Values as text in error messages: shortened, and left out where they belong to fields that no message may quote.
+"""Formats values for error messages: shortens them, and omits values of fields that messages must not quote.
 
-These are the untracked fields, whose values are in no entry, log or message (R16, decision 0051), and the redacted
-ones, whose texts are replaced before they are written (decision 0126). *untracked* has the names of such fields.
+These are the untracked fields, whose values appear in no entry, log or message (R16, decision 0051), and the redacted
+fields, whose texts are replaced before they are written (decision 0126). *untracked* has the names of such fields.
 
-Every message that quotes a value of the user's goes through this module. The errors themselves are raised elsewhere.
+Every message that quotes a user's value goes through this module. The errors themselves are raised elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def short(value: Any, most: int = 80) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return the repr of *value*, or a text in its place if repr() raises."""
+    """Return the repr of *value*, or a substitute if repr() raises."""
     try:
         return repr(value)
     except Exception as error:  # noqa: BLE001 - a broken __repr__ must not hide the error being reported
@@ -32,7 +32,7 @@ def _text(value: Any) -> str:
 
 
 def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str:
-    """Return a validation error as one line: up to five mistakes, each with its path inside the value.
+    """Return a validation error as one line with up to five mistakes, each with its path inside the value.
 
     Args:
         error: The exception that a check raised; a ValidationError lists every mistake.
@@ -51,8 +51,8 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
             continue
         path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc)
         place = f"{name}{path}" if name else path.lstrip(".")
-        # For a missing key, pydantic's `input` is the whole mapping around it, untracked values included.
-        # A value that does not fit the type of a `Secret`, a value that is never written, is a secret all the same.
+        # For a missing key, pydantic's `input` is the whole mapping around it, untracked values included. A value that
+        # fails validation as a `Secret` is still a secret and must not be written.
         hidden = item["type"] == "secret" or (item["type"] == "missing" and untracked)
         got = "" if hidden else f", got {short(item['input'])}"
         parts.append(f"{place}: {item['msg']}{got}" if place else item["msg"])
@@ -60,16 +60,16 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
 
 
 def quoted(value: Any, untracked: Collection[str], view: Any = None) -> str:
-    """Return *value* as text for a message, in a graph whose fields *untracked* may be quoted nowhere.
+    """Return *value* as text for a message, in a graph whose fields *untracked* must not be quoted.
 
-    If there are such fields, the text is only the value's type, as the value may contain theirs. It is quoted after all
+    If there are such fields, the text is only the value's type, since the value may contain theirs. The value is quoted
     if *view* is given and *value* contains no untracked value of that state.
 
     Args:
-        value: What a function of the user's returned, or an input.
-        untracked: Fields that may not be quoted.
-        view: The state from which the function made *value*: a mapping, or an instance of the state class. None if the
-            value was not made from a state.
+        value: An input, or the result of a user's function.
+        untracked: Fields that must not be quoted.
+        view: The state from which the function computed *value*: a mapping, or an instance of the state class. None if
+            the value was not computed from a state.
     """
     if not untracked or (view is not None and not tells(value, untracked, view)):
         return short(value)
@@ -86,7 +86,7 @@ def tells(value: Any, untracked: Collection[str], view: Any) -> bool:
     text = _text(value)
     for name in untracked:
         held = cast("dict[str, Any]", view).get(name) if isinstance(view, Mapping) else getattr(view, name, None)
-        # A text without the quotes of its repr(), as *value* may have it inside a longer text.
+        # A text without the quotes of its repr(), since *value* may contain it within a longer text.
         if held is not None and held != "" and (str(held) if isinstance(held, str) else _text(held)) in text:
             return True
     return False

@@ -1,9 +1,9 @@
-"""The judgements of `compile()` about a graph without errors, and two of them: `unreachable-node` and `no-way-out`.
+"""Runs all judgements of `compile()` on a graph without errors, and implements `unreachable-node` and `no-way-out`.
 
-A judgement considers every choice that routers could make, not what they really do. It may be wrong about a particular
-router, so `compile(allow=...)` accepts it by its code. The other judgements have modules of their own.
+A judgement considers every choice that routers could make, not what they actually do. It may be wrong about a
+particular router, so `compile(allow=...)` can suppress it by its code. The other judgements have separate modules.
 
-Nothing recurses: a chain of 100,000 nodes would exceed Python's stack. The numbers of nodes and the attributes of
+Nothing is recursive, since a chain of 100,000 nodes would exceed Python's stack. Node numbers and the attributes of
 `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
 """
 
@@ -36,9 +36,9 @@ JUDGEMENTS: Final = tuple(
 
 
 def judgements(plan: Plan) -> list[Problem]:
-    """Return all judgements about *plan*, a graph without errors: in the order of JUDGEMENTS, then by node.
+    """Return all judgements about *plan*, a graph without errors, in the order of JUDGEMENTS and then by node.
 
-    `compile()` raises those that `allow=` does not accept.
+    `compile()` raises those that `allow=` does not suppress.
     """
     paths = Paths(plan)
     return [
@@ -63,7 +63,7 @@ def _unreachable(plan: Plan, paths: Paths) -> Iterator[Problem]:
             if not seen[target]:
                 seen[target] = 1
                 work.append(target)
-        # A Send may start any node that can take its argument: one that takes a context, or a nested graph (R4).
+        # A Send may start any node that can receive its argument: one that takes a context, or a nested graph (R4).
         if not work and paths.sends:
             for node in plan.nodes:
                 if not seen[node.index] and (node.wants_context or node.child is not None):

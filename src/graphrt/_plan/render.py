@@ -1,6 +1,6 @@
-"""A plan as data and as pictures: topology, fingerprint, Mermaid and DOT.
+"""Renders a plan as data and as pictures: topology, fingerprint, Mermaid and DOT.
 
-The same graph gives the same output in any process. Layout is left to the tools that draw the text; nothing here uses
+The same graph gives the same output in any process. Layout is left to the tools that render the text; nothing here uses
 the network. For the terms, see docs/glossary.md.
 """
 
@@ -10,7 +10,8 @@ from copy import deepcopy
 from enum import Enum
 from typing import Any
 
-from graphrt._plan.fields import Field, is_mapping
+from graphrt._arguments import is_mapping
+from graphrt._plan.fields import Field
 from graphrt._plan.hints import describe
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
 from graphrt.commands import EndType
@@ -20,7 +21,7 @@ def topology(plan: Plan) -> dict[str, Any]:
     """Return the graph as plain data, ready for JSON: nodes, edges, state fields and limits.
 
     Nodes are in declaration order, edges by source node and then by kind, join edges last. A nested graph has its
-    topology inside its node. `classes` has the classes that the fields lead to, see `state_classes`.
+    topology inside its node. `classes` describes the classes reachable from the fields; see `state_classes`.
     """
     nodes = [_node(node) for node in plan.nodes]
     edges: list[dict[str, Any]] = []
@@ -78,15 +79,16 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
 
     Args:
         src: Name of the source.
-        number: Which conditional edge of the source it is, from 0: its routes belong together.
-        branch: The conditional edge. None as a target is END.
+        number: Index of the conditional edge at its source, from 0; groups its routes.
+        branch: The conditional edge. A target of None is END.
     """
     edges: list[dict[str, Any]] = []
     for label, target in branch.table.items():
         if isinstance(label, EndType):
-            continue  # END as a label is also in the table as text, see `specs.pairs`
+            continue  # the table also has END as a text label, see `specs.pairs`
         to = "END" if target is None else target.name
-        # A member of a StrEnum or IntEnum by its value, which a router may return as well; of another enum by its name.
+        # A member of a StrEnum or IntEnum appears by its value, which a router may also return; of any other enum, by
+        # its name.
         shown = label.value if isinstance(label, (str, int)) and isinstance(label, Enum) else label
         shown = shown.name if isinstance(shown, Enum) else shown
         edges.append(
@@ -116,9 +118,12 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
 
 
 def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901, PLR0912 - one line for each policy
-    """Return a node as data. A policy with its default is left out, so a new kind of policy changes no fingerprint.
+    """Return a node as data.
 
-    The policies that name a node are edges. `inline=` and `key=` are never in the data: they change no fingerprint.
+    Policies at their default are omitted, so that a new kind of policy does not change fingerprints.
+
+    Policies that name a node are edges. `inline=` and `key=` are never in the data, since they do not affect the
+    fingerprint.
     """
     policy = node.policy
     kind = "graph" if node.child is not None else "chosen" if node.choose else "function"
@@ -140,9 +145,11 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901, PLR0912 - one line f
         data["cache"] = policy.cache
     if policy.writes is not None:
         data["writes"] = list(policy.writes)
-    for flag in ("interrupt_before", "interrupt_after"):
+    for flag in ("interrupt_before", "interrupt_after", "defer"):
         if getattr(policy, flag):
             data[flag] = True
+    if policy.stateful is not None:
+        data["stateful"] = policy.stateful
     if policy.tools:
         data["tools"] = list(policy.tools)
     if policy.budget is not None:
@@ -154,7 +161,7 @@ def _node(node: NodePlan) -> dict[str, Any]:  # noqa: C901, PLR0912 - one line f
 
 
 def _schema(plan: Plan) -> dict[str, Any]:
-    """Return the fields of the state, the reducer of the whole state, and their classes; what is empty is left out."""
+    """Return the fields of the state, the reducer of the whole state, and their classes, without empty parts."""
     data: dict[str, Any] = {"state": {name: _field(plan, field) for name, field in plan.state.fields.items()}}
     if plan.update.reducer is not None:
         data["update"] = {**plan.classes.typed(plan.update.cls), "reducer": plan.update.reducer.name}
@@ -164,7 +171,7 @@ def _schema(plan: Plan) -> dict[str, Any]:
 
 
 def _field(plan: Plan, field: Field) -> dict[str, Any]:
-    """Return a field of the state as data: type, its classes, name of the reducer, and the markers that it has."""
+    """Return a field of the state as data: its type, classes, reducer name and markers."""
     # An untracked field is never stored, so its classes do not matter.
     typed = {"type": describe(field.annotation)} if field.untracked else plan.classes.typed(field.annotation)
     data: dict[str, Any] = {**typed, "reducer": field.reducer_name}
@@ -189,14 +196,14 @@ def to_json(plan: Plan) -> str:
 def fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of names, edges, policies, schema and versions, as 64 hex digits.
 
-    A thread carries the fingerprint of its graph (R14). The bodies of functions do not count, nor do the graph's
-    limits, which a runtime may override (decision 0017).
+    A thread stores the fingerprint of its graph (R14). Function bodies do not count, nor do the graph's limits, since a
+    runtime may override them (decision 0017).
     """
     return fingerprint_of(topology(plan))
 
 
 def fingerprint_of(data: dict[str, Any]) -> str:
-    """Return the fingerprint of the graph with the topology *data*, from which this removes what does not count."""
+    """Return the fingerprint of the topology *data*; parts that do not count are removed from *data*."""
     from hashlib import sha256
 
     _forget_what_may_change(data)
@@ -207,11 +214,11 @@ def fingerprint_of(data: dict[str, Any]) -> str:
 
 
 def _forget_what_may_change(data: dict[str, Any]) -> None:
-    """Remove from a topology, in place, what is not part of the fingerprint."""
+    """Remove the parts of a topology, in place, that are not part of the fingerprint."""
     del data["limits"]
     for node in data["nodes"]:
-        node.pop("async", None)  # whether it is `async def` or `def` belongs to the body of the function
-        node.pop("queue", None)  # where the node runs, and not what it does
+        node.pop("async", None)  # `async def` or `def` counts as part of the function body
+        node.pop("queue", None)  # where the node runs, not what it does
         if "graph" in node:
             _forget_what_may_change(node["graph"])
 
@@ -224,7 +231,7 @@ def to_mermaid(plan: Plan) -> str:
     ids = {node.name: f"n{node.index}" for node in plan.nodes}
     lines = ["flowchart TD", "    s([START])"]
     for node in plan.nodes:
-        text = _mermaid(node.name)
+        text = _mermaid(_shown(node))
         lines.append(
             f'    {ids[node.name]}[["{text}"]]' if node.child is not None else f'    {ids[node.name]}["{text}"]'
         )
@@ -245,8 +252,13 @@ def to_mermaid(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _shown(node: NodePlan) -> str:
+    """Return the label of a node in a picture: its name, and whether it is deferred."""
+    return f"{node.name}\n(deferred)" if node.defer else node.name
+
+
 def _edge_label(edge: dict[str, Any]) -> str:
-    """Return the text at an edge of a picture: a router's label, how many sources a join needs, or a policy's name."""
+    """Return an edge's label in a picture: a router's label, the number of sources a join needs, or a policy's name."""
     if edge["kind"] == "conditional":
         return "otherwise" if edge.get("default") else str(edge["label"])
     if edge["kind"] == "join":
@@ -266,13 +278,13 @@ def _mermaid(text: str) -> str:
             out.append("#46;")
         else:
             out.append(char)
-    return "".join(out) or " "  # an empty label is not one to Mermaid
+    return "".join(out) or " "  # Mermaid does not accept an empty label
 
 
 _SPECIAL = frozenset('"#&<>|`*\\[]{}()~')
-"""Characters with a meaning anywhere in a Mermaid label."""
+"""Characters that are special anywhere in a Mermaid label."""
 _SPECIAL_AT_START = frozenset("-+_=")
-"""Characters with a meaning at the start of a label."""
+"""Characters that are special at the start of a label."""
 
 
 def to_dot(plan: Plan) -> str:
@@ -286,7 +298,7 @@ def to_dot(plan: Plan) -> str:
     ]
     for node in plan.nodes:
         shape = ", peripheries=2" if node.child is not None else ""
-        lines.append(f"    {ids[node.name]} [label={_dot(node.name)}{shape}];")
+        lines.append(f"    {ids[node.name]} [label={_dot(_shown(node))}{shape}];")
     edges = topology(plan)["edges"]
     if any(edge["to"] == "END" for edge in edges):
         lines.append('    e [label="END", shape=oval];')

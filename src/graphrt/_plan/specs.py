@@ -1,11 +1,11 @@
-"""A graph as the builder declared it: nodes, edges, joins and branches, and the source line of each.
+"""A graph as declared with the builder: nodes, edges, joins and branches, and the source line of each.
 
-Frozen data that may still be wrong. `validate` finds the errors; `tables` turns a valid spec into the plan that the
-engine runs. For the terms, see docs/glossary.md.
+The data is frozen but may still contain errors. `validate` finds them; `tables` turns a valid spec into the plan that
+the engine runs. For the terms, see docs/glossary.md.
 
-A `ChosenGraph` in the place of a node's function is a nested graph that is chosen when its task starts, by the argument
-of the Send that starts it. The argument is in the journal, so the same graph is chosen again when the journal is folded
-or a run is resumed. The engine calls `choose`, and makes the task's own node of the graph (`_engine.chosen_nodes`).
+A `ChosenGraph` in place of a node's function is a nested graph chosen when its task starts, based on the argument of
+the Send that starts it. The argument is in the journal, so the same graph is chosen again when the journal is folded or
+a run is resumed. The engine calls `choose` and creates a separate node for the task (`_engine.chosen_nodes`).
 """
 
 from __future__ import annotations
@@ -29,50 +29,57 @@ Starved: TypeAlias = Literal["error", "ignore", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy arguments of a node: how it is run, beyond calling its function."""
+    """The policy arguments of a node: how it is run."""
 
     retry: RetryPolicy | None = None
     timeout_s: float | None = None
     """Seconds for one attempt; None for no limit."""
     idle_timeout_s: float | None = None
-    """Seconds that an attempt may go on without a sign of life; None for no limit."""
+    """Seconds that an attempt may continue without a heartbeat or other activity; None for no limit."""
     on_error: Ref = None
     """The node, or END, that follows if the node fails; None if a failure fails the run."""
     on_fatigue: Ref = None
     """The node, or END, that runs instead if the node would exceed `max_visits`; None if that fails the run."""
     max_visits: Any = "graph"
-    """Most supersteps in which the node is active: a number, None for no limit, or "graph" for the graph's limit."""
+    """Maximum number of supersteps in which the node is active: a number, None for no limit, or "graph" for the
+    graph's limit."""
     cache: bool | int = False
     """Number of results to cache; True for the default size, False for no cache."""
     key: Callable[..., Hashable] | None = None
-    """Function of the state whose result is the cache key; None for a key made of the state's values."""
+    """Function of the state whose result is the cache key; None for a key derived from the state's values."""
     writes: tuple[str, ...] | None = None
-    """Fields that the node declares to write, for the finding `write-conflict`; None if only its annotation says so."""
+    """Fields that the node declares to write, for the finding `write-conflict`; None if only its annotation names
+    them."""
     goto: tuple[Ref, ...] | None = None
     """Nodes that its Commands may lead to; None if undeclared: any node."""
     hands_over_to: tuple[Ref, ...] | None = None
-    """For a nested graph, nodes of the graph around it that its Commands with `graph=PARENT` may lead to, beside those that
-    the nested graph declares itself; None for no more."""
+    """For a nested graph, nodes of the enclosing graph that its Commands with `graph=PARENT` may lead to, in addition
+    to those that the nested graph itself declares; None for no others."""
     interrupt_before: bool = False
     """True if the run pauses before the node runs, until it is resumed."""
     interrupt_after: bool = False
     """True if the run pauses after the node's update is committed, before its edges are followed."""
+    defer: bool = False
+    """True if a plain activation of the node waits until no other task is due."""
     version: str | None = None
-    """Free text in the fingerprint, to be changed when the meaning of the node changes."""
+    """Free text included in the fingerprint; change it when the meaning of the node changes."""
     tools: tuple[str, ...] | None = None
     """Names of the tools that the agent of the run may use for this node. None, the default, allows all of its tools; in a
     nested graph, all that need no approval."""
     budget: Any = None
     """A Budget for the model calls of each task; None for no limit."""
     input: Any = None
-    """For a nested graph, what it starts with: a mapping of its fields to fields of the graph around it, or a function
-    of that graph's state; None for the fields of the same names."""
+    """For a nested graph, its input: a mapping from its fields to fields of the enclosing graph, or a function of that
+    graph's state and optionally the argument of the Send. None for fields with the same names."""
     output: Any = None
-    """For a nested graph, what it gives back: a mapping of fields of the graph around it to its fields, or a function
-    of its last state; None for the fields of the same names."""
+    """For a nested graph, its output: a mapping from fields of the enclosing graph to its fields, or a function of its
+    last state; None for fields with the same names."""
     update_of: Callable[[Any], Any] | None = None
-    """For a nested graph, a function from each of its updates to an update of the graph around it, or None; None where
-    the two graphs have updates of one type."""
+    """For a nested graph, a function that converts each of its updates to an update of the enclosing graph, or to None;
+    None if the two graphs have the same update type."""
+    stateful: str | None = None
+    """For a nested graph, the field of the enclosing graph that keeps its state between tasks; None if each task starts
+    afresh."""
     inline: bool = False
     """True if a sync node runs on the event loop of an asyncio run (R19). Not part of the fingerprint."""
     queue: str | None = None
@@ -92,7 +99,7 @@ class NodeFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """What a tool that a node offers to its agent declares to do with the state, and where it may lead."""
+    """The state access declared by a tool of a node's agent, and the nodes it may lead to."""
 
     tool: str
     """Name of the tool."""
@@ -100,11 +107,11 @@ class ToolUse:
     writes: tuple[str, ...]
     goto: tuple[Ref, ...]
     below: bool = False
-    """Whether the tool belongs to an agent that is a tool itself."""
+    """Whether the tool belongs to an agent that is itself a tool."""
 
     @classmethod
     def of(cls, tool: Any, *, below: bool) -> ToolUse:
-        """Return what *tool*, a `graphrt.harness.Tool`, declares."""
+        """Return the declarations of *tool*, a `graphrt.harness.Tool`."""
         policy = tool.policy
         return cls(tool=tool.spec.name, reads=policy.reads, writes=policy.writes, goto=policy.goto, below=below)
 
@@ -124,9 +131,10 @@ class NodeSpec:
     fields: NodeFields | None = None
     """The fields that the function declares to use; None if it declares none."""
     tools: tuple[ToolUse, ...] = ()
-    """What the tools that the node offers to its agent declare: 0..n, as far as the builder was given the tools."""
+    """The declarations of the tools that the node offers to its agent: 0..n, only for tools given to the builder as
+    objects."""
     given: frozenset[str] = frozenset()
-    """Names of the policy arguments that were given. The defaults of the builder do not replace these."""
+    """Names of the policy arguments that were given. The builder's defaults do not override these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +171,7 @@ class BranchSpec:
     """Target of any label without a route; None if such a label is an error."""
     where: str = ""
     labels: tuple[tuple[Any, ...], bool] | None = None
-    """Labels in the router's return annotation, and whether these are all; None if it names no label."""
+    """Labels in the router's return annotation, and whether the list is complete; None if it names no label."""
     hint: Any = None
     """The router's return annotation, resolved if possible."""
 
@@ -182,7 +190,7 @@ class GraphSpec:
     """In the order of the calls."""
     where: str = ""
     file: str = ""
-    """Path of the file of `where`. It differs between machines, so no message and no stored value has it."""
+    """Path of the file in `where`. It differs between machines, so it never appears in messages or stored values."""
     input: Any = None
     """Class of the input schema; None if an input is the whole state."""
     output: Any = None
@@ -194,7 +202,7 @@ class GraphSpec:
     version: int = 0
     """Number of the build, which is not part of the fingerprint."""
     hands_over_to: tuple[Ref, ...] = ()
-    """Nodes of the graph around it, or END, that Commands with `graph=PARENT` may lead to where it is nested."""
+    """Where it is nested: nodes of the enclosing graph, or END, that Commands with `graph=PARENT` may lead to."""
     problems: tuple[Any, ...] = field(default=())
     """Problems found while the builder was called, for instance a misspelt policy argument."""
 
@@ -202,8 +210,8 @@ class GraphSpec:
 def pairs(routes: Any) -> list[tuple[Any, Ref]]:
     """Return the (label, target) pairs of a routes argument, in order.
 
-    In a list of nodes every node is its own label. END is listed twice, as the object and as its text, either of which
-    a router may return.
+    In a list of nodes, every node is its own label. END is listed twice, as the object and as text, since a router may
+    return either.
 
     Args:
         routes: A mapping of labels to nodes, or an iterable of nodes; None or empty for no routes.
@@ -221,9 +229,9 @@ def pairs(routes: Any) -> list[tuple[Any, Ref]]:
 
 
 def routes_to(labels: Iterable[Any]) -> Mapping[Any, Ref] | list[Ref]:
-    """Return the routes of a conditional edge that has none: each of the router's *labels* names a node, or END.
+    """Return the routes of a conditional edge declared without any: each of the router's *labels* names a node or END.
 
-    A member of an Enum names it by its value, if that is a text, and else by its name.
+    An Enum member names the node by its value if that is a str, else by its name.
     """
     found: dict[Any, Ref] = {}
     for label in labels:
@@ -231,14 +239,14 @@ def routes_to(labels: Iterable[Any]) -> Mapping[Any, Ref] | list[Ref]:
         if isinstance(label, Enum):
             name = label.value if isinstance(label.value, str) else label.name
         found[label] = END if name == END.value else name
-    # A list has END under both its labels, the object and its text.
+    # A list has END under both labels, the object and its text.
     return list(found.values()) if all(isinstance(label, (str, EndType)) for label in found) else found
 
 
 def show(ref: Ref) -> str:
     """Return a reference or a label as text for messages.
 
-    Memory addresses are cut, so that a graph always gives the same text.
+    Memory addresses are removed, so that a graph always gives the same text.
     """
     if isinstance(ref, (StartType, EndType)):
         return ref.name
@@ -253,21 +261,21 @@ def show(ref: Ref) -> str:
 
 @final
 class ChosenGraph:
-    """What the user's call of `chosen_graph` returns. It is given to `add_node` in the place of a function."""
+    """The result of `chosen_graph`, passed to `add_node` in place of a function."""
 
     __slots__ = ("choose", "states")
 
     def __init__(self, choose: Callable[[Any], Any], states: tuple[type[Any], ...]) -> None:
         self.choose: Callable[[Any], Any] = choose
-        """From the argument of a Send to a compiled graph; pure."""
+        """Pure function from the argument of a Send to a compiled graph."""
         self.states: tuple[type[Any], ...] = states
-        """State classes that the chosen graphs may have, beside that of the graph around them.
+        """State classes that the chosen graphs may have, in addition to that of the enclosing graph.
 
-        The codec of the graph around them must know them before any graph is chosen.
+        The codec of the enclosing graph must know them before any graph is chosen.
         """
 
     def __call__(self, state: Any, ctx: Any) -> Any:
-        """Look to `compile()` like the function of a node that takes a context; it is never called."""
+        """Make `compile()` treat this as a node function that takes a context; it is never called."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

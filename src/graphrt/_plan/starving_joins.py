@@ -2,7 +2,7 @@
 
 A source *arrives* when it has run and followed its edges. A join *fires* when `need` of its sources have arrived.
 
-A *scenario* is a set of sources of one join that do not arrive: so many that the join cannot fire. A scenario is
+A *scenario* is a set of sources of one join that do not arrive, large enough that the join cannot fire. A scenario is
 possible if an execution can reach an end without any of these sources. The join starves in it if such an execution runs
 another of its sources. Most joins need no scenario, because sources that follow from one node always run together.
 
@@ -12,8 +12,9 @@ more than one. Two passes over the graph compute, for every node, the scenarios 
 1. the node can run and everything after it can end (`safe`, backward from the ends);
 2. an execution that can still end reaches the node (`found`, forward from START).
 
-Assumed in favour of the graph: undeclared Commands take no shortcut, joins in between fire, on_fatigue is not reached.
-The numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
+To avoid false positives, the analysis assumes that undeclared Commands take no shortcut, joins in between fire, and
+on_fatigue is not reached. Node numbers and the attributes of `Paths` are explained in `paths`. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from graphrt.errors import Problem
 from graphrt.errors._codes.findings import STARVING_JOIN
 
 _AT_ONCE: Final = 2_048
-"""Most scenarios that are followed together: the width of the ints in bits. It bounds the memory."""
+"""Maximum number of scenarios followed at once, which is the width of the ints in bits. It limits memory use."""
 
 
 class _Scenario(NamedTuple):
-    """A join, and sources of it that do not arrive."""
+    """A join and those of its sources that do not arrive."""
 
     join: JoinPlan
     missing: tuple[int, ...]
@@ -43,7 +44,7 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
     """Yield one problem for each join that can starve, in the order of the joins."""
     if not any(paths.choices[at] or paths.instead[at] or at in paths.stops for at in range(-1, paths.count)):
         return  # without a choice, every source runs
-    # Only joins whose starving is an error; one that needs a single source fires with any of them.
+    # Only joins whose starvation is an error; a join that needs a single source fires with any of them.
     waiting = [join for join in plan.joins if join.starved == "error" and join.need > 1]
     if not waiting:
         return
@@ -52,14 +53,14 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
     if not scenarios:
         return
     order = _Order(paths)
-    reported: set[int] = set()  # joins, each of which is reported once
+    reported: set[int] = set()  # joins already reported; each is reported once
     for start in range(0, len(scenarios), _AT_ONCE):
         some = [scenario for scenario in scenarios[start : start + _AT_ONCE] if scenario.join.index not in reported]
         runs = _Executions(plan, paths, order, some).runs() if some else []
         for bit, (join, missing) in enumerate(some):
             if join.index in reported:
                 continue
-            # A source that runs in this scenario: then the join waits, and never fires.
+            # A source that runs in this scenario; the join then waits and never fires.
             other = next((at for at in sorted(join.sources) if runs[at] >> bit & 1 and at not in missing), None)
             if other is not None:
                 reported.add(join.index)
@@ -67,7 +68,7 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
 
 
 def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
-    """Return the finding for *join*, of which the source *runs* may run and the source *skipped* may not."""
+    """Return the finding for *join*, whose source *runs* may run while *skipped* does not."""
     return STARVING_JOIN(
         node=join.dst.name,
         runs=plan.nodes[runs].name,
@@ -77,44 +78,46 @@ def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
 
 
 def _scenarios(paths: Paths, join: JoinPlan, origin: Callable[[int], int]) -> Iterator[_Scenario]:
-    """Yield the scenarios of *join*: sequences of neighbouring groups of sources that stay away together.
+    """Yield the scenarios of *join*: sequences of neighbouring groups of sources that are absent together.
 
-    Sources with the same origin are one group, since they run together. Not every combination of groups is tried: their
-    number would grow exponentially.
+    Sources with the same origin form one group, since they run together. Not every combination of groups is tried, as
+    their number would grow exponentially.
 
     Args:
         paths: The successors.
         join: The join.
-        origin: From a node to its origin; see `_origins`.
+        origin: Maps a node to its origin; see `_origins`.
     """
     groups: dict[int, list[int]] = {}
     for source in sorted(join.sources):
-        # By a goto or on_error the source may run and yet not arrive: it is a group of its own.
+        # With a goto or on_error the source may run and yet not arrive, so it forms a separate group.
         otherwise = paths.instead[source] or source in paths.stops
         groups.setdefault(source if otherwise else origin(source), []).append(source)
     if len(groups) == 1:
         return  # all sources follow from one node: they run together
     ordered = list(groups.values())
-    too_many = len(join.sources) - join.need + 1  # missing sources, with which the join cannot fire
+    too_many = len(join.sources) - join.need + 1  # number of missing sources with which the join cannot fire
     for first in range(len(ordered)):
         missing: list[int] = []
         at = first
         while at < len(ordered) and len(missing) < too_many:
             missing += ordered[at]
             at += 1
-        # A join of which no source arrives does not wait.
+        # A join does not wait if none of its sources arrives.
         if too_many <= len(missing) < len(join.sources):
             yield _Scenario(join, tuple(missing))
 
 
 def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
-    """Return a function from a node to its origin: the earliest node after which it surely runs. START has origin -1.
+    """Return a function from a node to its origin: the earliest node after which it is certain to run.
 
-    A node surely runs after another one along static edges, and through joins of such nodes. A node that can be reached
-    from several origins, or by a choice, is its own origin.
+    START has origin -1.
+
+    A node is certain to run after another along static edges, and through joins of such nodes. A node that can be
+    reached from several origins, or by a choice, is its own origin.
     """
-    # For each node its causes. Any one of them makes the node run: (predecessor,), the sources of a join, or () for a
-    # cause that need not happen.
+    # The causes of each node. Any one of them makes the node run: (predecessor,), the sources of a join, or () for a
+    # cause that may not occur.
     causes: list[list[tuple[int, ...]]] = [[] for _ in range(paths.count + 1)]
     for at in range(-1, paths.count):
         certain = at < 0 or not (at in paths.open or at in paths.stops or plan.nodes[at].goto is not None)
@@ -130,14 +133,14 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
     known: dict[int, int] = {-1: -1}
 
     def origin(wanted: int) -> int:
-        """Return the origin of a node. Results are kept in `known`, for itself and all nodes before it."""
+        """Return the origin of a node. Results for it and all nodes before it are cached in `known`."""
         work = [wanted]  # depth first without recursion; a node stays on the stack until its causes are known
         while work:
             at = work[-1]
             if at in known and known[at] != _BUSY:
                 work.pop()
                 continue
-            # All causes count; if one need not happen, none does, and the node is its own origin.
+            # All causes count. If one of them may not occur, none counts, and the node is its own origin.
             needed = [source for cause in causes[at] for source in cause] if all(causes[at]) else []
             if at not in known:
                 known[at] = _BUSY
@@ -155,13 +158,13 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
 
 
 _BUSY: Final = -3
-"""In place of an origin: the node's causes are being looked at. Neither an index nor OUT."""
+"""Placeholder for an origin while the node's causes are being examined. Neither an index nor OUT."""
 
 
 class _Order:
-    """An order of the nodes in which most edges lead forward, so that a fixpoint visits few nodes twice.
+    """An order of the nodes in which most edges lead forward, so that computing a fixpoint visits few nodes twice.
 
-    A fixpoint is the state in which no node's value would change any more, if computed again from its neighbours'.
+    A fixpoint is reached when recomputing any node's value from its neighbours' values changes nothing.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -181,7 +184,7 @@ class _Order:
                 following = next((target for target in rest if not seen[target]), None)
                 if following is None:
                     last -= 1
-                    place[at] = last  # a lower place than that of every node behind it, but for loops
+                    place[at] = last  # lower than the place of every later node, except in loops
                     work.pop()
                 else:
                     seen[following] = 1
@@ -189,7 +192,7 @@ class _Order:
         self.place = place
 
     def settle(self, wanted: Iterable[int], look: Callable[[int], Iterable[int]], *, backward: bool) -> None:
-        """Call *look* on every node in *wanted*, then on the nodes it returns, until it returns no more.
+        """Call *look* on every node in *wanted*, then on the nodes it returns, until there are none left.
 
         Args:
             wanted: Indexes of the first nodes.
@@ -222,9 +225,9 @@ class _Executions:
         self.barred: dict[int, int] = {}
         """By source, the scenarios in which it does not arrive."""
         self.begins: dict[int, int] = {-1: self.all}
-        """By node, the scenarios in which an execution may begin there: at START in all; at a join's own node, if only
-        its sources lead there and all must arrive: with its firing one round of arrivals is complete, and the next one
-        begins afresh (R5)."""
+        """By node, the scenarios in which an execution may begin there. At START, these are all scenarios. An execution
+        may also begin at a join's own node, if only the join's sources lead there and all must arrive: when the join
+        fires, one round of arrivals is complete and the next one begins (R5)."""
         again: dict[int, bool] = {}  # by join: whether an execution may begin at its node
         for bit, (join, missing) in enumerate(scenarios):
             for source in missing:
@@ -258,9 +261,9 @@ class _Executions:
         return self.order.before[at]
 
     def _ends(self, at: int) -> int:
-        """Return the scenarios in which the node can run and end, as far as its successors are known."""
+        """Return the scenarios in which the node can run and end, based on what is known about its successors."""
         paths, safe = self.paths, self.safe
-        if at in paths.stops:  # it may end its branch, and then does not arrive, as the scenario wants
+        if at in paths.stops:  # it may end its branch and so not arrive, as the scenario requires
             return self.all
         bits = self.all & ~self.barred.get(at, 0)  # a source that follows its edges arrives
         for target in paths.sure[at]:
@@ -272,7 +275,7 @@ class _Executions:
             if choice.names == SOME or OUT in choice.targets:
                 continue  # the router may name no node, which ends this branch
             bits &= self._all_end(choice) if choice.names == ALL else self._one_ends(choice)
-        # A goto or on_error replaces all edges, the arrival at a join included: then a barred source may run.
+        # A goto or on_error replaces all edges, including the arrival at a join, so a barred source may run.
         for target in paths.instead[at]:
             bits |= safe[target]
         return bits
@@ -305,10 +308,10 @@ class _Executions:
         """Return the scenarios in which some edge or join leads to the node."""
         paths, found = self.paths, self.found
         bits = 0
-        waits: set[int] = set()  # sources of joins before the node: their edges are not followed one by one
+        waits: set[int] = set()  # sources of joins before the node; their edges are not followed one by one
         for join in self.joins.get(at, ()):
             waits |= join.sources
-            if join.need == len(join.sources):  # all of them; for any or n, one source is taken as enough
+            if join.need == len(join.sources):  # needs all of them; for "any" or n, one source is treated as enough
                 some = self.all
                 for source in join.sources:
                     some &= found[source]
@@ -328,7 +331,7 @@ class _Executions:
         return bits
 
     def _otherwise(self, at: int) -> tuple[int, ...]:
-        """Return the nodes that follow by any other way than through a join; may contain OUT."""
+        """Return the nodes that follow other than through a join; may contain OUT."""
         paths = self.paths
         chosen = tuple(target for choice in paths.choices[at] for target in choice.targets)
         return (*paths.sure[at], *chosen, *paths.instead[at], *paths.tired[at])

@@ -3,9 +3,9 @@
 The kinds of state class (pydantic model, dataclass, TypedDict) differ only here and in `views`. Everywhere else the
 state is a dict of values by field name; a *view* of it is an instance of the user's class.
 
-No message quotes a value of an untracked or redacted field. The *identity* of a reducer, the function that folds
-updates into a field, is the value from which it starts. *localns* has the local names around the graph's builder, to
-which annotations may refer; *where* is the place that an error names. For the terms, see docs/glossary.md.
+No message quotes a value of an untracked or redacted field. A reducer is the function that folds updates into a field;
+its *identity* is the value from which it starts. *localns* has the local names around the graph's builder, which
+annotations may refer to; *where* is the location that an error names. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic_core import PydanticUndefined
 
+from graphrt._arguments import is_mapping
 from graphrt._plan import hints
-from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, is_mapping, own, read_marks
+from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, own, read_marks
 from graphrt._plan.quoting import explain, quoted, short
 from graphrt._plan.value_checks import Checks, is_marker
 from graphrt._plan.views import EXTRA, Values, dataclass_view, finder, keeping, pydantic_view
@@ -48,7 +49,7 @@ __all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 
 @final
 class StateSchema:
-    """The fields of a state class, and operations on all of them. Problems are collected, for `compile()` to raise."""
+    """The fields of a state class, and operations on all of them. Problems are collected for `compile()` to raise."""
 
     # fmt: off
     __slots__ = (
@@ -63,7 +64,7 @@ class StateSchema:
         """Fields by name, in declaration order."""
         self.problems: list[Problem] = []
         self._also: frozenset[str] = frozenset()
-        """Keys that an input may have besides the fields: aliases, InitVars."""
+        """Keys that an input may have in addition to the fields: aliases, InitVars."""
         self.aliases: dict[str, str] = {}
         """Alias of a field of a pydantic model to the field's name."""
         self.view: Callable[[Values], Any] = dict[str, Any].copy
@@ -82,15 +83,16 @@ class StateSchema:
         for field in self.fields.values():
             self._require_default(field)
         self.keeps: int = keeping(self.kind, self.cls, tuple(self.fields))
-        """The place where views keep their values, as `views.keeping` says: by it the engine compares view and dict."""
+        """Where views keep their values, as returned by `views.keeping`; the engine uses it to compare view and
+        dict."""
         self.assigned: Callable[[Any, Values], list[str]] = finder(self.kind, self.cls, tuple(self.fields), self.view)
-        """From a view and its values to the names that a node assigned, which is an error (R15)."""
+        """Function from a view and its values to the names that a node assigned, which is an error (R15)."""
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
         self.redacted: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.redacted)
         self.unquoted: frozenset[str] = self.untracked | self.redacted
-        """Fields of which no message may quote what was given for them (R16, decision 0126)."""
+        """Fields whose values messages must not quote (R16, decision 0126)."""
         self._hidden: frozenset[str] = self.unquoted
-        """Names of these fields and their aliases, under which a validation error of pydantic may name them."""
+        """Names and aliases of these fields, under which a pydantic validation error may list them."""
         if self.unquoted and self.kind == "pydantic":
             self._hidden |= {a for n in self.unquoted for a in hints.aliases_of(self.cls.__pydantic_fields__[n])}
 
@@ -109,7 +111,7 @@ class StateSchema:
                 self.problems.append(FIELD_NEEDS_DEFAULT(field=field.name, problem=why))
 
     def _add(self, field: Field, metadata: Iterable[Any], checks: Checks) -> None:
-        """Add *field* with the reducer and markers in *metadata*, which stands behind the type in its Annotated.
+        """Add *field* with the reducer and markers in *metadata*, taken from its Annotated.
 
         Updates are checked against a custom reducer's second parameter, else the field's type (R7).
         """
@@ -137,7 +139,7 @@ class StateSchema:
         self.view = pydantic_view(cls, tuple(self.fields))
 
     def _read_infos(self, infos: Mapping[str, FieldInfo], checks: Checks) -> None:
-        """Add the fields of a class that pydantic has read: a model, or one of pydantic's dataclasses."""
+        """Add the fields of a class processed by pydantic: a model or a pydantic dataclass."""
         for name, info in infos.items():
             field = Field(name, field_hint(info))
             extra: Any = info.json_schema_extra  # where `reduced()` puts its reducer and markers
@@ -145,7 +147,7 @@ class StateSchema:
             self._add(field, (*info.metadata, *([extra] if isinstance(extra, ReducedBy) else ())), checks)
 
     def _read_dataclass(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        """Read a dataclass; *cls* has the type arguments of a generic one, which `self.cls` has not."""
+        """Read a dataclass; unlike `self.cls`, *cls* has the type arguments of a generic class."""
         checks = Checks(self.cls, localns, self.problems)
         infos: Mapping[str, FieldInfo] | None = getattr(self.cls, "__pydantic_fields__", None)
         if infos is not None:  # made by `pydantic.dataclasses.dataclass`
@@ -163,7 +165,7 @@ class StateSchema:
                 mark = spec.metadata.get("graphrt")  # where `reduced()` puts its reducer and markers
                 self._add(field, (*hints.metadata_of(field.annotation), *([mark] if mark is not None else ())), checks)
         known: Mapping[str, Any] = self.cls.__dataclass_fields__
-        # What is left are the InitVars.
+        # The rest are the InitVars.
         self._also = frozenset(known) - {spec.name for spec in dataclasses.fields(self.cls)} - _class_vars(known)
         self.view = dataclass_view(self.cls, tuple(self.fields))
 
@@ -179,7 +181,7 @@ class StateSchema:
                 field.has_default = True
 
     def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Return the resolved annotations of *cls*; None if one cannot be resolved, which is then a problem."""
+        """Return the resolved annotations of *cls*; if one cannot be resolved, report a problem and return None."""
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
@@ -189,15 +191,15 @@ class StateSchema:
     # -- values --------------------------------------------------------------------------------------------------
 
     def initial(self, given: Any, *, where: str | Place, only: frozenset[str] | None = None) -> Values:
-        """Return the initial values from an input: validated as a whole, with defaults, sharing no container with it.
+        """Return the initial values from an input, validated as a whole, with defaults and sharing no containers.
 
         Args:
             given: An instance of the state class, or a mapping of its fields; with *only*, any model or dataclass.
             where: The place to name in an error, for instance `graph 'x'`.
-            only: Fields of the graph's input schema, which the input may name; None if an input is a whole state.
+            only: Fields of the graph's input schema that the input may contain; None if an input is a whole state.
 
         Raises:
-            InputError: Unknown keys, missing fields or wrong types. All mistakes of one sort are named at once.
+            InputError: Unknown keys, missing fields or wrong types. All mistakes of one kind are reported at once.
         """
         if self.kind != "typeddict" and isinstance(given, self.cls):
             return self._initial_instance(given, where)
@@ -206,7 +208,7 @@ class StateSchema:
         if not is_mapping(given):
             self._refuse_kind(given, where)
         keys: Mapping[str, Any] = given
-        self._refuse_unknown(keys, where, only)
+        self.refuse_unknown(keys, where, only)
         if self.kind == "pydantic":
             return self._initial_pydantic(keys, where)
         values = {name: own(value) for name, value in keys.items() if name in self.fields}
@@ -216,13 +218,13 @@ class StateSchema:
         checked = self._check_all(values, where)
         if self.kind == "dataclass":
             return self._initial_dataclass(checked, {key: keys[key] for key in keys if key in self._also}, where)
-        for name, field in self.fields.items():  # keys that the input leaves out (decision 0008)
+        for name, field in self.fields.items():  # fields missing from the input (decision 0008)
             if name not in checked and field.identity is not None:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
 
     def unchecked(self, given: Mapping[str, Any]) -> Values:
-        """Return *given* with defaults, without validation: for values that were erased. `Erased()` fits no type."""
+        """Return *given* with defaults and without validation, for erased values: `Erased()` fits no type."""
         values: Values = {}
         for name, field in self.fields.items():
             value = own(given[name]) if name in given else field.reset()
@@ -231,14 +233,14 @@ class StateSchema:
         return values
 
     def _initial_instance(self, given: Any, where: str | Place) -> Values:
-        """Return the values of an instance of the state class, each checked: assignments to it need not have been."""
+        """Return the values of a state instance, checking each, since assignments may not have been checked."""
         values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
         missing = [name for name in self.fields if name not in values]
         if missing:  # the instance was made by model_construct() or object.__new__
             raise self._missing(missing, where)
         extra: Mapping[str, Any] | None = getattr(given, "__pydantic_extra__", None)
         checked = self._check_all(values, where)
-        # EXTRA is the key of the values that a model with extra="allow" got besides its fields.
+        # EXTRA is the key for values that a model with extra="allow" received in addition to its fields.
         return {**checked, EXTRA: own(dict(extra))} if extra else checked
 
     def _initial_pydantic(self, given: Mapping[str, Any], where: str | Place) -> Values:
@@ -248,21 +250,21 @@ class StateSchema:
             made: Any = cls.__pydantic_validator__.validate_python(dict(given), by_alias=True, by_name=True)
         except ValidationError as error:
             missing = [str(e["loc"][0]) for e in error.errors() if e["type"] == "missing" and len(e["loc"]) == 1]
-            if missing and len(missing) == error.error_count():  # nothing else is wrong
+            if missing and len(missing) == error.error_count():  # there is no other problem
                 raise self._missing(missing, where) from None
             raise self._bad_values([explain(error, "", self._hidden)], where) from None
         except Exception as error:
             raise self._refused(error, where) from error
         found: dict[str, Any] = made.__dict__
         values = {name: own(value) for name, value in found.items() if name in self.fields}
-        if any(map(is_marker, values.values())):  # a field of type Any accepts markers: refuse them here
+        if any(map(is_marker, values.values())):  # a field of type Any accepts markers, so reject them here
             self._check_all({name: value for name, value in values.items() if is_marker(value)}, where)
         if made.__pydantic_extra__:
             values[EXTRA] = own(made.__pydantic_extra__)
         return values
 
     def _initial_dataclass(self, checked: Values, also: Values, where: str | Place) -> Values:
-        """Return the values of an instance made of *checked* and *also*, the values of InitVars: with all defaults."""
+        """Return the values, with defaults, of an instance created from *checked* and *also* (values of InitVars)."""
         given = {spec.name for spec in dataclasses.fields(self.cls) if spec.init}
         try:
             made = self.cls(**{name: value for name, value in checked.items() if name in given}, **also)
@@ -278,7 +280,7 @@ class StateSchema:
         return values
 
     def _check_all(self, values: Mapping[str, Any], where: str | Place) -> Values:
-        """Return *values* validated field by field; raise one error that names all that do not fit."""
+        """Return *values* validated field by field; raise a single error that names all that do not fit."""
         checked: Values = {}
         errors: list[str] = []
         for name, value in values.items():
@@ -291,7 +293,7 @@ class StateSchema:
         return checked
 
     def _refused(self, error: Exception, where: str | Place) -> InputError:
-        """Return the error for an input for which code of the user's, such as a validator, raised *error*."""
+        """Return the error for an input for which user code, such as a validator, raised *error*."""
         return BAD_INPUT(
             who="The input",
             state_class=self.cls.__name__,
@@ -313,8 +315,8 @@ class StateSchema:
             where=where,
         )
 
-    def _refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None) -> None:
-        """Refuse an input with keys that are not fields; *only* as for `initial`."""
+    def refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None = None) -> None:
+        """Reject an input with keys that are not fields; *only* as for `initial`."""
         allowed: Collection[str] = only if only is not None else self.fields.keys()
         if only is None:
             if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
@@ -345,7 +347,7 @@ class StateSchema:
         )
 
     def _bad_values(self, errors: list[str], where: str | Place) -> InputError:
-        """Return the error for an input whose values do not fit, as the texts *errors* say."""
+        """Return the error for an input whose values do not fit, as described by *errors*."""
         return BAD_INPUT(
             who="The input",
             state_class=self.cls.__name__,
@@ -387,7 +389,7 @@ def complete_model(cls: type[BaseModel], localns: Mapping[str, Any] | None) -> N
 def field_hint(info: FieldInfo) -> Any:
     """Return the whole annotation of a pydantic field: its type, its constraints and its discriminator."""
     hint: Any = info.annotation
-    if info.metadata:  # pydantic takes the metadata out of the annotation
+    if info.metadata:  # pydantic removes the metadata from the annotation
         hint = te.Annotated[(hint, *info.metadata)]
     if info.discriminator is not None:
         hint = te.Annotated[hint, pydantic.Field(discriminator=info.discriminator)]
@@ -395,14 +397,14 @@ def field_hint(info: FieldInfo) -> Any:
 
 
 def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
-    """Set whether *field* is required, and its default; *info* is what pydantic knows of it."""
+    """Set whether *field* is required, and its default; *info* is pydantic's FieldInfo."""
     field.required = info.is_required() and info.init is not False
     if info.is_required():
         return
     if info.default_factory is None:
         value = info.default if info.default is not PydanticUndefined else ABSENT
         field.has_default, field.make_default = True, lambda: own(value)
-    elif not info.default_factory_takes_validated_data:  # else it needs an input, which a reset does not have
+    elif not info.default_factory_takes_validated_data:  # else it needs an input, and a reset has none
         field.has_default, field.make_default = True, cast("Callable[[], Any]", info.default_factory)
 
 
@@ -412,12 +414,12 @@ def _is_instance_of_dataclass(value: Any) -> bool:
 
 
 def _class_vars(known: Mapping[str, Any]) -> set[str]:
-    """Return the names of the ClassVars in `__dataclass_fields__`; only the private `_field_type` tells them apart."""
+    """Return the names of the ClassVars in `__dataclass_fields__`; only the private `_field_type` identifies them."""
     return {name for name, spec in known.items() if "CLASSVAR" in repr(spec._field_type)}
 
 
 def _kind(cls: Any) -> str:
-    """Return the kind of a state class, as `StateSchema.kind`. A RootModel is none: its value has no fields."""
+    """Return the kind of a state class, as `StateSchema.kind`. A RootModel is not a state: its value has no fields."""
     if te.is_typeddict(cls):
         return "typeddict"
     if isinstance(cls, type) and issubclass(cls, BaseModel) and not cls.__pydantic_root_model__:

@@ -10,8 +10,8 @@ of a graph. They are found through unions, containers, aliases and fields of oth
 - `private` and `extra`: names of the private attributes of a model, and true if it allows undeclared fields;
 - `members`: names of the members of an enum, sorted; those of a Flag with their numbers, which are stored.
 
-Parts that are empty are left out. Defaults are not in the data, because every value of a field is stored. Classes of
-Python, pydantic and graphrt are left out: they change with versions, and are not the user's. For the terms, see
+Empty parts are omitted. Defaults are not in the data, because every value of a field is stored. Classes of Python,
+pydantic and graphrt are omitted: they change between versions and do not belong to the user. For the terms, see
 docs/glossary.md.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["StateClasses"]
 _NOT_OF_THE_USER: Final = frozenset(
     {*sys.stdlib_module_names, "pydantic", "pydantic_core", "typing_extensions", "graphrt"}
 )
-"""Top-level modules whose classes are left out. `__main__` is none of them."""
+"""Top-level modules whose classes are left out. `__main__` is not one of them."""
 
 
 @final
@@ -46,17 +46,17 @@ class StateClasses:
     """The classes that some annotations lead to, found by a breadth-first walk.
 
     Args:
-        annotations: Where the walk begins, for instance those of the fields of a state.
+        annotations: Starting points of the walk, for instance the annotations of a state's fields.
     """
 
     __slots__ = ("_names", "_queue", "_taken", "bare", "data")
 
     def __init__(self, annotations: Iterable[Any]) -> None:
         self.data: dict[str, dict[str, Any]] = {}
-        """The data of each class by name, its `__qualname__`. If several have the same one, the later ones of the walk
-        have a number behind it."""
+        """The data of each class by its `__qualname__`. If several classes share a name, later ones in the walk get a
+        number appended."""
         self.bare: dict[str, frozenset[str]] = {}
-        """By name of a class, the fields without which a stored value cannot be read: they have no default."""
+        """By class name, the fields without a default: without them, a stored value cannot be read."""
         self._names: dict[int, str] = {}
         """Names by the id of a class, alias or NewType. `_taken` keeps these alive, so that no id is used twice."""
         self._taken: dict[str, Any] = {}
@@ -68,18 +68,18 @@ class StateClasses:
             self.data[name] = self._described(name, self._taken[name])
 
     def names_in(self, annotation: Any) -> list[str]:
-        """Return the names of the classes that stand in *annotation* itself, each once, in order."""
+        """Return the names of the classes in *annotation* itself, each once, in order."""
         return list(dict.fromkeys(self._name(one) for one in _named(annotation)))
 
     def typed(self, annotation: Any) -> dict[str, Any]:
-        """Return a type as data: its text, and the names of its classes, if there are any."""
+        """Return a type as data: its text, and the names of its classes if it has any."""
         data: dict[str, Any] = {"type": describe(annotation)}
         if names := self.names_in(annotation):
             data["classes"] = names
         return data
 
     def _name(self, one: Any) -> str:
-        """Return the name of a class, alias or NewType; one that is met for the first time is queued."""
+        """Return the name of a class, alias or NewType; queue it if it is new."""
         known = self._names.get(id(one))
         if known is not None:
             return known
@@ -93,11 +93,11 @@ class StateClasses:
         return name
 
     def _described(self, name: str, one: Any) -> dict[str, Any]:
-        """Return the data of a class, alias or NewType, and note its fields without a default."""
+        """Return the data of a class, alias or NewType, and record its fields without a default."""
         if isinstance(one, typing.NewType):
             return {"kind": "alias", **self.typed(one.__supertype__)}
         kind = _kind(one)
-        if kind is None:  # an alias: `_named` yields nothing else
+        if kind is None:  # an alias: `_named` yields nothing
             try:
                 value: Any = one.__value__
             except NameError:  # PEP 695: the value is evaluated lazily, and a name in it is undefined
@@ -125,7 +125,7 @@ class StateClasses:
         """Return the annotations of the fields of *cls* by name, and the fields without a default."""
         if kind == "model":
             if not cls.__pydantic_complete__:
-                with suppress(Exception):  # a name that is still unknown: the annotation has it as text
+                with suppress(Exception):  # a name is still unknown: the annotation contains it as text
                     complete_model(cls, self._near())
             infos = cls.__pydantic_fields__
             return {n: field_hint(info) for n, info in infos.items()}, [n for n, i in infos.items() if i.is_required()]
@@ -142,7 +142,7 @@ class StateClasses:
         return {spec.name: hints.without_qualifiers(found.get(spec.name, spec.type)) for spec in specs}, bare
 
     def _hints(self, cls: Any) -> dict[str, Any]:
-        """Return the annotations of *cls*; as they were written if one of them names something unknown."""
+        """Return the annotations of *cls*; unresolved if one of them contains an unknown name."""
         # The names of its module come first, as in Python; then the classes met so far, for those in a function.
         for near in (dict[str, Any], self._near):
             with suppress(Exception):  # evaluating an annotation may raise anything
@@ -158,9 +158,9 @@ class StateClasses:
 
 
 def _named(annotation: Any) -> Iterator[Any]:
-    """Yield the user's classes, aliases and NewTypes that stand in *annotation*, in order.
+    """Yield the user's classes, aliases and NewTypes that are in *annotation*, in order.
 
-    Their own fields and values are not looked at, so that this ends for types that contain themselves.
+    Their own fields and values are not inspected, so that this terminates for types that contain themselves.
     """
     work = [annotation]
     while work:
@@ -186,7 +186,8 @@ def _is_foreign(one: Any) -> bool:
     module = str(getattr(one, "__module__", None) or "")
     if module.partition(".")[0] not in _NOT_OF_THE_USER:
         return False
-    # What `make_dataclass` and `create_model` return is the user's, and may have the module of the function, by version.
+    # Classes created by `make_dataclass` and `create_model` belong to the user, but in some versions have the
+    # function's module.
     found: Any = sys.modules.get(module)
     for name in str(getattr(one, "__qualname__", one.__name__)).split("."):
         found = getattr(found, name, None)
@@ -194,7 +195,7 @@ def _is_foreign(one: Any) -> bool:
 
 
 def _kind(cls: Any) -> str | None:
-    """Return the kind of a class, as the data names it; None for anything that has neither fields nor members."""
+    """Return the kind of a class as used in the data; None for anything without fields or members."""
     if not _is_class(cls) or cls in (Enum, BaseModel):
         return None
     if issubclass(cls, Enum):
@@ -209,5 +210,6 @@ def _kind(cls: Any) -> str | None:
 
 
 def _is_class(value: Any) -> bool:
-    # In a function: behind an isinstance() of its own, the caller's value would have a partly unknown type for pyright.
+    # A separate function: after an inline isinstance(), pyright would infer a partly unknown type for the caller's
+    # value.
     return isinstance(value, type)

@@ -1,9 +1,9 @@
-"""The reducer of a whole state: one function `(state, update) -> state` in the place of reducers of fields.
+"""The reducer of a whole state: one function `(state, update) -> state` in place of per-field reducers.
 
-A graph has one if its builder was given `reducer=`. Its updates may be of any type: a number, an enum, a union of models.
-Inside the engine and the journal an update is a dict of values by field. Such a graph's update is a dict with the one
-key `WHOLE`, so that it is staged, stored, redacted and folded like any other. `UpdateSchema` wraps what a node returned,
-and unwraps it for people (`shown`). `StateReducer.changes` is the only place where the function is called.
+A graph has one if its builder was given `reducer=`. Its updates may have any type: a number, an enum, a union of
+models. Inside the engine and the journal an update is a dict of values by field. Such a graph's update is a dict with
+the single key `WHOLE`, so that it is staged, stored, redacted and folded like any other. `UpdateSchema` wraps a node's
+result and unwraps it for display (`shown`). `StateReducer.changes` is the only place where the function is called.
 
 For the terms, see docs/glossary.md.
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
-from graphrt._plan.fields import ABSENT, is_mapping, reducer_label
+from graphrt._arguments import is_mapping
+from graphrt._plan.fields import ABSENT, reducer_label
 from graphrt._plan.state import StateSchema, Values
 from graphrt.errors import a_type, names
 
@@ -23,7 +24,7 @@ _MUTABLE: Final[frozenset[Any]] = frozenset({list, dict, set})
 
 
 class StateChangedError(Exception):
-    """The reducer changed *fields* of the state that it was given in place. It never leaves the engine."""
+    """The reducer changed *fields* of the given state in place. This error never leaves the engine."""
 
     def __init__(self, fields: list[str]) -> None:
         super().__init__(names(fields))
@@ -31,7 +32,7 @@ class StateChangedError(Exception):
 
 
 class NotAStateError(Exception):
-    """The reducer returned something else than a state, as the text says. It never leaves the engine."""
+    """The reducer did not return a state; the text says why. This error never leaves the engine."""
 
 
 @final
@@ -51,15 +52,15 @@ class StateReducer:
         self.state: Final = state
 
     def changes(self, values: Values, update: Any, *, past: bool = False) -> Values:
-        """Return what *update* changes: new values by field, and ABSENT for a TypedDict key that is gone.
+        """Return the changes of *update*: new values by field, and ABSENT for a TypedDict key that is gone.
 
-        A value is new if it is another object than before: values are not compared, as that may cost their size. The
-        cost is that of the user's function, and of one look at each field.
+        A value is new if it is a different object. Values are not compared, since that may take time proportional to
+        their size. The cost is that of the user's function plus one check per field.
 
         Args:
             values: The values before.
             update: A checked update.
-            past: Whether the result was committed before. A field that is None then is not an error now.
+            past: Whether the result was already committed. Then a field that is None is not an error.
 
         Raises:
             StateChangedError: The function changed the length of a list, dict or set of the state (R15).
@@ -67,7 +68,7 @@ class StateReducer:
             Exception: It raised.
         """
         sizes = [(name, value, len(value)) for name, value in values.items() if value.__class__ in _MUTABLE]
-        made = self.fn(self.state.view(values), update)  # a view of its own: it may assign to it
+        made = self.fn(self.state.view(values), update)  # a separate view: it may assign to it
         changed = [name for name, value, size in sizes if len(value) != size]
         if changed:
             raise StateChangedError(changed)

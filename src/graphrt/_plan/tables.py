@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from graphrt._plan.state_classes import StateClasses
 
 CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT, CALL_TIMED = 1, 2, 0, 3
-"""Ways to call a node: `fn(state)`, `await fn(state)`, the general one (with a context, a nested graph, ...), or that
-where the caller can give the node up: a sync function that may be cut off."""
+"""Ways to call a node: `fn(state)`, `await fn(state)`, the general way (with a context, a nested graph, ...), or a call
+that the caller can abandon, for a sync function that may be cut off."""
 
 NO_DEFAULT: Final = object()
 """The default of a branch that has no `default=`. (None is taken: it means END.)"""
@@ -37,13 +37,13 @@ NO_DEFAULT: Final = object()
 class NodePlan:
     """One node, with its edges resolved to other NodePlans. Frozen once the plan is built.
 
-    It is made with what follows from its function and its policy, the other arguments of `add_node`. `Plan` then sets
-    its edges, and calls `settle`.
+    It is created from its function and its policy (the other arguments of `add_node`). `Plan` then sets its edges and
+    calls `settle`.
     """
 
     # fmt: off
     __slots__ = (
-        "arrives", "branches", "cache", "child", "choose", "due", "ends", "fn", "goto", "index", "is_async", "max_visits",
+        "arrives", "asked_each", "branches", "cache", "child", "choose", "defer", "due", "ends", "fn", "goto", "index", "is_async", "max_visits",
         "name", "next", "on_error", "on_fatigue", "one_way", "pauses", "plain", "policy", "router", "static", "table",
         "timed", "wants_context", "writable",
     )
@@ -63,7 +63,7 @@ class NodePlan:
         self.child: Plan | None = child
         """The plan of a nested graph; None for a function."""
         self.choose: bool = fn.__class__ is ChosenGraph
-        """True if each task has a nested graph of its own, chosen by the argument of the Send that starts it."""
+        """True if each task has its own nested graph, chosen by the argument of the Send that starts it."""
         self.cache: NodeCache | None = None
         """Results of earlier tasks by their inputs; None if the node has no `cache=`."""
         if policy.cache is not False:
@@ -71,26 +71,30 @@ class NodePlan:
         self.wants_context: bool = bool(shape and shape.wants_context and child is None)
         self.is_async: bool = bool(shape and shape.is_async and child is None)
         self.writable: Mapping[str, Field] = {}
-        """Fields that the engine may write straight from a dict that the node returned, all others being reported: those
-        of `UpdateSchema.fields`, or of them those that `writes=` declares."""
+        """Fields that the engine may write directly from a returned dict; all others are reported. These are the fields
+        of `UpdateSchema.fields`, restricted to those in `writes=` if declared."""
         self.static: tuple[NodePlan, ...] = ()
         """Targets of static edges, END left out."""
         self.ends: bool = False
         """True if the node has a static edge to END."""
         self.branches: tuple[BranchPlan, ...] = ()
         """Conditional edges, in declaration order."""
+        self.asked_each: tuple[BranchPlan, ...] = ()
+        """Those branches whose routers take a context and are called for each task of the node."""
         self.arrives: tuple[int, ...] = ()
         """Indexes of the joins that this node is a source of."""
         self.on_error: NodePlan | EndType | None = None
-        """What follows if the node fails; None if a failure fails the run."""
+        """The node that follows if the node fails; None if a failure fails the run."""
         self.on_fatigue: NodePlan | EndType | None = None
-        """What runs instead if the node would exceed `max_visits`; None if that fails the run."""
+        """The node that runs instead if the node would exceed `max_visits`; None if that fails the run."""
         self.goto: frozenset[str | EndType] | None = None
         """Declared targets of its Commands, of those of its tools, and of hand-overs of its nested graph; None if undeclared."""
         self.max_visits: int | str | None = policy.max_visits
         """A number, None for no limit, or "graph" for the graph's limit."""
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
         """True if the node pauses by its policy, before or after it runs."""
+        self.defer: bool = policy.defer
+        """True if its plain activations wait until no other task is due."""
         self.timed: bool = policy.timeout_s is not None or policy.idle_timeout_s is not None
         """True if the node limits the time of its attempts."""
         self.plain: int = CALL_WITH_CONTEXT
@@ -98,17 +102,19 @@ class NodePlan:
         if not (self.wants_context or self.timed or self.choose or child is not None or self.cache is not None):
             self.plain = CALL_ASYNC if self.is_async else CALL_SYNC
         self.one_way: bool = False
-        """True if `next`, or `router` and `table`, say all that the node leads to: it has one edge, and is in no join."""
+        """True if `next`, or `router` and `table`, fully describe where the node leads: it has one edge and is in no
+        join."""
         self.next: NodePlan | None = None
         """The only static target; None if the branch ends, or if there is a router."""
         self.router: Callable[[Any], Any] | None = None
-        """The only router; None if there is no conditional edge."""
+        """The only router, if it takes no context; None if there is no conditional edge."""
         self.table: Mapping[Any, NodePlan | None] = {}
         """Routes of `router`: label to node, None for END. It lacks the labels that take the route of `default=`."""
 
     def settle(self) -> None:
-        """Set `one_way`, and what goes with it, once the edges are set."""
-        if self.arrives:
+        """Set `one_way` and the attributes that depend on it, once the edges are set."""
+        self.asked_each = tuple([branch for branch in self.branches if branch.wants_context])
+        if self.arrives or self.asked_each:
             return
         if not self.branches and len(self.static) <= 1:
             self.one_way = True
@@ -126,17 +132,19 @@ class NodePlan:
 class BranchPlan:
     """One conditional edge: a router, and the node for each label (None for END)."""
 
-    __slots__ = ("default", "hint", "router", "router_name", "table", "where")
+    __slots__ = ("default", "hint", "router", "router_name", "table", "wants_context", "where")
 
     def __init__(
         self,
-        router: Callable[[Any], Any],
+        router: Callable[..., Any],
         table: Mapping[Any, NodePlan | None],
         default: Any,
         hint: Any = None,
         where: str = "",
     ) -> None:
-        self.router: Callable[[Any], Any] = router
+        self.router: Callable[..., Any] = router
+        self.wants_context: bool = node_shape(router).wants_context
+        """True if the router is called as `router(state, ctx)`."""
         self.router_name: str = str(getattr(router, "__name__", None) or type(router).__name__)
         self.table: Mapping[Any, NodePlan | None] = table
         self.default: Any = default
@@ -168,14 +176,14 @@ class JoinPlan:
 class Plan:
     """A whole graph, frozen.
 
-    Codecs, topology and limits of visits are made at first use; it does not matter which worker thread makes them.
+    Codecs, topology and visit limits are created at first use, by whichever worker thread comes first.
     """
 
     # fmt: off
     __slots__ = (
         "_checking", "_classes", "_codec", "_custom", "_ends", "_node_specs", "_unstorable", "_visit_limits", "by_name",
-        "has_timeouts", "joins", "levels", "limits", "name", "nodes", "pauses_after", "pauses_before", "pausing", "queues",
-        "shown", "spec", "start", "state", "update",
+        "defers", "has_timeouts", "hears", "joins", "levels", "limits", "name", "nodes", "pauses_after", "pauses_before", "pausing", "queues",
+        "redacted", "shown", "spec", "start", "state", "update",
     )
     # fmt: on
 
@@ -198,7 +206,7 @@ class Plan:
         self._ends: set[int] = set()
         """Indexes of the nodes with an edge to END."""
         self._visit_limits: tuple[int, list[int]] | None = None
-        """The last result of `visit_limits`, behind the general limit that it is for."""
+        """The last result of `visit_limits`, preceded by the general limit that it was computed for."""
         self._classes: StateClasses | None = None
         self._codec: Codec | None = None
         self._checking: Codec | None = None
@@ -208,13 +216,21 @@ class Plan:
         """The topology as journals store it; None until the first journal needs it. Must not be changed."""
         self._build()
         self.has_timeouts: bool = any(node.timed for node in self.nodes)
+        self.defers: bool = any(node.defer for node in self.nodes)
+        """True if a node is deferred."""
+        self.hears: bool = any(node.asked_each or node.choose for node in (self.start, *self.nodes)) or any(
+            node.child is not None and node.child.hears for node in self.nodes
+        )
+        """True if a router of this graph or of a nested one takes a context, or if that is not known yet."""
         self.queues: frozenset[str] = frozenset(self._queues())
         """Names of the queues of its nodes, and of the nodes of nested graphs."""
+        nested = [node.child for node in self.nodes if node.child is not None]
+        self.redacted: frozenset[str] = self.state.redacted.union(*(child.redacted for child in nested))
+        """Fields that are marked `redacted`, in its state and in those of nested graphs, at any depth."""
         self.pauses_before: bool = any(node.policy.interrupt_before for node in self.nodes)
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
         self.levels: int = max((1 + node.child.levels for node in self.nodes if node.child is not None), default=0)
-        """Number of graphs that are nested in one another inside of it, for `max_depth`; those chosen at run time do not
-        count."""
+        """Nesting depth of the graphs inside it, for `max_depth`; graphs chosen at run time do not count."""
         self.pausing: str | None = self._pausing()
         """A node that pauses by its policy, as `node` or `outer/inner`; None if no node does. With one, a run needs a
         thread, which is stored and can be resumed (R10)."""
@@ -237,7 +253,7 @@ class Plan:
         return None
 
     def _build(self) -> None:
-        """Make the nodes, in the order of declaration, and then connect them: edges may be declared before nodes."""
+        """Create the nodes in the order of declaration, then connect them, since edges may be declared before nodes."""
         declared: tuple[Any, ...] = self.spec.declared
         for item in declared:
             if item.__class__ is NodeSpec:
@@ -315,7 +331,7 @@ class Plan:
         A visit is a superstep in which a node is active.
 
         Args:
-            general: The limit of nodes without a limit of their own.
+            general: The limit of nodes without their own.
             unlimited: The number to use for "no limit".
         """
         known = self._visit_limits
@@ -328,9 +344,9 @@ class Plan:
 
     @property
     def custom(self) -> tuple[str, ...]:
-        """Tracked fields whose reducer is the user's own, in declaration order: those that are stored.
+        """Tracked (stored) fields with a user-defined reducer, in declaration order.
 
-        The journal has their checksums, because a changed reducer would fold other values in a replay.
+        The journal has their checksums, because a changed reducer would fold to different values in a replay.
         """
         if self._custom is None:
             ours = reducers.__name__  # the module of the built-in reducers
@@ -343,9 +359,9 @@ class Plan:
 
     @property
     def classes(self) -> StateClasses:
-        """The classes that the stored fields lead to, and the updates of a reducer of the whole state (R14).
+        """The classes reachable from the stored fields, and from the updates of a reducer of the whole state (R14).
 
-        Found at first use, which is when the fingerprint is asked for.
+        Computed at first use, that is, for the fingerprint.
         """
         if self._classes is None:
             from graphrt._plan.state_classes import StateClasses
@@ -374,7 +390,7 @@ class Plan:
         """The codec for `check_state`, the search for values that a node changed in place (R15); created at first use.
 
         It compares stored forms of this graph's own values. If two classes of nested graphs would be stored under the
-        same tag, which matters in a store only, this codec knows this graph's classes alone.
+        same tag, which matters only in a store, this codec knows only this graph's classes.
         """
         if self._checking is None:
             from graphrt._codec import Codec
@@ -389,7 +405,7 @@ class Plan:
     def unstorable(self) -> tuple[tuple[str, str], ...]:
         """Names of the fields whose values can never be stored, each with the reason, of this graph and of nested ones.
 
-        Untracked fields are not among them. Found at first use, with the classes that are registered then.
+        Untracked fields are not included. Computed at first use, with the classes registered by then.
         """
         if self._unstorable is None:
             codec = self.codec
@@ -425,11 +441,11 @@ class Plan:
         return frozenset(name for use in self._node_specs[index].tools for name in use.writes)
 
     def tool_targets(self, index: int) -> frozenset[str | EndType]:
-        """Return the names of nodes, or END, that the tools of the node may lead to. *index* is 0 or more."""
+        """Return the node names, or END, that the tools of the node may lead to. *index* is 0 or more."""
         return frozenset(ref for use in self._node_specs[index].tools for ref in use.goto)  # type: ignore[misc]  # validated
 
     def handed_targets(self, node: NodePlan) -> frozenset[str | EndType]:
-        """Return the names of nodes of this graph, or END, to which the nested graph of *node* may hand over."""
+        """Return the node names of this graph, or END, to which the nested graph of *node* may hand over."""
         inner: tuple[Any, ...] = () if node.child is None else node.child.spec.hands_over_to
         return frozenset(inner).union(node.policy.hands_over_to or ())  # type: ignore[arg-type]  # validated references
 

@@ -1,10 +1,10 @@
 """The schema of updates: the forms in which a node may return one, and its check at the node's boundary (R7).
 
-Unknown keys and wrong types are refused when the node returns, with an error that names the node. Folding an update
-into the state is the engine's work and does not live here.
+Unknown keys and wrong types are rejected when the node returns, with an error that names the node. The engine folds
+updates into the state.
 
-*localns* has the local names around the graph's builder, to which annotations may refer. *where* is the place that an
-error names. For the terms, see docs/glossary.md.
+*localns* has the local names around the graph's builder, which annotations may refer to. *where* is the location that
+an error names. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import typing_extensions as te
 from pydantic import BaseModel
 from pydantic.errors import PydanticUndefinedAnnotation
 
+from graphrt._arguments import is_mapping
 from graphrt._plan import hints
-from graphrt._plan.fields import Field, describe, is_mapping, uncallable
+from graphrt._plan.fields import Field, describe, own, uncallable
 from graphrt._plan.state import (
     StateSchema,
     Values,
@@ -36,8 +37,9 @@ from graphrt._plan.state_reducer import WHOLE, StateReducer
 from graphrt._plan.value_checks import Check, Checked, Checks, NotPlainError, is_marker, is_unconstrained, settings
 from graphrt.commands import DELETE, UNSET, Command, Interrupt, Replacement, Send
 from graphrt.errors import Place, Problem, UpdateError, closest
+from graphrt.errors._codes.arguments import BAD_INPUT
 from graphrt.errors._codes.findings import (
-    BAD_STATE_REDUCER,
+    BAD_REDUCER,
     BAD_UPDATE_TYPE,
     EXTRA_FIELDS,
     FIELD_BESIDE_STATE_REDUCER,
@@ -81,7 +83,7 @@ class UpdateSchema:
         self.reducer: StateReducer | None = None
         """The reducer of the whole state, for the kind "any"; None for every other."""
         self.whole: Field | None = None
-        """Checks updates of the kind "any" like the values of a field, whose name is `WHOLE`; None for other kinds."""
+        """Checks updates of the kind "any" like values of a field named `WHOLE`; None for other kinds."""
         if reducer is not None:
             self._reduce_with(reducer, cls, localns)
         elif overwrite:
@@ -90,19 +92,19 @@ class UpdateSchema:
         elif cls is not None:
             self._read(cls, localns)
         self.fields: dict[str, Field] = {n: f for n, f in state.fields.items() if n in self.names and not overwrite}
-        """Fields that the engine may write straight from a returned dict; empty for the kinds "overwrite" and "any"."""
+        """Fields that the engine may write directly from a returned dict; empty for the kinds "overwrite" and "any"."""
 
     # -- reading the class ---------------------------------------------------------------------------------------
 
     def _forget_reducers(self) -> None:
-        """Let no field aggregate: nodes that return whole states replace every field, so two of them conflict (R6)."""
+        """Disable aggregation for all fields: nodes return whole states, so any two of them conflict (R6)."""
         for field in self.state.fields.values():
             field.aggregates = False
         if self.state.kind == "pydantic" and self.state.cls.model_config.get("extra") == "allow":
             self.problems.append(EXTRA_FIELDS(state=self.state.cls.__name__))
 
     def _reduce_with(self, reducer: Any, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        """Let *reducer* make the whole state from updates of type *cls*, and report what cannot stand beside it."""
+        """Make *reducer* compute the whole state from updates of type *cls*, and report conflicting declarations."""
         self.kind, self.cls, self.names = "any", cls, frozenset()
         self.whole = Field(WHOLE, cls)
         if cls is None:
@@ -118,11 +120,13 @@ class UpdateSchema:
         wrong_call = uncallable(reducer) if callable(reducer) else wrong
         if wrong_call is not None:
             problem, fix = wrong_call
-            self.problems.append(BAD_STATE_REDUCER(reducer=short(reducer), problem=problem, fix=fix))
+            self.problems.append(
+                BAD_REDUCER(reducer=getattr(reducer, "__name__", reducer), owner="the graph", problem=problem, fix=fix)
+            )
         if self.state.kind == "pydantic" and self.state.cls.model_config.get("extra") == "allow":
             self.problems.append(EXTRA_FIELDS(state=self.state.cls.__name__))
         for name, field in self.state.fields.items():
-            # Updates are stored as they are. So nothing is known of what in them is for one field.
+            # Updates are stored as they are, so it is unknown which parts of them belong to which field.
             marker = "untracked" if field.untracked else "redacted" if field.redacted else None
             if marker is None and field.aggregates and name != TOKEN_BUDGET:  # graphrt itself folds the token budget
                 marker = field.reducer_name
@@ -131,7 +135,7 @@ class UpdateSchema:
         self.reducer = StateReducer(reducer, self.state)
 
     def _read(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
-        """Read the Update class *cls*, with its type arguments if it is generic; `self.cls` has it without them."""
+        """Read the Update class *cls*, with its type arguments if it is generic; `self.cls` lacks them."""
         found: dict[str, Any] | None
         kind: Any = self.cls
         if te.is_typeddict(kind):
@@ -173,21 +177,21 @@ class UpdateSchema:
     def _narrow(self, field: Field, hint: Any, checks: Checks) -> None:
         """Check updates of *field* against *hint*, the type that the Update declares for it.
 
-        If *hint* repeats the field's bare type, or some members of it, the field's own constraints hold as well
-        (decision 0017). Another type is taken literally.
+        If *hint* repeats the field's bare type, or some members of it, the field's own constraints also apply (decision
+        0017). Any other type is taken literally.
         """
         whole = field.annotation
         checked = checks.of(hint, field.name)
         # Only if the field's type, or a member of its union, has constraints.
         if not is_unconstrained(whole) or any(hints.metadata_of(part) for part in _parts(whole)):
             if is_unconstrained(hint) and hints.bare(hint) == hints.bare(whole):
-                checked = Checked(field.check_whole)  # the same type: the field's check says everything
+                checked = Checked(field.check_whole)  # the same type: the field's check is sufficient
             elif {hints.bare(part) for part in _parts(hint)} <= {hints.bare(part) for part in _parts(whole)}:
                 checked = Checked(_both(checked.check, field.check_whole))
-        field.settle(checked, hint)  # makes this the field's check, and derives from both how the engine may skip it
+        field.settle(checked, hint)  # makes this the field's check, and derives when the engine may skip it
 
     def _hints(self, cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Return the types of the fields by name; None if one cannot be resolved, which is then a problem."""
+        """Return the types of the fields by name; if one cannot be resolved, report a problem and return None."""
         try:
             return hints.class_hints(cls, localns)
         except (NameError, TypeError, SyntaxError) as error:
@@ -212,6 +216,11 @@ class UpdateSchema:
 
     # -- at the node's boundary ----------------------------------------------------------------------------------
 
+    @property
+    def takes_several(self) -> bool:
+        """Whether a node may return a list of updates: not if an update may itself be a list, or is a whole state."""
+        return self.kind not in ("any", "overwrite")
+
     def entries(self, returned: Any) -> Mapping[str, Any] | None:
         """Return the fields that *returned*, a node's result, writes, unchecked; None if it is not an update.
 
@@ -228,7 +237,7 @@ class UpdateSchema:
         if self.kind == "pydantic" and isinstance(returned, self.cls):
             model = cast("BaseModel", returned)
             written = {name: getattr(model, name) for name in type(model).__pydantic_fields__}
-            chosen = model.model_fields_set  # the others have their defaults, and are not written
+            chosen = model.model_fields_set  # the others have their defaults and are not written
             return {**{n: v for n, v in written.items() if n in chosen}, **(model.__pydantic_extra__ or {})}
         if self.kind == "dataclass" and isinstance(returned, self.cls):
             written = {spec.name: getattr(returned, spec.name) for spec in dataclasses.fields(returned)}
@@ -247,7 +256,7 @@ class UpdateSchema:
             return None
         full: dict[str, Any] = {}
         for name, value in given.items():
-            # A key that is not a field stays as it is: `checked` refuses it.
+            # A key that is not a field is kept; `checked` rejects it.
             full[name] = value if is_marker(value) or name not in fields else Replacement(value)
         for name, field in fields.items():
             if name not in full and not field.required:
@@ -270,7 +279,7 @@ class UpdateSchema:
         if self.whole is not None:
             return self._checked_whole(self.whole, returned[WHOLE], node, where)
         result: Values = {}
-        wrong: dict[str, str] = {}  # by field, what is wrong
+        wrong: dict[str, str] = {}  # the problem, by field
         wanted: list[str] = []  # in the same order, what to return instead
         for name, value in returned.items():
             field = self.state.fields.get(name) if isinstance(name, str) else None
@@ -289,7 +298,7 @@ class UpdateSchema:
                 node=node,
                 problems="; ".join(wrong.values()),
                 field=next(iter(wrong)),
-                path=next(iter(wrong.values())).split(":")[0],  # a text of `explain` is "path: what is wrong"
+                path=next(iter(wrong.values())).split(":")[0],  # a text of `explain` is "path: problem"
                 where=where,
                 known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
                 fix="A value is a coroutine: await the call that makes it."
@@ -300,8 +309,39 @@ class UpdateSchema:
             self._require_all(result, node, where)
         return result
 
+    def entered(self, given: Mapping[str, Any], *, node: str, where: str | Place) -> Values:
+        """Return an update from outside the graph, validated, with copied containers.
+
+        Unlike a node's update, it may write any field of the state.
+
+        Args:
+            given: The update, as a mapping of fields.
+            node: Name of the node that runs the graph.
+            where: The place to name in an error.
+
+        Raises:
+            InputError: A key is not a field, or a value does not fit.
+            UpdateError: A DELETE without a default.
+        """
+        self.state.refuse_unknown(given, where)
+        result: Values = {}
+        for name, field in self.state.fields.items():
+            if name not in given:
+                continue
+            try:
+                result[name] = self._check_one(field, own(given[name]), node, where)
+            except ValueError as error:  # `unquoted`: the fields whose values no error may quote (R16)
+                raise BAD_INPUT(
+                    who=f"The input of nested graph {node!r}",
+                    state_class=self.state.cls.__name__,
+                    problems=explain(error, name, self.state.unquoted),
+                    field=name,
+                    where=where,
+                ) from None
+        return result
+
     def _checked_whole(self, field: Field, value: Any, node: str, where: str | Place) -> Values:
-        """Return the update *value* of the whole state, validated, as the engine has it."""
+        """Return the whole-state update *value*, validated, in the engine's form."""
         try:
             return {WHOLE: self.check_any(value)}
         except ValueError as error:
@@ -321,7 +361,7 @@ class UpdateSchema:
         """Return *value* validated, for the kind "any".
 
         Raises:
-            ValueError: It does not have the type of the updates, or DELETE or Overwrite is in it.
+            ValueError: It does not have the update type, or contains DELETE or Overwrite.
         """
         if is_mapping(value):
             for part in filter(is_marker, value.values()):
@@ -329,9 +369,9 @@ class UpdateSchema:
         return self.whole.check(value) if self.whole is not None else value
 
     def shown(self, updates: Sequence[Mapping[str, Any]]) -> Any:
-        """Return the *updates* of one task, which are of the kind "any", as nodes returned them.
+        """Return the *updates* of one task, of the kind "any", as nodes returned them.
 
-        None without any, the value of one, a list for several: a nested graph has one for each of its updates.
+        None if there are none, the value if there is one, a list if there are several, as for a nested graph.
         """
         found = [update[WHOLE] for update in updates if WHOLE in update]
         return None if not found else found[0] if len(found) == 1 else found
@@ -341,7 +381,7 @@ class UpdateSchema:
         return update if self.whole is None else self.shown([update])
 
     def _require_all(self, written: Values, node: str, where: str | Place) -> None:
-        """Refuse a whole state that lacks a field which has no default."""
+        """Reject a whole state that lacks a field without a default."""
         missing = [name for name, field in self.state.fields.items() if field.required and name not in written]
         if missing:
             raise MISSING_FIELD_OF_NODE(
@@ -355,9 +395,9 @@ class UpdateSchema:
             )
 
     def _check_one(self, field: Field, value: Any, node: str, where: str | Place) -> Any:
-        """Return the validated value of one field; the runtime uses it for an input that continues a thread, too.
+        """Return the validated value of one field; the runtime also uses it for an input that continues a thread.
 
-        The key of a TypedDict may be deleted without a default, as it may be absent.
+        A TypedDict key may be deleted without a default, since it may be absent.
 
         Raises:
             ValueError: The value does not fit (pydantic's ValidationError is one).
@@ -385,14 +425,14 @@ class UpdateSchema:
 
 
 def _holds_coroutine(value: Any) -> bool:
-    """Return True if *value* is a coroutine or a container of some: a missing `await` is a common mistake."""
+    """Return True if *value* is or contains a coroutine, since a missing `await` is a common mistake."""
     kind: Any = value.__class__
     parts: Any = value.values() if kind is dict else value if kind in (list, tuple) else (value,)
     return any(inspect.iscoroutine(part) for part in parts)
 
 
 def _wanted(field: Field, value: Any) -> str:
-    """Return what to write instead of *value*, for the "Fix" line: the type, and a list for a single item."""
+    """Return a replacement for *value*, for the "Fix" line: the type, and a list for a single item."""
     kind = describe(field.annotation)
     text = f"{field.name!r} as {kind}"
     if kind.startswith("list[") and not isinstance(value, list | tuple | set | frozenset):
@@ -401,7 +441,7 @@ def _wanted(field: Field, value: Any) -> str:
 
 
 def _both(first: Check, second: Check) -> Check:
-    """Return the check that applies *first*, and then *second* to what it returned."""
+    """Return the check that applies *first*, then *second* to its result."""
     return lambda value: second(first(value))
 
 
@@ -412,6 +452,6 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 _NO_UPDATES: Final = (Command, Interrupt, Send)
-"""What a node may return besides updates, and what only a Command or a router may hold."""
+"""Values that a node may return besides updates, and those that only a Command or a router may hold."""
 _MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 """Update classes that name no fields."""

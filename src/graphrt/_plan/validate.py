@@ -1,10 +1,10 @@
-"""The errors of a declared graph: every mistake of wiring, in declaration order. Nothing of the user's is called.
+"""The errors of a declared graph: every wiring mistake, in declaration order. No user code is called.
 
-Judgements about paths through the graph live in `reachability`, `starving_joins`, `endless_loops`, `write_conflicts`
-and `deleted_sources`; they run on graphs without errors only.
+Judgements about paths through the graph are in `reachability`, `starving_joins`, `endless_loops`, `write_conflicts` and
+`deleted_sources`; they run only on graphs without errors.
 
-Each declaration knows `where`, the `file:line` of the call. A *ref* is what the user passed for a node: its name,
-START, END, or a mistake. *what* is the declaration as text, for messages. For the terms, see docs/glossary.md.
+Each declaration has `where`, the `file:line` of the call. A *ref* is what the user passed for a node: its name, START,
+END, or an invalid value. *what* is the declaration as text, for messages. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
+from graphrt._arguments import is_mapping
 from graphrt._plan import specs
 from graphrt._plan.callables import node_shape, router_problem
-from graphrt._plan.fields import is_mapping
 from graphrt._plan.nodes import (
     MAX_NAME,
+    bad_keeping,
     leaking,
     name_problem,
     other_updates,
@@ -65,11 +66,12 @@ def errors(spec: GraphSpec, limits: Limits) -> list[Problem]:
 
 
 MOST_GUESSES: Final = 20_000
-"""Most comparisons of names for the guesses what misspelt names mean. Unbounded, they grow as mistakes times nodes."""
+"""Maximum number of name comparisons for "did you mean" guesses. Without a limit, they grow with mistakes times
+nodes."""
 
 
 class _Checks:
-    """One pass over the declarations; what was seen so far shows repetitions and mixed edges."""
+    """One pass over the declarations, which records those seen so far to detect repetitions and mixed edges."""
 
     def __init__(self, spec: GraphSpec, limits: Limits) -> None:
         self.spec = spec
@@ -106,7 +108,7 @@ class _Checks:
         yield from self._limits()
 
     def _limits(self) -> Iterator[Problem]:
-        """Yield what is wrong with the `limits=` of `compile()`."""
+        """Yield the problems of the `limits=` of `compile()`."""
         given: Any = self.limits
         if not isinstance(given, Limits):
             yield BAD_LIMIT_OPTION(
@@ -117,11 +119,16 @@ class _Checks:
             yield BAD_LIMIT_IN_GRAPH(owner="The limits of the graph", problem=text)
 
     def _node(self, node: NodeSpec) -> Iterator[Problem]:
-        """Yield the errors of a node. One with a bad name has no others, as no message could name it."""
+        """Yield the errors of a node. A node with a bad name has no other errors, since no message could name it."""
         name = node.name
         problem = name_problem(name)
         if problem:
-            yield BAD_NAME(name=short(name), problem=problem, most=MAX_NAME, where=node.where)
+            yield BAD_NAME(
+                name=short(name),
+                owner=f"a node: {problem}",
+                wanted=f"a string of 1 to {MAX_NAME} characters",
+                where=node.where,
+            )
             return
         if name in RESERVED_NAMES:  # texts that mean START or END
             yield RESERVED_NAME(node=name, where=node.where)
@@ -129,7 +136,7 @@ class _Checks:
         if first is not node:  # a second declaration of the name
             at = f" at {first.where}" if first.where else ""
             yield DUPLICATE_NODE(node=name, at=at or " above", where=node.where)
-        if getattr(node.fn, "__graphrt_plan__", None) is None:  # not a compiled graph, which has its plan there
+        if getattr(node.fn, "__graphrt_plan__", None) is None:  # not a compiled graph has its plan there
             shape = node_shape(node.fn)
             yield from targets_in_a_type(node)
             if shape.problem:
@@ -138,26 +145,27 @@ class _Checks:
                 )
         else:
             for target in node.fn.__graphrt_plan__.spec.hands_over_to:
-                if isinstance(target, (str, EndType)):  # else its own compile() reports it
+                if isinstance(target, (str, EndType)):  # else the nested graph's own compile() reports it
                     what = f"hands_over_to= of nested graph {node.fn.__graphrt_plan__.name!r} in node {name!r}"
                     yield from self._target(target, what, node.where)
             yield from leaking(node, self.spec.state)
             yield from other_updates(node, self.spec.update)
             yield from self._depth(node)
+        yield from bad_keeping(node, self.spec.update)
         yield from unknown_reads(node, self.spec.state)
         yield from self._policy(node)
         for use in node.tools:
             yield from self._tool(node, use)
 
     def _tool(self, node: NodeSpec, use: ToolUse) -> Iterator[Problem]:
-        """Yield the errors of a tool that *node* offers: of the fields and the targets that it declares."""
+        """Yield the errors in the fields and targets declared by a tool that *node* offers."""
         for problem in tool_problems(use, self.spec.update, cached=node.policy.cache is not False):
             yield TOOL_STATE_IN_NODE(tool=use.tool, node=node.name, problem=problem, where=node.where)
         for target in use.goto:
             yield from self._target(target, f"goto= of tool {use.tool!r} of node {node.name!r}", node.where)
 
     def _depth(self, node: NodeSpec) -> Iterator[Problem]:
-        """Yield a problem if the nested graph *node* holds more levels of nested graphs than a run may have."""
+        """Yield a problem if the nested graph *node* has more levels of nested graphs than a run may have."""
         depth = 1 + node.fn.__graphrt_plan__.levels
         limit = getattr(self.limits, "max_depth", None)  # anything may have been given as limits
         if isinstance(limit, int) and 0 < limit < depth:
@@ -262,7 +270,7 @@ class _Checks:
             yield from self._target(branch.default, f"default= of the {what}", branch.where)
         if pairs:
             yield from self._labels(branch, [label for label, _ in pairs], what, node)
-        # The router by id, since a callable object need not be hashable.
+        # The router by id, since a callable object may not be hashable.
         key = (src if _hashable(src) else id(src), id(branch.router))
         if branch.routes in self.branches.get(key, ()):
             yield DUPLICATE_EDGE(edge=what, at=" above", node=node, where=branch.where)
@@ -272,14 +280,14 @@ class _Checks:
             yield from self._mixed(src, branch.where)
 
     def _labels(self, branch: BranchSpec, known: list[Any], what: str, node: str | None) -> Iterator[Problem]:
-        """Yield where the routes and the labels in the router's return annotation do not agree.
+        """Yield a problem for each mismatch between the routes and the labels in the router's return annotation.
 
         Args:
-            branch: The conditional edge. `branch.labels` are the labels in the annotation and whether these are all
-                that the router returns; None if it names none.
+            branch: The conditional edge. `branch.labels` are the labels in the annotation and whether the list is
+                complete that the router returns; None if it names none.
             known: The labels that have a route.
             what: The edge as text.
-            node: Name of its source; None for START and for what is not a name.
+            node: Name of its source; None for START and for values that are not names.
         """
         dead = "Remove the route, or correct the router's return annotation."
         for label in known:
@@ -301,7 +309,7 @@ class _Checks:
                 )
         if not closed:
             return
-        # In a list of nodes END is two labels, the object and its text: the router needs to return either.
+        # In a list of nodes END has two labels, the object and its text; the router needs to return only one of them.
         listed = not is_mapping(branch.routes)
         either = listed and bool({END, END.value} & {*labels})
         for label in known:
@@ -329,7 +337,7 @@ class _Checks:
             yield from self._known(ref, what, where)
 
     def _known(self, ref: Any, what: str, where: str) -> Iterator[Problem]:
-        """Yield an error if *ref* is not the name of a node, with a hint that fits what was passed instead."""
+        """Yield an error if *ref* is not the name of a node, with a hint suited to the value."""
         if isinstance(ref, str) and ref in self.nodes:
             return
         guess = self._guess(ref)
@@ -351,7 +359,7 @@ class _Checks:
         """Return the node that *ref* most likely means, or an empty string."""
         if not isinstance(ref, str):
             return ""
-        if ref not in self.guesses:  # "" is also a result: nothing is similar, or the bound was reached
+        if ref not in self.guesses:  # "" is also a result: nothing is similar, or the limit was reached
             self.compared += len(self.nodes)
             guess = self.compared <= MOST_GUESSES or not self.guesses  # the first mistake always gets one
             self.guesses[ref] = closest(ref, self.nodes) if guess else ""
@@ -378,7 +386,7 @@ def _shown(labels: Iterable[Any]) -> str:
 
 
 def _hashable(value: object) -> bool:
-    """Return True if *value* can be a key; what a user passes for a node may be anything."""
+    """Return True if *value* can be a dict key, since a user may pass anything for a node."""
     try:
         hash(value)
     except TypeError:

@@ -1,12 +1,12 @@
 """Validation of one value against a type hint, with pydantic.
 
-Adds to pydantic: `typing.TypedDict` works on every supported Python, and the markers of an update are refused even by
-types that accept anything. `state` and `updates` decide which hint a value is checked against.
+It extends pydantic: `typing.TypedDict` works on every supported Python, and the markers of an update are rejected even
+for types that accept anything. `state` and `updates` decide which hint a value is checked against.
 
-The markers of an update are taken out before a value is checked, so inside a value they are mistakes. Not to be
-confused with the markers and reducers in an Annotated (`graphrt.reducers`), which say how a field is kept and folded,
-and which pydantic ignores. *localns* has the local names around the graph's builder, to which annotations may refer.
-For the terms, see docs/glossary.md.
+The markers of an update are removed before a value is checked, so inside a value they are mistakes. They are not the
+markers and reducers in an Annotated (`graphrt.reducers`), which define how a field is kept and folded and which
+pydantic ignores. *localns* has the local names around the graph's builder, which annotations may refer to. For the
+terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_marker(value: Any) -> bool:
 
 
 def check_anything(value: Any) -> Any:
-    """Return any value that is not a marker; a list, dict or set is copied, so that it is not aliased (R15).
+    """Return any value that is not a marker; copy a list, dict or set, so that it is not aliased (R15).
 
     Raises:
         NotPlainError: *value* is a marker.
@@ -124,21 +124,21 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(shaped, config=ConfigDict(**options))  # type: ignore[typeddict-item]  # see settings()
     except PydanticUserError as error:
-        # Models, dataclasses and TypedDicts have a configuration of their own; pydantic refuses another one.
+        # Models, dataclasses and TypedDicts have their own configuration; pydantic rejects a second one.
         if error.code != "type-adapter-config-unused":
             raise
         adapter = TypeAdapter(shaped)
     check: Check = adapter.validator.validate_python
     if not _refuses_markers(hint):  # else the compiled validator does it, without a Python call around it
         return Checked(_guarded(check))
-    # An exact class only for a type without constraints, which could refuse or change a value.
+    # An exact class only for a type without constraints, since these could reject or change a value.
     return Checked(check, base if unconstrained and _passes_unchanged(base, options) else None)
 
 
 def _passes_unchanged(base: Any, options: Mapping[str, Any]) -> bool:
     """Return True if pydantic accepts every instance of exactly *base* and returns it unchanged.
 
-    Then the check can be skipped for it. *options* are pydantic's settings. Some change texts; one refuses NaN.
+    Then the check can be skipped. *options* are pydantic's settings: some of them change strings, another rejects NaN.
     """
     if base is str:
         return not any(options.get(name) for name in options if name.startswith("str_"))
@@ -146,7 +146,7 @@ def _passes_unchanged(base: Any, options: Mapping[str, Any]) -> bool:
 
 
 def _guarded(check: Check) -> Check:
-    """Return *check* with a test in front of it that refuses the markers of an update."""
+    """Return *check* preceded by a test that rejects the markers of an update."""
 
     def guarded(value: Any) -> Any:
         if value is DELETE or value is UNSET or value.__class__ is Replacement:
@@ -157,7 +157,7 @@ def _guarded(check: Check) -> Check:
 
 
 def is_unconstrained(hint: Any) -> bool:
-    """Return True if the Annotated around *hint* has reducers, markers and texts only: no constraint for pydantic."""
+    """Return True if the Annotated around *hint* has only reducers, markers and strings, and no pydantic constraint."""
     return all(is_inert(mark) for mark in hints.metadata_of(hint))
 
 
@@ -169,10 +169,10 @@ def is_inert(mark: Any) -> bool:
 
 
 def _refuses_markers(hint: Any) -> bool:
-    """Return True if pydantic surely refuses DELETE, UNSET and Overwrite as values of *hint*."""
+    """Return True if pydantic is certain to reject DELETE, UNSET and Overwrite as values of *hint*."""
     marks = hints.metadata_of(hint)
     if not all(is_inert(mark) or isinstance(mark, annotated_types.BaseMetadata) for mark in marks):
-        return False  # a validator before the type's own may take anything
+        return False  # a validator that runs before the type's own may accept anything
     return all(hints.metadata_of(member) == () and _is_definite(member) for member in _parts(hints.bare(hint)))
 
 
@@ -183,7 +183,7 @@ def _parts(hint: Any) -> tuple[Any, ...]:
 
 
 def _is_definite(member: Any) -> bool:
-    """Return True if *member* is a type of which pydantic knows all values, so that it refuses a marker."""
+    """Return True if *member* is a type whose values pydantic fully knows, so that it rejects a marker."""
     kind: Any = typing.get_origin(member) or member
     if kind is Literal:
         return True
@@ -191,7 +191,7 @@ def _is_definite(member: Any) -> bool:
 
 
 def _is_definite_class(cls: Any) -> bool:
-    """Return True if pydantic validates *cls* by itself, with no code of the user's that could accept a marker."""
+    """Return True if pydantic validates *cls* without user code that could accept a marker."""
     if cls in _DEFINITE or te.is_typeddict(cls):
         return True
     if issubclass(cls, Enum):
@@ -204,7 +204,7 @@ def _is_definite_class(cls: Any) -> bool:
         return made.__func__ is usual.__func__ and not lax
     if hasattr(cls, "__get_pydantic_core_schema__") or not dataclasses.is_dataclass(cls):
         return False
-    # Validators stand in the class as pydantic's decorators left them; `@pydantic.dataclass` collects them.
+    # Validators are in the class as pydantic's decorators left them; `@pydantic.dataclass` collects them.
     decorators: Any = getattr(cls, "__pydantic_decorators__", None)
     bases: list[type] = type.mro(cls)  # type: ignore[arg-type]  # narrowed to instances of dataclasses too
     named = (type(value).__name__ for base in bases for value in vars(base).values())
@@ -227,8 +227,8 @@ def portable(
     Args:
         hint: Any annotation.
         localns: Names for forward references.
-        busy: TypedDicts that are being replaced further out.
-        closed: Refuse unknown keys, as the state itself does (decision 0008); a language model's answers may have them.
+        busy: Enclosing TypedDicts that are being replaced.
+        closed: Reject unknown keys, as the state itself does (decision 0008); a language model's answers may have them.
     """
     base = typing.get_origin(hint) or hint
     if te.is_typeddict(base):
@@ -248,7 +248,7 @@ def _replaced(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: fro
         inner = portable(hints.without_qualifiers(value), localns, busy, closed=closed)
         required = hints.is_required(value, otherwise=name in base.__required_keys__)
         fields[name] = inner if required else te.NotRequired[inner]
-    make: Any = te.TypedDict  # Any, since type checkers accept a literal call only
+    make: Any = te.TypedDict  # Any, since type checkers accept only a literal call
     made = make(base.__name__, fields)
     config: Mapping[str, Any] = getattr(base, "__pydantic_config__", {})
     made.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True, **config} if closed else config

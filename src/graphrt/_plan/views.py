@@ -1,11 +1,11 @@
 """Views: the state object that a node or router receives, and the detection of assignments to it (R15).
 
 The engine holds the state as a dict of values. A view is a new instance of the user's state class with these values,
-made without validation; for a TypedDict it is a copy of the dict. The values themselves are shared between views, so a
-node must not change them. Changes inside containers are found by the engine, not here.
+created without validation; for a TypedDict it is a copy of the dict. The values themselves are shared between views, so
+a node must not change them. The engine, not this module, detects changes inside containers.
 
-Nor may a node assign to its view: the assignment would be lost, so it is an error (R15, decision 0052). When a node
-returns, the engine compares its view with the values, and calls what `finder` returned if they seem to differ.
+A node must not assign to its view either: the assignment would be lost, so it is an error (R15, decision 0052). When a
+node returns, the engine compares its view with the values, and calls the result of `finder` if they seem to differ.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, Final, TypeAlias, cast
 from pydantic import BaseModel
 
 Values: TypeAlias = dict[str, Any]
-"""The state as the engine holds it: field name to value. An absent TypedDict key is missing here, too."""
+"""The state as held by the engine: field name to value. An absent TypedDict key is also missing here."""
 EXTRA: Final = ""
 """Key of the extra values of a pydantic state with `extra="allow"`, as a dict. No field can have this name."""
 
 
 def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callable[[Values], Any]:
-    """Return a function that makes instances of a pydantic model in which all fields count as set."""
+    """Return a function that creates instances of a pydantic model with all fields marked as set."""
     new, put = cls.__new__, object.__setattr__
     # One set serves all views: assigning a field adds its name, which is in the set already.
     everything = set(field_names)
 
     def view(values: Values) -> Any:
-        """Make a view of an ordinary model, by setting what pydantic keeps in an instance."""
+        """Make a view of an ordinary model by setting pydantic's instance attributes."""
         made = new(cls)
         put(made, "__dict__", values.copy())
         put(made, "__pydantic_fields_set__", everything)
@@ -47,7 +47,7 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
         put(made, "__pydantic_fields_set__", set(everything))  # a copy: assigning an extra adds its name
         put(made, "__pydantic_extra__", ({**extra} if extra else {}) if allows_extra else None)
         put(made, "__pydantic_private__", None)
-        # It sets the private attributes, and whatever else the class does after validation.
+        # It sets the private attributes and does whatever else the class does after validation.
         if cls.__pydantic_post_init__:
             made.model_post_init(None)
         return made
@@ -59,7 +59,7 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
 def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values], Any]:
     """Return a function that makes instances of a dataclass; `__init__` and `__post_init__` do not run."""
     new, put = object.__new__, object.__setattr__
-    simple = cls.__setattr__ is put  # else the class is frozen, or has a `__setattr__` of its own, which must not run
+    simple = cls.__setattr__ is put  # else the class is frozen, or defines a `__setattr__`, which must not run
     set_ = setattr if simple else put
 
     def view(values: Values) -> Any:
@@ -69,7 +69,7 @@ def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values],
         return made
 
     def frozen_view(values: Values) -> Any:
-        """Make a view of a frozen class, or of one with a `__setattr__` of its own."""
+        """Make a view of a frozen class, or of one that defines `__setattr__`."""
         made = new(cls)
         made.__dict__.update(values)
         return made
@@ -96,7 +96,7 @@ def _in_slots(cls: Any, field_names: tuple[str, ...]) -> bool:
 # -- what was assigned -------------------------------------------------------------------------------------------
 
 IS_MAPPING, HAS_MAPPING, NEITHER = range(3)
-"""Places where a view keeps its values: it is a dict itself; in its `__dict__`; or elsewhere too, in slots or extras.
+"""Where a view keeps its values: in itself, as a dict; in its `__dict__`; or also elsewhere, in slots or extras.
 
 In the first two cases the engine compares view and values with one comparison of dicts (decision 0052).
 """
@@ -128,15 +128,15 @@ def finder(
         field_names: The fields, in the order in which the dict of values has them.
         make: Makes a fresh view. It shows what `model_post_init` assigns to fields, which is not a change.
     """
-    if keeping(kind, cls, field_names) != NEITHER:  # then the engine has done the quick comparison itself
+    if keeping(kind, cls, field_names) != NEITHER:  # then the engine has already done the quick comparison
         return lambda view, values: _assigned(view, values, field_names, make)
     # `__class__` in addition: with a single name, attrgetter returns the value and not a tuple.
     read: Callable[[Any], Any] = _read_model if kind == "pydantic" else attrgetter(*field_names, "__class__")
 
     def find(view: Any, values: Values) -> list[str]:
-        """Return what was assigned, by one quick comparison of all values in the common case, in which nothing was."""
+        """Return the assigned fields; in the common case, one quick comparison of all values finds none."""
         try:
-            # A comparison of tuples looks at identities first. If it fails, _assigned looks again, by name.
+            # Tuple comparison checks identity first. If it fails, _assigned compares by name.
             same = read(view) == (*values.values(), cls)
         except Exception:  # noqa: BLE001 - an attribute was deleted, or __eq__ of a value raised
             same = False
@@ -164,19 +164,19 @@ def _assigned(view: Any, values: Values, field_names: Collection[str], make: Cal
         added += _extras(view, values.get(EXTRA) or {})  # attributes that a model with extra="allow" keeps apart
     changed = [name for name in field_names if not _same(seen.get(name, _NONE), values.get(name, _NONE))]
     if changed and getattr(kind, "__pydantic_post_init__", None):
-        # Of a model with `model_post_init`: a field counts if a fresh view has another value.
+        # With a `model_post_init`, a field counts if a fresh view has another value.
         once, twice = make(values), make(values)
         changed = [
             name
             for name in changed
-            if _same(getattr(once, name, _NONE), getattr(twice, name, _NONE))  # else each view has another value
+            if _same(getattr(once, name, _NONE), getattr(twice, name, _NONE))  # else each view has a different value
             and not _same(seen.get(name, _NONE), getattr(once, name, _NONE))
         ]
     return changed + added
 
 
 _NONE: Final = object()
-"""In place of a value that is missing."""
+"""Placeholder for a missing value."""
 
 
 def _extras(view: Any, before: Mapping[str, Any]) -> list[str]:
@@ -196,7 +196,7 @@ def _is_own(cls: type, name: str) -> bool:
 
 
 def _same(one: Any, two: Any) -> bool:
-    """Return True if the two are the same object or equal: to assign an equal value is not a change."""
+    """Return True if the two are identical or equal, since assigning an equal value is not a change."""
     if one is two:
         return True
     try:

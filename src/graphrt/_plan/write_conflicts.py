@@ -1,16 +1,17 @@
 """The judgement `write-conflict`: nodes that can share a superstep and declare to write the same last-value field (R6).
 
-The search starts at every fan-out, a node with several successors, and goes forward superstep by superstep. Each branch
-of the fan-out has a label (an int) that its descendants inherit. Nodes of one superstep with different labels run side
-by side. Nodes with one label are alternatives of a router and do not. Where branches meet in one node, it gets a new
+The search starts at every fan-out (a node with several successors) and proceeds superstep by superstep. Each branch of
+the fan-out has a label (an int) that its descendants inherit. Nodes of one superstep with different labels run
+concurrently. Nodes with the same label are alternatives of a router and do not. A node where branches meet gets a new
 label.
 
-In favour of the graph, targets of on_fatigue are not followed, and several targets of gotos count as alternatives. The
-numbers of nodes and the attributes of `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
+To avoid false positives, targets of on_fatigue are not followed, and several targets of gotos count as alternatives.
+Node numbers and the attributes of `Paths` are explained in `paths`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import typing
 from collections.abc import Iterator
@@ -26,8 +27,10 @@ from graphrt.commands import Command, Interrupt
 from graphrt.errors import Problem, names
 from graphrt.errors._codes.findings import WRITE_CONFLICT
 
+_AROUND: Final = (Command, list, collections.abc.Sequence)
+"""Classes whose type argument is an update."""
 _EFFORT: Final = 64
-"""The search stops when it has visited this many times as many nodes and edges as the graph has."""
+"""The search stops after visiting this multiple of the graph's nodes and edges."""
 _EFFORT_OF_ONE: Final = 4
 """The same bound for one fan-out. Both keep compiling linear in the size of the graph."""
 
@@ -56,7 +59,7 @@ def write_conflicts(plan: Plan, paths: Paths) -> Iterator[Problem]:
 
 
 def _and(shown: list[str]) -> str:
-    """Return names of nodes as text, joined by commas and "and"; a long list is shortened."""
+    """Return node names as text, joined by commas and "and"; a long list is shortened."""
     if len(shown) > 12:
         return names(shown)
     return f"{', '.join(map(repr, shown[:-1]))} and {shown[-1]!r}"
@@ -73,7 +76,7 @@ def _writers(plan: Plan) -> dict[str, frozenset[int]]:
             if not plan.state.fields[name].aggregates:
                 found.setdefault(name, []).append(node.index)
         hint = plan.spec_hint(node.index)  # the return annotation
-        # In a graph whose nodes return whole states, an annotation names every field, and so none in particular.
+        # In a graph whose nodes return whole states, an annotation names every field and so says nothing.
         if node.policy.writes is None and (hint is hints.UNRESOLVED or plan.update.kind == "overwrite"):
             continue
         wrote = known.get(id(hint)) if node.policy.writes is None else frozenset(node.policy.writes)
@@ -93,10 +96,7 @@ def _narrower(plan: Plan, hint: Any) -> frozenset[str]:
     returns the Update itself need not write all of its fields.
     """
     found: set[str] = set()
-    for member in hints.members(hint):
-        cls = member
-        if (typing.get_origin(member) or member) is Command:
-            cls = hints.bare((typing.get_args(member) or (Any,))[0])
+    for cls in _updates(hint):
         if cls is None or cls is type(None) or cls is Interrupt:
             continue
         keys = None if cls is plan.update.cls else _keys(cls)
@@ -105,6 +105,15 @@ def _narrower(plan: Plan, hint: Any) -> frozenset[str]:
         found |= keys
     written = frozenset(found)
     return written if written < plan.update.names else frozenset()
+
+
+def _updates(hint: Any) -> Iterator[Any]:
+    """Yield the members of a return annotation, replacing Commands and lists of updates by their own members."""
+    for member in hints.members(hint):
+        if (typing.get_origin(member) or member) in _AROUND:
+            yield from _updates((typing.get_args(member) or (Any,))[0])
+        else:
+            yield member
 
 
 def _keys(cls: Any) -> frozenset[str] | None:
@@ -137,11 +146,11 @@ class _Search:
         self.seen = 0
         """Nodes and edges visited so far."""
         self.labels = 0
-        """The last label that was given out."""
+        """The last label assigned."""
         self.size = paths.count + sum(map(len, paths.after)) + 16
         """Nodes and edges of the graph; small graphs get some more effort."""
         self.useful = self._useful()
-        """By node, 1 if a writer is still ahead; the search goes nowhere else."""
+        """By node, 1 if a writer is still ahead; the search visits only these nodes."""
         self.fields_of: dict[int, list[str]] = {}
         """By writer, the contested fields that it writes."""
         for name, nodes in writers.items():
@@ -200,7 +209,7 @@ class _Search:
         return {target: label for target, label in start.items() if self.useful[target]}
 
     def _label(self) -> int:
-        """Return a label that no node has had."""
+        """Return an unused label."""
         self.labels += 1
         return self.labels
 
@@ -213,11 +222,14 @@ class _Search:
         """
         most = min(self.seen + _EFFORT_OF_ONE * self.size, _EFFORT * self.size)
         arrived: dict[int, dict[int, int]] = {}  # by join, the sources that have arrived, with their labels
-        self._arrive(origin, 0, arrived, now)  # label 0 belongs to no branch; a join with when="any" fires at once
-        while now and self.seen < most:
+        self._arrive(origin, 0, arrived, now)  # label 0 is not used by any branch; a join with when="any" fires at once
+        waiting: dict[int, int] = {}  # deferred nodes, with their labels
+        while (now or waiting) and self.seen < most:
+            now = self._defer(now, waiting)
             self._meet(now)
-            # With a single label left nothing can run side by side, unless a join still waits for another branch.
-            if len(set(now.values())) < 2 and not arrived:
+            # With a single label left nothing can run concurrently, unless a join or a deferred node still waits for
+            # another branch.
+            if len(set(now.values())) < 2 and not arrived and not waiting:
                 return
             following: dict[int, int] = {}
             for at, label in now.items():
@@ -228,8 +240,25 @@ class _Search:
                 self._arrive(at, label, arrived, following)
             now = following
 
+    def _defer(self, now: dict[int, int], waiting: dict[int, int]) -> dict[int, int]:
+        """Return the nodes that start now: those of *now* that are not deferred, else all that are *waiting*.
+
+        Sends to a deferred node, which do not wait, are not known here.
+        """
+        if not self.plan.defers:
+            return now
+        for at in [at for at in now if self.plan.nodes[at].defer]:
+            label = now.pop(at)
+            if waiting.setdefault(at, label) != label:
+                waiting[at] = self._label()
+        if now:
+            return now
+        started = waiting.copy()
+        waiting.clear()
+        return started
+
     def _plain(self, at: int) -> Iterator[int]:
-        """Yield the nodes that may follow in the next superstep by any other way than a join; END is left out."""
+        """Yield the nodes that may follow in the next superstep other than through a join; END is left out."""
         paths = self.paths
         yield from paths.sure[at]
         for choice in paths.choices[at]:
@@ -240,7 +269,7 @@ class _Search:
         """Record in *arrived* that *at* arrived at its joins; add the nodes of joins that fire to *following*.
 
         Args:
-            at: A node that ran, or START, which is a source of no join.
+            at: A node that ran, or START, which is never a source of a join.
             label: Its label.
             arrived: By join, the sources that have arrived, with their labels; changed in place.
             following: The nodes of the next superstep, with their labels; changed in place.
@@ -253,11 +282,11 @@ class _Search:
                 continue
             there = arrived.setdefault(index, {})
             if at in there and len(there) >= join.need:
-                there.clear()  # the join fired before: a source that comes again opens the next round of arrivals (R5)
+                there.clear()  # the join has fired before: a repeated source starts the next round of arrivals (R5)
             there[at] = label
-            if len(there) == join.need:  # later sources of the same round do not let it fire again
+            if len(there) == join.need:  # later sources of the same round do not fire it again
                 labels = set(there.values())
-                # Where branches meet, a new label.
+                # A new label where branches meet.
                 following[join.dst.index] = labels.pop() if len(labels) == 1 else self._label()
 
     def _meet(self, now: dict[int, int]) -> None:
@@ -275,12 +304,13 @@ class _Search:
                 elif now[at] != now[first[name]]:
                     self._unite(name, at, first[name])
                     other.setdefault(name, at)
-        for at in sorted(now) if other else ():  # writers that share the first one's label meet one of another label
+        # Writers with the first one's label conflict with one that has another label.
+        for at in sorted(now) if other else ():
             for name in self.fields_of.get(at, ()):
                 if name in other and now[at] == now[first[name]]:
                     self._unite(name, at, other[name])
 
     def _unite(self, name: str, one: int, two: int) -> None:
-        """Put the sets of two writers of a field together; the lower root stands for both."""
+        """Merge the sets of two writers of a field; the lower root represents both."""
         one, two = self._root(name, one), self._root(name, two)
         self.together[name][max(one, two)] = min(one, two)

@@ -1,20 +1,20 @@
-"""Answers to interrupts: those of a caller are checked, and those that the time gives are found (R10, R23).
+"""Answers to interrupts: checks the caller's answers, and finds the answers given by the clock (R10, R23).
 
-Of a caller's answers it is checked which question is meant, whether the type fits, and whether it is in time. Questions
-of the kinds in `NOT_FOR_PEOPLE` take no answer from a person: the clock answers a timer, and a signal, the end of a
-child thread or the worker of a queue answers the others.
+For each answer from the caller, the checks cover which question it is for, its type, and whether the question has
+expired. Questions of the kinds in `NOT_FOR_PEOPLE` accept no answer from a person. The clock answers a timer; a signal,
+the end of a child thread or a queue worker answers the others.
 
-A question with `expires_at` answers itself at that moment, with its default, or with an error in its node. `ctx.sleep`
-asks such a question of the kind `timer`. Nothing waits in memory: the code that looks at a thread compares the moments
-that its questions carry with the clock.
+A question with `expires_at` answers itself at that time, with its default or with an error in its node. `ctx.sleep`
+asks such a question with the kind `timer`. Nothing waits in memory: code that examines a thread compares the times in
+its questions with the clock.
 
-An answer is a `Given`: its value, and what gave it (empty for a person). UNSET stands for an argument that the caller
-did not pass, since None may be an answer.
+An answer is a `Given`: its value and its source (empty for a person). UNSET stands for an argument that the caller did
+not pass, since None may be an answer.
 
-`replaceable` gives the (task, question) pairs of a failed thread whose answer another one may replace. TIMER, THREAD
-and TASK are kinds: `ctx.sleep`, the wait for a child thread, and a task that waits for a worker of its queue.
+`replaceable` returns the (task, question) pairs of a failed thread whose answers may be replaced. TIMER, THREAD and
+TASK are kinds: `ctx.sleep`, the wait for a child thread, and a task that waits for a worker of its queue.
 
-Nothing is changed here. A refused answer leaves the thread as it is. For the terms, see docs/glossary.md.
+This module changes nothing. A rejected answer leaves the thread as it is. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from graphrt._arguments import is_mapping
 from graphrt._engine.engine import Engine
 from graphrt._engine.open_interrupt import BY_DEFAULT, EXPIRED, NOT_FOR_PEOPLE, TASK, THREAD, TIMER, OpenInterrupt
 from graphrt._engine.questions import effects_after, replaceable
 from graphrt._engine.task import Task
-from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import explain, short
 from graphrt.commands import UNSET
 from graphrt.errors import GraphrtError, InputError
@@ -50,10 +50,10 @@ from graphrt.errors._codes.timers import SLEEPING, TIMER_IS_OVER, TIMER_TAKES_NO
 
 
 class Given(NamedTuple):
-    """An answer to a question, and what gives it."""
+    """An answer to a question, and its source."""
 
     answer: Any
-    """The value; None if a timer or an expiry gives it."""
+    """The value; None if it comes from a timer or an expiry."""
     by: str = ""
     """`timer`, `default` or `expiry`; empty for a person."""
 
@@ -61,7 +61,7 @@ class Given(NamedTuple):
 def answers_by_id(
     engine: Engine, answers: Any, answer: Any, clock: Callable[[], float], *, failed: bool = False
 ) -> Mapping[str, Given]:
-    """Return the validated answers by interrupt id; without any from the caller, those that the time gives now.
+    """Return the validated answers by interrupt id; if the caller gave none, those that the clock gives now.
 
     Called before a thread is resumed, and before answers are posted to a thread that another process drives.
 
@@ -69,18 +69,19 @@ def answers_by_id(
         answers: A mapping of ids to answers, or the answer to the only question; UNSET if it was not given.
         answer: The answer to the only question; UNSET if it was not given.
         clock: Returns seconds since the epoch. Read only for timers, and for questions that can expire.
-        failed: The thread failed. Then answers replace earlier ones: those that its failed tasks were given, or those
-            of any task if the superstep could not be folded or routed (decision 0057).
+        failed: The thread failed, so answers replace earlier ones: those given to its failed tasks, or those given to
+            any task if the superstep could not be folded or routed (decision 0057).
 
     Returns:
-        0..n answers. Empty if the caller and the time gave none, no timer is open, and no open question is for people.
+        0..n answers. Empty if neither the caller nor the clock gave any, no timer is open, and no open question is for
+        people.
 
     Raises:
-        InputError: An answer is missing or of a wrong type, an id is not open, a question has expired, or an effect
-            depends on the answer to replace; or the thread only sleeps, and its time has not come.
+        InputError: An answer is missing or has the wrong type, an id is not open, a question has expired, an effect
+            depends on the answer to replace, or the thread is sleeping and its timer has not fired.
     """
     open_ = engine.open_interrupts()
-    # *none*: the caller gave no answer. *given*: what may be replaced, by interrupt id; empty unless the thread failed.
+    # *none*: the caller gave no answer. *given*: replaceable answers by interrupt id; empty unless the thread failed.
     none = answer is UNSET and (answers is UNSET or (is_mapping(answers) and not answers))
     timed = any(question.expires_at is not None for question in open_)
     if none and timed and not failed and (due := elapsed(engine, clock())):
@@ -100,7 +101,7 @@ def answers_by_id(
             raise _waits(engine, open_[0])
     if not questions:
         if none:
-            return {}  # the thread goes on without answers: its owner died, or it looks again at what it waits for
+            return {}  # the thread continues without answers: its owner died, or it checks again what it waits for
         raise NO_OPEN_INTERRUPT(thread=engine.thread, where=engine.where())
     # The other tasks of a failed thread may still have open questions: a mapping answers both kinds in one call.
     wanted = _by_id(engine, questions, for_people(open_), answers, answer)
@@ -112,24 +113,24 @@ def answers_by_id(
 
 
 def for_people(questions: Sequence[OpenInterrupt]) -> list[OpenInterrupt]:
-    """Return those of *questions* that a person can answer."""
+    """Return the *questions* that a person can answer."""
     return [question for question in questions if question.kind not in NOT_FOR_PEOPLE]
 
 
 def _by_id(
     engine: Engine, questions: list[OpenInterrupt], open_: list[OpenInterrupt], answers: Any, answer: Any
 ) -> Mapping[str, Any]:
-    """Return what the caller gave as a mapping of ids to answers, not validated yet.
+    """Return the caller's answers as a mapping from ids to answers, not yet validated.
 
     Args:
-        questions: The candidates for a single answer: the open questions that a person can answer, or those whose
-            answer is to be replaced if the thread failed. 1 or more.
-        open_: Open questions, which a mapping may name too. The same as *questions*, unless the thread failed.
+        questions: The candidates for a single answer, 1 or more: the open questions that a person can answer, or, if
+            the thread failed, those whose answer may be replaced.
+        open_: Open questions, which a mapping may also name. The same as *questions* unless the thread failed.
         answers: As in `answers_by_id`. A value that is not a mapping is a single answer.
         answer: As in `answers_by_id`.
 
     Raises:
-        InputError: There is no answer, one answer for several questions, or an id that takes none.
+        InputError: There is no answer, a single answer for several questions, or an id that does not accept an answer.
     """
     ids = tuple(question.id for question in questions)
     asked = "; ".join(map(_question_text, questions))
@@ -156,13 +157,13 @@ def _by_id(
 
 
 def how(ids: tuple[str, ...]) -> str:
-    """Return a sentence for error messages that shows how the open interrupts *ids*, 1 or more, are answered."""
+    """Return a sentence for error messages that shows how to answer the open interrupts *ids* (1 or more)."""
     mapping = f"resume(thread, {{{ids[0]!r}: ...{', ...' if len(ids) > 1 else ''}}})"
     return f"Answer by id: {mapping}." if len(ids) > 1 else f"Write resume(thread, answer=...), or by id: {mapping}."
 
 
 def _question_text(question: OpenInterrupt) -> str:
-    """Return a question for error messages: its id, its node and its payload, with the answer that it has."""
+    """Describe a question for error messages: its id, its node and its payload, with its answer if it has one."""
     said = f"{question.id} asked by {question.node!r}: {short(question.payload)}"
     return f"{said} (answered: {short(question.answer)})" if question.answered else said
 
@@ -170,7 +171,7 @@ def _question_text(question: OpenInterrupt) -> str:
 def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> InputError:
     """Return the error for a key of a mapping that is not the id of an open interrupt.
 
-    It says what became of the question: answered, closed without an answer, or gone with its superstep.
+    The error says what became of the question: answered, closed without an answer, or discarded with its superstep.
 
     Args:
         asked: The questions that can be answered, as text.
@@ -190,10 +191,10 @@ def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> Inpu
 
 
 def _is_over(engine: Engine, id_: Any) -> bool:
-    """Return whether the id, which the caller chose, belongs to a superstep of this thread that was committed."""
+    """Return whether the id, taken from the caller, belongs to a committed superstep of this thread."""
     thread, _, rest = str(id_).partition("/")  # thread/superstep.number:node#key
     superstep = rest.partition(".")[0]
-    # `engine.superstep` numbers the open superstep, if tasks are open, else the last one.
+    # `engine.superstep` is the number of the open superstep if tasks are open, else of the last one.
     last = engine.superstep - bool(engine.tasks)
     return thread == engine.thread and superstep.isdigit() and int(superstep) <= last
 
@@ -201,14 +202,14 @@ def _is_over(engine: Engine, id_: Any) -> bool:
 def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> None:
     """Check that no effect of the failed *task* may depend on the answer to replace.
 
-    The result of an effect is found by its name when the node runs again. So it would be given to a node that now acts
-    on another answer (decision 0057).
+    When the node runs again, a recorded effect is found by its name. A node acting on a different answer would then get
+    the result computed for the old answer (decision 0057).
 
     Raises:
         InputError: The task began or recorded an effect after the answer (`answer-has-effects`).
     """
-    # Keys are `name#number`. One that ends with "/approved" only records whether the program's approval function let an
-    # agent call a tool: nothing was done outside.
+    # Keys are `name#number`. A key that ends with "/approved" only records whether the program's approval function
+    # allowed an agent to call a tool; it has no outside effect.
     effects = [key.rpartition("#")[0] or key for key in effects_after(task, question) if not key.endswith("/approved")]
     if not effects:
         return
@@ -225,12 +226,12 @@ def _check_replaceable(engine: Engine, task: Task, question: OpenInterrupt) -> N
 
 
 def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callable[[], float]) -> Any:
-    """Return *answer*, validated against the type that the question asks for; a question without one takes any value.
+    """Return *answer*, validated against the question's type; a question without a type accepts any value.
 
-    An expired question takes no answer: the next drive gives it its default, or lets its node raise.
+    An expired question accepts no answer: the next drive applies its default, or makes its node raise.
 
     Raises:
-        InputError: The question has expired, or the answer has a wrong type.
+        InputError: The question has expired, or the answer has the wrong type.
     """
     if question.expires_at is not None and (late_s := clock() - question.expires_at) > 0:
         declared = INTERRUPT_EXPIRED if question.default is UNSET else INTERRUPT_HAS_ITS_DEFAULT
@@ -279,15 +280,16 @@ def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
 
 
 def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tuple[OpenInterrupt, str]]:
-    """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask anew.
+    """Return the open questions that a retry withdraws, each with the reason. Their nodes run again and may ask again.
 
-    Withdrawn are expired questions, stale ones (the state was edited since they were asked), those that wait for child
-    threads, and those of a cancelled thread; of a failed thread, stale ones alone. A timer keeps its moment, and a
-    question with a default takes it. Static questions of a cancelled thread stay open: a policy of the node asks them
-    (`interrupt_before`, `interrupt_after`, a queue), and would ask the same again.
+    A retry withdraws expired questions, stale questions (the state was edited since they were asked), questions that
+    wait for child threads, and the questions of a cancelled thread. For a failed thread it withdraws only stale ones. A
+    timer keeps its time, and a question with a default takes the default. Static questions of a cancelled thread stay
+    open: a policy of the node (`interrupt_before`, `interrupt_after`, a queue) asked them and would ask the same again.
 
     Args:
-        status: Status of the thread before the retry; only of interrupted, cancelled and failed ones is anything withdrawn.
+        status: Status of the thread before the retry. Questions are withdrawn only for interrupted, cancelled and
+            failed threads.
         clock: Returns seconds since the epoch.
 
     Returns:
@@ -309,7 +311,7 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
     return found
 
 
-# -- answers that the time gives ----------------------------------------------------------------------------
+# -- answers given by the clock -----------------------------------------------------------------------------
 
 
 def elapsed(engine: Engine, now_s: float) -> Mapping[str, Given]:
@@ -320,20 +322,20 @@ def elapsed(engine: Engine, now_s: float) -> Mapping[str, Given]:
     """
     found: dict[str, Given] = {}
     for question in engine.open_interrupts():
-        by = question.elapsed(now_s)  # what answers it by now; empty if nothing does
+        by = question.elapsed(now_s)  # what answers it by now; empty if nothing has
         if by:
             found[question.id] = Given(question.default if by == BY_DEFAULT else None, by)
     return found
 
 
 def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -> GraphrtError:
-    """Return the error for a thread that is to go on while it only sleeps, or that is answered after it slept.
+    """Return the error for continuing a thread that is only sleeping, or for answering one after its sleep.
 
     Args:
-        questions: Its open questions, with one timer or more. The earliest one counts.
+        questions: Its open questions, including at least one timer. The earliest timer counts.
     """
     timers = [question for question in questions if question.kind == TIMER]
-    due_s = min(timer.expires_at or 0.0 for timer in timers)  # "or" is for type checkers: every timer has a moment
+    due_s = min(timer.expires_at or 0.0 for timer in timers)  # "or" is for type checkers: every timer has a time
     until, ids = moment_text(due_s), tuple(timer.id for timer in timers)
     if due_s <= now_s:
         return TIMER_IS_OVER(thread=engine.thread, until=until, interrupts=ids, where=engine.where())
@@ -353,7 +355,7 @@ def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:
 
 
 def moment_text(at_s: float) -> str:
-    """Return a moment, in seconds since the epoch, as text for people: in UTC, to the second."""
+    """Format a time, in seconds since the epoch, as human-readable text in UTC, to the second."""
     try:
         return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # before the year 1: a clock of a test
@@ -361,7 +363,10 @@ def moment_text(at_s: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as text for people, in its two largest units: `2 days 3 h`. Below 0 counts as 0."""
+    """Format a duration as human-readable text in its two largest units, such as `2 days 3 h`.
+
+    Negative values count as 0.
+    """
     left = max(0, round(seconds))
     units = [(86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s")]
     said: list[str] = []

@@ -1,19 +1,24 @@
 """Checks of the arguments of `Runtime` and its verbs: store, limits, stream modes and the rest.
 
-A `checked_...` function returns its argument, perhaps converted, and a `check_...` function returns nothing. Both raise
-an InputError that names the argument, the value and the fix. Most parameters are Any, since a caller may pass anything.
-`run_config.configure` calls those for the arguments of `Runtime`; each verb calls those for its own arguments.
+A `checked_...` function returns its argument, converted if necessary; a `check_...` function returns nothing. Both
+raise an InputError that names the argument, the value and the fix. Most parameters are Any, since a caller may pass
+anything. `run_config.configure` checks the arguments of `Runtime`, and each verb checks its own arguments.
+
+`check_size` limits the size of what callers send to a thread: inputs, answers, signals and edits. It measures the
+encoded form, so the limit is the same for every store. The updates that nodes return are not limited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import isnan
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final, get_args
 
 from graphrt._arguments import a_kind, is_number
 from graphrt._cancellations import unasked, unasked_failure
+from graphrt._codec import NotStorable
+from graphrt._engine.storability import Stamped
 from graphrt._journal.batch import no_time
 from graphrt.errors import brief, names
 from graphrt.errors._codes.arguments import (
@@ -50,10 +55,10 @@ def new_id() -> str:
 
 
 def opened_store(store: Any) -> Store | None:
-    """Return the store that was given, or open the one that a URL names; None for None.
+    """Return the given store, or open the one that a URL names; None for None.
 
     Raises:
-        InputError: It is neither a store (`input`) nor a URL (`unknown-store`).
+        InputError: The argument is neither a store (`input`) nor a known URL (`unknown-store`).
     """
     if isinstance(store, str):
         return open_store(store)
@@ -72,7 +77,9 @@ def opened_store(store: Any) -> Store | None:
 
 
 def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
-    """Return *migrations*, one or a list, which bring threads of older graphs to the present graph, as a tuple.
+    """Return *migrations* as a tuple.
+
+    They convert threads of older graphs to the current one; a caller may pass one or a list.
 
     Raises:
         InputError: One of them is not a Migration (`input`).
@@ -89,7 +96,7 @@ def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
 
 
 def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
-    """Return the pairs (values, as_node) of `Runtime.bulk_update` as a list; `update` checks what they hold.
+    """Return the pairs (values, as_node) of `Runtime.bulk_update` as a list; `update` checks their content.
 
     Raises:
         InputError: One of them is not a pair (`bad-input`).
@@ -116,7 +123,7 @@ def check_age(name: str, seconds: Any) -> None:
 
 
 def checked_lease(lease_s: Any) -> float:
-    """Return *lease_s*, the seconds for which a thread stays claimed without a renewal, as a float.
+    """Return *lease_s*, the seconds for which a claim on a thread is valid without renewal, as a float.
 
     Raises:
         InputError: It is not a number of seconds above 0 and below a year (`input`).
@@ -131,7 +138,7 @@ def checked_lease(lease_s: Any) -> float:
 
 
 def checked_seed(seed: Any) -> int:
-    """Return *seed*, which the journal keeps, if it is a whole number that the journal can hold.
+    """Return *seed* if it is an integer that the journal can hold.
 
     Raises:
         InputError: It is not (`input`).
@@ -142,10 +149,10 @@ def checked_seed(seed: Any) -> int:
 
 
 def checked_workers(worker_threads: Any) -> int:
-    """Return *worker_threads*, the most threads on which a runtime runs sync nodes.
+    """Return *worker_threads*, the maximum number of threads on which a runtime runs sync nodes.
 
     Raises:
-        InputError: It is not a whole number, 1 or more (`input`).
+        InputError: It is not an integer of 1 or more (`input`).
     """
     if not (is_number(worker_threads, whole=True) and worker_threads >= 1):
         raise INVALID_ARGUMENT(
@@ -177,13 +184,13 @@ def checked_audit(audit: Any, *, chain: bool | None) -> Any:
 
 
 def audited_store(store: Any, audit: AuditLog | None) -> Any:
-    """Return the store of a runtime that may have an audit log: a store, its URL, or None.
+    """Return the store of a runtime, taking a possible audit log into account: a store, its URL, or None.
 
     The audit log is the journal: a record is written in the transaction of its step (decision 0124). So the log and the
-    threads share one store. Without any store, an audited run gets a thread in memory.
+    threads share one store. Without any store, an audited run gets an in-memory thread.
 
     Raises:
-        InputError: The log is kept in another store than *store* (`input`).
+        InputError: The log is kept in a different store from *store* (`input`).
     """
     if audit is None:
         return store
@@ -203,7 +210,7 @@ def checked_harness(harness: Any) -> Any:
     """Return *harness*; None stays None.
 
     Raises:
-        InputError: It has no `run`, or is a class (`bad-harness`).
+        InputError: It has no `run` method, or is a class (`bad-harness`).
     """
     if harness is not None:
         from graphrt.harness._harness_checks import check_harness
@@ -218,10 +225,10 @@ def checked_harness(harness: Any) -> Any:
 
 
 def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
-    """Return *sinks* as a tuple of 0..n functions of an entry.
+    """Return *sinks* as a tuple of 0..n functions that take an entry.
 
     Raises:
-        InputError: They are not in a list, or one cannot be called or is a class (`input`).
+        InputError: *sinks* is not a list, or one of them is not callable or is a class (`input`).
     """
     if sinks is None:
         return ()
@@ -248,10 +255,10 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
 
 
 def checked_doubles(models: Any, tools: Any) -> NamedDoubles | None:
-    """Return the models by names of agents, and the doubles by names of tools; None if both are None.
+    """Return the models by agent name and the doubles by tool name; None if both are None.
 
     Raises:
-        InputError: One is not such a mapping (`input`), or a value is not a model (`no-model`) or not a double.
+        InputError: One is not such a mapping (`input`), or a value is not a model (`no-model`) or a double.
     """
     if models is None and tools is None:
         return None
@@ -261,10 +268,10 @@ def checked_doubles(models: Any, tools: Any) -> NamedDoubles | None:
 
 
 def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
-    """Return *sleep*, which waits a number of seconds in place of real time; None stays None.
+    """Return *sleep*, the function called instead of waiting in real time; None stays None.
 
     Raises:
-        InputError: It cannot be called, or is a class (`input`).
+        InputError: It is not callable, or is a class (`input`).
     """
     if sleep is not None and (not callable(sleep) or isinstance(sleep, type)):
         raise INVALID_ARGUMENT(
@@ -277,10 +284,10 @@ def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
 
 
 def checked_embed(embed: Any) -> Embed | None:
-    """Return *embed*, which makes vectors of texts; None stays None.
+    """Return *embed*, the function that computes embedding vectors; None stays None.
 
     Raises:
-        InputError: It cannot be called, or is a class (`input`).
+        InputError: It is not callable, or is a class (`input`).
     """
     if embed is not None and (not callable(embed) or isinstance(embed, type)):
         wanted = "a function, sync or async, that takes a list of texts and returns a vector for each"
@@ -304,7 +311,7 @@ def checked_budget(budget: Any) -> Budget | None:
 
 
 def checked_ids(ids: Callable[[], str]) -> Callable[[], str]:
-    """Return *ids*, which makes ids of threads and runs, wrapped so that a CancelledError of it is its failure (R9)."""
+    """Return *ids*, which makes thread and run ids, wrapped so that a CancelledError counts as its failure (R9)."""
 
     def own_id() -> str:
         """Return the next id."""
@@ -317,10 +324,10 @@ def checked_ids(ids: Callable[[], str]) -> Callable[[], str]:
 
 
 def checked_clock(clock: Any) -> Callable[[], float]:
-    """Return *clock*, which returns seconds since the epoch, wrapped so that each time that it returns is checked.
+    """Return *clock*, wrapped so that each time it returns (seconds since the epoch) is checked.
 
     Raises:
-        InputError: It cannot be called (`input`). The wrapped clock raises if it does not return a number.
+        InputError: It is not callable (`input`). The wrapped clock raises if it does not return a number.
     """
     if isinstance(clock, type) or not callable(clock):
         raise INVALID_ARGUMENT(
@@ -330,7 +337,7 @@ def checked_clock(clock: Any) -> Callable[[], float]:
         )
 
     def checked_time() -> float:
-        """Return the time that *clock* gives; raise an InputError if it is not a number."""
+        """Return the time from *clock*; raise an InputError if it is not a number."""
         try:
             at: Any = clock()
         except unasked() as error:
@@ -343,7 +350,7 @@ def checked_clock(clock: Any) -> Callable[[], float]:
 
 
 def checked(limits: Any) -> Limits:
-    """Return *limits*, of supersteps, tasks and time; raise an InputError if they are not valid (`bad-limit`)."""
+    """Return *limits* (on supersteps, tasks and time); raise an InputError if they are not valid (`bad-limit`)."""
     if not isinstance(limits, Limits):
         raise INVALID_ARGUMENT(argument="limits=", value=limits, wanted="Limits(...)")
     found = list(limits.problems())
@@ -353,14 +360,14 @@ def checked(limits: Any) -> Limits:
 
 
 _FIXES: Final = {
-    "limit": "Pass how many at most, or None for all.",
+    "limit": "Pass the maximum number, or None for all.",
     "max_tries": "Pass a number of runs, or None for any number.",
 }
-"""What to pass for the numbers that are not the `seq` of an entry."""
+"""Advice about numbers that are not the `seq` of an entry."""
 
 
 def check_number(name: str, value: Any) -> None:
-    """Check that the argument *name* is None or a number, 0 or more: how many, or the `seq` of an entry.
+    """Check that the argument *name* is None or an integer of 0 or more: a count, or the `seq` of an entry.
 
     Raises:
         InputError: It is not (`input`).
@@ -375,17 +382,17 @@ def check_number(name: str, value: Any) -> None:
 
 
 def check_texts(**options: Any) -> None:
-    """Check that each filter of the inbox, by its name, is None or a text; else raise an InputError (`input`)."""
+    """Check that each inbox filter, given by name, is None or a str; else raise an InputError (`input`)."""
     for name, value in options.items():
         if value is not None and not isinstance(value, str):
             raise INVALID_ARGUMENT(argument=f"{name}=", value=value, wanted="a text, or leave it out")
 
 
 def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: Any = None) -> None:
-    """Check the filters of a listing of threads; None is no filter.
+    """Check the filters of a thread listing; None means no filter.
 
     Raises:
-        InputError: A filter has a wrong type (`input`).
+        InputError: A filter has the wrong type (`input`).
     """
     for name, value, wanted, fits in (
         ("graph", graph, "the name of a graph", isinstance(graph, str)),
@@ -402,7 +409,7 @@ def _is_time(value: Any) -> bool:
 
 
 def check_status(status: Any) -> None:
-    """Check that *status* is None, for any, or one that a thread can have; else raise an InputError (`input`)."""
+    """Check that *status* is None (any status) or a valid thread status; else raise an InputError (`input`)."""
     if status is not None and status not in STATUSES:
         raise INVALID_ARGUMENT(argument="status=", value=status, wanted=f"one of {names(STATUSES)}")
 
@@ -413,10 +420,10 @@ def _is_several(modes: Any) -> bool:
 
 
 def stream_modes(modes: Any) -> frozenset[str]:
-    """Return the set of stream modes that *modes* names: one mode, or several in an iterable.
+    """Return the set of stream modes that *modes* names: one mode, or an iterable of modes.
 
     Raises:
-        InputError: A mode is unknown, or there is none (`input`).
+        InputError: A mode is unknown, or *modes* is empty (`input`).
     """
     wanted: tuple[str, ...] = tuple(modes) if _is_several(modes) else (modes,)
     unknown = [mode for mode in wanted if mode not in MODES]
@@ -425,3 +432,37 @@ def stream_modes(modes: Any) -> frozenset[str]:
             argument="modes=", value=unknown[0] if unknown else modes, wanted=f"one or several of {names(MODES)}"
         )
     return frozenset(wanted)
+
+
+def check_size(limits: Limits, size: int) -> None:
+    """Check that data sent to a thread takes at most `Limits.max_input_bytes`.
+
+    Args:
+        size: Its size in bytes, in the journal or in a letter.
+
+    Raises:
+        NotStorable: The data is larger.
+    """
+    most = limits.max_input_bytes
+    if most is not None and size > most:
+        raise TooLarge(f"takes {size:,} bytes, and max_input_bytes allows {most:,}")
+
+
+@final
+class TooLarge(NotStorable):
+    """A caller's data is larger than the limits allow."""
+
+    @property
+    def fix(self) -> str:
+        """The fix, as a sentence without its full stop."""
+        return (
+            "Keep large data in a file or a store of its own and send its path or reference, or raise"
+            " Limits(max_input_bytes=...)"
+        )
+
+
+def size_of(values: Mapping[str, Any]) -> int:
+    """Return the size of *values* in the journal in bytes, from the result of `storable`; 0 without a store."""
+    if not isinstance(values, Stamped):
+        return 0
+    return sum(map(len, values.lines.values())) + sum(map(len, values.blobs.values()))

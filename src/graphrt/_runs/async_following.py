@@ -1,27 +1,29 @@
-"""`afollow`: followers on an event loop, and one look at the store for all of them that wait.
+"""`afollow`: followers on event loops, which share one poll of the store while they wait.
 
-A follower that has read everything waits for *news*: another entry, or live items. The watch of its store and event loop
-asks for all followers whose pause is over in one call (`Store.news`), on a worker thread, and wakes those with news. So
-a thousand followers to whom nothing happens cost some ten calls a second in all, and one every few seconds that renews
-their interest in live items.
+A follower that has read everything waits for *news*: another entry, or live items. The watch of its store, a worker
+thread, polls at once for all followers whose pause is over (`Store.news`). Followers with news read in the same thread,
+and then their event loops are woken, because passing a call to another thread and its result back costs more CPU time
+than a read. If the reads take long, the remaining followers read in their own calls. So a thousand idle followers cost
+about ten calls a second in total, plus one every few seconds that renews their interest in live items.
 
-A pause may end a quarter early: this brings followers into step that began to wait at different times. For the terms,
+A pause may end a quarter early, which synchronizes followers that started to wait at different times. For the terms,
 see docs/glossary.md.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from contextvars import Context
 from functools import partial
 from math import inf
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, final
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
 
 import typing_extensions as te
 
+from graphrt._journal.per_store import PerStore, StoreWorker
 from graphrt._runs.following import Follower
 from graphrt._runs.live_feed import INTEREST_S, LiveFeed
 from graphrt._runs.loading import the_store
@@ -36,33 +38,40 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _EARLY: Final = 0.25
-"""Part of its pause by which a follower may be asked for early."""
+"""Fraction of its pause by which a follower may be polled early."""
+_LOOKS_S: Final = 0.02
+"""Seconds after which no further follower looks in the thread of the watch, so that those that read much do not hold
+up the others."""
 _SOONEST_S: Final = 0.002
-"""Seconds between two looks of a watch at least."""
+"""Minimum number of seconds between two polls of a watch."""
+_IDLE_S: Final = 0.5
+"""Seconds until the worker thread of a watch ends if no follower waits."""
 
 
 @final
 class AsyncFollowing(Generic[T]):
     """Iterates over the entries of a thread on an event loop, and over its live items; see `Runtime.afollow`.
 
-    A read that is cancelled loses nothing: the next one goes on. Two reads must not go on at the same time.
+    A cancelled read loses no items: the next one continues. Two reads must not continue at the same time.
     """
 
-    def __init__(self, config: RunConfig, thread: str, after: int | str, call: Call, *, live: bool) -> None:
+    def __init__(self, config: RunConfig, thread: str, after: int | str, call: Call, *, live: bool, raw: bool) -> None:
         self._config = config
         self._call = call
-        self._make = partial(Follower, config, thread, after, live=live)
+        self._make = partial(Follower, config, thread, after, live=live, raw=raw)
         self._follower: Follower | None = None
         self._items: deque[Any] = deque()
-        """What was read and not returned yet."""
+        """Items read but not yet returned."""
         self._is_over = False
+        self._looking = Lock()
+        """Held during a poll, since a cancelled caller may read again while the poll of its watch is still running."""
 
     def __aiter__(self) -> te.Self:
         """Return the iterator itself."""
         return self
 
     async def __anext__(self) -> T:
-        """Return the next item, as soon as it is there.
+        """Return the next item as soon as it is available.
 
         Raises:
             StopAsyncIteration: The run has ended, and all was returned.
@@ -72,14 +81,41 @@ class AsyncFollowing(Generic[T]):
         while not self._items:
             if self._is_over:
                 raise StopAsyncIteration
-            if self._follower is not None:
-                await _news(the_store(self._config), self._follower, self._call)
-            await self._call(self._look)
+            follower = self._follower
+            if follower is None or not (pause_s := follower.pause_s()) or not await self._waited(follower, pause_s):
+                await self._call(self._look)
         item: T = self._items.popleft()
         return item
 
+    async def _waited(self, follower: Follower, pause_s: float) -> bool:
+        """Wait for news; return whether the watch has polled, so that the reader need not."""
+        from asyncio import get_running_loop
+
+        store, thread = the_store(self._config), follower.thread
+        while isinstance(store, StoreWrapper):  # the tenants of a store are asked for together
+            thread, store = store.inner_id(thread), store.store
+        future = get_running_loop().create_future()
+        return await _watch_of(store).looked(_Wait(follower, thread, self._try_to_look, future), pause_s)
+
     def _look(self) -> None:
-        """Look at the store. What is read is kept here, since the caller may be cancelled meanwhile."""
+        """Look at the store. Items are kept here after they are read, since the caller may be cancelled meanwhile."""
+        with self._looking:
+            self._looked()
+
+    def _try_to_look(self) -> bool:
+        """Look, and return whether that was possible: not after an error, which the reader's own look raises."""
+        if not self._looking.acquire(blocking=False):  # its reader was cancelled, and reads again
+            return False
+        try:
+            self._looked()
+        except Exception:  # noqa: BLE001 - see above
+            return False
+        else:
+            return True
+        finally:
+            self._looking.release()
+
+    def _looked(self) -> None:
         if self._follower is None:
             self._follower = self._make()
         self._items += self._follower.look()
@@ -88,7 +124,7 @@ class AsyncFollowing(Generic[T]):
     def ready(self) -> list[T]:
         """Return the items that were read together with the last one, 0 or more in order; they are not returned again.
 
-        A reader that passes items on can so pass on together what came together.
+        So a reader that passes items on can pass on together those that came together.
         """
         items = [*self._items]
         self._items.clear()
@@ -100,24 +136,38 @@ class AsyncFollowing(Generic[T]):
         self._items.clear()
 
 
-class _Wait(NamedTuple):
-    """A follower that waits for news."""
-
-    follower: Follower
-    thread: str
-    """Id of its thread in the innermost store."""
+_Future: TypeAlias = "asyncio.Future[bool]"
 
 
-_Future: TypeAlias = "asyncio.Future[None]"
+@final
+class _Wait:
+    """A follower that waits for news.
+
+    Args:
+        follower: The follower.
+        thread: Id of its thread, in the innermost store.
+        look: Has it look at the store, and returns whether it could.
+        future: Is done when it has looked, or is to look by itself.
+    """
+
+    __slots__ = ("follower", "future", "look", "thread")
+
+    def __init__(self, follower: Follower, thread: str, look: Callable[[], bool], future: _Future) -> None:
+        self.follower: Follower = follower
+        self.thread: str = thread
+        self.look: Callable[[], bool] = look
+        self.future: _Future = future
 
 
 @final
 class _Group:
-    """Followers that wait in step: those with the longest pause are soon in one group, which costs as one of them does.
+    """Followers that wait in step.
+
+    Those with the longest pause soon form one group, which costs as much as a single follower.
 
     Args:
-        pause_s: How long they wait.
-        now: Time of the event loop, at which they begin to.
+        pause_s: Seconds that they wait.
+        now: Monotonic time at which they start waiting.
     """
 
     __slots__ = ("due_at", "has_lookers", "known", "pause_s", "renew_at", "waits")
@@ -125,20 +175,19 @@ class _Group:
     def __init__(self, pause_s: float, now: float) -> None:
         self.pause_s: float = pause_s
         self.due_at: float = now + pause_s
-        self.waits: dict[_Future, _Wait] = {}
-        """The followers, by the future that is done when the follower is to look."""
+        self.waits: set[_Wait] = set()
         self.known: dict[str, tuple[int, int]] | None = None
-        """What the followers know, as `Store.news` takes it; None if that is to be read from them."""
+        """The positions that the followers know, as `Store.news` takes them; None if they have to be read from them."""
         self.has_lookers: bool = False
-        """Whether one of them looks by itself, whatever the store says."""
+        """Whether one of them polls by itself, regardless of the store."""
         self.renew_at: float = inf
-        """The first time at which one of them is to note its interest in live items again."""
+        """The earliest time at which one of them must renew its interest in live items."""
 
     def read(self) -> dict[str, tuple[int, int]]:
-        """Return what the followers know."""
+        """Return the positions that the followers know."""
         if self.known is None:
             self.known, self.renew_at, self.has_lookers = {}, inf, False
-            for wait in self.waits.values():
+            for wait in self.waits:
                 if (one := wait.follower.known()) is not None:
                     other = self.known.get(wait.thread, one)
                     self.known[wait.thread] = min(one[0], other[0]), min(one[1], other[1])
@@ -148,127 +197,132 @@ class _Group:
                     self.renew_at = min(self.renew_at, wait.follower.feed.renew_at)
         return self.known
 
-    def remove(self, future: _Future) -> None:
-        """Remove a follower, if it is here."""
-        if self.waits.pop(future, None) is not None:
-            self.known = None
-
     def join(self, other: _Group) -> None:
-        """Take the followers of *other*, which wait as long."""
+        """Add the followers of *other*, which wait equally long."""
         self.waits |= other.waits
         self.due_at = min(self.due_at, other.due_at)
         self.known = None
-        other.waits = {}
+        other.waits = set()
 
-    def wake(self, news: set[str] | None) -> None:
-        """Wake the followers of the threads *news*, None for all, and those that look by themselves."""
+    def taken(self, news: set[str] | None) -> set[_Wait]:
+        """Remove and return the followers of the threads *news* (None for all) and those that poll themselves."""
         if news is not None and not self.has_lookers and news.isdisjoint(self.read()):
-            return
-        for future, wait in [*self.waits.items()]:
-            if news is None or wait.thread in news or wait.follower.known() is None:
-                self.remove(future)
-                if not future.done():  # else its reader leaves
-                    future.set_result(None)
+            return set()
+        found = {wait for wait in self.waits if news is None or wait.thread in news or wait.follower.known() is None}
+        if found:
+            self.waits -= found
+            self.known = None
+        return found
 
 
 @final
-class _NewsWatch:
-    """The followers that wait for news of one store on one event loop.
+class _NewsWatch(StoreWorker):
+    """The followers that wait for news of one store, on all event loops of this process."""
 
-    Args:
-        store: The store, without the wrappers around it.
-        call: Makes a call that may block.
-        loop: The event loop.
-        over: Called when nothing waits any more.
-    """
-
-    def __init__(self, store: Store, call: Call, loop: asyncio.AbstractEventLoop, over: Callable[[], Any]) -> None:
-        self._store = store
-        self._call = call
-        self._loop = loop
-        self._over = over
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, "graphrt-news")
         self._groups: list[_Group] = []
-        """What waits; the longest pause has few groups, and each follower that had news begins with one of its own."""
-        self._timer: asyncio.TimerHandle | None = None
-        """Begins the next look."""
-        self._looking: asyncio.Task[None] | None = None
-        """The look that goes on."""
+        """The waiting followers. The longest pause has few groups, and each follower that had news begins in a
+        separate group."""
+        self._wakes_at = inf
+        """Monotonic time at which the worker thread wakes by itself; infinite while it works."""
 
-    async def wait(self, follower: Follower, thread: str, pause_s: float) -> None:
-        """Wait until *follower* is to look at the store."""
-        future: _Future = self._loop.create_future()
-        group = _Group(pause_s, self._loop.time())
-        group.waits[future] = _Wait(follower, thread)
-        self._groups.append(group)
-        self._arm()
+    async def looked(self, wait: _Wait, pause_s: float) -> bool:
+        """Wait until a follower has polled the store; False if it must poll itself, for instance if the store fails."""
+        group = _Group(pause_s, time.monotonic())
+        group.waits.add(wait)
+        with self._changed:
+            self._start()
+            self._groups.append(group)
+            if group.due_at < self._wakes_at < inf:
+                self._changed.notify_all()
         try:
-            await future
+            return await wait.future
         finally:
-            for one in self._groups:
-                one.remove(future)
-            self._groups = [one for one in self._groups if one.waits]
-            if not self._groups:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._over()
+            if wait.future.cancelled():  # its reader has left
+                with self._changed:
+                    for one in self._groups:
+                        if wait in one.waits:
+                            one.waits.discard(wait)
+                            one.known = None
 
-    def _arm(self) -> None:
-        """Have the next look begin when the first pause is over."""
-        if self._looking is not None or not self._groups:
-            return
-        at = max(min(group.due_at for group in self._groups), self._loop.time() + _SOONEST_S)
-        if self._timer is not None:
-            if self._timer.when() <= at:
-                return
-            self._timer.cancel()
-        # Else the look would have the context variables of the follower that came by chance.
-        self._timer = self._loop.call_at(at, self._begin, context=Context())
+    def _is_busy(self) -> bool:
+        """Return whether any follower waits."""
+        return any(group.waits for group in self._groups)
 
-    def _begin(self) -> None:
-        """Begin to look for the followers whose pauses are over."""
-        self._timer = None
-        now = self._loop.time()
-        due = [group for group in self._groups if group.due_at - group.pause_s * _EARLY <= now]
-        if due:
-            self._looking = self._loop.create_task(self._look(due))
-        else:
-            self._arm()
+    def _next(self) -> list[_Group] | None:
+        """Return the groups whose pauses are over, once there are any; None if no follower waits any more."""
+        idle_at = time.monotonic() + _IDLE_S
+        soonest = time.monotonic() + _SOONEST_S
+        while True:
+            with self._changed:
+                self._groups = [group for group in self._groups if group.waits]
+                now = time.monotonic()
+                if not self._groups and (self._ending or now >= idle_at):
+                    self._worker = None  # under the lock: the next follower starts another one
+                    return None
+                due_at = min((group.due_at for group in self._groups), default=idle_at)
+                if self._groups and now >= max(due_at, soonest):
+                    return [group for group in self._groups if group.due_at - group.pause_s * _EARLY <= now]
+                self._wakes_at = max(due_at, soonest)
+                self._changed.wait(self._wakes_at - now)
+                self._wakes_at = inf
 
-    async def _look(self, due: list[_Group]) -> None:
-        """Look for *due*, and wake those with news. If the store fails, all are: their own looks raise its error."""
+    def _do(self, store: Store, work: list[_Group]) -> None:
+        """Poll for the followers of some groups, and wake those with news. If the store fails, each polls itself."""
         news: set[str] | None = None
-        try:
-            with suppress(Exception):
-                known = due[0].read() if len(due) == 1 else _merged([group.read() for group in due])
-                if min(group.renew_at for group in due) <= monotonic():
-                    waits = [wait for group in self._groups for wait in group.waits.values()]
-                    feeds = [(wait.thread, wait.follower.feed) for wait in waits if wait.follower.feed is not None]
-                    for group in self._groups:
-                        group.known = None  # the places may change
-                    await self._call(partial(_renew, self._store, feeds))
-                news = await self._call(partial(self._store.news, known))
-        finally:
-            self._looking = None
-            self._wait_on(due, news)
-            self._arm()
+        with suppress(Exception):
+            with self._changed:
+                known = work[0].read() if len(work) == 1 else _merged([group.read() for group in work])
+                feeds = self._feeds() if min(group.renew_at for group in work) <= time.monotonic() else ()
+            if feeds:
+                _renew(store, feeds)
+            news = store.news(known)
+        woken = self._wait_on(work, news)
+        until = time.monotonic() + _LOOKS_S
+        done: defaultdict[Any, list[tuple[_Future, bool]]] = defaultdict(list)
+        for wait in woken:
+            if wait.future.done():  # its reader has left
+                continue
+            is_in_time = news is not None and time.monotonic() < until
+            done[wait.future.get_loop()].append((wait.future, is_in_time and wait.look()))
+        for loop, futures in done.items():
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(_wake, futures)
 
-    def _wait_on(self, due: list[_Group], news: set[str] | None) -> None:
-        """Wake the followers of *due* with *news*, None for all; the others wait on, for longer."""
-        now = self._loop.time()
-        for group in due:
-            group.wake(news)
-            group.pause_s = longer(group.pause_s)
-            group.due_at = now + group.pause_s
-        first_of: dict[float, _Group] = {}
+    def _feeds(self) -> list[tuple[str, LiveFeed]]:
+        """Return the followed live items, each with its thread, to renew the interest in them."""
         for group in self._groups:
-            first = first_of.setdefault(group.pause_s, group)
-            if first is not group and group.waits:
-                first.join(group)
-        self._groups = [group for group in self._groups if group.waits]
+            group.known = None  # the places may change
+        waits = [wait for group in self._groups for wait in group.waits]
+        return [(wait.thread, wait.follower.feed) for wait in waits if wait.follower.feed is not None]
+
+    def _wait_on(self, due: list[_Group], news: set[str] | None) -> list[_Wait]:
+        """Remove and return the followers of *due* with *news*, None for all; the others wait on, for longer."""
+        woken: list[_Wait] = []
+        with self._changed:
+            now = time.monotonic()
+            for group in due:
+                woken += group.taken(news)
+                group.pause_s = longer(group.pause_s)
+                group.due_at = now + group.pause_s
+            first_of: dict[float, _Group] = {}
+            for group in self._groups:
+                first = first_of.setdefault(group.pause_s, group)
+                if first is not group and group.waits:
+                    first.join(group)
+        return woken
 
 
-def _merged(several: list[dict[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
-    """Return for each thread the least that a follower knows."""
+def _wake(futures: list[tuple[_Future, bool]]) -> None:
+    """Wake the readers of followers; called on their event loop."""
+    for future, has_looked in futures:
+        if not future.done():  # else its reader has left
+            future.set_result(has_looked)
+
+
+def _merged(several: Iterable[dict[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
+    """Return, for each thread, the earliest position known to a follower."""
     known: dict[str, tuple[int, int]] = {}
     for some in several:
         for thread, one in some.items():
@@ -277,29 +331,19 @@ def _merged(several: list[dict[str, tuple[int, int]]]) -> dict[str, tuple[int, i
     return known
 
 
-def _renew(store: Store, feeds: list[tuple[str, LiveFeed]]) -> None:
-    """Note the interest of *feeds* again, each with the id of its thread in *store*."""
+def _renew(store: Store, feeds: Iterable[tuple[str, LiveFeed]]) -> None:
+    """Renew the interest of *feeds*, each with the id of its thread in *store*."""
     places = store.follow_live({thread for thread, _ in feeds}, for_s=INTEREST_S)
     for thread, feed in feeds:
         feed.renewed(places[thread])
 
 
-_watches: Final[dict[tuple[Any, Store], _NewsWatch]] = {}
-"""The watches of all event loops and stores, while something waits."""
+_WATCHES: Final = PerStore(_NewsWatch)
+_watch_of: Final = _WATCHES.of
 
 
-async def _news(store: Store, follower: Follower, call: Call) -> None:
-    """Wait until *follower* is to look at *store* again."""
-    from asyncio import get_running_loop
-
-    pause_s = follower.pause_s()
-    if not pause_s:
-        return
-    thread = follower.thread
-    while isinstance(store, StoreWrapper):  # the tenants of a store are asked for together
-        thread, store = store.inner_id(thread), store.store
-    key = get_running_loop(), store
-    watch = _watches.get(key)
-    if watch is None:
-        watch = _watches[key] = _NewsWatch(store, call, key[0], lambda: _watches.pop(key, None))
-    await watch.wait(follower, thread, pause_s)
+def end(store: Store) -> None:
+    """End the watch of *store*, which was closed, if there is one in this process."""
+    while isinstance(store, StoreWrapper):
+        store = store.store
+    _WATCHES.end(store)

@@ -1,12 +1,12 @@
-"""The child threads of a run, as its store has them: made once, looked at, and cancelled with their parent (R24).
+"""The child threads of a run in its store: created once, read, and cancelled with their parent (R24).
 
-The id of a child is derived from the task, so a node that runs again finds the child that it has made. This module
-makes and reads the thread of the child; any worker drives it. Nodes, journals and letters name threads without the
-tenant (`bare_id`). Whichever store the process has opened, the store's id of a child has the tenant of its parent
-(`beside`), so no id that a node finds in its state reaches a thread of another tenant.
+A child's id is derived from the task, so a node that runs again finds the child it created. This module creates and
+reads the child's thread; any worker drives it. Nodes, journals and letters name threads without the tenant (`bare_id`).
+In the store, a child's id has the tenant of its parent (`beside`), whichever store the process has opened. So an id
+that a node finds in its state never reaches a thread of another tenant.
 
-What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.context`. What a thread posts to its parent
-or children when it ends is in `_journal.letters`. For the terms, see docs/glossary.md.
+`_drivers.context` decides the result of `ctx.wait` and when it pauses the run. `_journal.letters` defines the letters
+that a thread posts to its parent or children when it ends. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from graphrt.stores.values import Labels
 _ENDED: Final = ("completed", "failed", "cancelled")
 """Statuses of a thread whose last run has ended."""
 _LOOK_S: Final = 0.05
-"""Seconds between two looks whether another process, which holds a child's id, has made the child."""
+"""Seconds between checks for whether the process that holds a child's id has created the child."""
 _LONGEST_LOOK_S: Final = 1.0
-"""Seconds that one look counts at most against the wait for that process. A longer one has waited for the store."""
+"""Maximum number of seconds that one check counts towards that wait. A longer check was waiting for the store."""
 
 
 Begin: TypeAlias = Callable[..., ActiveRun]
@@ -48,7 +48,7 @@ Begin: TypeAlias = Callable[..., ActiveRun]
 
 
 def give_children(opened: ActiveRun, begin: Begin) -> None:
-    """Let the nodes of an opened run start child threads, if it has a thread in a store that keeps mail.
+    """Allow the nodes of an opened run to start child threads, if its thread is in a store that supports mail.
 
     `open_run` and `reopen_run` call this. Without mail, a child could not report its end to its parent.
     """
@@ -59,10 +59,10 @@ def give_children(opened: ActiveRun, begin: Begin) -> None:
 
 @contextmanager
 def _ending_run() -> Generator[None, None, None]:
-    """Mark an error of the block as one that ends the run, and is not the node's failure.
+    """Mark an error raised in the block as one that ends the run rather than failing the node.
 
-    It is marked if it says that another process writes the child, or that the store cannot be reached. A child that is
-    damaged stays damaged whoever reads it, so the node fails.
+    Errors are marked if another process is writing the child or the store cannot be reached. A damaged child is damaged
+    for every reader, so there the node fails.
     """
     try:
         yield
@@ -76,8 +76,8 @@ def _ending_run() -> Generator[None, None, None]:
 class ThreadsOfRun:
     """The child threads of one run. Implements the protocol `_drivers.child_threads.ChildThreads`, for `ctx.start`.
 
-    *graph* is the compiled graph of the child, which may be another one than the parent's. All methods but `check` read
-    or write the store.
+    *graph* is the child's compiled graph, which may differ from the parent's. All methods except `check` read or write
+    the store.
     """
 
     __slots__ = ("_begin", "_config", "_thread")
@@ -86,20 +86,21 @@ class ThreadsOfRun:
         self._config, self._thread, self._begin = config, thread, begin
 
     def check(self, graph: Any, given: Any, title: Any, tags: Any) -> Labels | None:
-        """Check the input and the labels of a child before its parent records that it starts it; return the labels.
+        """Check a child's input and labels before its parent records the start, and return the labels.
 
         Raises:
-            InputError: The input does not fit the graph, a label is wrong, or the store keeps no labels.
+            InputError: The input does not fit the graph, a label is not valid, or the store does not support labels.
         """
         plan = graph.__graphrt_plan__
-        plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)  # for its errors: `make` checks again
+        # Only for its errors; `make` checks again.
+        plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
         labels = new_labels(title, tags)
         if labels is not None:
             the_store(self._config).require("labels")
         return labels
 
     def make(self, graph: Any, given: Any, thread: str, labels: Labels | None, *, detached: bool) -> None:
-        """Make the thread of a child and leave its run to workers, unless the thread exists.
+        """Create a child's thread and leave its run to workers, unless the thread exists.
 
         Args:
             given: The input of its run.
@@ -107,7 +108,7 @@ class ThreadsOfRun:
             detached: Whether the child outlives a parent that is cancelled.
 
         Raises:
-            ConflictError: Another process has held the id for two leases without making the child.
+            ConflictError: Another process has held the id for two leases without creating the child.
             InputError: The input does not fit the graph, or cannot be stored.
             StoreError: The store failed.
         """
@@ -118,7 +119,7 @@ class ThreadsOfRun:
     def _make(
         self, config: RunConfig, store: Store, given: Any, thread: str, labels: Labels | None, *, detached: bool
     ) -> None:
-        """Do what `make` says; *thread* is the child's id in the store."""
+        """Like `make`; *thread* is the child's id in the store."""
         left_s = 2 * config.lease_s  # a claim of a process that died is free after one lease
         while not exists(store, thread):
             began = monotonic()
@@ -127,25 +128,26 @@ class ThreadsOfRun:
             except Present:  # another execution was faster
                 break
             except ConflictError:
-                # Another execution of the task makes it now, in a process whose lease on the parent ran out. If that
-                # process dies, its claim is free before long. Or the store was away until the claim of this process
-                # ran out: such a time counts for little.
+                # Another execution of the task is creating it, in a process whose lease on the parent expired. If that
+                # process dies, its claim expires soon. Or the store was unreachable until this process's claim expired;
+                # that time counts only a little.
                 left_s -= min(monotonic() - began, _LONGEST_LOOK_S) + _LOOK_S
                 if left_s < 0:
                     raise
                 sleep(_LOOK_S)
             except InputError:
-                if not exists(store, thread):  # else another execution made it meanwhile, and it cannot take an input
+                # Else another execution has created it meanwhile, and it cannot take an input.
+                if not exists(store, thread):
                     raise
         if not detached and store.head(self._thread).status == "cancelled":
-            # Another process cancelled the parent after the parent had recorded the start, and before the child had an
-            # entry. Its letter, which cancels the child, found no thread, so it is posted once more.
+            # Another process cancelled the parent after the start was recorded and before the child had an entry. The
+            # letter that cancels the child found no thread, so it is posted again.
             engine = Engine(config.plan, config.limits, thread=thread)  # only its codec is used, to encode the letter
-            # "start" gives the letter another id than the one that was posted too early: a repeated id is dropped.
+            # "start" gives the letter a different id from the one that was posted too early: a repeated id is dropped.
             store.post(*cancel_letter(engine, self._thread, bare_id(thread), "start"))
 
     def _start(self, config: RunConfig, given: Any, thread: str, labels: Labels | None) -> None:
-        """Store the first commit of the child's run, and release its thread in the same commit: it is due, for workers.
+        """Store the first commit of the child's run and release its thread in it, so that it is due for workers.
 
         Raises:
             Present: The thread exists already.
@@ -161,8 +163,8 @@ class ThreadsOfRun:
             return self._ended(config, the_store(config), thread)
 
     def _ended(self, config: RunConfig, store: Store, thread: str) -> Ended | None:
-        """Do what `ended` says; *thread* is the child's id in the store."""
-        release_now(store, thread)  # a claim of this process whose release failed would make the child look driven
+        """Like `ended`; *thread* is the child's id in the store."""
+        release_now(store, thread)  # a claim that this process failed to release would make the child look driven
         try:
             if store.head(thread).status not in _ENDED:  # the usual case, found without loading the thread
                 return None
@@ -178,14 +180,14 @@ class ThreadsOfRun:
         if status != "completed":
             return Ended(status, error=fold.error or "")
         engine = fold.engine
-        # Plain data, since the parent records it as the result of an effect, and its codec may not know the classes.
-        # `tracked` leaves out the untracked fields, which are never stored (R16).
+        # Plain data: the parent records it as the result of an effect, and its codec may not know the classes.
+        # `tracked` drops the untracked fields, which are never stored (R16).
         return Ended(status, from_json(engine.plan.codec.dump(dict(tracked(engine, engine.values)))))
 
     def has(self, graph: Any, thread: str) -> bool:
-        """Return whether *thread* is a child of this run's thread: only then its end is reported here by a letter.
+        """Return whether *thread* is a child of this run's thread. Only then does a letter report its end here.
 
-        `ctx.wait` asks this about a child that its own task has not started.
+        `ctx.wait` calls this for a child that its own task did not start.
         """
         config = self._config.for_child(graph)
         with _ending_run():
@@ -193,7 +195,7 @@ class ThreadsOfRun:
             return folded(config, loaded).engine.parent == bare_id(self._thread)
 
     def state(self, graph: Any, data: Any) -> Any:
-        """Return the final state of a child as an instance of its state class, from the plain data of `ended`."""
+        """Return a child's final state as an instance of its state class, from the plain data of `ended`."""
         plan = graph.__graphrt_plan__
         values: dict[str, Any] = plan.codec.load(to_json(data))
         engine = Engine(plan, plan.limits)

@@ -1,9 +1,9 @@
-"""Times that a cron expression names, in a time zone. The only module that imports cronsim, at its first use.
+"""The due times of a cron expression in a time zone. Only this module imports cronsim, at first use.
 
 Times are seconds since the epoch. cronsim is an extra, `graphrt[schedule]`.
 
-cronsim follows Debian's cron: a job at a fixed time runs once on the night when clocks go back, and right after the gap
-when they go forward; one with a star for minute or hour runs by elapsed time (decision 0156).
+cronsim follows Debian's cron. A job at a fixed time runs once on the night when clocks go back, and right after the gap
+when they go forward. A job with `*` for the minute or hour runs by elapsed time (decision 0156).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.schedules import BAD_CRON, BAD_TIMEZONE
 
 NEVER_S: Final = LATEST_S
-"""A schedule that is due at this time, the year 9999 in seconds since the epoch, is never due."""
+"""The due time, in the year 9999 (seconds since the epoch), of a schedule that is never due."""
 
 
 @cache
 def _cronsim() -> Any:
-    """Return the module cronsim, which is imported at the first call: hardly any program has schedules.
+    """Return the module cronsim, imported at the first call because few programs have schedules.
 
     Raises:
         MissingExtraError: cronsim is not installed.
@@ -41,7 +41,7 @@ class Cron:
 
     Args:
         expression: Five fields: minute, hour, day of month, month, day of week.
-        timezone: Name of the IANA database, such as `Europe/Paris`.
+        timezone: Name from the IANA time zone database, such as `Europe/Paris`.
 
     Raises:
         InputError: One of them cannot be parsed (`bad-cron`, `bad-timezone`).
@@ -82,16 +82,16 @@ class Cron:
 
     def after(self, at_s: float) -> float:
         """Return the first due time after *at_s*; `NEVER_S` if there is none within 50 years, the bound of cronsim."""
-        # In the hour that comes twice when clocks go back, the first times that cronsim gives may lie before *at_s*.
+        # In the hour that is repeated when clocks go back, the first times from cronsim may be before *at_s*.
         return next((time_s for time_s in self._times(at_s, reverse=False) if time_s > at_s), NEVER_S)
 
     def last_until(self, at_s: float) -> float:
-        """Return the last due time that is not after *at_s*. There must be one: the schedule was due before *at_s*."""
-        # cronsim gives the times before a moment. It is asked for one second later, so that *at_s* itself counts.
+        """Return the last due time at or before *at_s*. There must be one, since the schedule was due before *at_s*."""
+        # cronsim yields the times before a moment. Start one second later, so that *at_s* itself is included.
         return next(time_s for time_s in self._times(at_s + 1.0, reverse=True) if time_s <= at_s)
 
     def _times(self, at_s: float, *, reverse: bool) -> Iterator[float]:
-        """Yield the due times after *at_s* in order, or with *reverse* those before it, the last first."""
+        """Yield the due times after *at_s* in order, or with *reverse* those before it, latest first."""
         at = datetime.fromtimestamp(at_s, UTC).astimezone(self._zone)
         for moment in self._make(self._expression, at, reverse=reverse):
             yield moment.timestamp()

@@ -1,7 +1,7 @@
-"""`alike`: equality of values that `==` cannot compare: with NaNs, with themselves inside, or nested very deeply.
+"""`alike`: equality of values that `==` cannot compare: values with NaNs, cyclic values, and very deeply nested ones.
 
-Only the comparison is here. `replay` and `prune` compare states with it, and `diff` compares events: values of user
-code, of any type.
+`replay` and `prune` use it to compare states, and `diff` to compare events. The values come from user code and may have
+any type.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def alike(one: Any, other: Any) -> bool:
     A NaN equals a NaN. Two values that contain themselves are equal if every path into them leads to equal parts.
 
     Raises:
-        InputError: `==` raised for the whole values, and for two of their parts too.
+        InputError: `==` raised both for the whole values and for two of their parts.
     """
     try:
         if one == other:
             return True
     except Exception:  # noqa: BLE001 - `==` of a container failed (too deep, or a part raised); compare the parts
-        return _walked(one, other)  # an InputError from here is the caller's: nothing has said whether they are equal
+        return _walked(one, other)  # an InputError from here is the caller's: equality is still unknown
     try:
-        return _walked(one, other)  # they differ, or hold a NaN, which does not even equal itself
+        return _walked(one, other)  # they differ, or contain a NaN, which never equals itself
     except InputError:  # two parts cannot be compared, but `==` of the whole values returned False without an error
         return False
 
@@ -39,7 +39,7 @@ def alike(one: Any, other: Any) -> bool:
 def _walked(one: Any, other: Any) -> bool:
     """Return whether two values are equal, part by part and without recursion.
 
-    A pair of containers that was met before is assumed to be equal. This makes the walk end for cyclic values.
+    A pair of containers that was already visited is assumed to be equal, so that the walk ends for cyclic values.
     """
     assumed: set[tuple[int, int]] = set()
     kept: list[Any] = []  # keeps the containers alive: CPython may give the id of a dead object to a new one
@@ -61,8 +61,8 @@ def _walked(one: Any, other: Any) -> bool:
 def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
     """Return the pairs of parts that must be equal for two containers to be equal; None if they are not containers.
 
-    Lengths and sets of keys are pairs of their own, so that a difference in them is found too. Other types, subclasses
-    of the containers, and two values of different types are compared by `==`.
+    Lengths and key sets are separate pairs, so that differences in them are also found. Other types, subclasses of the
+    containers, and two values of different types are compared with `==`.
     """
     cls: Any = left.__class__
     if cls is not right.__class__:
@@ -76,7 +76,7 @@ def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
         return [(_keyed(dict.fromkeys(left)).keys(), _keyed(dict.fromkeys(right)).keys())]
     if issubclass(cls, BaseModel):
         return [(getattr(left, name), getattr(right, name)) for name in _OF_MODELS]
-    if is_dataclass(cls) and cls.__eq__ is not object.__eq__:  # with `eq=False` only identity counts
+    if is_dataclass(cls) and cls.__eq__ is not object.__eq__:  # with `eq=False`, equality is identity
         return [(getattr(left, f.name), getattr(right, f.name)) for f in fields(cls) if f.compare]
     return None
 
@@ -88,22 +88,22 @@ def _keyed(items: dict[Any, Any]) -> dict[Any, Any]:
 
 
 _OF_MODELS: Final = ("__dict__", "__pydantic_extra__", "__pydantic_private__")
-"""The attributes in which a pydantic model keeps its values."""
+"""The attributes in which a pydantic model stores its values."""
 _NAN: Final = object()
-"""Stands for NaN in the keys that `_keyed` makes: equal to itself, and to nothing else."""
+"""Stands for NaN in the keys that `_keyed` makes: equal only to itself."""
 _FLOATS: Final = frozenset({float, complex})
-"""Types, besides Decimal, that have a NaN."""
+"""Types other than Decimal that have a NaN."""
 
 
 def _is_nan(value: Any) -> bool:
     """Return whether *value* is a NaN of exactly the type float, complex or Decimal."""
     cls = value.__class__
-    # Not by `!=` for Decimal: comparing a signalling NaN raises.
+    # Not with `!=` for Decimal: comparing a signalling NaN raises.
     return bool(value.is_nan() if cls is Decimal else cls in _FLOATS and value != value)  # noqa: PLR0124 - NaN only
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Compare two values that are not containers, by `==`; two NaNs of one type are equal.
+    """Compare two values that are not containers with `==`; two NaNs of the same type are equal.
 
     Raises:
         InputError: `==` raised, or its result has no truth value.

@@ -1,14 +1,14 @@
-"""Runs that are not driven by their caller (rule R20): begun and left to others, waited for, and handed over.
+"""Runs that their caller does not drive (rule R20): starting them, waiting for them, and handing them over.
 
-A run is *detached* by storing its first commit with the thread released: the thread has the status "running" and no
-owner, as after the death of its process. So it is due, and a worker needs no other mechanism than the one that recovers
-threads.
+A run is *detached* by releasing the thread in the run's first commit. The thread then has the status "running" and no
+owner, just as after the death of its process. So it is due, and a worker needs nothing beyond the mechanism that
+recovers threads.
 
-`Pauses` gives the lengths of the waits between two looks at a thread; they grow while nothing happens. A claim that
-this process could not release is released by `release_now`; else the thread would look driven.
+`Pauses` gives the lengths of the waits between polls of a thread; they grow while nothing happens. `release_now`
+releases a claim that this process earlier failed to release, which would make the thread look driven.
 
-Everything here reads or writes the store only, so that it works the same whichever process drives the thread. For the
-terms, see docs/glossary.md.
+Everything here only reads or writes the store, so it works the same whichever process drives the thread. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGU
 from graphrt.errors._codes.threads import NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Labels, Loaded
+from graphrt.stores.values import Labels, StoredThread
 
 
 def start(
@@ -51,15 +51,15 @@ def start(
     if_exists: IfExists,
     while_running: Any,
 ) -> str:
-    """Store the beginning of a run and return the thread's id; see `Runtime.start`.
+    """Store the first commit of a run and return the thread's id; see `Runtime.start`.
 
     Args:
         given: The input, unchecked; UNSET continues the thread, with the answers if there are any.
-        thread: None makes an id.
+        thread: None generates an id.
         answers: Answers by interrupt id, or the only answer; UNSET without any.
         answer: The only answer; UNSET without one.
-        labels: Title, tags and priority for the thread; None leaves those that it has.
-        if_exists: What becomes of the input if the thread exists, unchecked.
+        labels: Title, tags and priority for the thread; None leaves them unchanged.
+        if_exists: What to do with the input if the thread exists, unchecked.
         while_running: One of `WHILE_RUNNING`, unchecked.
 
     Raises:
@@ -71,7 +71,7 @@ def start(
         raise INVALID_ARGUMENT(
             argument="while_running=",
             value=while_running,
-            wanted="'queue' to run the input after the run that goes on, 'abandon' to give that run up, or 'refuse'",
+            wanted="'queue' to run the input after the run in progress, 'abandon' to give that run up, or 'refuse'",
             where=config.plan.place(),
         )
     check_if_exists(config, if_exists, given, thread)
@@ -83,7 +83,7 @@ def start(
         )
     if thread is not None and while_running != "refuse" and _post(config, store, thread, given, labels, while_running):
         return thread
-    if while_running == "abandon":  # no run goes on: what the last one left undone is given up
+    if while_running == "abandon":  # no run is active: what the last one left undone is given up
         if_exists = "abandon"
     if if_exists == "return" and thread is not None:
         if not exists(store, check_id(thread)):
@@ -91,13 +91,13 @@ def start(
         return thread
     try:
         opened = reopen_run.on_either(config, given, thread, answers, answer, labels, if_exists=if_exists)
-    except Present:  # with "continue": it is finished, or waits for an answer
+    except Present:  # with "continue": the thread is finished, or waits for an answer
         assert thread is not None  # noqa: S101 - only a named thread can exist
         return thread
-    except ConflictError:  # another process drives the thread: it can be sent answers, and nothing else
+    except ConflictError:  # another process drives the thread: all that can be done is to send it answers
         if thread is None or (answers is UNSET and answer is UNSET) or "mail" not in store.offers:
             raise
-        leave_answers(config, thread, answers, answer)  # as mail, which the present owner or the next one takes
+        leave_answers(config, thread, answers, answer)  # as mail for the current owner or the next one
         return thread
     id_ = opened.services.thread
     assert id_ is not None  # noqa: S101 - there is a store
@@ -106,12 +106,12 @@ def start(
 
 
 WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
-"""What becomes of an input that comes while a run of its thread goes on: it is refused with a ConflictError, it waits
-for the end of that run, or it ends that run and begins the next one."""
+"""How to handle an input while a run of its thread is active: refuse it with a ConflictError, queue it until that run
+ends, or abandon that run and start the next one."""
 
 
 def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labels | None, policy: str) -> bool:
-    """Post the input as mail to *thread*, if a run of it goes on or other inputs wait; return False if not.
+    """Post the input as mail to *thread* if a run is in progress or other inputs are queued; return False if not.
 
     Args:
         policy: "queue" or "abandon", as in `WHILE_RUNNING`.
@@ -124,23 +124,23 @@ def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labe
         return False
     release_now(store, thread)
     head = store.head(thread)
-    # A paused thread takes the input when the run has completed that goes on after the answer. An input that was queued
-    # before this one begins first, even if its run has not begun yet.
+    # A paused thread takes the input once the run that continues after the answer has completed. Inputs queued earlier
+    # go first, even if their run has not started yet.
     queues = policy == "queue" and (
         head.status == "interrupted" or (head.status in ("completed", "cancelled") and has_input(store, thread))
     )
     if is_settled(head) and not queues:
-        return False  # as without a policy: the run begins now, or the thread's status needs another verb
+        return False  # as without a policy: the run starts now, or the thread's status requires another verb
     leave_input(config, head, given, labels, abandon=policy == "abandon")
-    if head.status == "cancelled":  # no worker looks at it: begin the run of the input that was queued first
+    if head.status == "cancelled":  # no worker picks it up: start the run of the input that was queued first
         take_mail(config, thread)
     return True
 
 
 def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None) -> str | None:
-    """Start a thread that did not exist, and return its id; None if another process has made it meanwhile.
+    """Start a new thread and return its id; None if another process has created it meanwhile.
 
-    Schedules start their threads by this, and `start` does so with `if_exists="return"`.
+    Used by schedules, and by `start` with `if_exists="return"`.
 
     Args:
         given: The input, unchecked.
@@ -148,12 +148,12 @@ def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None)
     """
     try:
         opened = open_run.begin(config, given, thread, if_exists="return", labels=labels)
-    except (Present, ConflictError):  # it has a result (`Present` would carry it), or is being made or driven
+    except (Present, ConflictError):  # it has a result (`Present` would carry it), or is being created or driven
         return None
     except InputError as error:
         if error.code != "wrong-verb":
             raise
-        # Its status is "running" (it was begun and has no driver yet) or "failed": it exists, in any case.
+        # Its status is "running" (it was started and has no driver yet) or "failed": it exists, in any case.
         return None
     opened.hand_over()
     return thread
@@ -163,7 +163,7 @@ def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None)
 
 
 def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[Any]:
-    """Block until no run of the thread goes on, and return its result; see `Runtime.wait`."""
+    """Block until the thread has no active run, and return its result; see `Runtime.wait`."""
     until, pauses, undriven = _deadline(config, timeout_s), Pauses(), Undriven(config, thread)
     while True:
         found = present_result(config, thread)
@@ -174,17 +174,17 @@ def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[A
 
 
 async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: Call) -> RunResult[Any]:
-    """Wait on the running event loop until no run of the thread goes on, and return its result; see `wait`.
+    """Wait on the running event loop until the thread has no active run, and return its result; see `wait`.
 
     Args:
-        call: Makes a call that may block on a worker thread, as all calls of the store are.
+        call: Runs a call that may block, such as any call of the store, on a worker thread.
     """
     from asyncio import sleep as asleep
 
     until, pauses, undriven = _deadline(config, timeout_s), Pauses(), Undriven(config, thread)
 
     def look() -> RunResult[Any] | None:
-        """Look once at the thread: the body of the loop of `wait`, in one call on a worker thread."""
+        """Poll the thread once: the loop body of `wait`, in one call on a worker thread."""
         found = present_result(config, thread)
         if found is None:
             undriven.look()
@@ -194,7 +194,7 @@ async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: 
         found: RunResult[Any] | None = await call(look)
         if found is not None:
             return found
-        # By *call*, since it reads the store when the time is over.
+        # Through *call*, since it reads the store when the wait times out.
         await asleep(await call(lambda: _pause_s(config, thread, until, timeout_s, pauses)))
 
 
@@ -219,14 +219,14 @@ def _deadline(config: RunConfig, timeout_s: float | None) -> float:
 
 
 def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | None, pauses: Pauses) -> float:
-    """Return how many seconds to wait before the next look at the thread.
+    """Return how many seconds to wait before the next poll of the thread.
 
     Args:
         until: Monotonic time at which the wait ends.
-        timeout_s: What the caller of `wait` gave, for the error.
+        timeout_s: The timeout passed to `wait`, for the error.
 
     Raises:
-        WaitTimeoutError: The wait has ended. The error says what the thread waits for, or whether it is driven.
+        WaitTimeoutError: The wait timed out. The error says what the thread waits for, or whether it is driven.
     """
     left_s = until - monotonic()
     if left_s <= 0:
@@ -234,16 +234,16 @@ def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | No
         head = store.head(thread)
         nobody = f"nobody drives it: is a Worker with this version of graph {head.graph!r} running?"
         driver = "a living owner drives it" if head.owned else nobody
-        driver = waits_for(store, head) or driver  # what a paused thread waits for, in words; empty for others
+        driver = waits_for(store, head) or driver  # describes what a paused thread waits for; empty for others
         raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=head.seq, driver=driver)
     return min(pauses.next_s(), left_s)
 
 
 def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> RunResult[Any] | None:
-    """Return the result of a thread that no run drives or is about to drive; None while one does.
+    """Return the result of a thread without an active or upcoming run; None while there is one.
 
     Args:
-        paused: Whether a thread that will go on by itself (settled, but not over) has a result too.
+        paused: Whether a thread that will continue by itself (settled, but not over) also has a result.
 
     Raises:
         RunFailedError: The run failed.
@@ -256,19 +256,20 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
     if not (is_settled(head) if paused else is_over(store, head)):
         return None
     loaded, kept = config.kept.load(store, thread)
-    if not is_settled(loaded.head):  # another process has begun to drive it since the first look
+    if not is_settled(loaded.head):  # another process has begun to drive it since the first check
         return None
     if loaded.head.status == "failed":
         raise _failed(config, thread, loaded)
     fold = folded(config, loaded, kept)
-    # A `RunResult` is made from a run. This one has no claim, never runs, and takes the id of the thread's last run.
+    # A `RunResult` is built from a run. This run has no claim, never executes, and takes the id of the thread's last
+    # run.
     seen = ActiveRun(config, fold.engine, None)
     seen.services._run_id = fold.run
     return RunResult(fold.engine, seen.services, loaded.head.status)
 
 
-def _failed(config: RunConfig, thread: str, loaded: Loaded) -> Exception:
-    """Return the error that says how the last run of the thread failed, and how far its superstep had come."""
+def _failed(config: RunConfig, thread: str, loaded: StoredThread) -> Exception:
+    """Return the error that describes how the thread's last run failed and the progress of its superstep."""
     seq, event = loaded.head.seq, last_failure(config, thread)
     found = progress(folded(config, loaded).engine)
     done = f"; {found[0]} of {found[1]} tasks done" if found is not None and found[1] > 1 else ""
@@ -279,13 +280,13 @@ def _failed(config: RunConfig, thread: str, loaded: Loaded) -> Exception:
     return RUN_FAILED_ELSEWHERE(thread=thread, error=error, message=message, node=node, seq=seq, done=done)
 
 
-# -- giving threads back -------------------------------------------------------------------------------------------
+# -- handing threads over ------------------------------------------------------------------------------------------
 
 
 def hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
-    """End all runs of the runtime, with their threads still due, and return how many there were.
+    """End all runs of the runtime, leaving their threads due, and return how many there were.
 
-    First the runs may finish their open supersteps (`hand_over_all`). After *grace_s* seconds their tasks are cancelled
+    The runs may first finish their open supersteps (`hand_over_all`). After *grace_s* seconds their tasks are cancelled
     and stay due (`interrupt_all`). See `Runtime.hand_over`.
     """
     number, until = _asked_to_hand_over(config, reason, grace_s), monotonic() + grace_s
@@ -295,7 +296,7 @@ def hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
 
 
 async def ahand_over(config: RunConfig, reason: str, grace_s: float) -> int:
-    """Do as `hand_over` without blocking the event loop, which may drive these runs."""
+    """Like `hand_over`, without blocking the event loop, which may be driving these runs."""
     number, until = _asked_to_hand_over(config, reason, grace_s), monotonic() + grace_s
     await _await_end(config, until, partial(config.active.hand_over_all, reason))
     await _await_end(config, monotonic() + _stopping_s(config), partial(config.active.interrupt_all, reason))
@@ -303,10 +304,12 @@ async def ahand_over(config: RunConfig, reason: str, grace_s: float) -> int:
 
 
 def _wait_for_end(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
-    """Wait until no run goes on, or until the monotonic time *until*; at each look, *ask* asks the runs to end.
+    """Wait until no run is active, or until the monotonic time *until*.
 
-    A run goes on until its last commit is stored (`active.going_on` counts those that may still write).
-    A run that another worker thread is just opening is not among the active runs yet, so asking once would miss it.
+    Each poll calls *ask*, which asks the runs to end.
+
+    A run is active until its last commit is stored (`active.going_on` counts the runs that may still write). A run that
+    another worker thread is opening is not yet among the active runs, so a single request would miss it.
     """
     pauses = Pauses()
     while config.active.going_on and (left_s := until - monotonic()) > 0:
@@ -315,7 +318,7 @@ def _wait_for_end(config: RunConfig, until: float, ask: Callable[[], None]) -> N
 
 
 async def _await_end(config: RunConfig, until: float, ask: Callable[[], None]) -> None:
-    """Do as `_wait_for_end` without blocking the event loop."""
+    """Like `_wait_for_end`, without blocking the event loop."""
     from asyncio import sleep as asleep
 
     pauses = Pauses()
@@ -326,7 +329,7 @@ async def _await_end(config: RunConfig, until: float, ask: Callable[[], None]) -
 
 
 def _asked_to_hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
-    """Check *grace_s*, ask all runs to hand over at the end of their supersteps, and return how many go on.
+    """Check *grace_s*, ask all runs to hand over after their supersteps, and return how many are still active.
 
     Raises:
         InputError: *grace_s* is not a number of seconds.
@@ -342,6 +345,6 @@ def _asked_to_hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
 def _stopping_s(config: RunConfig) -> float:
     """Return how many seconds to wait for runs whose tasks were cancelled.
 
-    A cancelled run itself waits up to `Limits.grace_s` for sync tasks, which cannot be interrupted.
+    A cancelled run itself waits up to `Limits.grace_s` for sync tasks, since those cannot be interrupted.
     """
     return config.limits.grace_s + 1.0

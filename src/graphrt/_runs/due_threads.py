@@ -1,9 +1,9 @@
-"""Driving a thread that is due, as workers do (rules R21, R23), and parking one whose runs die again and again.
+"""Drives due threads for workers (rules R21, R23), and parks a thread whose runs die repeatedly.
 
 To *park* a thread is to end it as failed, so that no worker drives it until a person calls `retry`.
 
-`elapsed` gives the answers that the time gives to open questions now. A thread *sleeps* if an open question is a TIMER.
-For the terms, see docs/glossary.md.
+`elapsed` returns the answers that the clock gives to open questions now. A thread *sleeps* if an open question is a
+TIMER. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import Given, elapsed, sleeping
 from graphrt._runs.arguments import check_number
 from graphrt._runs.detached import present_result
-from graphrt._runs.driving import drive
 from graphrt._runs.loading import the_store
 from graphrt._runs.open_run import claimed
 from graphrt._runs.reopen_run import take_mail
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.run_to_end import drive
 from graphrt._runs.state_edits import end
 from graphrt.errors import InputError, RunFailedError
 from graphrt.errors._codes.threads import NOT_DUE, PARKED
 from graphrt.errors._codes.timers import SLEEPING
 from graphrt.stores.ids import check_id
-from graphrt.stores.values import Claim, Loaded
+from graphrt.stores.values import Claim, StoredThread
 
 _NOT_YET = (NOT_DUE.code, SLEEPING.code)
-"""Codes of errors that say that a paused thread has to wait: it is not due, or it only sleeps."""
+"""Error codes for a paused thread that has to wait: it is not due, or it is only sleeping."""
 
 
 def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResult[Any]:
-    """Drive a thread that is due to the end of its run; see `Runtime.drive`.
+    """Drive a due thread to the end of its run; see `Runtime.drive`.
 
-    Mail is taken first, in commits of their own (`reopen_run.take_mail`). It may end the thread, or leave it with work to do.
+    Mail is processed first, in separate commits (`reopen_run.take_mail`). It may end the thread, or leave it with work
+    to do.
 
     Args:
-        max_tries: How many runs may take the thread over and die before they store anything more; None for any number.
+        max_tries: How many runs may take over the thread and die before storing anything; None for no limit.
     """
     check_number("max_tries", max_tries)
     took = take_mail(config, thread)
@@ -59,8 +60,8 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
         opened.to_be_read()  # by `follow(live=True)` in other processes, from its beginning
         return drive(opened)
     except InputError as error:
-        # A letter may have woken the thread for nothing, for instance one about a child that it does not wait for. Its
-        # result is that it is paused, also if it goes on by itself later (`paused=True`).
+        # A letter may have woken the thread needlessly, for instance one about a child that it does not wait for. Then
+        # the thread is still paused, and that is the result even if it continues by itself later (`paused=True`).
         paused = present_result(config, thread, paused=True) if took and error.code in _NOT_YET else None
         if paused is None:
             raise
@@ -68,21 +69,21 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
 
 
 def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRun:
-    """Open the run of a thread that is due, whose mail was taken.
+    """Open the run of a due thread whose mail has been processed.
 
     Raises:
-        InputError: The thread is not due (`not-due`), or it only sleeps (`sleeping`).
+        InputError: The thread is not due (`not-due`), or is only sleeping (`sleeping`).
         RunFailedError: It was parked (`parked`).
         ConflictError: Another run has it.
     """
-    # A paused thread is resumed with the answers that the time gives; a running one, which lost its owner, is retried.
+    # A paused thread is resumed with the answers given by the clock; a running thread that lost its owner is retried.
     claim = claimed(config, the_store(config), check_id(thread), create=False, at=0.0)
     waits = claim.head.status == "interrupted"
 
-    def admit(claim: Claim, loaded: Loaded) -> None:
-        """Refuse the thread if it is not due any more, or is to be parked. Called before anything is changed.
+    def admit(claim: Claim, loaded: StoredThread) -> None:
+        """Reject the thread if it is no longer due, or must be parked. Called before anything is changed.
 
-        If it raises, the opening gives the claim back.
+        If it raises, the claim is released.
         """
         # Under the claim: another worker may have driven the thread since it was found to be due.
         if claim.head.status != ("interrupted" if waits else "running"):
@@ -91,11 +92,11 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
             raise PARKED(thread=thread, tries=tried)
 
     def fire(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
-        """Return the answers that the time gives to the open questions; implements `reopen_run.Prepare`.
+        """Return the clock's answers to the open questions; implements `reopen_run.Prepare`.
 
-        With *reported*, workers of queues have reported tasks of the thread. Then it goes on without any answer.
+        With *reported*, queue workers have reported on tasks of the thread, so it continues without any answer.
         """
-        del failed  # of use in a resume of a failed thread; this one is paused
+        del failed  # only for resuming a failed thread; this one is paused
         open_ = engine.open_interrupts()
         if (due := elapsed(engine, config.clock())) or reported:
             return due
@@ -104,7 +105,7 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
         raise NOT_DUE(thread=thread, status="interrupted")
 
     try:
-        if waits:  # `continued` loads the thread, calls *admit*, and asks *fire* for the answers
+        if waits:  # `continued` loads the thread, calls *admit*, and gets the answers from *fire*
             return reopen_run.continued(config, thread, "resume", fire, admit=admit, claim=claim)
         return reopen_run.continued(config, thread, "retry", None, admit=admit, claim=claim)
     except RunFailedError as error:
@@ -113,12 +114,12 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
         raise
 
 
-def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
-    """Return how many runs in a row took the thread over, and ended before they stored anything more.
+def _tries(config: RunConfig, thread: str, loaded: StoredThread) -> int:
+    """Return how many consecutive runs took over the thread and ended without storing anything.
 
-    Each of them left a `RunResumed` of the top graph (its path is empty) as its only entry. So these are counted from
-    the end of the thread, among the records after the newest stored snapshot. A record holds the entries of one commit,
-    as pairs of path and event.
+    Each left a `RunResumed` of the top graph (its path is empty) as its only entry. These entries are counted backwards
+    from the end of the thread, among the records after the newest stored snapshot. A record holds the entries of one
+    commit, as pairs of path and event.
     """
     meta = read_meta(loaded.meta, thread)
     codec = codec_to_show(config.plan, config.graph.fingerprint, meta)
@@ -133,19 +134,20 @@ def _tries(config: RunConfig, thread: str, loaded: Loaded) -> int:
 
 
 def _park(config: RunConfig, thread: str, reason: str) -> None:
-    """End a thread that is due as failed, with *reason* as its error, unless another worker was faster.
+    """End a due thread as failed, with *reason* as its error, unless another worker was faster.
 
     Raises:
         ConflictError: Another worker has claimed the thread since `admit` refused it.
     """
 
     def parked(engine: Engine) -> None:
-        """Note that the run failed. `folded` has checksums of fields, which `replay` compares."""
+        """Record that the run failed. `folded` holds checksums of fields, which `replay` compares."""
         folded = emit_events.folded(engine)
         # `node=None`: no node failed.
         event = events.RunFailed(error="RunFailedError", message=reason, node=None, folded=folded)
         emit_events.note(engine, event)
 
-    # `at` is the creation time of a new thread, and this one exists. `end` changes nothing if it is not "running" now.
+    # `at` is the creation time for new threads; this one exists. `end` changes nothing if its status is no longer
+    # "running".
     claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
     end(config, claim, parked, of=("running",))

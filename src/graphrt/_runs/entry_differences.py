@@ -1,8 +1,8 @@
-"""What two entries of two executions have in common, and their difference in words. For `reexecution` and `diff`.
+"""Compares entries of two executions and describes their differences, for `reexecution` and `diff`.
 
-`reexecution` makes the runs of a thread again, and compares each journal entry of the second execution with the entry
-of the thread's log at the same place. The `path` of an entry names the task of a nested graph, and is empty for the top
-graph. For the terms, see docs/glossary.md.
+`reexecution` executes the runs of a thread again, and compares each journal entry of the second execution with the
+entry of the thread's log at the same position. The `path` of an entry names the task of a nested graph, and is empty
+for the top graph. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _UNLIKE: Final = frozenset({
     "thread", "threads", "parent", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph", "digests",
 })
 # fmt: on
-"""Fields of events that may differ between two executions of one log: ids of threads, since the log may be of a copy;
-seeds, moments and delays; name and fingerprint of the graph; the user of the process; exceptions, which compare by
-identity; digests of the fields that a caller gave, since a second execution gives the whole input."""
+"""Fields of events that may differ between two executions of one log: thread ids, since the log may come from a copy;
+seeds, times and delays; the graph's name and fingerprint; the process's user; exceptions, which compare by identity;
+and digests of the fields that a caller gave, since a second execution passes the whole input."""
 
 
 def common(entry: Entry, unlike: Collection[str]) -> dict[str, Any]:
-    """Return the fields of an entry's event but those in *unlike*, with its class and path; ids without their thread."""
+    """Return the fields of an entry's event except *unlike*, with its class and path; ids lack their thread."""
     event: Any = entry.event
     data = {one.name: getattr(event, one.name) for one in fields(event) if one.name not in unlike}
     data["kind"], data["path"] = type(event).__name__, entry.path
@@ -44,8 +44,9 @@ def bare(entry: Entry) -> dict[str, Any]:
     event: Any = entry.event
     data = common(entry, _UNLIKE)
     if isinstance(event, events.BudgetHeld):
-        data["reservations"] = event.reservations[-1]  # those before it are of executions that a crash cut off
-    if isinstance(event, events.SuperstepAbandoned):  # how far a run had come when the outside cancelled it
+        data["reservations"] = event.reservations[-1]  # earlier ones belong to executions that a crash cut off
+    # Depends on the progress of a run when it was cancelled from outside.
+    if isinstance(event, events.SuperstepAbandoned):
         for name in ("tasks", "finished", "next", "effects", "usage"):
             del data[name]
     if isinstance(event, events.RunStarted):
@@ -54,12 +55,12 @@ def bare(entry: Entry) -> dict[str, Any]:
 
 
 def local(id_: str) -> str:
-    """Return the id of an interrupt, `thread/task#key`, without the thread, which may have another id in the log."""
+    """Return an interrupt id, `thread/task#key`, without the thread, whose id may differ in the log."""
     return id_.split("/", 1)[-1]
 
 
 def node_of(expected: Entry | None, got: Entry | None) -> str | None:
-    """Return the name of the node that a difference is in; None if the entries name none.
+    """Return the name of the node where a difference is; None if the entries name none.
 
     Args:
         expected: The entry of the log; None if it has ended.
@@ -77,7 +78,7 @@ def node_of(expected: Entry | None, got: Entry | None) -> str | None:
 
 
 def in_words(expected: Entry, got: Entry, differing: Sequence[str]) -> str:
-    """Return a sentence, without a full stop, about an entry of the log and one of the second execution that differ.
+    """Describe how an entry of the log and one of the second execution differ, in a sentence without a full stop.
 
     Args:
         expected: The entry of the log.
@@ -96,25 +97,25 @@ def in_words(expected: Entry, got: Entry, differing: Sequence[str]) -> str:
     parts = [
         f"{name} is {_repr_of(getattr(other, name, None))}, and was {_repr_of(getattr(one, name, None))}"
         for name in differing
-        if name not in ("kind", "path")  # which `bare` adds, and no event has
+        if name not in ("kind", "path")  # `bare` adds these; no event has them
     ]
     return f"{who} has another {type(one).__name__}: {'; '.join(parts) or 'it is at another path'}"
 
 
 def _message_of(event: Any, *, now: bool = False) -> str:
-    """Return the error text that *event* has, in brackets, for the end of a sentence; empty without one."""
+    """Return the error text of *event* in brackets, for the end of a sentence; empty without one."""
     message = getattr(event, "message", None)
     return f" ({'now' if now else 'then'}: {_repr_of(message)})" if message else ""
 
 
 def _targets(event: Any) -> str:
-    """Return, as text, the nodes that *event* made due, with the arguments of Sends by their position among them."""
+    """Return, as text, the nodes that *event* made due, with the Send arguments by node position."""
     sends = f" with {_repr_of(dict(event.sends))}" if event.sends else ""
     return f"{', '.join(map(repr, event.next)) or 'the end'}{sends}"
 
 
 def _repr_of(value: Any) -> str:
-    """Return the `repr` of *value* for a sentence, cut after 200 characters."""
+    """Return the `repr` of *value* for a sentence, truncated to 200 characters."""
     shown = dict(value) if is_mapping(value) else value
     text = repr(shown)
     return text if len(text) <= 200 else f"{text[:197]}..."

@@ -1,10 +1,10 @@
-"""`erase`: replace chosen values in stored threads, so that their hash chains still verify (decision 0128).
+"""`erase`: replaces chosen values in stored threads without breaking their hash chains (decision 0128).
 
-The unit is a *line*: the encoded form of one write of a field, one answer, effect, message or model reply. Its *place*
-says which of these it is. This module chooses the lines, finds threads that still need a value, and orders the steps.
-Which bytes a thread is rewritten to is decided in `_journal.erasing`, and the store replaces them in one transaction.
-`WORLD` has the codes of errors of a store that cannot be reached or written now. `PLAIN` is a codec that reads any body
-as plain JSON data. For the terms, see docs/glossary.md.
+The unit is a *line*: the encoded form of one field write, answer, effect, message or model reply. Its *place* says
+which of these it is. This module chooses the lines, finds threads that still need a value, and orders the steps.
+`_journal.erasing` computes the new bytes of a thread, and the store replaces them in one transaction. `WORLD` has the
+error codes of a store that cannot currently be reached or written. `PLAIN` is a codec that reads any body as plain JSON
+data. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphrt._journal.reader import WORLD, Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.verifying import PLAIN
 from graphrt._runs.entries import entries
-from graphrt._runs.erasure_report import ErasureReport, Left
+from graphrt._runs.erasure_report import ErasureReport, Leftover
 from graphrt._runs.listeners import of_edits
 from graphrt._runs.loading import folded, the_store
 from graphrt._runs.relisting import relisted
@@ -36,7 +36,7 @@ from graphrt.stores._checks import encodes
 from graphrt.stores.filters import MemoryFilter
 from graphrt.stores.ids import check_id, local_id_of, shared_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Commit, Loaded, MemoryWrite, Record
+from graphrt.stores.values import Commit, MemoryWrite, Record, StoredThread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
     from graphrt.audit._erased_file import ErasedFile
 
 Predicate: TypeAlias = Callable[[str, int, "str | None", Any], bool]
-"""Returns whether to erase; takes thread, number of the entry, field (None if it is no write of one) and value."""
+"""Returns whether to erase. Takes the thread, entry number, field (None if the line is not a field write) and value."""
 Where: TypeAlias = "str | tuple[str, str] | Predicate"
 _UNFINISHED: Final = frozenset({"interrupted", "failed", "running"})
-"""Statuses of threads that may go on, and so may need a value."""
+"""Statuses of threads that may continue, and so may still need a value."""
 _OUTSIDE: Final = (
     "Exports, backups, replicas, traces and what sinks, models and tools were given lie outside of the store and still "
     "have what they got."
 )
 _NO_LOG: Final = (OSError, AuditError, ValueError, LookupError, TypeError, AssertionError)
-"""What is raised for a file that cannot be read or written, or is not the log of its thread."""
+"""Errors for a file that cannot be read or written, or is not the log of its thread."""
 _BLOB: Final = b'{"$t":"blob","v":"'
-"""How a line begins that refers to a large value; 64 hexadecimal digits, the SHA-256 of its bytes, follow."""
+"""Prefix of a line that refers to a large value; the SHA-256 of its bytes follows, as 64 hexadecimal digits."""
 
 
 def erase(
@@ -84,17 +84,17 @@ def erase(
 
 @final
 class _Choice:
-    """What is erased, as the caller said: a text, a pair (thread, field) or a predicate. Other forms are refused."""
+    """The caller's choice of values: a text, a pair (thread, field) or a predicate. Anything else is rejected."""
 
     def __init__(self, config: RunConfig, where: Any) -> None:
-        given: Any = where  # type checkers see no value of another type here, but callers may pass one
+        given: Any = where  # type checkers rule out other types here, but callers may pass anything
         self._codec: Final = config.plan.codec
         self._graph: Final = config.plan.name
         self.text: str | None = where if isinstance(where, str) else None
         """The text that is erased wherever a value contains it; None for the other forms."""
         self._pair: tuple[str, str] | None = None  # thread and field
         self._family: set[str] = set()
-        """Threads of which the field is erased: the one named, and its copies and forks once `_find_family` ran."""
+        """Threads whose field is erased: the named one, plus its copies and forks once `_find_family` has run."""
         self._predicate: Predicate | None = None
         if isinstance(where, str):
             if not where or not encodes(where):  # no value holds a lone surrogate
@@ -111,7 +111,7 @@ class _Choice:
             raise BAD_ERASURE(given=where)
 
     def threads(self, store: Store, wanted: Sequence[str] | None) -> Sequence[str]:
-        """Return the threads to look through: those that the caller named (*wanted*), else all that may have values."""
+        """Return the threads to search: those that the caller named (*wanted*), else all that may contain values."""
         if self._pair is not None:
             self._find_family(self._pair[0], store)
         if wanted is not None:
@@ -119,9 +119,9 @@ class _Choice:
         return [thread for thread in store.threads() if self._pair is None or thread in self._family]
 
     def _find_family(self, named: str, store: Store) -> None:
-        """Add the copies and forks of the thread *named* to the threads of which the field is erased."""
+        """Add the copies and forks of the thread *named* to the threads whose field is erased."""
         store.head(named)  # raises an InputError if there is no such thread
-        # Threads are listed in order of creation: a copy or fork comes after what it was made of.
+        # Threads are listed in order of creation: a copy or fork comes after its source.
         for thread in store.threads():
             try:
                 origin = _origin(store, thread)
@@ -133,9 +133,9 @@ class _Choice:
                 self._family.add(thread)
 
     def chooser(self, thread: str, graph: str, fetch: Callable[[str], bytes | None]) -> Choose:
-        """Return the function by which `_journal.erasing` chooses lines of *thread*, whose graph is called *graph*.
+        """Return the function with which `_journal.erasing` chooses lines of *thread*, whose graph is named *graph*.
 
-        It takes a line's entry, place and bytes. *fetch* returns a large value by its hash; None if it is not there.
+        It takes a line's entry, place and bytes. *fetch* returns a large value by its hash; None if it is missing.
         """
         text = self.text
         if text is not None:
@@ -145,7 +145,7 @@ class _Choice:
 
             return contains
         if self._pair is not None:
-            # None, which no field is called, chooses nothing.
+            # None is not a field name, so it selects nothing.
             field = self._pair[1] if thread in self._family else None
             return lambda _seq, place, _line: place.kind == "field" and place.field == field
 
@@ -155,7 +155,7 @@ class _Choice:
         return predicate_says
 
     def _value(self, line: bytes, graph: str, fetch: Callable[[str], bytes | None]) -> Any:
-        """Return the value on *line*; plain JSON data if it is of a class that the runtime's graph does not know."""
+        """Return the value on *line*; plain JSON data if the runtime's graph does not know its class."""
 
         def file(name: str) -> bytes:
             found = fetch(name)
@@ -186,7 +186,7 @@ class _Choice:
 
 
 def _whole(line: bytes, fetch: Callable[[str], bytes | None]) -> bytes:
-    """Return *line*, or the large value that it refers to, if that is there."""
+    """Return *line*, or the large value that it refers to if that exists."""
     if not line.startswith(_BLOB):
         return line
     found = fetch(line[len(_BLOB) : len(_BLOB) + 64].decode())
@@ -194,8 +194,8 @@ def _whole(line: bytes, fetch: Callable[[str], bytes | None]) -> bytes:
 
 
 def _files(line: bytes, fetch: Callable[[str], bytes | None]) -> Iterator[str]:
-    """Yield the texts of the documents that a value on *line* has, whose bytes are stored apart."""
-    if line.startswith(_BLOB):  # a large value, which has no files
+    """Yield the texts of the documents in the value on *line*; their bytes are stored separately."""
+    if line.startswith(_BLOB):  # a large value has no files
         return
     for name in blob_names(line):
         with suppress(UnicodeDecodeError):  # a picture
@@ -203,7 +203,7 @@ def _files(line: bytes, fetch: Callable[[str], bytes | None]) -> Iterator[str]:
 
 
 def _origin(store: Store, thread: str) -> str | None:
-    """Return the thread that *thread* was forked or copied from, as far as its journal tells; None if it was not."""
+    """Return the thread that *thread* was forked or copied from, according to its journal; None if it was neither."""
     loaded = store.load(thread, upto=0)  # only head and meta
     meta = read_meta(loaded.meta, thread)
     if meta.get("chained") not in (None, shared_id(store, thread)):  # a copy continues the chain of its source
@@ -219,9 +219,12 @@ def _origin(store: Store, thread: str) -> str | None:
 
 @final
 class _Erasing:
-    """One call of `erase`, thread by thread. It counts what is erased, and collects what is left, for the report.
+    """One call of `erase`, thread by thread.
 
-    The journal gets *reason* and *by*. With *force*, values go even if an unfinished thread needs them.
+    It counts the erased values and collects the remaining copies for the report.
+
+    *reason* and *by* are recorded in the journal. With *force*, values are erased even if an unfinished thread needs
+    them.
     """
 
     def __init__(
@@ -235,17 +238,20 @@ class _Erasing:
         self._dry_run: Final = dry_run
         self._force: Final = force
         self._threads: list[str] = []
-        self._left: list[Left] = []
+        self._left: list[Leftover] = []
         self._records = self._lines = self._blobs = self._replies = self._items = 0
         self._looked_at: tuple[ThreadErasure, Mapping[int, tuple[int, ...]]] | None = None
-        """What the log file of the thread that was read last has alone, and is to be erased."""
+        """Values to erase that exist only in the log file of the thread read last."""
         self._scrubs = False
-        """Whether the store has freed bytes to overwrite: those of this call, or of one that was interrupted."""
+        """Whether the store has freed bytes to overwrite, from this call or from an interrupted one."""
 
     def one(self, thread: str, *, asked: bool) -> None:
-        """Erase what was chosen of one thread. Report what is in the way; raise it if the caller *asked* by name."""
+        """Erase the chosen values of one thread.
+
+        Report an obstacle, or raise it if the caller *asked* for the thread by name.
+        """
         try:
-            release_now(self._store, thread)  # else a claim of this process whose release failed would be in the way
+            release_now(self._store, thread)  # else a claim that this process failed to release would be in the way
             self._one(thread)
         except ConflictError as error:
             self._refused(error, thread, "running", asked=asked)
@@ -261,9 +267,9 @@ class _Erasing:
             self._refused(error, thread, "needed" if error.code == "erasure-needed" else "key", asked=asked)
 
     def memory(self) -> None:
-        """Delete the items of the memory that have the text, in their key or their value, if a text is erased.
+        """When erasing a text, delete the memory items that contain it in their key or value.
 
-        Its namespaces are names, which erasures leave as they are.
+        Namespaces are names, and erasures do not change names.
         """
         text, store = self._choice.text, self._store
         if text is None or "memory" not in store.offers:
@@ -277,16 +283,20 @@ class _Erasing:
             self._scrubs = True
 
     def _refused(self, error: GraphrtError, thread: str, what: str, *, asked: bool) -> None:
-        """Raise *error*, which is in the way, or report it, as each dry run does. *what*: its word in `Left.what`."""
+        """Raise *error*, an obstacle to the erasure, or report it as `Leftover.what` = *what*.
+
+        Dry runs always report it.
+        """
         if asked and not self._dry_run:
             raise error
-        self._left.append(Left(thread, what, error.what))
+        self._left.append(Leftover(thread, what, error.what))
 
     def _one(self, thread: str) -> None:
-        """Erase what was chosen of one thread, or in a dry run count it. Errors reach `one`."""
+        """Erase the chosen values of one thread, or count them in a dry run. Errors propagate to `one`."""
         store = self._store
-        found = self._read(thread)  # without a claim: most threads have nothing to erase, and may be driven meanwhile
-        self._scrubs = self._scrubs or found.reader.erased  # values that a call erased which died before it overwrote
+        # Without a claim: most threads have nothing to erase, and others may drive them meanwhile.
+        found = self._read(thread)
+        self._scrubs = self._scrubs or found.reader.erased  # erased by a call that died before overwriting
         if self._dry_run:
             if found.lines or self._only_in_file(found):
                 if found.loaded.head.owned:  # a real call would not get the claim
@@ -299,11 +309,11 @@ class _Erasing:
             return
         claim = take(store, thread, create=False, lease_s=self._config.lease_s, at=0.0)  # *at* is for new threads only
         try:
-            found = self._read(thread)  # again, as only now no other process can write it
+            found = self._read(thread)  # again: only now can no other process write it
             self._note(found)
             if found.lines or self._only_in_file(found):
                 commit, records, keep = self._prepare(found)
-                # `since`: the first entry of which snapshots have a chosen value. They are deleted.
+                # `since`: snapshots from this entry on contain a chosen value, and are deleted.
                 store.erase(claim, commit, records=records.values(), snapshots_after=found.since - 1, keep_blobs=keep)
                 self._scrubs = True
                 self._config.kept.forget(thread)
@@ -313,20 +323,21 @@ class _Erasing:
             give_back(store, claim)
 
     def _read(self, thread: str) -> ThreadErasure:
-        """Read and verify a thread, and choose what is erased of it."""
+        """Read and verify a thread, and choose the values to erase."""
         store, config = self._store, self._config
         loaded = store.load(thread)
         choose = self._choice.chooser(thread, loaded.head.graph, lambda name: store.blobs(thread, [name]).get(name))
         return ThreadErasure(store, loaded, config.keys, choose, text=self._choice.text)
 
     def _prepare(self, found: ThreadErasure) -> tuple[Commit, dict[int, Record], set[str]]:
-        """Return what the store is to write: commit, records to replace by `seq`, blobs to keep. Count it too.
+        """Return and count the data for the store to write: commit, records to replace by `seq`, blobs to keep.
 
         Raise an InputError if an unfinished thread needs one of the values (`erasure-needed`), or its log needs a key.
         """
         if found.chain is not None:
             audit = self._config.audit
-            found.chain.writable(adopt=audit is not None and audit.adopt)  # raises if the log has not the runtime's key
+            # Raises if the log does not have the runtime's key.
+            found.chain.writable(adopt=audit is not None and audit.adopt)
         event = ValuesErased(
             by=self._by,
             reason=self._reason,
@@ -347,8 +358,8 @@ class _Erasing:
         self._replies += found.replies
         return commit, records, keep
 
-    def _check_not_needed(self, found: ThreadErasure, after: Loaded) -> None:
-        """Raise an InputError (`erasure-needed`) if the thread, folded as it would be (*after*), may need a value."""
+    def _check_not_needed(self, found: ThreadErasure, after: StoredThread) -> None:
+        """Raise an InputError (`erasure-needed`) if the thread, as folded after the erasure, may need a value."""
         head = found.loaded.head
         if head.graph != self._config.plan.name:
             needs = [f"what this runtime cannot tell, as it drives graph {self._config.plan.name!r}"]
@@ -367,16 +378,16 @@ class _Erasing:
             raise STILL_NEEDED(thread=head.thread, status=head.status, needs=", ".join(needs))
 
     def _note(self, found: ThreadErasure) -> None:
-        """Add to the report what cannot be erased of a thread: it stays in what is not a value, or can be guessed."""
+        """Report data of a thread that is not a value and so cannot be erased, or that can be guessed."""
         thread = found.reader.thread
         if found.text_stays:
             why = (
                 "The text is in its id, a name, the key of an effect or a question, or a reason, which are not values."
             )
-            self._left.append(Left(thread, "text", why))
+            self._left.append(Leftover(thread, "text", why))
         if found.lines and found.digest_stays:
             why = "Its first record has digests of outcomes that were staged when it was forked, without a salt."
-            self._left.append(Left(thread, "digest", why))
+            self._left.append(Leftover(thread, "digest", why))
 
     def _show(self, thread: str, commit: Commit) -> None:
         """Show the entry of the erasure to the sinks, and to the Python log."""
@@ -386,7 +397,7 @@ class _Erasing:
                 sink(entry)
 
     def _log_file(self, found: ThreadErasure) -> ErasedFile | None:
-        """Return what rewrites the file of the thread's audit log; None if there is no such file."""
+        """Return the function that rewrites the file of the thread's audit log; None if there is no such file."""
         audit = self._config.audit
         if audit is None or found.chain is None:
             return None
@@ -394,11 +405,11 @@ class _Erasing:
         return audit.erased_file(self._store, head.thread, partial(self._choice.chooser, head.thread, head.graph))
 
     def _only_in_file(self, found: ThreadErasure) -> Mapping[int, tuple[int, ...]]:
-        """Return the lines to erase in records that the log file alone still has, as the store has pruned them.
+        """Return the lines to erase in records that remain only in the log file, because the store has pruned them.
 
-        Lines that an earlier erasure has named, and was kept from erasing, are not among them.
+        Lines that an earlier erasure named but could not erase are excluded.
         """
-        if self._looked_at is None or self._looked_at[0] is not found:  # once for each thread: it reads the file
+        if self._looked_at is None or self._looked_at[0] is not found:  # once per thread, since it reads the file
             file = self._log_file(found)
             try:
                 gone = file.only_there() if file is not None else {}
@@ -410,11 +421,11 @@ class _Erasing:
         return self._looked_at[1]
 
     def _is_stale(self, found: ThreadErasure) -> bool:
-        """Return whether the log file has values that the store has not, or lacks its head, as after a crash."""
-        # *erased*: the last entry is that of an erasure, after which the file ends with a head if all was done.
+        """Return whether the log file has values that the store lacks, or is missing its head, as after a crash."""
+        # *erased*: the last entry is that of an erasure. The file ends with a head if that erasure was completed.
         erased, file = found.ends_with_erasure, self._log_file(found)
         try:
-            if file is None:  # whether a head was anchored is not known: once too often does no harm
+            if file is None:  # unknown whether a head was anchored; anchoring twice does no harm
                 return erased and self._config.audit is not None and found.chain is not None
             return file.stale() or (erased and not file.has_head(found.loaded.head.seq))
         except _NO_LOG as error:
@@ -422,7 +433,7 @@ class _Erasing:
             return False
 
     def _rewrite_log_file(self, found: ThreadErasure) -> None:
-        """Rewrite the file of the audit log, and end it with a head: a hash over all records, which anchors keep."""
+        """Rewrite the audit log file, and end it with a head: a hash over all records, kept by the anchors."""
         audit, chain = self._config.audit, found.chain
         if audit is None or chain is None:
             return
@@ -430,11 +441,11 @@ class _Erasing:
         try:
             file = self._log_file(found)
             if file is not None:
-                # First the entry of the erasure: without it, values that are gone from the file were just taken away.
+                # The entry of the erasure comes first. Without it, the missing values would look like tampering.
                 audit.recorder(self._store, thread, chain).close()
                 file.rewrite()
                 self._left += [
-                    Left(thread, "log-file", f"{path!r} keeps a line that a crash cut off.") for path in file.torn()
+                    Leftover(thread, "log-file", f"{path!r} keeps a line that a crash cut off.") for path in file.torn()
                 ]
             recorder = audit.recorder(self._store, thread, chain)
             try:
@@ -445,21 +456,21 @@ class _Erasing:
             self._not_rewritten(thread, error)
 
     def log_files_of_deleted_threads(self) -> None:
-        """Erase what was chosen from log files whose thread is in the store no more."""
+        """Erase the chosen values from log files whose thread is no longer in the store."""
         audit = self._config.audit
         for thread, path in audit.orphans(self._store) if audit is not None else ():
             try:
                 self._log_file_of_deleted(thread, path)
             except (*_NO_LOG, StoreError, InputError) as error:
                 if isinstance(error, InputError) and error.code != "log-key-needed":
-                    raise  # it is about the caller's function
+                    raise  # the error is about the caller's function
                 self._not_rewritten(thread, error)
 
     def _log_file_of_deleted(self, thread: str, path: Path) -> None:
         from graphrt.audit._closed_file import append_event
         from graphrt.audit._erased_file import ErasedFile
 
-        # The graph is not known, so that values are read as plain JSON data.
+        # The graph is not known, so values are read as plain JSON data.
         file = ErasedFile(path, None, thread, partial(self._choice.chooser, thread, ""))
         gone = file.only_there()
         if not gone and not file.stale():
@@ -470,22 +481,22 @@ class _Erasing:
             append_event(path, event, self._config.keys, self._config.clock())
             file.rewrite()
             self._left += [
-                Left(thread, "log-file", f"{one!r} keeps a line that a crash cut off.") for one in file.torn()
+                Leftover(thread, "log-file", f"{one!r} keeps a line that a crash cut off.") for one in file.torn()
             ]
         self._threads.append(thread)
         self._records += len(gone)
         self._lines += lines
 
     def _not_rewritten(self, thread: str, error: Exception) -> None:
-        """Report that the file may still have the values. The store has none of them by now, so nothing is raised."""
+        """Report that the file may still have the values. The store no longer has them, so nothing is raised."""
         self._left.append(
-            Left(thread, "log-file", f"The file of its log was not rewritten; erase again to try it again: {error}")
+            Leftover(thread, "log-file", f"The file of its log was not rewritten; erase again to try it again: {error}")
         )
 
     def report(self) -> ErasureReport:
-        """Overwrite what the store has freed, and return the report."""
+        """Overwrite the space that the store has freed, and return the report."""
         if self._scrubs and not self._dry_run:
-            self._left += [Left(None, "store", why) for why in self._store._scrub()]
+            self._left += [Leftover(None, "store", why) for why in self._store._scrub()]
         return ErasureReport(
             dry_run=self._dry_run,
             threads=tuple(self._threads),
@@ -493,6 +504,6 @@ class _Erasing:
             lines=self._lines,
             blobs=self._blobs,
             model_calls=self._replies,
-            left=(*self._left, Left(None, "outside", _OUTSIDE)),
+            left=(*self._left, Leftover(None, "outside", _OUTSIDE)),
             items=self._items,
         )

@@ -1,4 +1,4 @@
-"""`ErasureReport`: what `Runtime.erase` erased, and what may still hold the values.
+"""`ErasureReport`: the values that `Runtime.erase` erased, and the places that may still hold them.
 
 A *line* is the stored form of one value in a record. For the terms, see docs/glossary.md.
 """
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Left(NamedTuple):
-    """Something that may still hold values that were to be erased."""
+class Leftover(NamedTuple):
+    """A place that may still hold values that should have been erased."""
 
     thread: str | None
-    """Id of the thread; None if it is not about one thread."""
+    """Id of the thread; None if the place does not belong to one thread."""
     what: str
-    """Why the values are left, or may be:
+    """Why the values remain, or may remain:
 
     | Word | Meaning |
     |---|---|
-    | `needed` | the thread still needs them to go on |
+    | `needed` | the thread still needs them to continue |
     | `key` | the thread's log has a key that the runtime lacks |
     | `running` | another process drives the thread |
     | `damaged` | the thread cannot be read |
@@ -30,33 +30,34 @@ class Left(NamedTuple):
     | `outside` | copies outside the store, such as exports and backups |
     """
     why: str
-    """A sentence that says what is left, and what to do about it if anything can be done."""
+    """A sentence about a remaining copy, and how to remove it if that is possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """What `Runtime.erase` erased, or would erase in a dry run."""
+    """The values that `Runtime.erase` erased, or would erase in a dry run."""
 
     dry_run: bool
     """Whether nothing was changed."""
     threads: tuple[str, ...]
-    """Threads that lost values, in order of creation; then deleted threads whose log files lost values."""
+    """Threads from which values were erased, in order of creation, then deleted threads whose log files had values
+    erased."""
     records: int
-    """Number of records that lost values. Values that were staged (stored beside the journal for a superstep that is
-    not committed yet) may be erased too, but are not counted."""
+    """Number of records from which values were erased. Staged values (stored beside the journal for an uncommitted
+    superstep) may be erased too, but are not counted."""
     lines: int
-    """Number of values: each write of a field, answer, effect, message or reply is one."""
+    """Number of values. Each field write, answer, effect, message or reply counts as one."""
     blobs: int
-    """Number of large values that were deleted, since nothing refers to them any more."""
+    """Number of large values that were deleted because nothing refers to them any more."""
     model_calls: int
     """Number of remembered model replies among the values."""
-    left: tuple[Left, ...]
-    """What may still hold the values. The last one names what lies outside of the store, in every report."""
+    left: tuple[Leftover, ...]
+    """The places that may still hold the values. In every report, the last one covers copies outside the store."""
     items: int = 0
-    """Number of items of the memory that were deleted; an erasure of a text looks through it."""
+    """Number of memory items that were deleted. Only erasing a text searches the memory."""
 
     def __str__(self) -> str:
-        """Return the report as lines of text: the numbers, and then a line for each item of `left`."""
+        """Return the report as text: the counts, then a line for each item of `left`."""
         verb = "would be erased" if self.dry_run else "were erased"
         lines = [
             (

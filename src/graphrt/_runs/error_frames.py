@@ -1,7 +1,7 @@
-"""Finishing touches to an error that leaves a run: attributes that only the run knows, and a traceback of user frames.
+"""Prepares an error that leaves a run: sets attributes that only the run knows, and trims the traceback to user frames.
 
-So a user sees at once which node failed, and the lines of the program that led there. Nothing is raised here, and
-nothing about the run is decided.
+The user then sees at once which node failed and which lines of the program led there. This module raises no errors and
+makes no decisions about the run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _OURS: Final = __name__.partition(".")[0] + "."
 """Prefix of the names of graphrt's own modules."""
 _DONE: Final = "tasks done"
 _WHOLE: Final = (AuditError, ReplayDivergedError, StoreError)
-"""Errors that keep their whole traceback: its frames may show what is wrong with a store or with graphrt itself."""
+"""Errors that keep their full traceback, since its frames may show a problem in a store or in graphrt itself."""
 
 
 def prepare(error: BaseException, engine: Engine, services: RunServices, seq: int) -> None:
-    """Give *error*, which ended a run, its place, run id and entry, and drop graphrt's own frames (decision 0054).
+    """Add location, run id and entry number to *error*, which ended a run, and drop graphrt's frames (decision 0054).
 
-    `ActiveRun.broke` calls this, before the caller of the run gets the error.
+    `ActiveRun.broke` calls this before the caller of the run gets the error.
 
     Args:
         seq: Number of the last entry of the thread; 0 without a thread or an entry.
     """
-    redacted_error(engine, error)  # changes its texts, which may quote values that the redaction rules remove
+    redacted_error(engine, error)  # redacts its texts, which may quote values that the redaction rules remove
     if not isinstance(error, GraphrtError):
         return
     error.locate(engine.where())  # sets graph, superstep, thread and run, unless the error knows its graph already
@@ -41,11 +41,11 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
     # error is a failure of that node like any other.
     known.pop("boundary", None)
     found = progress(engine)
-    # Of a fan-out, say how far it has come; an error of a run that a node made has said so of that run.
+    # For a fan-out, add its progress. An error from a run started by a node already has that run's progress.
     if found is not None and found[1] > 1 and _DONE not in error.known:
         done = f"{found[0]} of {found[1]} {_DONE}"
         error.known = f"{error.known}; {done}" if error.known else done
-    # An error of a run that a node made has the id and the entry of that run already.
+    # An error from a run started by a node already has the id and entry of that run.
     known.setdefault("run_id", services.run_id)
     if seq:
         known.setdefault("seq", seq)

@@ -1,10 +1,10 @@
-"""Finding threads: labelling one, listing many, the open questions of all, and writing the index anew from journals.
+"""Finding threads: labels one, lists threads and their open questions, and rebuilds the index from journals.
 
-The labels and open questions of a thread are indexed in the store, beside the journal that they follow from, in the
-transaction that changes them (decision 0150). A store need not have that index.
+A thread's labels and open questions are indexed in the store, next to the journal that they are derived from, in the
+same transaction that changes them (decision 0150). The index is optional for a store.
 
-`take` claims one, and `give_back` releases the claim, if a commit has not done so. `at=0.0` is the creation time of a
-new thread, of which `create=False` makes none. For the terms, see docs/glossary.md.
+`take` claims a thread, and `give_back` releases the claim unless a commit has done so. `at=0.0` would be the creation
+time of a new thread, but `create=False` never creates one. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def wanted_threads(
     updated_before: Any,
     newest_first: bool = False,
 ) -> ThreadFilter:
-    """Return the checked filters of a listing of threads, as `Runtime.threads` and `Runtime.sweep` take them.
+    """Return the checked filters of a thread listing, as passed to `Runtime.threads` and `Runtime.sweep`.
 
-    A filter that is None, or has no tags, lets every thread pass. The arguments are described at `Runtime.threads`.
+    A filter that is None or has no tags matches every thread. The arguments are described at `Runtime.threads`.
 
     Raises:
         InputError: One of them is not valid.
@@ -75,20 +75,20 @@ def wanted_threads(
 
 
 def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -> QuestionFilter:
-    """Return the checked filters of the inbox. One that is None, or has no tags, lets every question pass.
+    """Return the checked filters of the inbox. A filter that is None or has no tags matches every question.
 
-    Questions that no person can answer (timers, ends of child threads, tasks of queues) are listed only if *kind* asks
-    for them.
+    Questions that no person can answer (timers, ends of child threads, queued tasks) are listed only if *kind* names
+    their kind.
 
     Raises:
         InputError: One of them is not valid.
     """
-    check_filters(graph, None, None)  # a graph only: neither a prefix of ids nor a time
+    check_filters(graph, None, None)  # only the graph: neither an id prefix nor a time
     check_texts(kind=kind, node=node)
     chosen = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
-    # Questions that a signal answers need no exception: the index never has them.
+    # Questions answered by signals need no special case: the index never has them.
     hidden = frozenset({TIMER, THREAD, TASK})
     return QuestionFilter(kind=kind, tenant=tenant, tags=chosen, graph=graph, node=node, without=hidden)
 
@@ -105,11 +105,11 @@ def due(
     """List threads that are due; see `Runtime.due`."""
     check_filters(graph, prefix, None)  # None: no filter by time
     store = the_store(config)
-    if "mail" in store.offers:  # it lists due threads itself, those of a higher priority first
+    if "mail" in store.offers:  # it lists due threads itself, highest priority first
         wanted = DueFilter(now=config.clock(), graphs=None if graph is None else [graph], prefix=prefix)
         heads = store.query(wanted, after=after, limit=limit)
     else:
-        # A store without mail cannot tell which threads are due. All threads with the status "running" are listed, and
+        # A store without mail does not know which threads are due, so all threads with the status "running" are listed;
         # those without an owner are due. The sort is stable, so equal priorities stay in order of creation.
         found = store.query(ThreadFilter(status="running", graph=graph, prefix=prefix), after=after)
         heads = sorted((head for head in found if not head.owned), key=lambda head: -head.priority)[:limit]
@@ -120,8 +120,8 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
     """Change title, tags and priority of a thread that no process drives; see `Runtime.label`.
 
     Args:
-        title: UNSET leaves it; None removes it.
-        priority: UNSET leaves it.
+        title: UNSET leaves it unchanged; None removes it.
+        priority: UNSET leaves it unchanged.
     """
     check_id(thread)
     wanted = title if title is UNSET else checked_title(title)
@@ -141,7 +141,7 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))  # stores each commit at once
         engine = fold.engine
         engine.listen(engine.plan.codec)
-        adopted(engine, fold)  # if the graph has changed, the journal has to say so before any other entry
+        adopted(engine, fold)  # if the graph has changed, the journal must record that before any other entry
         emit_events.note(engine, labelled(config, new))
         journal.write(emit_events.take(engine), release=True)
     finally:
@@ -161,9 +161,9 @@ def inbox(config: RunConfig, wanted: QuestionFilter, *, after: str | None, limit
 
 
 def reindex(config: RunConfig) -> int:
-    """Write labels and open questions of the graph's threads anew, from their journals; return how many were wrong.
+    """Rebuild the labels and open questions of the graph's threads from their journals; return how many were wrong.
 
-    For stores whose index was lost or is older than this version; see `Runtime.reindex`.
+    For stores whose index was lost or was written by an older version; see `Runtime.reindex`.
     """
     store = the_store(config)
     store.require("labels")
@@ -175,20 +175,20 @@ def reindex(config: RunConfig) -> int:
             try:
                 count += _reindexed(config, store, head.thread)
             except (ConflictError, InputError):
-                continue  # a run has it, and lists its questions itself; it was deleted; or its graph has changed too much
+                continue  # a run holds it and lists its questions itself, it was deleted, or its graph is incompatible
             except GraphrtError as error:
                 if error.code in WORLD:  # the store cannot be reached, which says nothing about the thread
                     raise
-                continue  # a damaged thread, which `verify` reports, has no questions that could be answered
+                continue  # questions of a damaged thread cannot be answered; `verify` reports the damage
         after = heads[-1].thread
     return count
 
 
 def _reindexed(config: RunConfig, store: Store, thread: str) -> bool:
-    """Write labels and questions of one thread anew. Returns False if they were right.
+    """Rewrite the labels and questions of one thread. Returns False if they were already right.
 
-    `labels_after` reads labels from events; `listed` gives the open questions as a store lists them; `local_id` puts
-    this thread into an id of a question, since entries of a copy name the thread that was copied.
+    `labels_after` reads labels from events; `listed` returns the open questions as a store lists them; `local_id` puts
+    this thread into a question id, since entries of a copy name the source thread.
 
     Raises:
         ConflictError: A run drives the thread.
@@ -202,7 +202,7 @@ def _reindexed(config: RunConfig, store: Store, thread: str) -> bool:
         engine = fold.engine
         times: dict[str, float] = {}
         labels: Labels | None = None
-        # The folded thread has its open questions, but neither their times nor the labels: they are in the entries.
+        # The folded thread has its open questions, but not their times or its labels; those are in the entries.
         for entry in entries(config, thread):
             labels = labels_after([(entry.path, entry.event)]) or labels
             if isinstance(entry.event, events.InterruptRaised):
@@ -215,7 +215,7 @@ def _reindexed(config: RunConfig, store: Store, thread: str) -> bool:
         new = labels or Labels()
         if new == labels_of_head(head) and _alike(questions, store.questions(thread)):
             return False
-        # No entry is written, so position (`head.seq`, which the commit expects) and time of the thread stay.
+        # No entry is written, so the thread keeps its time and its position (`head.seq`, which the commit expects).
         store.commit(claim, Commit(head.seq, head.updated_at, labels=new, questions=questions, release=True))
         return True
     finally:
@@ -223,9 +223,9 @@ def _reindexed(config: RunConfig, store: Store, thread: str) -> bool:
 
 
 def _alike(ones: Iterable[Question], others: Iterable[Question]) -> bool:
-    """Return whether two lists have the same questions, in any order, apart from the times at which they were asked.
+    """Return whether two lists have the same questions, in any order and ignoring when they were asked.
 
-    A store keeps the time of a question that it lists already, so another time would change nothing.
+    A store keeps the time of a question that it already lists, so a different time would change nothing.
     """
     timeless = [{one.place: one._replace(asked_at=0.0) for one in some} for some in (ones, others)]
     return timeless[0] == timeless[1]

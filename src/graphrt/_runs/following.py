@@ -1,16 +1,16 @@
-"""`follow`: the entries of a thread as they are stored, and between them what its writers show live, from any process.
+"""`follow`: a thread's entries as they are stored, interleaved with the live items of its writers, from any process.
 
-A `Follower` looks at the thread again and again, after pauses that grow while nothing happens (`Pauses`). Each look
-reads a page: no iterator of the store, which reads megabytes ahead, is held between two of them.
+A `Follower` polls the thread, with pauses that grow while nothing happens (`Pauses`). Each poll reads one page. No
+store iterator stays open between polls, since it would read megabytes ahead.
 
-A look reads the new live items (`live_feed`), holds them back, and returns entries and items in order: an item after the
-entry that it names, and before the next one. For the terms, see docs/glossary.md.
+A poll reads the new live items (`live_feed`), buffers them, and returns entries and items in order: an item comes after
+the entry that it names and before the next one. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import sleep
+from time import monotonic, sleep
 from typing import Final, TypeAlias, final
 
 from graphrt._journal.leases import release_now
@@ -24,12 +24,15 @@ from graphrt._runs.watching import SHORTEST_S, Pauses, check_position, is_over
 from graphrt.events import Entry
 
 Followed: TypeAlias = Entry | LiveItem
-"""What a follower gets."""
+"""The items of a follower."""
 
-_AFTER_LIVE_S: Final = 0.025
-"""Seconds of the pause after a look that found live items alone."""
+_AFTER_LIVE_S: Final = 0.04
+"""Seconds to pause after a poll that found only live items: slightly less than the interval between batches."""
+_LIVE_ALONE_S: Final = 0.25
+"""Seconds for which live items may be read without polling the thread. While a queued task shows a steady stream of
+items, an entry is delayed by at most this long."""
 PAGE: Final = 32
-"""About how many entries are read at once. A hundred slow readers hold a hundred pages, so a page is small."""
+"""Approximate number of entries read at once. A hundred slow readers hold a hundred pages, so pages are small."""
 
 
 @final
@@ -39,90 +42,114 @@ class Follower:
     Args:
         config: The configuration of the runtime.
         thread: The thread's id.
-        after: Where the reader goes on: the number of an entry, or the position of a live item.
+        after: Where the reader continues: the number of an entry, or the position of a live item.
         live: Whether live items are read between the entries.
+        raw: As for `entries`.
 
     Raises:
         InputError: There is no such thread or entry, or the store carries no live items.
     """
 
-    __slots__ = ("_config", "_ends_quietly", "_has_more", "_pauses", "_seq", "feed", "over", "thread")
+    __slots__ = (
+        "_alone_at", "_config", "_ends_quietly", "_has_more", "_pauses", "_raw", "_seq", "feed", "over", "thread"
+    )  # fmt: skip
 
-    def __init__(self, config: RunConfig, thread: str, after: int | str, *, live: bool) -> None:
+    def __init__(self, config: RunConfig, thread: str, after: int | str, *, live: bool, raw: bool) -> None:
         begins = position_of(after)
         check_position(config, thread, begins.seq)
         self._config = config
+        self._raw = raw
         self.thread: str = thread
         self.feed: LiveFeed | None = LiveFeed(config, thread, begins) if live else None
         """Reads the live items."""
         self._seq = begins.seq
-        """Number of the last entry that was read."""
+        """Number of the last entry read."""
         self._pauses = Pauses()
         self._ends_quietly = True
-        """Whether the thread may be over without another entry, as far as the last look shows."""
+        """Whether, as of the last poll, the thread may end without another entry."""
+        self._alone_at: float | None = None
+        """Monotonic time of the first poll since the thread itself was last read; None if there was none."""
         self._has_more = False
-        """Whether the last look stopped at a bound before it had read all that there was."""
+        """Whether the last poll stopped at a limit before it had read everything."""
         self.over: bool = False
-        """Whether all was read, and the thread does not go on by itself."""
+        """Whether everything was read and the thread does not continue by itself."""
 
     def look(self) -> list[Followed]:
-        """Return what has come since the last look, in order: about `PAGE` entries at most, and their live items."""
+        """Return the items since the last poll, in order: at most about `PAGE` entries, with their live items."""
+        if self.feed is not None and (shown := self._shown(self.feed)):
+            return shown
         store, thread, feed = the_store(self._config), self.thread, self.feed
-        # If this process failed to release its claim on the thread, release it now: else the thread would look driven.
+        # If this process failed to release its claim on the thread, release it now. Else the thread would look driven.
         release_now(store, thread)
-        head = store.head(thread)
-        # Read after the head: a driver hands items over before the commit that follows them, so all items are in the
-        # store that were shown before the head's last entry.
+        head, self._alone_at = store.head(thread), None
+        # Read after the head: a driver hands over items before the commit that follows them, so all items shown before
+        # the head's last entry are in the store.
         read_to = feed.read() if feed is not None else None
         last = head.seq if read_to is None else min(read_to, head.seq)
+        if feed is not None:
+            feed.wait(head, self._seq)
         found: list[Followed] = []
         had = self._seq
-        page = entries(self._config, thread, after=self._seq, most=PAGE) if last > self._seq else ()
+        page = entries(self._config, thread, after=self._seq, most=PAGE, raw=self._raw) if last > self._seq else ()
         for entry in page:
             if entry.seq > last:
                 break
             if feed is not None:
+                if not self._raw:  # else the classes of values may be missing
+                    feed.meet(entry)
                 found += feed.before(entry.seq)
             found.append(entry)
             self._seq = entry.seq
             if feed is not None:
                 found += feed.passed(entry)
-        if feed is not None and self._seq >= last:  # all entries that may be given were: then the items after the last
+        if feed is not None and self._seq >= last:  # all entries have been returned; now the items after the last one
             found += feed.before(self._seq + 1)
         self._has_more = bool(found) and self._seq < head.seq
         self.over = not found and self._seq == head.seq and is_over(store, head)
-        # A run that goes on, a timer or a child thread store an entry. A claim is released without one, and what is read
-        # before the first look without anything new says nothing of it.
+        # An active run, a timer or a child thread stores an entry. A claim is released without one, and a read before
+        # the first poll without news does not show that.
         self._ends_quietly = head.status not in ("running", "new") and (head.owned or bool(found))
         if found:
-            # A run hands live items over every 0.05 seconds: the next ones are not there before.
+            # A run hands over live items every 0.05 seconds; the next ones cannot arrive earlier.
             self._pauses.again(SHORTEST_S if self._seq > had else _AFTER_LIVE_S)
         return found
 
-    def known(self) -> tuple[int, int] | None:
-        """Return the last entry and the last place that were read, as `Store.news` takes them.
+    def _shown(self, feed: LiveFeed) -> list[Followed]:
+        """Return live items that come before any next entry. While tokens are streaming, most polls find only these."""
+        if self._alone_at is not None and monotonic() - self._alone_at > _LIVE_ALONE_S:
+            return []
+        read_to = feed.read()
+        found: list[Followed] = [*feed.before(self._seq + 1)]
+        if found:
+            self._alone_at = self._alone_at or monotonic()
+            self._has_more = read_to is not None
+            self._pauses.again(_AFTER_LIVE_S)
+        return found
 
-        None if the thread may be over without another entry, so that only a look shows it.
+    def known(self) -> tuple[int, int] | None:
+        """Return the last entry and the last place read, in the form that `Store.news` takes.
+
+        None if the thread may end without another entry, so that only a poll shows it.
         """
         if self._ends_quietly:
             return None
         return self._seq, NO_PLACE if self.feed is None else self.feed.place
 
     def pause_s(self) -> float:
-        """Return for how many seconds to wait before the next look."""
+        """Return how many seconds to wait before the next poll."""
         return 0.0 if self._has_more else self._pauses.next_s()
 
 
-def follow(config: RunConfig, thread: str, after: int | str, *, live: bool) -> Iterator[Followed]:
-    """Return an iterator over the entries of a thread, and its live items if they are read; see `Runtime.follow`.
+def follow(config: RunConfig, thread: str, after: int | str, *, live: bool, raw: bool) -> Iterator[Followed]:
+    """Return an iterator over a thread's entries, and its live items if requested; see `Runtime.follow`.
 
-    The position is checked in the call, and not when the first item is read.
+    The position is checked immediately, not when the first item is read.
     """
-    return _followed(Follower(config, thread, after, live=live))
+    return _followed(Follower(config, thread, after, live=live, raw=raw))
 
 
 def _followed(follower: Follower) -> Iterator[Followed]:
-    """Yield what *follower* reads until the thread is over."""
+    """Yield the items that *follower* reads until the thread is over."""
     while True:
         yield from follower.look()
         if follower.over:

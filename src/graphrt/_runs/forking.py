@@ -1,12 +1,13 @@
-"""Forks of a thread, and `check_threads`, which judges all threads before a deployment. Old entries never change.
+"""Forks threads, and checks all threads before a deployment (`check_threads`). Old entries never change.
 
-A fork begins with one entry, `ThreadForked`, that holds everything its source had reached. So it needs nothing of the
+A fork begins with one entry, `ThreadForked`, that holds the complete state of its source. So it does not depend on the
 source, which may be pruned, changed or deleted afterwards (decision 0027).
 
-A `Journal` writes entries and keeps what they need. The *meta* is data of the whole thread: for a hash-chained journal,
-`chained` is the id that the chain began with, tenant included (`shared_id`). *names* are numbers for nodes and fields.
-*tail* is the size of what was written since the last snapshot. `cause` is the last start, resume or commit, which the
-entries after it name. A seed makes the salts of hashes the same each time. For the terms, see docs/glossary.md.
+A `Journal` writes entries and keeps the data they need. The *meta* is data of the whole thread: for a hash-chained
+journal, `chained` is the id that the chain began with, including the tenant (`shared_id`). *names* are numbers for
+nodes and fields. *tail* is the size of the data written since the last snapshot. `cause` is the last start, resume or
+commit, which later entries name as their cause. With a seed, the salts of hashes are reproducible. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from graphrt._engine.questions import journalled
 from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
 from graphrt._engine.task import DONE, FAILED, HANDLED
-from graphrt._journal.compatibility import Verdict
+from graphrt._journal.compatibility import Compatibility
 from graphrt._journal.compatibility_check import judge, pending
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.reader import WORLD, Reader
@@ -44,14 +45,14 @@ from graphrt.events.status import Status
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Head, Labels, Loaded
+from graphrt.stores.values import Head, Labels, StoredThread
 
 
 def journal_of(config: RunConfig, store: Store, fold: Fold, commits: ThreadCommits) -> Journal:
     """Return a journal that continues a folded thread, for verbs that write without a run: edits, labels, prunes, mail.
 
     Args:
-        commits: The commits of the claimed thread, on their way to the store.
+        commits: The commits of the claimed thread that are being stored.
     """
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
@@ -64,10 +65,10 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     """Create a new thread from the state that *thread* had after its entry *at*, and return its id.
 
     Args:
-        at: Number of the entry. None forks the thread as it is now, with what is staged of an open superstep.
-        to: Id of the new thread; None makes one.
+        at: Number of the entry. None forks the thread in its current state, with the staged data of an open superstep.
+        to: Id of the new thread; None generates one.
         keep_effects: Whether the next superstep gets the effects and answers that it had in *thread*, so that its tasks
-            make no call again. A fork of the thread as it is now has them in what is staged.
+            do not repeat any call. A fork of the current state already has them in the staged data.
 
     Raises:
         InputError: There is no such thread or entry, *to* exists, an older graph with other fields wrote the entry, or
@@ -84,7 +85,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     if not whole:
         loaded = loaded_at(store, thread, at)
     fold = folded(config, loaded, upto=None if whole else at)
-    # Tasks that wait for the end of a child thread run again in the fork, and start children of their own (R24).
+    # Tasks that wait for a child thread run again in the fork and start their own children (R24).
     fold.engine.withdraw({*waiting_for(fold.engine)}, THREAD)  # closes their questions; the kind is the reason
     if has_other_fields(fold.engine) and _is_migrated_after(config, thread, fold.seq):
         raise ENTRY_OF_OLDER_GRAPH(
@@ -93,7 +94,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
             reason="the fields of the state are other ones now",
             has=f"fields {names(fold.engine.values)}",
         )
-    # Folding makes stand-ins for nodes of an older graph that the present one lacks. A stand-in that is due cannot run.
+    # Folding creates stand-ins for nodes of an older graph that the current one lacks. A due stand-in cannot run.
     gone = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)
     if gone:
         raise ENTRY_OF_OLDER_GRAPH(
@@ -119,25 +120,25 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
 
 
 def _warn_if_nested(config: RunConfig, thread: str, seq: int, target: str) -> None:
-    """Log a warning if the entry *seq* is one of a nested graph, whose state a fork does not have (decision 0015)."""
+    """Log a warning if entry *seq* is in a nested graph, whose state a fork does not have (decision 0015)."""
     path = next((entry.path for entry in entries(config, thread, after=seq - 1, most=1) if entry.seq == seq), "")
     if path:
         import logging  # imported late, so that a process without logging does not load it
 
         logging.getLogger(LOGGER).warning(
-            "Entry %d of thread %r is inside the nested graph of task %r: in the fork %r, that graph begins anew, with the"
+            "Entry %d of thread %r is inside the nested graph of task %r: in the fork %r, that graph begins again, with the"
             " answers that it had been given by then. keep_effects=True gives it the effects and replies that it had, too.",
             *(seq, thread, path, target),
         )
 
 
 def _is_migrated_after(config: RunConfig, thread: str, seq: int) -> bool:
-    """Return whether a migration follows the entry *seq*, so that an older graph wrote that entry."""
+    """Return whether a migration follows entry *seq*, so that an older graph wrote that entry."""
     return any(isinstance(entry.event, events.ThreadMigrated) for entry in entries(config, thread, after=seq))
 
 
 def _kept(config: RunConfig, fold: Fold) -> dict[str, list[emit_events.Logged]]:
-    """Return what the superstep after the fold had recorded in the source, by the keys to stage it under."""
+    """Return the records of the superstep after the fold in the source, by the keys to stage them under."""
     from graphrt._runs.kept_effects import kept_effects  # imported late: it loads the services of agents
 
     return kept_effects(config, fold)
@@ -147,23 +148,23 @@ def _begin_fork(
     config: RunConfig,
     store: Store,
     fold: Fold,
-    whole: Loaded | None,
+    whole: StoredThread | None,
     kept: Mapping[str, list[emit_events.Logged]],
     commits: ThreadCommits,
     tags: frozenset[str],
 ) -> None:
-    """Write the first record of a fork, and stage the open superstep anew.
+    """Write the first record of a fork, and stage the open superstep again.
 
     Args:
         fold: The source, folded up to the entry of the fork.
-        whole: The source as it is now, if that is what is forked; None for an earlier entry.
-        kept: What the next superstep begins with, by the keys to stage it under.
+        whole: The source in its current state, if that is forked; None for an earlier entry.
+        kept: The records that the next superstep begins with, by the keys to stage them under.
         commits: Writes to the new thread.
-        tags: Tags of the source, which the fork gets.
+        tags: Tags of the source, copied to the fork.
     """
     engine, source = fold.engine, shared_id(store, fold.reader.thread)
-    chained = config.chains(store)  # a chain of its own: that of the source begins with another id
-    run = fold.run or config.ids()  # the run that the fork goes on with; a new one for a thread that never ran
+    chained = config.chains(store)  # a new chain: the source's chain begins with a different id
+    run = fold.run or config.ids()  # the run that the fork continues with; a new one for a thread that never ran
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     begins = shared_id(store, commits.claim.thread)
     chain = chain_of(begins, None, config.keys) if chained else None
@@ -171,19 +172,19 @@ def _begin_fork(
     meta = {"chained": begins if chained else None}
     journal.keep(commits, engine, chain=chain, meta=meta, salts_seed=config.seed)
     journal.given_at = commits.claim.head.created_at  # creation and first commit have the same time
-    # A thread that a run drives counts as running, whatever its last commit says.
+    # A thread driven by a run counts as running, even if its last commit says otherwise.
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status
     state = saved(engine)
     forked = events.ThreadForked(source=source, at=fold.seq, state=standing_of(fold, state, status))
     for task in engine.tasks:
-        # What failed runs again with all its attempts: the journal of the source has those that it had there.
+        # Failed tasks run again with a full set of attempts: the earlier ones are in the source's journal.
         if task.status == FAILED and task.extra is not None:
             task.extra.retries = []
     # After an `interrupt_after`, no superstep is open: the outcomes that wait for routes are in `StateSaved.held` (0058).
     staged = {task.id: emit_events.standing(engine, task) for task in engine.tasks}
-    # Effects of running tasks and commits of nested graphs are staged under keys of their own. Of a task that has ended,
-    # the row of the source has the end of its nested graph, too. For others, the keys that the engine has made above are
-    # kept: these say what the tasks are now, after the withdrawal in `fork`.
+    # Effects of running tasks and commits of nested graphs are staged under separate keys. If a task has ended, the
+    # source's row also has the end of its nested graph. For other tasks, the keys made by the engine above are kept:
+    # they describe the tasks after the withdrawal in `fork`.
     ended = {task.id for task in engine.tasks if task.status in (DONE, HANDLED)}
     for key, body in whole.staged if whole is not None else ():
         if key in ended or key not in staged:
@@ -191,8 +192,8 @@ def _begin_fork(
     staged.update(kept)
     if status == "interrupted" and not engine.open_interrupts():  # as after the withdrawal in `fork`
         status = "running"  # without an owner: `retry` or `resume` continues it
-    first: list[emit_events.Logged] = [("", forked)]  # the path "" is that of the graph at the top
-    if tags:  # a title names one thread, and a fork is another one (decision 0150)
+    first: list[emit_events.Logged] = [("", forked)]  # the path "" is that of the top graph
+    if tags:  # a title belongs to one thread, and a fork is a different one (decision 0150)
         first.append(("", labelled(config, Labels(None, tags))))
     # The staged rows hold these questions too, but the next commit removes the rows. Without these entries, a fork of
     # this fork at an entry before that commit would have answers without questions.
@@ -203,26 +204,26 @@ def _begin_fork(
             status=status,
             release=True,
         )
-    except NotStorable as error:  # results of reducers are not checked (R7), and the first entry of a fork has them
+    except NotStorable as error:  # results of reducers are not checked (R7), and a fork's first entry contains them
         raise not_storable(engine, None, error, "has a value") from error
 
 
 def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
-    """Return *state* with the status and what the fold knows of the run: id, seed, fingerprint of the graph.
+    """Return *state* with the status and what the fold knows about the run: id, seed and graph fingerprint.
 
-    Snapshots of forks and prunes need this: `saved` takes the state from the engine, which does not know them.
+    Snapshots of forks and prunes need this, since `saved` takes the state from the engine, which does not have these.
     """
     return replace(state, status=status, run=fold.run, seed=fold.seed, fingerprint=fold.fingerprint)
 
 
-def check_threads(config: RunConfig) -> tuple[Verdict, ...]:
-    """Judge, for every thread that is not completed, whether the runtime's graph can continue it (R14).
+def check_threads(config: RunConfig) -> tuple[Compatibility, ...]:
+    """Check, for every thread that is not completed, whether the runtime's graph can continue it (R14).
 
-    Compatible threads are folded too, as a run would do (decision 0043). No node runs; `Verdict` says what that leaves
-    unknown.
+    Compatible threads are also folded, as a run would do (decision 0043). No node runs; `Compatibility` lists the
+    questions that this leaves open.
     """
     store = the_store(config)
-    found: list[Verdict] = []
+    found: list[Compatibility] = []
     for head in store.query(ThreadFilter()):
         verdict = _judged(config, store, head) if head.status != "completed" else None
         if verdict is not None:
@@ -230,13 +231,15 @@ def check_threads(config: RunConfig) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
-def _judged(config: RunConfig, store: Store, head: Head) -> Verdict | None:
-    """Return the verdict on one thread; None if it was deleted meanwhile. `unreadable` stands until it is judged.
+def _judged(config: RunConfig, store: Store, head: Head) -> Compatibility | None:
+    """Return the verdict on one thread; None if it was deleted meanwhile.
+
+    The verdict is `unreadable` until it is judged.
 
     Raises:
         StoreError: The store could not be reached, which says nothing about the thread.
     """
-    verdict = Verdict(thread=head.thread, status=head.status, kind="unreadable", target=config.graph.fingerprint)
+    verdict = Compatibility(thread=head.thread, status=head.status, kind="unreadable", target=config.graph.fingerprint)
     try:
         loaded = store.load(head.thread)
         meta = read_meta(loaded.meta, head.thread)
@@ -246,7 +249,7 @@ def _judged(config: RunConfig, store: Store, head: Head) -> Verdict | None:
             verdict = replace(verdict, pending=pending(meta, reader, loaded))
         if verdict.ok:
             engine = folded(config, loaded).engine
-            # RunStarted names no nodes: if it is the last entry, the present graph says where START leads.
+            # RunStarted names no nodes: if it is the last entry, the current graph determines where START leads.
             verdict = replace(verdict, pending=verdict.pending or engine.pending())
     except GraphrtError as error:
         if error.code == "unknown-thread":

@@ -1,17 +1,17 @@
 """`history`: one `Snapshot` for each commit, pause, failure and cancellation of a thread.
 
 A `Snapshot` is what the caller gets: the state after one entry. A *stored* snapshot is a cache in the store, from which
-entries can be folded without those before it. CHANGES are the classes of events that change the state. `begun` returns
-a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it at a stored
-snapshot. `check_end` raises if reading did not end with a given entry.
+later entries can be folded without the earlier ones. CHANGES are the event classes that change the state. `begun`
+returns an empty fold with the verdict on the thread's graph, and `start_from` starts it at a stored snapshot.
+`check_end` raises if reading did not end with a given entry.
 
-The whole history is read forward from the first entry. With a limit it is read backward, one stretch of records at a
-time, and each stretch is folded from the stored snapshot before it. So the cost of a few snapshots does not depend on
-the length of the thread.
+Without a limit, the history is read forward from the first entry. With a limit it is read backward, one stretch of
+records at a time, and each stretch is folded from the stored snapshot before it. So the cost of a few snapshots does
+not depend on the length of the thread.
 
-A run that completes right after its last commit *shares* one snapshot with it: `RunCompleted` changes nothing of the
-state, so only the snapshot of the completion is listed. If a stretch boundary lies between the two, `_Stretch.shares`
-and `_Stretch.changed` say so. For the terms, see docs/glossary.md.
+A run that completes right after its last commit *shares* one snapshot with it: `RunCompleted` does not change the
+state, so only the snapshot of the completion is listed. `_Stretch.shares` and `_Stretch.changed` show when a stretch
+boundary lies between the two. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Loaded, Record
+from graphrt.stores.values import Record, StoredThread
 
 ENDS: Final = frozenset(
     {events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled, events.RunHandedOver}
 )
-"""Events that end a run, or its part in this process: a run that is handed over goes on elsewhere."""
+"""Events that end a run, or its part in this process: a run that is handed over continues elsewhere."""
 
 
 def history(config: RunConfig, thread: str, *, limit: int | None, before: int | None) -> tuple[Snapshot[Any], ...]:
     """Return one snapshot for each commit, pause, failure and cancellation, newest first.
 
     Args:
-        limit: How many to return at most; None returns all.
-        before: Only snapshots of entries before this one; None for no bound.
+        limit: Maximum number to return; None returns all.
+        before: Only snapshots of entries before this one; None for no limit.
 
     Raises:
-        StoreError: An entry that was read is missing or damaged.
+        StoreError: An entry that had to be read is missing or damaged.
     """
     check_id(thread)
     check_number("limit", limit)
@@ -56,7 +56,7 @@ def history(config: RunConfig, thread: str, *, limit: int | None, before: int | 
     loaded = store.load(thread)
     newest = _all(config, store, loaded, before) if limit is None else _newest(config, store, loaded, limit, before)
     if newest and newest[0].seq == loaded.head.seq:
-        # Outcomes of an open superstep are staged, not journalled, so the newest snapshot needs the whole fold.
+        # Outcomes of an open superstep are staged, not journalled, so the newest snapshot needs the complete fold.
         newest[0] = Snapshot(
             folded(config, loaded),
             seq=newest[0].seq,
@@ -68,7 +68,7 @@ def history(config: RunConfig, thread: str, *, limit: int | None, before: int | 
     return tuple(newest)
 
 
-def _all(config: RunConfig, store: Store, loaded: Loaded, before: int | None) -> list[Snapshot[Any]]:
+def _all(config: RunConfig, store: Store, loaded: StoredThread, before: int | None) -> list[Snapshot[Any]]:
     """Return all snapshots, newest first, from one fold over the whole thread."""
     thread, last = loaded.head.thread, _last(loaded, before)
     fold = from_the_first(config, thread)
@@ -78,13 +78,15 @@ def _all(config: RunConfig, store: Store, loaded: Loaded, before: int | None) ->
     return stretch.found[::-1]
 
 
-def _newest(config: RunConfig, store: Store, loaded: Loaded, limit: int, before: int | None) -> list[Snapshot[Any]]:
+def _newest(
+    config: RunConfig, store: Store, loaded: StoredThread, limit: int, before: int | None
+) -> list[Snapshot[Any]]:
     """Return the newest *limit* snapshots, newest first, one stretch of records at a time."""
     thread, last = loaded.head.thread, _last(loaded, before)
     newest: list[Snapshot[Any]] = []
-    # Only the last *most* records of a part are looked at entry by entry; the others are folded whole, which is faster.
-    # Not every record has a snapshot, so *most* is more than *limit*. If it is not enough, the next part takes twice as
-    # many. *shared*: the last commit of the part that is read next shares the snapshot of the completion after it.
+    # Only the last *most* records of a stretch are examined entry by entry; the others are folded whole, which is
+    # faster. Not every record has a snapshot, so *most* is more than *limit*. If it is not enough, it doubles for the
+    # next stretch. *shared*: the last commit of the stretch read next shares the snapshot of the completion after it.
     shared, most = False, 2 * limit + 8
     while last >= loaded.head.first and len(newest) < limit:
         # `last - 1`: a stored snapshot of the entry *last* itself would leave no record to read.
@@ -103,14 +105,14 @@ def _newest(config: RunConfig, store: Store, loaded: Loaded, limit: int, before:
             stretch.found.pop()  # the completion in the stretch after this one shares it
         newest += stretch.found[::-1]
         shared = stretch.shares or (shared and stretch.changed is None)
-        last, before, most = stretch.began, None, 2 * most  # all that is left lies before *before*
+        last, before, most = stretch.began, None, 2 * most  # everything left is before *before*
     return newest[:limit]
 
 
-def _last(loaded: Loaded, before: int | None) -> int:
+def _last(loaded: StoredThread, before: int | None) -> int:
     """Return the number of the last entry to read.
 
-    *before* itself is read too: if it is a completion, the commit before it is not listed, since they share a snapshot.
+    *before* itself is also read: if it is a completion, the commit before it shares its snapshot and is not listed.
     """
     return loaded.head.seq if before is None else min(before, loaded.head.seq)
 
@@ -120,13 +122,13 @@ class _Stretch:
     """The snapshots of a stretch of consecutive entries.
 
     Args:
-        config: Configuration of the runtime, to read the values of a snapshot at first access.
+        config: Configuration of the runtime, used to read a snapshot's values at first access.
         fold: The thread up to the entry before the stretch.
-        loaded: The thread as it is now.
-        before: Only snapshots of entries before this one; None for no bound.
+        loaded: The thread in its current state.
+        before: Only snapshots of entries before this one; None for no limit.
     """
 
-    def __init__(self, config: RunConfig, fold: Fold, loaded: Loaded, before: int | None) -> None:
+    def __init__(self, config: RunConfig, fold: Fold, loaded: StoredThread, before: int | None) -> None:
         self._config = config
         self._fold = fold
         self._before = before
@@ -136,14 +138,14 @@ class _Stretch:
         self.found: list[Snapshot[Any]] = []
         """The snapshots, oldest first."""
         self._oldest = fold.seq < loaded.head.first
-        """Whether no entry is left before the stretch: it begins at the first one, or behind those that were pruned."""
+        """Whether no entry remains before the stretch: it starts at the first entry, or right after the pruned ones."""
         self.changed: bool | None = False if self._oldest else None
-        """Whether the newest snapshot so far is of a commit. None while there is none: it is in the stretch before.
-        False if there is none before either."""
+        """Whether the newest snapshot so far is of a commit. None while there is no snapshot, as it is in an earlier
+        stretch; False if no earlier stretch has one either."""
         self.shares: bool = False
-        """Whether the first snapshot is of a completion that shares the last commit of the stretch before."""
+        """Whether the first snapshot is of a completion that shares the last commit of the previous stretch."""
         if self._oldest and fold.seq and (before is None or fold.seq < before):  # the snapshot that a prune kept
-            at = loaded.head.created_at  # no entry is left that tells its time
+            at = loaded.head.created_at  # no remaining entry has its time
             values = _values(config, fold.reader.thread, fold.seq)
             self.found.append(Snapshot(fold, seq=fold.seq, at=at, status=fold.status, head=self._head, values=values))
 
@@ -161,14 +163,14 @@ class _Stretch:
                 completed = (
                     entry.event.__class__ is events.RunCompleted and not entry.path and self.changed is not False
                 )
-                if before is not None and entry.seq >= before:  # not listed, and looked at only for a shared snapshot
+                if before is not None and entry.seq >= before:  # not listed; examined only for a shared snapshot
                     if entry.seq == before and completed:
                         self._share()
                     break
                 fold.fold([one], entry.seq, batch.run)
-                if not entry.path:  # entries of nested graphs have a path, and no snapshots
+                if not entry.path:  # entries of nested graphs have a path and no snapshots
                     self._note(entry, completed=completed)
-        # *before* itself was looked at, and not folded.
+        # *before* itself was examined but not folded.
         wanted = last if before is None or before > last else before - 1
         check_end(fold.reader.thread, fold.seq, max(wanted, self.began))
 
@@ -182,7 +184,7 @@ class _Stretch:
         if kind in CHANGES:
             self._add(entry, entry.seq)
             self.changed = True
-        elif kind in ENDS and (self.found or not self._oldest):  # without a state before it, an end has none to show
+        elif kind in ENDS and (self.found or not self._oldest):  # without an earlier state, an end has none to show
             if completed:
                 self._share()
             self._add(entry, self._fold.steps_at)  # `steps_at`: the last entry that changed the state
@@ -207,6 +209,6 @@ class _Stretch:
 def _values(config: RunConfig, thread: str, at: int) -> Callable[[], Any]:
     """Return a function that reads the values after the entry *at*, for `Snapshot.values`.
 
-    They are read at first access only, since most snapshots of a history are listed without them.
+    Values are read only at first access, since most snapshots of a history are listed without them.
     """
     return lambda: state(config, thread, at).values

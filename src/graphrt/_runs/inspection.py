@@ -2,7 +2,7 @@
 
 Nothing is written and no node runs. Replay calls routers and reducers, which are pure (R13).
 
-Each event of an entry comes with a path, which is empty for the graph at the top. For the terms, see docs/glossary.md.
+Each event of an entry has a path, which is empty for the top graph. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from graphrt.stores.values import Head
 
 
 def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any]:
-    """Return the thread as it is now, or as it was after the entry *at*; see `Runtime.state`."""
+    """Return the thread in its current state, or as it was after entry *at*; see `Runtime.state`."""
     check_id(thread)
     store = the_store(config)
-    release_now(store, thread)  # a claim that could not be released yet would show a run that is over as running
-    loaded = loaded_at(store, thread, at)  # refuses an *at* that is not an int or not an entry
+    release_now(store, thread)  # an unreleased claim of this process would make an ended run look active
+    loaded = loaded_at(store, thread, at)  # rejects an *at* that is not an int or not an entry
     head = loaded.head
-    whole = at is None or at == head.seq  # then the open superstep is shown too
+    whole = at is None or at == head.seq  # then the open superstep is included
     fold = folded(config, loaded, upto=None if whole else at)
     if at is None or whole:
-        # A thread that a run drives counts as running, whatever its last commit says; "new" has no entries yet.
+        # A thread driven by a run counts as running, even if its last commit says otherwise. A "new" thread has no
+        # entries yet.
         status = head.status if not head.owned or head.status == "new" else "running"
         if status == "completed" and has_input(store, thread):  # the next run begins by itself
             status = "running"
@@ -57,20 +58,23 @@ def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any
 
 
 def info(config: RunConfig, head: Head) -> ThreadInfo:
-    """Return the thread of *head* for a listing. Its error is read when accessed: most callers do not need it."""
+    """Return the thread of *head* for a listing.
+
+    Its error is read only on access, since most callers do not need it.
+    """
     return ThreadInfo(head, partial(_error, config, head.thread))
 
 
 def _error(config: RunConfig, thread: str) -> str | None:
-    """Return why the thread failed: the class of the error and its message; None if the journal does not tell."""
+    """Return why the thread failed: the error's class and message; None if the journal does not have them."""
     event = last_failure(config, thread)
     return None if event is None else f"{event.error}: {event.message}"
 
 
 def last_failure(config: RunConfig, thread: str) -> events.RunFailed | None:
-    """Return how the thread failed last; None if no entry tells. Reads only the records after the newest snapshot.
+    """Return the thread's last failure; None if no entry records one. Reads only the records after the newest snapshot.
 
-    `Runtime.wait` raises its error for a run that failed in another process.
+    `Runtime.wait` raises that error for a run that failed in another process.
     """
     store = the_store(config)
     loaded = store.load(thread)
@@ -88,9 +92,9 @@ def _time(fold: Fold, records: Any, otherwise: float) -> float:
     """Return when the last folded entry was written; *otherwise* if its record was not loaded.
 
     Args:
-        records: The loaded records, in order. If a snapshot is exactly of that entry, its record is not among them.
+        records: The loaded records, in order. They do not include the entry's record if a snapshot ends exactly there.
     """
-    # The records end with the one that has the entry, so the last one of them has it if any has.
+    # The records end with the entry's own record, so if any of them has the entry, the last one does.
     last = next((record for record in reversed(records) if record.seq >= fold.seq), None)
     if last is None:
         return otherwise
@@ -102,14 +106,15 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
     """Fold the thread from its first entry, and call every router again; see `Runtime.replay`.
 
     The thread is folded twice: `present` as a resume folds it, from the newest snapshot, and `fold` from the oldest
-    entry, where each commit and each route is computed anew and compared with the entry. Both must end alike.
+    entry, where each commit and each route is computed again and compared with its entry. Both must end in the same
+    state.
 
     Entries of an older graph, before a migration (R14), are folded without calling this graph's routers.
 
     Raises:
-        ReplayDivergedError: A router chooses otherwise, or a reducer makes other values, than when the entries were
-            written. `seq` is the entry; `expected` and `got` say what differs. Values are compared at the end of each
-            run.
+        ReplayDivergedError: A router makes a different choice, or a reducer produces different values, than when the
+            entries were written. `seq` is the entry; `expected` and `got` show the difference. Values are compared at
+            the end of each run.
         StoreError: An entry is damaged.
     """
     check_id(thread)
@@ -124,14 +129,14 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
         batch = fold.read(record)
         first = record.seq - record.count + 1
         for at, (path, event) in enumerate(batch.logged):
-            # Routers are not called with values that were erased: what they chose then stands in the entry.
+            # Routers are not called with erased values; their choice is in the entry.
             if first + at <= older or (fold.reader.erased and (_meets_erased(event) or holds_erased(fold.engine))):
                 fold.fold([(path, event)], first + at, batch.run)
-            elif not path:  # entries of a nested graph change nothing at the top
+            elif not path:  # entries of a nested graph do not change the top graph
                 _again(fold, event, first + at, batch.run)
         fold.seq = record.seq
     now, then = fold.engine.values, present.engine.values
-    # With `migrated`, only `present` was migrated: the two cannot be compared.
+    # With `migrated`, only `present` was migrated, so the two cannot be compared.
     if present.migrated is None and not alike(now, then):
         changed = [n for n in {**then, **now} if not alike(now.get(n), then.get(n))]
         raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
@@ -139,9 +144,9 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
 
 
 def _meets_erased(event: Any) -> bool:
-    """Return whether *event* writes or sends something that `Runtime.erase` removed: `Erased()` is in its place.
+    """Return whether *event* writes or sends something that `Runtime.erase` replaced by `Erased()`.
 
-    Sends are arguments for the next tasks, by position of the task.
+    This includes the arguments of Sends to the next tasks, which are keyed by task position.
     """
     updates = event.updates if isinstance(event, events.TaskSucceeded) else ()
     parts = (*updates, getattr(event, "sends", {}))
@@ -155,7 +160,7 @@ def _last_of_older_graph(config: RunConfig, thread: str) -> int:
 
 
 def _again(fold: Fold, event: Any, seq: int, run: str) -> None:
-    """Compute the entry *seq* anew where it was decided by a router or reducer, and compare; fold any other event.
+    """Recompute and compare entry *seq* if a router or reducer decided it; fold any other event.
 
     Args:
         run: Id of the run that wrote the entry.
@@ -166,11 +171,11 @@ def _again(fold: Fold, event: Any, seq: int, run: str) -> None:
     engine = fold.engine
     try:
         if isinstance(event, events.SuperstepCommitted):
-            if not engine.tasks:  # no outcome of a task was folded before: no event has opened the superstep
+            if not engine.tasks:  # no task outcome was folded yet, so no event has opened the superstep
                 engine.open_superstep()
-            engine.forget_store()  # drops the codec, with which the commit would encode values for a store
-            # Reduces the folded outcomes, and calls the routers. `after`: tasks at which an `interrupt_after` paused.
-            # `past`: a reducer that returned None when the entry was written is not an error now.
+            engine.forget_store()  # drops the codec; with it, the commit would encode values for a store
+            # Reduces the folded outcomes and calls the routers. `after`: tasks at which an `interrupt_after` paused.
+            # `past`: a reducer that returned None when the entry was written is not an error here.
             engine.commit(event.after, past=True)
             _compare(fold, event, seq)
             # Without events, only `fold.run` and `fold.seq` are set; the engine has done the rest. Below, `run` is not
@@ -178,7 +183,7 @@ def _again(fold: Fold, event: Any, seq: int, run: str) -> None:
             fold.fold([], seq + 1, run)
             fold.seq = seq
             return
-        # An `interrupt_after` holds a superstep after its commit; its routers are called when the pause is answered.
+        # An `interrupt_after` holds a superstep after its commit; its routers are called once the pause is answered.
         if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.unrouted:
             engine.route()
             _compare(fold, event, seq)
@@ -188,19 +193,21 @@ def _again(fold: Fold, event: Any, seq: int, run: str) -> None:
         if isinstance(event, events.TasksRouted) and event.reason == "entry":  # the router of START
             engine.enter()
             _compare(fold, event, seq)
-        evolve(engine, event)  # applies the event; after "entry" it sets once more what is due
+        evolve(engine, event)  # applies the event; after "entry" it sets the due nodes again
         if isinstance(event, (events.RunCompleted, events.RunInterrupted, events.RunFailed, events.RunCancelled)):
             _compare_folded(fold, event.folded, seq)  # checksums of values, by field
         fold.seq = seq
     except ReplayDivergedError:
         raise
-    except GraphrtError as error:  # a router or reducer that raises now did not raise then
+    except GraphrtError as error:  # the router or reducer did not raise when the entry was written
         raise _diverged(fold, seq, type(event).__name__, error.what, "error") from error
 
 
 def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, seq: int) -> None:
     """Check that the nodes that are due now, and their Send arguments, are those of *event*."""
-    names, sends, _, _ = due_parts(fold.engine.due)  # the other two: errors for handlers, which no router decides
+    names, sends, _, _ = due_parts(
+        fold.engine.following()
+    )  # the other two are errors for handlers, which no router decides
     if names != event.next:
         raise _diverged(fold, seq, f"next {event.next}", f"next {names}", "routes")
     if not alike(dict(sends), dict(event.sends)):
@@ -208,10 +215,10 @@ def _compare(fold: Fold, event: events.SuperstepCommitted | events.TasksRouted, 
 
 
 def _compare_folded(fold: Fold, before: Mapping[str, str], seq: int) -> None:
-    """Check the fields of custom reducers against the checksums *before*, which were written at the end of the run.
+    """Check the fields of custom reducers against the checksums *before*, written at the end of the run.
 
-    A field without a checksum now is skipped: its value is missing or cannot be stored. `replay` compares all values at
-    its end.
+    A field that has no checksum now is skipped: its value is missing or cannot be stored. `replay` compares all values
+    at its end.
     """
     now = emit_events.folded(fold.engine)
     changed = [name for name, digest in before.items() if now.get(name, digest) != digest]
@@ -237,9 +244,9 @@ def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> Repla
 def diff(
     config: RunConfig, left: str, right: str, *, left_run: str | None = None, right_run: str | None = None
 ) -> Divergence | None:
-    """Return the first entries in which two threads, or two of their runs, differ; None if there is no difference.
+    """Return the first entries in which two threads, or two of their runs, differ; None if they do not differ.
 
-    Entries are compared by position. Ids of threads and runs, times and seeds are not compared.
+    Entries are compared by position. Thread and run ids, times and seeds are not compared.
 
     Raises:
         InputError: A thread has no such run.
@@ -262,7 +269,7 @@ def diff(
 
 
 def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
-    """Iterate over the entries of *thread* to compare: if one thread is a fork of the other, those after the fork."""
+    """Iterate over the entries of *thread* to compare; if one thread is a fork of the other, only after the fork."""
     fork = next(entries(config, thread), None)
     if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
         # A fork's first record repeats the tags, questions and answers that its source had then.
@@ -275,7 +282,7 @@ def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
 
 def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
     """Filter the entries of one run; None keeps those of all runs."""
-    # Whether a thread was resumed or copied in between makes no difference to what happened.
+    # Resuming or copying a thread in between does not change what happened.
     return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, _NO_DIFFERENCE))
 
 
@@ -283,17 +290,17 @@ _NO_DIFFERENCE: Final = (events.RunResumed, events.ThreadCopied)
 
 
 _UNLIKE: Final = frozenset({"thread", "seed", "expires_at", "digests", "exception"})
-"""Fields of events that differ between equal runs. Of an exception, class and message are fields of their own."""
+"""Fields of events that differ between equal runs. Class and message of an exception are separate fields."""
 _UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests", "began"})
-"""The same for the `StateSaved` of a fork: ids, positions, and data of the encoding."""
+"""The same for the `StateSaved` of a fork: ids, positions, and encoding data."""
 _REPEATED: Final = (events.InterruptRaised, events.InterruptAnswered, events.ThreadLabelled)
 """Events that may follow `ThreadForked` in the first record of a fork."""
 
 
 def _bare(entry: Entry) -> dict[str, Any]:
-    """Return the fields of an entry's event that two equal runs have in common; ids without their thread."""
+    """Return the fields of an entry's event that are the same in equal runs; ids without their thread."""
     data = common(entry, _UNLIKE)
-    if "state" in data:  # that a fork begins with
+    if "state" in data:  # only in the event that a fork begins with
         state: Any = data.pop("state")
         data = {**common(replace(entry, event=state), _UNLIKE_STATE), **data}
     return data

@@ -1,13 +1,12 @@
-"""What the tasks of a superstep had recorded: results of effects, replies of models and tools, answers of people.
+"""The records of a superstep's tasks: results of effects and tools, model replies, and people's answers.
 
-`fork(keep_effects=True)` gives it to the same tasks of the fork, which then make no model call again and ask no
-question twice. It is staged in the fork, under a key that is the task's id with `KEPT` (`#kept`) at its end.
+`fork(keep_effects=True)` passes them to the same tasks of the fork, which then repeat no model call and ask no question
+twice. They are staged in the fork under the task's id followed by `KEPT` (`#kept`).
 
 A task's id is `path/superstep.number:node`. The path is empty for a task of the top graph, and names the enclosing task
 for one of a nested graph. `Logged` is a pair of such a path and an event. Events of effects and model calls have a
-`key`, which names the call inside its task. Events of model calls also have `failed_attempts`, the number of the task's
-failed attempts before the call: an attempt finds only the replies with its own number. For the terms, see
-docs/glossary.md.
+`key` that identifies the call within its task. Events of model calls also have `failed_attempts`, the number of failed
+attempts before the call: an attempt finds only the replies with its own number. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from graphrt._runs.run_config import RunConfig
 
 _Effect: TypeAlias = events.EffectStarted | events.EffectRecorded | events.ThreadStarted | ModelEvent
 _UNANSWERED = (events.InterruptWithdrawn, events.InterruptExpired, events.AnswerDiscarded)
-"""Events after which a question has no answer that another execution could be given."""
+"""Events after which a question has no answer to pass to another execution."""
 _ENDS_SUPERSTEP = (events.SuperstepCommitted, events.SuperstepAbandoned, events.RunStarted)
-"""Events of the graph at the top that end the superstep, or that begin another run."""
+"""Events of the top graph that end the superstep or start another run."""
 
 
 def kept_effects(config: RunConfig, fold: Fold) -> dict[str, list[Logged]]:
-    """Return what the superstep after the last entry of *fold* recorded, by the keys to stage it under in a fork.
+    """Return the records of the superstep after the last entry of *fold*, by the keys to stage them under in a fork.
 
     Args:
         fold: The thread that is forked (the source), folded up to the entry of the fork.
@@ -49,7 +48,7 @@ def kept_effects(config: RunConfig, fold: Fold) -> dict[str, list[Logged]]:
 
 
 def _recorded(config: RunConfig, fold: Fold) -> Iterator[events.Event]:
-    """Yield the events of the superstep: journalled ones, and those that are staged if it is still open."""
+    """Yield the events of the superstep: the journalled ones, and the staged ones if it is still open."""
     thread = fold.reader.thread
     for entry in entries(config, thread, after=fold.seq):
         if not entry.path and isinstance(entry.event, _ENDS_SUPERSTEP):
@@ -61,11 +60,11 @@ def _recorded(config: RunConfig, fold: Fold) -> Iterator[events.Event]:
 
 
 class _Kept:
-    """What one task recorded."""
+    """The records of one task."""
 
     def __init__(self) -> None:
         self.effects: dict[tuple[Any, ...], Logged] = {}
-        """Effects and what is recorded of model calls, by what tells them apart inside the task; see `_identity`."""
+        """Effects and records of model calls, by their identity within the task; see `_identity`."""
         self.questions: dict[str, Logged] = {}
         """The newest `InterruptRaised` of each question, by the question's id."""
         self.answers: dict[str, Logged] = {}
@@ -84,8 +83,8 @@ class _Kept:
     def _as_asked(self, effect: Logged) -> Logged | None:
         """Return an effect as the last attempt found it; None if it did not exist then.
 
-        `RepliesDiscarded` gives the number of failed attempts, which decides which replies are found again. If the last
-        attempt failed for good, the number counts that attempt too, and its own replies would not be found.
+        The number of failed attempts in `RepliesDiscarded` decides which replies are found again. If the last attempt
+        failed for good, the number includes that attempt, and its own replies would not be found.
         """
         path, event = effect
         if self.failed and isinstance(event, events.RepliesDiscarded):
@@ -95,15 +94,15 @@ class _Kept:
 
 
 def _keep(found: dict[str, _Kept], event: events.Event) -> None:
-    """Add *event* to what its task recorded, if it is an effect, a question, or what became of a question."""
+    """Add *event* to the records of its task, if it is an effect, a question, or the outcome of a question."""
     if isinstance(event, events.EffectStarted | events.EffectRecorded | events.ThreadStarted | ModelEvent):
         kept = found.setdefault(event.task, _Kept())
         kept.effects[_identity(event)] = (_path(event.task), event)
     elif isinstance(event, events.InterruptRaised):
-        # A question of a nested graph has an entry in each enclosing graph, too; the one of its own task is kept.
+        # A question of a nested graph also has an entry in each enclosing graph; only the one of its own task is kept.
         if _task(event.id) == event.task:
             kept = found.setdefault(event.task, _Kept())
-            # Neither the usage so far nor an edit of the source's state belongs to the fork.
+            # The usage so far and edits of the source's state do not belong to the fork.
             kept.questions[event.id] = (_path(event.task), replace(event, usage=None, stale=False))
     elif isinstance(event, events.InterruptAnswered):
         task = _task(event.id)
@@ -116,12 +115,12 @@ def _keep(found: dict[str, _Kept], event: events.Event) -> None:
 
 
 def _identity(event: _Effect) -> tuple[Any, ...]:
-    """Return what tells *event* apart from others of its task; a later event with the same identity replaces it."""
+    """Return the identity of *event* within its task; a later event with the same identity replaces it."""
     match event:
-        case events.RepliesDiscarded():  # it has no key: only the newest counts
+        case events.RepliesDiscarded():  # it has no key; only the newest counts
             return (events.RepliesDiscarded,)
-        # Each of the following cases but the last also keeps apart what the key alone does not: attempts, or calls with the same key. A
-        # reservation that was given back has the identity of the reservation, and so replaces it.
+        # Each of the following cases except the last also distinguishes what the key alone does not: attempts, or calls
+        # with the same key. A released reservation has the identity of the reservation, and so replaces it.
         case events.BudgetGranted():
             return events.BudgetGranted, event.question
         case events.UsageRecorded():
@@ -142,5 +141,5 @@ def _task(question: str) -> str:
 
 
 def _path(task: str) -> str:
-    """Return the path of the graph that a task belongs to, with the slash at its end, as staged events have it."""
+    """Return the path of the graph that a task belongs to, with a trailing slash as in staged events."""
     return task[: task.rfind("/") + 1]

@@ -1,8 +1,8 @@
-"""States of threads that a runtime keeps in memory, so that a turn of a long conversation costs what the turn adds.
+"""Thread states that a runtime keeps in memory, so that a turn of a long conversation costs only what it adds.
 
-A kept state does what a stored snapshot does, and no more: it saves reading. It is what the entries of a completed
-thread folded to when the thread was last loaded. The next load reads only the entries since then, and the record before
-them: if that is not the one which the state ended with, or if values were erased since, the thread is loaded in full.
+A kept state serves the same purpose as a stored snapshot: it saves reading. It is the result of folding the entries of
+a completed thread when the thread was last loaded. The next load reads only the newer entries and the record before
+them. If the state does not end with that record, or values were erased since, the thread is loaded in full.
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.stores.protocol import Store
-    from graphrt.stores.values import Loaded, Record
+    from graphrt.stores.values import Record, StoredThread
 
 KEPT_BYTES: Final = 32 << 20
-"""Most bytes that the kept states of a runtime were stored in. Above it, those that were used longest ago are let go."""
+"""Maximum total stored size, in bytes, of the states that a runtime keeps. Above it, the least recently used are
+dropped."""
 WORTH_KEEPING: Final = 8192
-"""Bytes that a load has to read before its result is kept: what costs little is not kept."""
+"""Minimum number of bytes that a load must read for its result to be kept; cheap loads are not kept."""
 
 
 class KeptState(NamedTuple):
-    """The state of a completed thread after a record."""
+    """The state of a completed thread after a given record."""
 
     record: Record
     """The record that it ends with."""
     meta: bytes | None
-    """The thread's meta, which names the graph and the names that records are written with."""
+    """The thread's meta, with the graph's name and the names used in records."""
     created_at: float
     state: events.StateSaved
     """The state, without the digests of the hash chain."""
     chain: Chain | None
-    """The end of the hash chain, of which a reader needs no digests; None if the thread is not chained."""
+    """The end of the hash chain, without digests, which readers do not need; None if the thread is not chained."""
     grown: Grown
-    """How much the thread had grown since its last snapshot, after the record or after the last run of this runtime."""
+    """Growth of the thread since its last snapshot, after the record or after this runtime's last run."""
     size: int
-    """Bytes that the state was stored in."""
+    """Stored size of the state in bytes."""
 
     @property
     def before(self) -> int:
         """Number of the last entry before the record."""
         return self.record.seq - self.record.count
 
-    def fits(self, loaded: Loaded) -> bool:
-        """Return whether the thread that was *loaded* after `before` is the one that the state is of."""
+    def fits(self, loaded: StoredThread) -> bool:
+        """Return whether this is the state of the thread that was *loaded* after `before`."""
         return (
             bool(loaded.records)
             and loaded.records[0] == self.record
@@ -58,15 +59,15 @@ class KeptState(NamedTuple):
         )
 
     def start(self, fold: Fold) -> None:
-        """Start *fold*, which has folded nothing yet, with this state."""
+        """Start the empty *fold* with this state."""
         fold.begin(_with_own_values(self.state), self.record.seq)
         fold.tail, fold.measured = self.grown.tail, self.grown.measured
         if self.chain is not None:
-            _ = self.chain.tree  # grown here, once, and not in each copy
+            _ = self.chain.tree  # computed once here, not in each copy
             fold.chain = self.chain.copy()
 
     def catch_up(self, fold: Fold) -> None:
-        """Tell *fold*, which has folded what follows, of a snapshot that the last run of this runtime has made."""
+        """Pass *fold*, which has folded the later entries, a snapshot made by the last run of this runtime."""
         if self.grown.seq == fold.seq:
             fold.tail, fold.measured = self.grown.tail, self.grown.measured
 
@@ -78,11 +79,11 @@ class KeptStates:
     __slots__ = ("_bytes", "_states")
 
     def __init__(self) -> None:
-        self._states: dict[str, KeptState] = {}  # the one used last comes last
+        self._states: dict[str, KeptState] = {}  # most recently used last
         self._bytes = 0
 
-    def load(self, store: Store, thread: str) -> tuple[Loaded, KeptState | None]:
-        """Read the thread as it is now; if its state is kept, only the record that the state ends with and what follows.
+    def load(self, store: Store, thread: str) -> tuple[StoredThread, KeptState | None]:
+        """Read the thread as it is now; if its state is kept, only the state's last record and what follows.
 
         Raises:
             InputError: There is no such thread.
@@ -95,8 +96,8 @@ class KeptStates:
             self.forget(thread)
         return store.load(thread), None
 
-    def keep(self, fold: Fold, loaded: Loaded, kept: KeptState | None) -> None:
-        """Keep what *fold* has folded of *loaded*, which began with *kept*, unless that was little work."""
+    def keep(self, fold: Fold, loaded: StoredThread, kept: KeptState | None) -> None:
+        """Keep the result of folding *loaded*, which began with *kept*, unless that was cheap."""
         if not loaded.records or (kept is not None and len(loaded.records) == 1):  # nothing new
             return
         size = fold.reader.held_bytes
@@ -129,33 +130,33 @@ class KeptStates:
             self.forget(next(iter(self._states)))
 
     def grown(self, thread: str, grown: Grown) -> None:
-        """Note how much *thread* had grown at the end of a run."""
+        """Record how much *thread* had grown at the end of a run."""
         kept = self._states.get(thread)
         if kept is not None:
             self._states[thread] = kept._replace(grown=grown)
 
     def forget(self, thread: str) -> None:
-        """Let go of what is kept of *thread*."""
+        """Drop the kept state of *thread*."""
         kept = self._states.pop(thread, None)
         if kept is not None:
             self._bytes -= kept.size
 
 
 def _with_own_values(state: events.StateSaved) -> events.StateSaved:
-    """Return *state* with containers of its own: what a node does wrongly to a list of the state must not reach it.
+    """Return *state* with copied containers, so that a node that wrongly mutates a list does not change the kept state.
 
-    Only the outer container of a field is copied. What is deeper, nodes must not change (R15), and copying it would cost
-    what the thread is long.
+    Only the outer container of a field is copied. Nodes must not change deeper values (R15), and copying them would
+    cost time in proportion to the thread's length.
     """
     return replace(state, values={name: _copied(value) for name, value in state.values.items()})
 
 
 def _copied(value: Any) -> Any:
-    """Return a list, dict or set copied, and anything else as it is."""
+    """Return a copy of a list, dict or set, and anything else as it is."""
     kind: type = value.__class__
     return value.copy() if kind in _COPIED else value
 
 
 _COPIED: Final[frozenset[type]] = frozenset({list, dict, set})
 NOTHING_KEPT: Final = KeptStates()
-"""Of the runs that have no store, and so no threads."""
+"""For runs without a store, and so without threads."""

@@ -1,7 +1,7 @@
-"""Secrets of unfinished threads, which a runtime keeps in memory, since no store has them.
+"""Secrets of unfinished threads. A runtime keeps them in memory, since no store has them.
 
-A store keeps of a `Secret` only that it was there, so a loaded thread has fields with unknown secrets. A runtime that
-saw their values gives them back when it drives the thread again, if the rest of the field is as it was then.
+A store records only the presence of a `Secret`, so a loaded thread has fields with unknown secrets. A runtime that saw
+their values restores them when it drives the thread again, if the rest of the field is unchanged.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ class KnownSecrets:
         self._threads: dict[str, dict[str, Any]] = {}
 
     def remember(self, engine: Engine, fields: Iterable[str] | None = None) -> None:
-        """Keep the values of *fields* that hold secrets; None takes all fields. Called when a run or an edit ends."""
+        """Keep the values of *fields* that hold secrets; None means all fields. Called when a run or an edit ends."""
         thread, codec = engine.thread, engine.codec
-        # Without a thread there is no later run. `codec` is None if nothing is stored. `met_secrets`, whether a secret
-        # was encoded, is false in nearly every graph, and costs nothing.
+        # Without a thread there is no later run. `codec` is None if nothing is stored. `met_secrets` says whether a
+        # secret was encoded. It is false in nearly every graph and free to check.
         if thread is None or codec is None or not codec.met_secrets:
             return
         for name in engine.values if fields is None else fields:
             value = engine.values.get(name)
-            if name in engine.plan.state.untracked:  # it has its default after a resume, as without secrets
+            if name in engine.plan.state.untracked:  # it is reset to its default on resume, with or without secrets
                 continue
             try:
-                # `known` is false for a secret that was loaded from a store, whose value this process does not have.
+                # `known` is false for a secret that was loaded from a store: this process does not have its value.
                 known = any(secret.known for secret in codec.secrets_in(value))
-            except NotStorable:  # it cannot be looked through
+            except NotStorable:  # it cannot be searched for secrets
                 continue
             if known:
-                # A copy of the value, which no node can change, and of the dict, which a task of a queue may be reading.
+                # Copy the value, so that no node can change it, and the dict, since a queued task may be reading it.
                 self._threads[thread] = {**self._threads.get(thread, {}), name: own(value)}
 
     def give_back(self, engine: Engine) -> None:
-        """Put known secrets into the values of a loaded thread, in fields whose stored form is the same.
+        """Put known secrets into the values of a loaded thread, in fields whose stored form is unchanged.
 
-        Called when a thread was loaded for a run, or for a task of a queue.
+        Called after a thread is loaded for a run or for a queued task.
 
-        The stored form has no secrets, so it shows whether anything else of the field has changed.
+        The stored form contains no secrets, so it shows whether anything else in the field has changed.
         """
         kept = self._threads.get(engine.thread or "")
         if not kept:

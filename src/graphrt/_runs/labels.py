@@ -1,9 +1,9 @@
 """Labels of threads: checks of titles, tags and priorities, and the event that gives a thread new ones (decision 0150).
 
-A thread gets labels in the run that begins it (`open_run`), and others by `finding.label`. Both write one
-`ThreadLabelled`, from which the store's columns follow. It has all labels as they are afterwards, so that the last one
-says everything. The priority orders the threads that are due: the highest is driven first, and 0 is the default. For
-the terms, see docs/glossary.md.
+A thread gets its labels from the run that starts it (`open_run`) or from `finding.label`. Both write one
+`ThreadLabelled`, from which the store's columns are derived. It holds the complete labels after the change, so only the
+last one matters. The priority orders due threads: the highest is driven first, and 0 is the default. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _TAGS: Final[tuple[type, ...]] = (set, frozenset, list, tuple)
 
 
 def checked_title(title: Any) -> str | None:
-    """Return *title*, whatever a caller passed, if it can be a title: a line of text, or None for no title.
+    """Return the caller's *title* if it is valid: one line of text, or None for no title.
 
     Raises:
-        InputError: It is not a title (`bad-label`).
+        InputError: It is not valid (`bad-label`).
     """
     if title is None or _is_line(title, LONGEST_TITLE):
         found: str | None = title
@@ -71,7 +71,7 @@ def checked_title(title: Any) -> str | None:
 
 
 def checked_tags(option: str, tags: Any) -> frozenset[str]:
-    """Return *tags*, whatever a caller passed as the argument named *option*, as a set.
+    """Return the caller's *tags*, passed as the argument *option*, as a set.
 
     Raises:
         InputError: It is not a set, list or tuple of tags, or has too many (`bad-label`).
@@ -86,12 +86,12 @@ def checked_tags(option: str, tags: Any) -> frozenset[str]:
 
 
 def checked_priority(priority: Any) -> int:
-    """Return *priority*, whatever a caller passed, if it can be a priority.
+    """Return the caller's *priority* if it is valid.
 
     Raises:
-        InputError: It is not an int, or too high or too low (`bad-label`).
+        InputError: It is not an int, or is out of range (`bad-label`).
     """
-    # By its type, since a bool is an int too.
+    # Check the exact type, since a bool is also an int.
     if type(priority) is int and -MOST_PRIORITY <= priority <= MOST_PRIORITY:
         return priority
     raise BAD_LABEL(
@@ -102,12 +102,12 @@ def checked_priority(priority: Any) -> int:
 
 
 def labels_of_head(head: Head) -> Labels:
-    """Return the labels of a thread, which its *head* (its summary in the store) has."""
+    """Return the labels of a thread from its *head* (its summary in the store)."""
     return Labels(head.title, head.tags, head.priority)
 
 
 def counted(option: str, tags: frozenset[str]) -> frozenset[str]:
-    """Return *tags*, the argument named *option*, if a thread may have so many.
+    """Return *tags*, passed as the argument *option*, if a thread may have that many.
 
     Raises:
         InputError: There are too many (`bad-label`).
@@ -118,7 +118,7 @@ def counted(option: str, tags: frozenset[str]) -> frozenset[str]:
 
 
 def _is_line(value: Any, longest: int) -> bool:
-    """Return whether *value* is a text of 1 to *longest* characters that can be shown in one line, and stored."""
+    """Return whether *value* is a str of 1 to *longest* characters that fits on one line and can be stored."""
     # The first test is for speed: printable ASCII has none of the categories.
     return (
         type(value) is str
@@ -132,30 +132,30 @@ _BAD: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def _shown(value: Any) -> str:
-    """Return *value* for an error message: a text shortened and with its length, anything else by its class only."""
+    """Describe *value* for an error message: a str truncated and with its length, anything else by its class only."""
     if not isinstance(value, str):
         return f"{type(value).__name__}"
     return f"{value[:40]!a}{'...' if len(value) > 40 else ''} of {len(value)} characters"
 
 
 def new_labels(title: Any, tags: Any, priority: Any = 0) -> Labels | None:
-    """Return the checked labels that a run is begun with; None if the arguments have their defaults.
+    """Return the checked labels for starting a run; None if the arguments have their defaults.
 
-    None spares the run a look whether its store can keep labels, which not every store can.
+    With None, the run need not check whether its store supports labels.
 
     Raises:
         InputError: One of them is not valid (`bad-label`).
     """
-    # By class, since a caller may pass anything: False or 0.0 is not a priority, and has to be refused.
+    # Compare the class, since a caller may pass anything: False or 0.0 is not a priority and must be rejected.
     if title is None and tags.__class__ is tuple and not tags and priority.__class__ is int and not priority:
         return None
     return Labels(checked_title(title), checked_tags("tags", tags), checked_priority(priority))
 
 
 def with_more(old: Labels, new: Labels) -> Labels:
-    """Return the labels of a thread that has *old* and is begun anew with *new*: title and priority of *new*, all tags.
+    """Merge a thread's labels *old* with the *new* ones of a restart: all tags, and the title and priority of *new*.
 
-    A title that is None, or a priority of 0, leaves that of *old*.
+    A title of None or a priority of 0 keeps the one from *old*.
 
     Raises:
         InputError: Together they have too many tags (`bad-label`).
@@ -165,6 +165,6 @@ def with_more(old: Labels, new: Labels) -> Labels:
 
 
 def labelled(config: RunConfig, labels: Labels) -> events.ThreadLabelled:
-    """Return the event that gives a thread *labels*, in place of those that it has."""
-    tags = tuple(sorted(labels.tags))  # a set has no order, and the same labels must give the same bytes (R13)
+    """Return the event that replaces a thread's labels with *labels*."""
+    tags = tuple(sorted(labels.tags))  # sets are unordered, and the same labels must produce the same bytes (R13)
     return events.ThreadLabelled(title=labels.title, tags=tags, user=config.user, priority=labels.priority)

@@ -1,16 +1,21 @@
-"""The live items of a thread, as one follower reads them: those of all writers, in the order of the entries.
+"""One follower's view of a thread's live items: those of all writers, in the order of the entries.
 
 Live items come through the store, in batches, while a follower notes its *interest* there (decision 0160). A batch has
 a *place*, which grows with each batch of the thread. Several *writers* hand batches over (decision 0233): the run that
-drives the thread, and each task that a worker runs for its queue. A reader has read one writer for each of these tasks,
-and one for the driver, at a time; a writer that was replaced by another is not read any more.
+drives the thread, and each task that a worker runs for its queue. At any time, a reader follows one writer for each of
+these tasks and one for the driver; a writer that was replaced is no longer read.
 
-A reader who comes late begins to read a writer with its newest *re-telling*, which tells again what its open tasks have
-shown. `NumberedItems` says which items of one writer are new.
+A late reader starts reading a writer at its newest *re-telling*, which repeats the items that the writer's open tasks
+have shown. `NumberedItems` determines which items of one writer are new.
 
-Items that were read are held back until the reader has the entry before them. The driver names that entry. A worker of
-a queue knows no entries after the one with which it began: its items come where they are read, and are dropped once
-their superstep is closed. For the terms, see docs/glossary.md.
+Items are buffered until the reader has the entry before them. The driver names that entry. A queue worker does not know
+entries after the one with which it began, so its items are yielded where they are read, and dropped once their
+superstep is closed.
+
+No process drives a waiting thread. A reader then gets the output of its open tasks from staged data (`staged_items`),
+unless a writer has already shown it these tasks. The same applies to a reader that reaches the questions after they
+were answered and their tasks run again. If the superstep was committed meanwhile, the journal has it. For the terms,
+see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -28,30 +33,34 @@ from graphrt._runs.loading import the_store
 from graphrt._runs.numbered_items import NumberedItems
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.shown_tasks import ShownTasks, closes
-from graphrt.events import Entry
+from graphrt._runs.staged_items import committed_items, staged_items, stops, waits
+from graphrt.events import Entry, InterruptRaised, RunInterrupted
+from graphrt.stores.values import Head
 
 INTEREST_S: Final = 10.0
-"""Seconds for which interest is noted. A reader that is held up for longer misses items, and their number is shown."""
+"""Seconds for which a reader's interest is stored. A reader that is delayed for longer misses items, and their number
+is shown."""
 RENEW_S: Final = 4.0
-"""Seconds between two notes of interest."""
+"""Seconds between two renewals of interest."""
 NO_PLACE: Final = 2**63 - 1
-"""A place that no batch has, of a reader without live items."""
+"""A place that no batch has, for a reader without live items."""
 _AT_ONCE: Final = 2
-"""Batches that are read at once: one more than there is in most looks, which so need one call."""
+"""Number of batches read at once: one more than most polls find, so that they need only one call."""
 _READ_BYTES: Final = 2**18
-"""Bytes of items after which a reader gives what it has before it reads on: a hundred slow readers then hold little."""
+"""Size of items, in bytes, after which a reader yields what it has before reading more, so that slow readers hold
+little."""
 
 
 @final
 class LiveFeed:
     """The live items of one thread, as one follower reads them.
 
-    Interest is noted when it is made, and renewed by `read`.
+    Interest is recorded at creation and renewed by `read`.
 
     Args:
         config: The configuration of the runtime.
         thread: The thread's id.
-        after: Where the reader goes on. Without an item, it is given what the open tasks have shown so far.
+        after: Where the reader continues. Without an item, it gets the items of the open tasks so far.
 
     Raises:
         InputError: The store carries no live items (`store-lacks`).
@@ -64,46 +73,59 @@ class LiveFeed:
         self._codec = config.plan.codec
         self._thread = thread
         self._held: deque[tuple[int, Sent]] = deque()
-        """Items that were read and not given yet, in order, each with the entry after which it is given."""
+        """Items read but not yet yielded, in order, each with the entry that it follows."""
         self._held_bytes = 0
+        self._staged: deque[Sent] = deque()
+        """Output of open tasks from before the thread stopped, in order and not yet yielded."""
+        self._committed: deque[Sent] = deque()
+        """The same for a superstep that was committed later."""
+        self._has_met_stop = False
+        """Whether the reader has reached the first stop of the superstep that is open after its entries."""
+        self._staged_at = 0
+        """The thread's last entry at the time of reading."""
+        self._given = (after.writer, after.number)
+        """Writer and number of the last of these items that the reader received."""
         self.renew_at: float = monotonic() + RENEW_S
-        """Monotonic time at which interest is noted again."""
+        """Monotonic time at which to renew interest."""
         head = self._store.head(thread)
         self._from = head.seq
-        """What the driver showed before this entry is over, or is told again: a reader does not begin there."""
+        """Items that the driver showed before this entry are finished or will be repeated, so a reader does not start
+        there."""
         self._first = head.first
         self._store.follow_live([thread], for_s=INTEREST_S)
         self._after = after
         self.place: int = 0
-        """Place of the last batch that was read. All that are kept are read: what began earlier may go on."""
+        """Place of the last batch that was read. All stored items are read, because earlier tasks may still be running."""
         self._seq = after.seq
-        """The entry after which the item is given that was read last."""
+        """The entry that the last read item follows."""
         self._closed = 0
         """The last entry known to have closed a superstep, of those that the reader has."""
         self._searched = after.seq or self._from
-        """The entry after which such entries are known. One that comes back is given all that came since, and one that
-        begins is given nothing of supersteps that are over."""
+        """The entry after which such entries are known. A returning reader gets all items since then. A new reader gets
+        no items of finished supersteps."""
         self._writers: dict[str, NumberedItems] = {}
-        """What was read of each writer, by its id."""
+        """The items read from each writer, by its id."""
         if after.writer:
             self._writers[after.writer] = NumberedItems(after.number, after.last)
         self._present: dict[str, str] = {}
-        """Task of a queue, or "" for the driver of the thread, to its present writer."""
+        """Maps a queued task, or "" for the thread's driver, to its current writer."""
         self._past: set[str] = set()
-        """Writers before those: a process that lost the thread or the task may still hand something over."""
+        """Earlier writers: a process that lost the thread or the task may still hand over items."""
         has_open = bool(after.writer) or self._is_amid(after.seq)
         self._shown = ShownTasks(config.plan, has_open=has_open)
+        if after.writer and has_open:  # it may return to a task that repeats its output from before a question
+            self._shown.said(staged_items(config, thread), before=after.seq)
         self._is_first_look = True
-        """Whether the reader looks for the newest re-telling of each writer, to begin with it."""
+        """Whether the reader searches for the newest re-telling of each writer, to start from it."""
         self.read()
         self._is_first_look = False
 
     def read(self) -> int | None:
-        """Read the batches that have come, until a bound on what is held.
+        """Read the batches that have arrived, up to the limit on buffered items.
 
         Returns:
-            None if all was read. Otherwise the number of the entry after which the last item is given that was read:
-            entries after that one may not be given yet, because more items that come before them are in the store.
+            None if everything was read. Otherwise the number of the entry that the last read item follows. Entries
+            after it must not be yielded yet, because the store has more items that precede them.
         """
         if monotonic() >= self.renew_at:
             self.renewed(self._store.follow_live([self._thread], for_s=INTEREST_S)[self._thread])
@@ -121,13 +143,13 @@ class LiveFeed:
         return self._held[-1][0]
 
     def renewed(self, newest: int) -> None:
-        """Note that interest was noted again, by a call that returned *newest* as the place of the newest batch."""
-        # A store whose live items were deleted begins to count anew, and returns a smaller place.
+        """Record that interest was renewed by a call that returned *newest* as the place of the newest batch."""
+        # A store whose live items were deleted begins to count from zero, and returns a smaller place.
         self.place = min(self.place, newest)
         self.renew_at = monotonic() + RENEW_S
 
     def _new(self, heading: Heading, found: Sequence[Sent]) -> Iterator[Sent]:
-        """Return the items of a batch that this reader is to be given, as far as it has not read them before."""
+        """Return the items of a batch that this reader should get and has not read before."""
         writer, task = heading.writer, heading.task
         if writer in self._past:
             return iter(())
@@ -147,14 +169,15 @@ class LiveFeed:
             numbered = self._writers[writer] = NumberedItems(told=heading.again, is_first=is_first)
         self._present[task] = writer
         if writer == self._after.writer:
-            self._shown.go_on(heading)
+            self._shown.go_on(heading, [sent for sent in found if sent.number <= self._after.number])
         return numbered.new(heading, found, partial(self._told_later, writer))
 
     def _may_begin(self, heading: Heading, found: Sequence[Sent]) -> bool:
-        """Return whether the reader may begin to read a writer with this batch.
+        """Return whether the reader may start reading a writer at this batch.
 
-        The first writer for a task, or for the driver, may have shown something before the reader came. So it is read
-        from a re-telling on, or from its first item. The reader follows those that replace it from their beginning.
+        The first writer for a task, or for the driver, may have shown something before the reader arrived. So it is
+        read starting from a re-telling or from its first item. Writers that replace it are followed from their
+        beginning.
         """
         writer, task, again, begins = heading
         seq = again.seq if again is not None else found[-1].seq if found else 0
@@ -163,12 +186,12 @@ class LiveFeed:
             return False
         if task:
             return seq >= self._closed_after(seq)
-        # A run begins with an entry. Items from before the last one that was read are of a run that this one followed:
-        # a reader that comes back meets them, and a process that lost the thread may still hand some over.
+        # A run begins with an entry. Items from before the last one that was read belong to a run that this reader
+        # followed. A reader that comes back meets them, and a process that lost the thread may still hand some over.
         return seq >= self._seq and (not is_first or seq >= self._from)
 
     def _let_go(self, present: str | None, writer: str) -> None:
-        """Read the writer *present* no more, in whose place *writer* begins, or begins anew."""
+        """Stop reading the writer *present*, because *writer* replaces it or starts over."""
         if present == writer:
             self._held = deque(pair for pair in self._held if pair[1].heading.writer != writer)
             self._held_bytes = sum(sent.size for _, sent in self._held)
@@ -176,10 +199,10 @@ class LiveFeed:
             self._past.add(present)
 
     def _told_later(self, writer: str) -> tuple[Again, list[Sent]] | None:
-        """Return the next re-telling of *writer* that is in the store, if there is one.
+        """Return the next re-telling of *writer* in the store, if there is one.
 
-        A reader that comes back finds the batches gone that it left, or items that were handed over before their writer
-        first told everything.
+        A returning reader may find its batches gone, or items handed over before their writer first repeated
+        everything.
         """
         place, told, items = self.place, None, list[Sent]()
         while batches := self._store.relayed(self._thread, after=place, limit=1):
@@ -212,17 +235,75 @@ class LiveFeed:
             return False
         return not closes(next(entries(self._config, self._thread, after=seq - 1, most=1, raw=True)))
 
+    def wait(self, head: Head, seq: int) -> None:
+        """Read the output of the open tasks if the thread waits according to *head*.
+
+        Args:
+            head: The head of the thread.
+            seq: The last entry that the reader has.
+        """
+        if not waits(head):
+            if self._staged:  # what comes before the stops ahead of the reader is read again there
+                self._staged.clear()
+                self._has_met_stop = False
+            self._staged_at = 0  # a claim may be released without an entry, for instance after a rejected answer
+        elif head.seq not in (seq, self._staged_at):  # the items come before the last entry
+            self._staged_at = head.seq
+            self._stage(staged_items(self._config, self._thread), seq)
+
+    def meet(self, entry: Entry) -> None:
+        """Record that the reader reaches *entry*. If a run stopped there, output of tasks may precede it."""
+        if not self._has_met_stop and not entry.path and isinstance(entry.event, InterruptRaised | RunInterrupted):
+            self._has_met_stop = True
+            # Read before the entries: if these show no commit, it was of the same superstep.
+            found = staged_items(self._config, self._thread) if not self._staged_at else None
+            committed = committed_items(self._config, self._thread, entry.seq, self._first)
+            if committed is not None:
+                self._committed += self._unread(committed, entry.seq - 1)
+            elif found is not None:
+                self._stage(found, entry.seq - 1)
+
+    def _stage(self, found: Sequence[Sent], seq: int) -> None:
+        """Buffer the output of the open tasks for a reader that has the entries up to *seq*."""
+        self._shown.said(found)
+        self._staged.clear()
+        self._staged += self._unread(found, seq)
+
+    def _unread(self, found: Sequence[Sent], seq: int) -> Iterator[Sent]:
+        """Yield the items that this reader, which has the entries up to *seq*, may lack."""
+        last = {sent.task_id: sent.seq for sent in found}
+        writer, number = self._given
+        for sent in found:
+            # The reader left in the middle of these items, or only a label was added since.
+            if sent.heading.writer == writer:
+                if sent.number <= number:
+                    self._shown.note(sent)
+                    continue
+            elif last[sent.task_id] < self._after.seq:
+                continue
+            # If a task continues to produce output, yield all of it, since readers count its replies.
+            yield sent._replace(seq=max(sent.seq, seq))
+
     def before(self, seq: int) -> Iterator[LiveItem]:
-        """Yield the held items that came before the entry *seq*, and drop them."""
+        """Yield and drop the buffered items that precede entry *seq*."""
         held = self._held
         while held and held[0][0] < seq:
             after, sent = held.popleft()
             self._held_bytes -= sent.size
-            if sent.seq >= self._closed:  # else its superstep is closed, which a worker of a queue has not noticed yet
+            if sent.seq >= self._closed:  # else its superstep is closed, which a queue worker has not noticed yet
                 yield from self._shown.items(after, sent)
+        for said in (self._committed, self._staged):
+            while said and said[0].seq < seq:
+                sent = said.popleft()
+                if self._shown.lacks(sent):
+                    self._given = (sent.heading.writer, sent.number)
+                    yield from self._shown.items(sent.seq, sent)
 
     def passed(self, entry: Entry) -> Iterator[LiveItem]:
-        """Yield what is taken back of earlier items, now that the reader has *entry*."""
+        """Yield the withdrawals of earlier items, now that the reader has *entry*."""
         if closes(entry):
             self._closed = entry.seq
+            self._has_met_stop = False
+        elif stops(entry):  # a run that notices its first follower only now hands over what was staged meanwhile
+            self._past.add(entry.run)
         return self._shown.passed(entry)

@@ -1,13 +1,13 @@
-"""`LiveItem`, what a follower gets between the entries of a thread, and its form on the way between processes.
+"""`LiveItem`, which a follower gets between the entries of a thread, and its wire format between processes.
 
-A *writer* collects live items and hands them to the store in batches (`live_relay`). It is a run, or a task that a
-worker of its queue runs. `live_feed` reads the batches.
+A *writer* collects live items and passes them to the store in batches (`live_relay`). A writer is a run, or a task
+executed by a queue worker. `live_feed` reads the batches.
 
-A batch is a line of JSON, its `Heading`, and then a line for each item: its number, which counts the items of its
-writer, the number of the last entry before it, its mode, the item, and the id of its task. Values are encoded as those
-of the journal are: a value that cannot be stored cannot be relayed either. Objects of graphrt's own classes in the table
-`_classes`, such as `TextDelta`, are written as the name of the class and its fields. Pieces of texts are many and short:
-`texts` writes those of one task in one line. For the terms, see docs/glossary.md.
+A batch is a line of JSON (its `Heading`), followed by a line for each item: its number within its writer, the number of
+the last entry before it, its mode, the item, and the id of its task. Values are encoded as in the journal, so a value
+that cannot be stored cannot be relayed either. Objects of the graphrt classes listed in `_classes`, such as
+`TextDelta`, are written as the class name and the fields. Text pieces are many and short, so `texts` writes those of
+one task on one line. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from graphrt._flows.live import MessageItem
 
 LiveMode: TypeAlias = Literal["custom", "messages", "live"]
-"""Stream modes of live items: values of `ctx.emit`, pieces of model replies, and how tasks go on."""
+"""Stream modes of live items: values from `ctx.emit`, pieces of model replies, and task progress."""
 _INNER: Final = "item"
-"""Name of the field that holds another item, in those of the classes that have one, such as `MessageItem`."""
+"""Name of the field that holds another item, for classes that have one, such as `MessageItem`."""
 _TEXTS: Final = "texts"
-"""In place of the mode, in a line of `texts`."""
+"""Used in place of the mode in a line written by `texts`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveItem:
-    """Something that a run shows while it goes on, and that is not in its journal; see `Runtime.follow`."""
+    """An item that a run shows while it is active and that is not in its journal; see `Runtime.follow`."""
 
     mode: LiveMode
-    """The stream mode that shows it in the process that drives the run."""
+    """The stream mode that yields it in the process that drives the run."""
     item: Any
     """The item, as that mode gives it: any value that a node emits, a `MessageItem`, or a `Live`.
 
@@ -46,30 +46,30 @@ class LiveItem:
     seq: int
     """Number of the last entry before it."""
     task_id: str = ""
-    """Id of the task that showed it: a `Live` item *withdrawn* of that task takes it back. Empty if no task did."""
+    """Id of the task that showed it; a *withdrawn* `Live` item of that task retracts it. Empty if no task did."""
     position: str = ""
-    """Where to go on after it, for `after=`: the reader gets neither this item nor one before it again."""
+    """Position for `after=`, from which to continue: the reader gets neither this item nor any earlier one again."""
     missed: int = 0
-    """How many items before this one can no longer be given: they came faster than they were read, or were too large."""
+    """Number of items lost before this one, because they came faster than they were read or were too large."""
 
 
 class Heading(NamedTuple):
     """The first line of a batch."""
 
     writer: str
-    """Id of what showed the items: a run, or one execution of a task by a worker of its queue."""
+    """Id of the writer: a run, or one execution of a task by a queue worker."""
     task: str = ""
-    """Id of the task that a worker of its queue runs; empty for a run, whose driver has the thread."""
+    """Id of the task that a queue worker runs; empty for a run, whose driver has the thread."""
     again: Again | None = None
-    """Set if the batch is a part of what is told again; None if its items are new."""
+    """Set if the batch is part of a re-telling; None if its items are new."""
     begins: bool = False
-    """Whether it is the first of these parts."""
+    """Whether it is the first part of the re-telling."""
 
 
 class Again(NamedTuple):
-    """What is said of a *re-telling*, which tells again what the open tasks of a writer have shown so far.
+    """The header of a *re-telling*, which repeats the items that a writer's open tasks have shown so far.
 
-    The items told again have the numbers up to `last`. Those after it are new to every reader.
+    The repeated items have the numbers up to `last`. Those after it are new to every reader.
     """
 
     last: int
@@ -77,24 +77,24 @@ class Again(NamedTuple):
     seq: int
     """Number of the thread's last entry when the newest item was shown."""
     lost: int
-    """How many items of the open tasks are not told again, because they cannot be stored or were too large."""
+    """Number of items of the open tasks that are not repeated because they cannot be stored or were too large."""
 
 
 class Sent(NamedTuple):
-    """An item as it comes out of a batch. `following` makes a `LiveItem` of it."""
+    """An item as read from a batch. `following` turns it into a `LiveItem`."""
 
     heading: Heading
     """The heading of its batch."""
     number: int
-    """Counts the items of the writer, from 1, with those that were dropped: a follower finds gaps by it."""
+    """Number of the item within its writer, from 1 and counting dropped items, so that a follower detects gaps."""
     seq: int
-    """Number of the last entry before the item, as far as the writer knew: a worker of a queue knows those that it had
+    """Number of the last entry before the item that the writer knew. A queue worker knows only the entries that existed
     when it began."""
     mode: LiveMode
     item: Any
     task_id: str
     size: int
-    """Bytes of its line, by which a reader bounds what it holds."""
+    """Size of its line in bytes; a reader uses it to limit what it buffers."""
     missed: int = 0
     """As in `LiveItem`."""
     last: int = 0
@@ -111,7 +111,7 @@ def line(codec: Codec, number: int, seq: int, mode: str, item: Any, task_id: str
 
 
 def texts(codec: Codec, seq: int, pieces: Sequence[tuple[int, MessageItem]]) -> bytes:
-    """Return pieces of a text as one line, each with its number; they are of one task and of one class.
+    """Return text pieces of one task and one class as one line, each with its number.
 
     Raises:
         NotStorable: A text cannot be stored.
@@ -128,7 +128,7 @@ def batch(heading: Heading, lines: Iterable[bytes]) -> bytes:
 
 
 def opened(codec: Codec, body: bytes) -> tuple[Heading, list[Sent]]:
-    """Return the heading of a batch, and its items in the order of their numbers.
+    """Return the heading of a batch and its items, ordered by number.
 
     Raises:
         StoreError: An item is damaged.
@@ -142,13 +142,13 @@ def opened(codec: Codec, body: bytes) -> tuple[Heading, list[Sent]]:
 
 
 def _sent(codec: Codec, heading: Heading, one: bytes) -> Iterator[Sent]:
-    """Yield the items of a line, which has one, or several pieces of texts."""
+    """Yield the items of a line: one item, or several text pieces."""
     try:
         number, seq, mode, form, task_id = codec.load(one)
     except StoreError as error:
         if error.code != "unknown-type":  # the line is damaged
             raise
-        # A value of a class that only another graph knows: the item stays plain data.
+        # The value's class is known only to another graph, so the item stays plain data.
         number, seq, mode, form, task_id = from_json(one)
     if mode != _TEXTS:
         yield Sent(heading, number, seq, cast("LiveMode", mode), _item(form), task_id, len(one))
@@ -162,12 +162,12 @@ def _sent(codec: Codec, heading: Heading, one: bytes) -> Iterator[Sent]:
 
 
 PIECE_BYTES: Final = 32
-"""What a piece of a text is taken to need besides its text."""
+"""Assumed overhead of a text piece beyond its text."""
 
 
 @cache
 def _names(cls: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a class; `fields` would make them anew for each token."""
+    """Return the field names of a class. Cached, since `fields` would compute them again for each token."""
     return tuple(one.name for one in fields(cls))
 
 
@@ -183,7 +183,7 @@ def _form(item: Any) -> list[Any]:
 
 
 def _item(form: Any) -> Any:
-    """Return the item of a pair that `_form` made."""
+    """Return the item of a pair made by `_form`."""
     name, values = form
     if not name:
         return values
@@ -202,7 +202,7 @@ _found: Final[dict[str, Any]] = {}
 
 
 def _classes() -> dict[str, Any]:
-    """Return the classes of graphrt's own items, by name; imported at first use, as only few runs are followed live."""
+    """Return the classes of graphrt's own items by name. Imported at first use, since few runs are followed live."""
     if not _found:
         from graphrt._flows.live import Live, MessageItem
         from graphrt._usage.budget import BudgetWarning

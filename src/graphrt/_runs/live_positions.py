@@ -1,8 +1,8 @@
-"""Positions of live items: where a reader of a thread goes on.
+"""Positions of live items: where a reader of a thread continues.
 
-A position names one writer (a run, or a task that a worker of its queue runs) and the last item that the reader has of
-it. Of other writers it says nothing: the reader is told again what their open tasks have shown. As a text, it is the
-event id of a browser, `seq.number-last.writer`, or `seq` alone for an entry. For the terms, see docs/glossary.md.
+A position names one writer (a run, or a task executed by a queue worker) and the last item that the reader has from it.
+It does not cover other writers: the reader gets the items of their open tasks again. As text, it serves as the event id
+in a browser: `seq.number-last.writer`, or just `seq` for an entry. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 
 
 class Position(NamedTuple):
-    """Where a reader goes on: after an entry, and after an item that came after that entry."""
+    """Where a reader continues: after an entry, and after an item that came after that entry."""
 
     seq: int
     """Number of the last entry that the reader has; 0 for the beginning."""
@@ -22,8 +22,8 @@ class Position(NamedTuple):
     number: int = 0
     """The item's number among those of that writer."""
     last: int = 0
-    """Set for an item that was told again: the last number of what was. Without what was over or withdrawn by then, the
-    items up to there are not those that were handed over at first."""
+    """Set for a repeated item: the last number of the re-telling. Finished and withdrawn items are not repeated, so the
+    items up to there differ from the first time."""
 
     def __str__(self) -> str:
         if not self.writer:
@@ -32,7 +32,7 @@ class Position(NamedTuple):
 
 
 def position_of(after: Any) -> Position:
-    """Return the position that a caller of `follow` gives: the `seq` of an entry, or the `position` of a `LiveItem`.
+    """Return the position passed to `follow`: the `seq` of an entry, or the `position` of a `LiveItem`.
 
     Raises:
         InputError: It is neither.

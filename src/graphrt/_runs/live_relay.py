@@ -1,26 +1,27 @@
-"""The writer's side of live items: what a run shows is kept while its tasks are open, and handed over to followers.
+"""The writer's side of live items: keeps what a run shows while its tasks are open, and hands it over to followers.
 
 A *follower* is a reader of the thread, usually in another process, which gets the items through the store (decision
-0160). It may come late: what the open tasks have shown so far is kept here, in memory, and told *again* when the first
-follower comes (decision 0228). Later followers find that in the store, with all that came after it. It is told again
-from time to time, because the store deletes old batches.
+0160). It may come late: the items that the open tasks have shown so far are kept here, in memory, and repeated when the
+first follower comes (decision 0228). Later followers find that in the store, with all that came after it. It is
+repeated from time to time while more is shown, because the old batches are deleted then.
 
 A *writer* is a run, or one execution of a task by a worker of its queue (decision 0233): it does not have the thread, and
 shows this task alone. `LiveShow` connects a relay with the services of its writer.
 
-What is kept of a task goes when its superstep commits, since the journal has it then, and when its attempt is given up.
-Without a follower nothing is encoded or handed over.
+The items of a task are dropped when its superstep commits, since the journal has them then, and when its attempt is
+given up. Without a follower nothing is handed over. Pieces of texts are kept as they are; other items are encoded when
+they are shown, since their values may change later.
 
-Nothing here may end a run or hold it up: what cannot be encoded or handed over is dropped, and so is what comes faster
-than a batch may grow. Each item of a writer has a number, so a reader sees from a gap how many it missed. For the terms,
-see docs/glossary.md.
+No error here may end a run or hold it up: items that cannot be encoded or handed over are dropped, and so are items
+that come faster than a batch may grow. Each item of a writer has a number, so a reader sees from a gap how many it
+missed. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 from threading import Lock
@@ -30,29 +31,35 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 from graphrt._codec import NotStorable
 from graphrt._engine.task import DONE, DUE, HANDLED, RUNNING
 from graphrt._flows.live import Live, ended, live
+from graphrt._journal.mail_watch import Handover
 from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, texts
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import KEPT_S
+from graphrt.stores.values import KEPT_S, NewBatch
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._engine.engine import Engine
     from graphrt._engine.task import Task
+    from graphrt._flows.live import MessageItem
 
 T = TypeVar("T")
 
 MOST_ITEMS: Final = 1_000
 MOST_BYTES: Final = 2**20
-"""Most items, and bytes of them, that wait to be handed over. Beyond that the oldest are dropped."""
+"""Maximum number, and total size in bytes, of items waiting to be delivered. Beyond that, the oldest are dropped."""
 OPEN_BYTES: Final = 2**20
-"""Bytes of what is kept of an open task at the top, its nested graphs included. Beyond that the oldest are dropped."""
+"""Maximum size, in bytes, of the kept items of an open top-level task and its nested graphs. Beyond that, the oldest
+are dropped."""
 BATCH_BYTES: Final = 2**18
-"""Bytes of items after which a batch ends and another one begins, so that a reader need not read much at once."""
+"""Size of items, in bytes, at which a batch ends and the next one begins, so that a reader need not read much at
+once."""
 KEPT_BYTES: Final = 8 * 2**20
-"""Most bytes of a run that the store keeps for slow followers."""
-AGAIN_S: Final = KEPT_S / 2
+"""Maximum number of bytes of a run that the store keeps for slow followers."""
+LIVELY_S: Final = 1.0
+"""Seconds for which a writer is polled more often after it has shown something."""
+AGAIN_S: Final = KEPT_S * 0.8
 AGAIN_BYTES: Final = KEPT_BYTES // 2
-"""Seconds, and bytes handed over, after which what the open tasks have shown is told again."""
+"""Seconds, and bytes handed over, after which the items of the open tasks are repeated, if more were shown."""
 
 
 class _Item(NamedTuple):
@@ -64,30 +71,31 @@ class _Item(NamedTuple):
     """The item; for a value that may change later, the line that it was encoded to."""
     task_id: str
     size: int
-    """About how many bytes it needs."""
+    """Its approximate size in bytes."""
 
 
 def _nothing() -> None:
-    """Default of the `check` of a relay: nothing but a run with the claim on its thread shows it."""
+    """Default `check` of a relay, for a run: it holds the claim on its thread, so nothing else can show its tasks."""
 
 
 @final
 class LiveRelay:
-    """What one writer shows, for followers.
+    """The items that one writer shows, for followers.
 
     Args:
         store: The store.
         thread: The thread.
-        writer: Id of the run, or of the execution of *task*. Each writer of a thread has another one.
+        writer: Id of the run, or of the execution of *task*. Each writer of a thread has its own.
         engine: The engine of the top graph.
-        seq: Returns the number of the thread's last entry that is known, after which an item comes.
+        seq: Returns the number of the thread's last known entry, which precedes the next item.
         task: The task of a queue that is executed; None for a run, which shows all tasks.
-        check: Raises if another process may have taken over what is shown: then nothing is handed over.
+        check: Raises if another process may have taken over the task; then nothing is handed over.
     """
 
     # fmt: off
     __slots__ = (
         "_again_at",
+        "_again_last",
         "_batches",
         "_begun",
         "_check",
@@ -100,6 +108,7 @@ class LiveRelay:
         "_lost",
         "_number",
         "_open",
+        "_put_at",
         "_sending",
         "_sent",
         "_seq",
@@ -139,27 +148,31 @@ class LiveRelay:
         """Whether items are handed over, because the thread has a follower."""
         self._number = 0
         """Number of the last item."""
+        self._put_at = 0.0
+        """Monotonic time at which it came."""
         self._superstep = self._shown_at = -1
-        """Superstep of what is kept, and number of the last entry when the newest item was shown."""
+        """Superstep of the kept items, and number of the last entry when the newest item was shown."""
         self._begun: dict[str, tuple[int, _Item]] = {}
-        """Open task to its present execution, and to the item that says that it started."""
+        """Maps an open task to its current execution and to the item that announced its start."""
         self._ended: set[str] = set()
-        """Those of these tasks of which an item says that they have ended."""
+        """Those tasks with an item that reports their end."""
         self._open: dict[str, deque[_Item]] = {}
-        """Open task at the top to what else it has shown, its nested graphs included, in order."""
+        """Maps an open top-level task to its other items, nested graphs included, in order."""
         self._sizes: dict[str, int] = {}
-        """Open task at the top to the bytes of what is kept of it."""
+        """Maps an open top-level task to the size of its kept items in bytes."""
         self._lost = 0
-        """How many items of the open tasks could not be kept."""
+        """Number of items of the open tasks that could not be kept."""
         self._waiting: deque[tuple[int, _Item]] = deque()
-        """Items that were not handed over yet, oldest first, each with the number of the last entry before it."""
+        """Items not yet handed over, oldest first, each with the number of the last entry before it."""
         self._waiting_size = 0
         self._wants_again = False
-        """Whether followers need to be told again what the open tasks have shown."""
+        """Whether followers need a repetition of the open tasks' items."""
         self._is_told = False
-        """Whether the followers of now can begin with something that was told again."""
+        """Whether the current followers can start from a repetition."""
         self._again_at = 0.0
-        """Monotonic time at which that was last done."""
+        """Monotonic time of the last repetition."""
+        self._again_last = 0
+        """Number of the last item then."""
         self._sent = 0
         """Bytes handed over since then."""
         self._batches = 0
@@ -169,9 +182,9 @@ class LiveRelay:
         self._kept_size = 0
         """Bytes of these batches."""
         self._lock = Lock()
-        """Guards what is kept and what waits."""
+        """Guards the kept and the waiting items."""
         self._sending = Lock()
-        """Held while a batch is handed over, so that batches are in order. It also guards what describes batches."""
+        """Held while a batch is handed over, to keep batches in order. It also guards the descriptions of batches."""
 
     @property
     def _codec(self) -> Codec:
@@ -179,11 +192,16 @@ class LiveRelay:
 
     @property
     def has_shown(self) -> bool:
-        """Whether open tasks have shown something, for which a follower may come at any time."""
+        """Whether open tasks have shown something that a later follower would need."""
         return bool(self._begun)
 
+    @property
+    def shows_now(self) -> bool:
+        """Whether something was shown within the last second, so that more items are likely."""
+        return monotonic() - self._put_at < LIVELY_S
+
     def put(self, mode: str, item: Any, task: Task | None) -> None:
-        """Take an item, from any worker thread.
+        """Accept an item from any worker thread.
 
         Args:
             mode: The stream mode that shows it: `custom`, `messages` or `live`.
@@ -191,6 +209,7 @@ class LiveRelay:
             task: The task that shows it; None if it is about the run.
         """
         with self._lock:
+            self._put_at = monotonic()
             self._turn(self._engine.superstep, self._seq())
             if type(item) is Live and self._told(item, task):
                 return
@@ -212,14 +231,14 @@ class LiveRelay:
         self._wait(one)
 
     def _told(self, item: Live, task: Task | None) -> bool:
-        """Take an item about a task that begins, or that ends what is kept of it; return False for any other."""
+        """Handle an item that starts a task or ends the kept items of one; return False for any other item."""
         if item.what == "started":
             if task is not None:
                 self._begin(task)
             return True
         if item.what == "withdrawn":
             self._drop(item.task_id)
-            self._wants_again = True  # else one who comes now would be shown it first
+            self._wants_again = True  # else a follower arriving now would see it first
         elif item.what == "step" and not item.path:  # its superstep is committed, and the journal has it
             self._forget()
         else:
@@ -231,11 +250,12 @@ class LiveRelay:
         return True
 
     def _turn(self, superstep: int, seq: int) -> None:
-        """Forget what tasks of an earlier superstep have shown, now that a task of another one shows something."""
+        """Forget the items of an earlier superstep, now that a task of another superstep shows something."""
         if superstep != self._superstep:
             self._superstep = superstep
             self._forget()
-        if seq != self._shown_at:  # also of an entry in an open superstep: followers who begin there need it again
+        # Also for an entry in an open superstep: followers that start there need the items again.
+        if seq != self._shown_at:
             self._shown_at = seq
             self._wants_again = True
 
@@ -247,21 +267,21 @@ class LiveRelay:
         self._lost = 0
 
     def _begin(self, task: Task) -> None:
-        """Note that the present execution of *task* started, unless that is known, and drop what an earlier one showed."""
+        """Record the start of the current execution of *task*, unless known, and drop the items of an earlier one."""
         id_, known = task.id, self._begun.get(task.id)
         if known is not None and known[0] == task.execution:
             return
         if known is not None:
-            self._drop(id_, below=task.node.child is None)  # a nested graph goes on from its last commit
+            self._drop(id_, below=task.node.child is None)  # a nested graph continues from its last commit
         self._number += 1
         one = _Item(self._number, "live", live(task, "started", task.attempt), id_, 0)
         self._begun[id_] = task.execution, one
         self._wait(one)
 
     def _kept_as(self, mode: str, item: Any, task_id: str) -> _Item | None:
-        """Return the item that was shown last, in the form in which it is kept; None if it cannot be stored."""
+        """Return the last item in the form in which it is kept; None if it cannot be stored."""
         if mode == "messages" and task_id:
-            from graphrt.harness.protocol import TextDelta, ThinkingDelta  # loaded by now: an agent shows the item
+            from graphrt.harness.protocol import TextDelta, ThinkingDelta  # already loaded: an agent shows the item
 
             piece = item.item
             if type(piece) in (TextDelta, ThinkingDelta):  # kept as it is, since its class is immutable
@@ -278,7 +298,7 @@ class LiveRelay:
         return None
 
     def _keep(self, one: _Item) -> None:
-        """Keep an item for followers who come later; the oldest of its task go if there is too much."""
+        """Keep an item for later followers; the oldest items of its task are dropped if there are too many."""
         if one.size > OPEN_BYTES:
             self._lost += 1
             return
@@ -292,7 +312,7 @@ class LiveRelay:
         self._sizes[root] = size
 
     def _drop(self, task_id: str, *, below: bool = True) -> None:
-        """Drop what a task has shown, because its attempt was given up; with *below*, also tasks of its nested graph."""
+        """Drop the items of a task whose attempt was abandoned; with *below*, also those of its nested graph."""
         inside = f"{task_id}/"
         gone = [id_ for id_ in self._begun if id_ == task_id or (below and id_.startswith(inside))]
         for id_ in gone:
@@ -304,7 +324,7 @@ class LiveRelay:
         self._sizes[root] = sum(one.size for one in kept)
 
     def _wait(self, one: _Item) -> None:
-        """Have an item handed over with the next batch, if somebody follows."""
+        """Queue an item for the next batch, if there is a follower."""
         if not self.is_followed or one.size > MOST_BYTES:
             return
         self._waiting.append((self._shown_at, one))
@@ -313,7 +333,7 @@ class LiveRelay:
             self._waiting_size -= self._waiting.popleft()[1].size
 
     def follow(self, *, wanted: bool) -> None:
-        """Begin or end to hand items over: the thread has a follower now, or none any more."""
+        """Start or stop handing over items, because the thread now has a follower or no longer has one."""
         engine = self._engine
         with self._lock:
             self.is_followed = wanted
@@ -322,8 +342,8 @@ class LiveRelay:
                 self._waiting_size = 0
                 return
             self._wants_again, self._is_told = True, False
-            # Tasks that have shown nothing yet have started all the same. This thread is not the one that drives them:
-            # it looks whether the superstep is still the same after it has read them.
+            # Tasks that have shown nothing yet have still started. They are driven by another worker thread, so check
+            # after reading them that the superstep is still the same.
             superstep, seq = engine.superstep, self._seq()
             tasks = (*engine.tasks,) if self._task is None else (self._task,)
             if not tasks or (superstep, seq) != (engine.superstep, self._seq()):
@@ -340,51 +360,80 @@ class LiveRelay:
                     self._show("live", ended(task), task.id)
 
     def flush(self, *, again: bool = False) -> None:
-        """Hand over what waits.
-
-        Called before each commit, so that followers get items before the entries after them, and besides every 0.05
-        seconds by the worker thread that looks for followers.
+        """Hand over the waiting items. Called before each commit, so that followers get items before the next entries.
 
         Args:
-            again: Whether what the open tasks have shown may be told again now. It is, in any case, to the first follower.
+            again: As for `handing_over`.
         """
-        # Without the lock, which each commit would have to take. An item that comes just now waits for the next call.
+        with self.handing_over(again=again) as given, suppress(Exception):
+            given.places.extend(self._store.relay(given.batches) if given.batches else ())
+
+    @contextmanager
+    def handing_over(self, *, again: bool) -> Generator[Handover]:
+        """Yield the waiting items for the caller to store. Batches stay in order, since no others are made meanwhile.
+
+        If they are not stored, the numbers of the next items show followers the gap.
+
+        Args:
+            again: Whether the open tasks' items may be repeated now. They always are for the first follower.
+        """
+        # Without the lock, since every commit would have to take it. An item that arrives now waits for the next call.
         again = again or not self._is_told
         if not self._waiting and not (again and self.is_followed):
+            yield Handover((), [])
             return
         with self._sending:
-            with self._lock:
-                waiting = [*self._waiting]
-                self._waiting.clear()
-                self._waiting_size = 0
-                told = self._again() if again and self._is_time() else None
-            heading = Heading(self._writer, self._task.id if self._task is not None else "")
-            with suppress(Exception):  # the numbers of the next items show followers the gap
-                self._check()
-                for some in _parts(waiting, lambda pair: pair[1].size) if waiting else ():
-                    lines = list[bytes]()
-                    for seq, pairs in groupby(some, key=itemgetter(0)):
-                        lines += self._lines(seq, [one for _, one in pairs])[0]
-                    if lines:
-                        self._send(batch(heading, lines))
+            given = Handover(self._made(again=again), [])
+            yield given
+            now = monotonic()
+            # Without places, the batches were not stored.
+            for one, place in zip(given.batches, given.places, strict=False):
+                self._kept.append((place, len(one.body), now))
+                self._kept_size += len(one.body)
+                self._sent += len(one.body)
+
+    def _made(self, *, again: bool) -> list[NewBatch]:
+        """Return the waiting items as batches, with *again* also the open tasks' items; none if encoding fails."""
+        with self._lock:
+            waiting = [*self._waiting]
+            self._waiting.clear()
+            self._waiting_size = 0
+            told = self._again() if again and self._is_time() else None
+        bodies: list[bytes] = []
+        heading = Heading(self._writer, self._task.id if self._task is not None else "")
+        with suppress(Exception):
+            self._check()
+            for some in _parts(waiting, lambda pair: pair[1].size) if waiting else ():
+                lines = list[bytes]()
+                for seq, pairs in groupby(some, key=itemgetter(0)):
+                    lines += self._lines(seq, [one for _, one in pairs])[0]
+                if lines:
+                    bodies.append(batch(heading, lines))
             if told is not None:
-                with suppress(Exception):
-                    self._check()
-                    for part, shown in enumerate(told[1]):
-                        self._send(batch(heading._replace(again=told[0], begins=part == 0), shown))
+                parts = enumerate(told[1])
+                bodies += [batch(heading._replace(again=told[0], begins=part == 0), some) for part, some in parts]
+        forget = self._forgotten()
+        batches: list[NewBatch] = []
+        for body in bodies:
+            self._batches += 1  # the store needs a new id for each
+            batches.append(NewBatch(self._thread, f"{self._writer}-{self._batches}", body, forget))
+        return batches
 
     def _is_time(self) -> bool:
-        """Return whether to tell again what the open tasks have shown, if they have shown anything."""
-        old = monotonic() - self._again_at > AGAIN_S or self._sent > AGAIN_BYTES
+        """Return whether to repeat the open tasks' items, if there are any.
+
+        While nothing more is shown, no batch is deleted, and the store keeps them for the thread's followers.
+        """
+        old = self._number > self._again_last and (monotonic() - self._again_at > AGAIN_S or self._sent > AGAIN_BYTES)
         return self.is_followed and self.has_shown and (self._wants_again or old)
 
     def _again(self) -> tuple[Again, list[list[bytes]]]:
-        """Return what the open tasks have shown: what to say of it, and its lines, those of each batch.
+        """Return the open tasks' items: the header and the lines of each batch.
 
-        The numbers in a batch are greater than those in the one before: a reader skips what it has by them.
+        Numbers increase from batch to batch, so that a reader can skip what it already has.
         """
         self._wants_again, self._is_told = False, True
-        self._again_at, self._sent = monotonic(), 0
+        self._again_at, self._again_last, self._sent = monotonic(), self._number, 0
         begun = [one for _, one in self._begun.values()]
         shown = sorted(begun + [one for some in self._open.values() for one in some])
         lost, parts = self._lost, list[list[bytes]]()
@@ -395,55 +444,39 @@ class LiveRelay:
         return Again(self._number, self._shown_at, lost), parts
 
     def _lines(self, seq: int, shown: Sequence[_Item]) -> tuple[list[bytes], int]:
-        """Return items as lines, and how many cannot be stored. Pieces of one text share a line: they are many and short.
+        """Return items as lines, and how many cannot be stored. The many short pieces of one text share a line.
 
         Args:
             seq: Number of the last entry before them.
             shown: The items.
         """
         lines, lost = list[bytes](), 0
-        for is_text, found in groupby(sorted(shown, key=_together), key=lambda one: _together(one)[0]):
-            for one in [*found] if not is_text else ():
-                made = self._encoded(one, seq)
-                lost += made is None
-                lines += () if made is None else (made,)
-            for _, pieces in groupby(found, key=_together) if is_text else ():
-                of_one = [(one.number, one.item) for one in pieces]
-                try:
-                    lines.append(texts(self._codec, seq, of_one))
-                except NotStorable:
-                    lost += len(of_one)
+        pieces: dict[tuple[str, str], list[tuple[int, MessageItem]]] = {}
+        for one in shown:
+            if one.mode == "messages" and type(one.item) is not bytes:
+                pieces.setdefault((one.task_id, type(one.item.item).__name__), []).append((one.number, one.item))
+            elif (made := self._encoded(one, seq)) is not None:
+                lines.append(made)
+            else:
+                lost += 1
+        for of_one in pieces.values():
+            try:
+                lines.append(texts(self._codec, seq, of_one))
+            except NotStorable:
+                lost += len(of_one)
         return lines, lost
 
-    def _send(self, body: bytes) -> None:
-        """Give one batch to the store, and let it delete the batches that need not be kept any more.
-
-        The caller holds `_sending`. The id of a batch is `writer-number`, since the store needs a new one for each.
-        """
-        self._batches += 1
-        place = self._store.relay(self._thread, f"{self._writer}-{self._batches}", body, forget=self._forgotten())
-        self._kept.append((place, len(body), monotonic()))
-        self._kept_size += len(body)
-        self._sent += len(body)
-
     def _forgotten(self) -> int:
-        """Return the place of the last batch that the store need not keep any more; 0 if there is none.
+        """Return the place of the last batch that the store no longer has to keep; 0 if there is none.
 
-        These batches are older than `KEPT_S` seconds, or the writer has more than `KEPT_BYTES` in the store. Older ones of
-        other writers go with them; these tell again what is open every `AGAIN_S` seconds.
+        Such batches are older than `KEPT_S` seconds, or the writer has more than `KEPT_BYTES` in the store. Older
+        batches of other writers are deleted with them; those writers repeat the open items every `AGAIN_S` seconds.
         """
         place, old = 0, monotonic() - KEPT_S
         while self._kept and (self._kept_size > KEPT_BYTES or self._kept[0][2] < old):
-            place, size, _ = self._kept.popleft()  # the time was looked at
+            place, size, _ = self._kept.popleft()  # the time was already checked
             self._kept_size -= size
         return place
-
-
-def _together(one: _Item) -> tuple[bool, str, str, int]:
-    """Return a key that pieces of one text share, and nothing else does; it sorts all other items by their numbers."""
-    if one.mode == "messages" and type(one.item) is not bytes:
-        return True, one.task_id, type(one.item.item).__name__, 0
-    return False, "", "", one.number
 
 
 def _parts(items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:

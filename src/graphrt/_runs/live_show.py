@@ -1,7 +1,7 @@
-"""`LiveShow`: shows a run, or a task that a worker of its queue runs, to followers, who may come at any time.
+"""`LiveShow`: shows a run, or a task executed by a queue worker, to followers, which may arrive at any time.
 
-Whether the thread has a follower is looked for again and again, and once more before what comes after the items: a
-commit, or the report about a task. So the reader of a short run gets its items too. For the terms, see docs/glossary.md.
+It polls for followers of the thread, and checks once more before the entry that follows the items: a commit, or the
+report about a task. So the reader of a short run also gets its items. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt._drivers.run_services import RunServices
+from graphrt._journal.mail_watch import Handover
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._runs.live_relay import LiveRelay
 from graphrt.errors import StoreError
@@ -30,8 +31,9 @@ class LiveShow:
         store: The store.
         thread: The thread.
         services: Services of the run, or of the task.
-        relay: Keeps what is shown, and hands it over.
-        changing: Guards the change between being followed and not, which several worker threads may find at once.
+        relay: Keeps the shown items, and hands them over.
+        changing: Guards switching between followed and not followed, since several worker threads may detect a change
+            at once.
         commits: The commits of the run; None for a task of a queue, which has none.
     """
 
@@ -55,43 +57,43 @@ class LiveShow:
         services.relay(self._put, is_followed=False)
 
     def to_be_read(self) -> None:
-        """Show what happens as for a reader, who may come at any time: a worker drives the run, or runs the task.
+        """Show items as if there were a reader, for runs and tasks of workers: a follower may arrive at any time.
 
-        Models are streamed, unless the runtime says otherwise. A thread that a Worker finds due may be followed already.
-        Other runs wait for the first look of `mail_watch`, to save a read.
+        Models are streamed unless the runtime disables it. A thread that a Worker finds due may already have followers.
+        Other runs wait for the first poll by `mail_watch`, which saves a read.
         """
         services = self._services
         services.streams = True if services.streams is None else services.streams
         self.look()
 
     def _put(self, mode: str, item: Any, task: Task | None) -> None:
-        """Keep an item for followers, who are looked for before each commit from now on. Called from any worker thread."""
+        """Keep an item for followers, and check for followers before each commit from now on.
+
+        Called from any worker thread.
+        """
         self._hand_over_first()
         self._relay.put(mode, item, task)
 
     def _hand_over_first(self) -> None:
-        """Have items handed over before each commit from now on."""
+        """From now on, hand over items before each commit."""
         if self._commits is not None:
             self._commits.before = self.before_next
 
     def before_next(self) -> None:
-        """Hand over what comes before a commit or a report; a run may end before anything has looked for followers."""
+        """Hand over the items before a commit or a report, since a run may end before the first check for followers."""
         relay = self._relay
         if relay.has_shown and not relay.is_followed:
             self.look()
         relay.flush()
 
     def look(self) -> bool:
-        """Look for followers, and do as `follow`."""
+        """Check for followers, then act like `follow`."""
         with suppress(StoreError):  # a failure to show items must not end the run
             return self.follow(wanted=bool(self._store.query(FollowerFilter(threads=[self._thread]))))
         return False
 
     def follow(self, *, wanted: bool) -> bool:
-        """Begin or end to hand live items over; return whether to look again soon.
-
-        That is so if the thread is followed, or if its open tasks have shown something for which a follower may come.
-        """
+        """Start or stop handing over live items; return whether to poll again soon because something was just shown."""
         relay = self._relay
         with self._changing:
             if wanted != relay.is_followed:
@@ -100,8 +102,12 @@ class LiveShow:
                     relay.flush()
                 relay.follow(wanted=wanted)
                 self._services.relay(self._put, is_followed=wanted)
-        return wanted or relay.has_shown
+        return relay.shows_now
+
+    def handing_over(self) -> AbstractContextManager[Handover]:
+        """Return a context that yields the live items that were collected; see `_journal.mail_watch.Shown`."""
+        return self._relay.handing_over(again=True)
 
     def flush(self) -> None:
-        """Hand over the live items that were collected; called after each look at the store."""
+        """Hand over the live items that were collected."""
         self._relay.flush(again=True)

@@ -3,8 +3,8 @@
 Runs, edits and read-only verbs all load a thread here, so there is one way to continue it (decision 0018). Nothing is
 written.
 
-Folding begins at the newest stored snapshot. A record *vouches* for what is staged, or for a snapshot, by a digest of
-it. For the terms, see docs/glossary.md.
+Folding begins at the newest stored snapshot. A record *vouches* for staged data or a snapshot by holding its digest.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphrt._flows.restore import restore_open
 from graphrt._journal import compatibility_check, migrate_thread
-from graphrt._journal.compatibility import Verdict
+from graphrt._journal.compatibility import Compatibility
 from graphrt._journal.leases import check_unmoved
 from graphrt._journal.reader import Reader, check_end, check_name, check_own
 from graphrt._journal.staging import outcomes
@@ -26,7 +26,7 @@ from graphrt.errors._codes.journal import JOURNAL_MISFIT
 from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Claim, Head, Loaded, Record, Saved
+from graphrt.stores.values import Claim, Head, Record, StoredSnapshot, StoredThread
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report
@@ -45,7 +45,7 @@ def the_store(config: RunConfig) -> Store:
 
 
 def present_head(store: Store, thread: str) -> Head | None:
-    """Return the head of the thread, which has position, status and owner; None if there is no such thread."""
+    """Return the thread's head (position, status and owner); None if there is no such thread."""
     try:
         return store.head(thread)
     except InputError as error:
@@ -55,13 +55,13 @@ def present_head(store: Store, thread: str) -> Head | None:
 
 
 def exists(store: Store, thread: str) -> bool:
-    """Return whether the thread has entries. One that is claimed for its first entry has none yet."""
+    """Return whether the thread has entries. A thread that is claimed for its first entry has none yet."""
     head = present_head(store, thread)
     return head is not None and head.seq > 0
 
 
 def load(config: RunConfig, thread: str, *, upto: int | None = None) -> Fold:
-    """Fold the thread as it is now, or as it was after the entry *upto*.
+    """Fold the thread in its present state, or as it was after the entry *upto*.
 
     Raises:
         InputError: There is no such thread or entry, or its graph is not compatible with the runtime's.
@@ -72,7 +72,7 @@ def load(config: RunConfig, thread: str, *, upto: int | None = None) -> Fold:
 
 
 def present(config: RunConfig, thread: str, claim: Claim | None = None) -> Fold:
-    """Fold the thread as it is now, for what goes on with it: from the state that the runtime has kept, if it has.
+    """Fold the thread in its current state in order to continue it, from the runtime's kept state if there is one.
 
     Args:
         claim: The claim of the caller; None for a reader.
@@ -87,13 +87,13 @@ def present(config: RunConfig, thread: str, claim: Claim | None = None) -> Fold:
     return folded(config, loaded, kept)
 
 
-def loaded_at(store: Store, thread: str, at: int | None) -> Loaded:
-    """Read the thread as it was after its entry *at*; None reads it as it is now.
+def loaded_at(store: Store, thread: str, at: int | None) -> StoredThread:
+    """Read the thread as it was after its entry *at*; None reads it in its present state.
 
     Raises:
         InputError: There is no such thread or entry.
     """
-    # Stores only compare *upto* with numbers. check_at() refuses an *at* that is not an int.
+    # Stores only compare *upto* with numbers. check_at() rejects an *at* that is not an int.
     loaded = store.load(thread, upto=at if at.__class__ is int else None)
     if at is not None:
         check_at(loaded, at)
@@ -101,25 +101,25 @@ def loaded_at(store: Store, thread: str, at: int | None) -> Loaded:
 
 
 def check_build(config: RunConfig, fold: Fold) -> None:
-    """Check that this build may drive or edit the thread: it does not wait for a newer one (R14).
+    """Check that this build may drive or edit the thread, that is, the thread does not wait for a newer build (R14).
 
     Raises:
-        InputError: It does (`older-build`), and the caller did not pass `allow_older=True`.
+        InputError: The thread waits for one (`older-build`), and the caller did not pass `allow_older=True`.
     """
     if fold.verdict is not None and fold.verdict.waits_for and not config.allow_older:
         raise compatibility_check.older_build(fold.verdict)
 
 
-def check_at(loaded: Loaded, at: int) -> None:
+def check_at(loaded: StoredThread, at: int) -> None:
     """Check that the thread has the entry *at*.
 
     Raises:
         InputError: There is no entry *at*, or it was pruned.
     """
     head = loaded.head
-    # A prune keeps a snapshot of the last entry that it removed: that one can still be read.
+    # A prune keeps a snapshot of the last entry it removed, so that entry can still be read.
     first = max(head.first - 1, 1) if head.seq else 1
-    # Not isinstance: a bool is not the number of an entry. A pruned thread needs the snapshot that it begins with.
+    # Not isinstance: a bool is not an entry number. A pruned thread needs the snapshot that it begins with.
     wrong = at.__class__ is not int or not first <= at <= head.seq
     if wrong or (loaded.snapshot is None and head.first > 1):
         raise UNKNOWN_ENTRY(
@@ -127,10 +127,11 @@ def check_at(loaded: Loaded, at: int) -> None:
         )
 
 
-def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
-    """Return a fold of the thread that has folded nothing yet, and the verdict on the thread's graph.
+def begun(config: RunConfig, loaded: StoredThread) -> tuple[Fold, Compatibility]:
+    """Return an empty fold of the thread, and the verdict on the thread's graph.
 
-    A thread may have been written by an older graph. The verdict says whether this one can continue it, and how (R14).
+    An older graph may have written the thread. The verdict says whether and how the current graph can continue it
+    (R14).
 
     Raises:
         InputError: The graph of the thread is not compatible with the runtime's.
@@ -138,23 +139,25 @@ def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
     """
     plan = config.plan
     meta = read_meta(loaded.meta, loaded.head.thread)
-    check_own(the_store(config), loaded.head.thread, meta)  # it has not exchanged its id with another thread
+    check_own(the_store(config), loaded.head.thread, meta)  # its id was not swapped with that of another thread
     # `keys` verify the MACs of a chained journal; None verifies none.
     reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta, keys=config.keys)
     verdict = compatibility_check.judge(config.graph, meta, reader, loaded, config.migrations)
     if not verdict.is_readable:
         raise compatibility_check.refusal(verdict)
-    # `check_state`: whether a run that continues the thread looks for values that nodes changed in place (R15).
+    # `check_state`: whether a run that continues the thread checks for in-place changes by nodes (R15).
     fold = Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
+    if plan.hears:
+        fold.engine.surround(config.outside(loaded.head.thread))
     fold.verdict = verdict
     migrate_thread.prepare(fold, verdict)  # stand-ins for fields and nodes that the older graph had
     return fold, verdict
 
 
 def from_the_first(config: RunConfig, thread: str) -> Fold:
-    """Return a fold right before the oldest entry left: empty, or at the snapshot that a prune kept.
+    """Return a fold right before the oldest remaining entry: empty, or at the snapshot that a prune kept.
 
-    Verbs that show or compare all that happened begin there, such as `replay` and `steps_of`.
+    Verbs that show or compare the whole history, such as `replay` and `steps_of`, start there.
     """
     store = the_store(config)
     loaded = store.load(thread)
@@ -166,15 +169,15 @@ def from_the_first(config: RunConfig, thread: str) -> Fold:
     return fold
 
 
-def start_from(fold: Fold, snapshot: Saved) -> None:
-    """Start *fold*, which has folded nothing yet, at a stored snapshot."""
+def start_from(fold: Fold, snapshot: StoredSnapshot) -> None:
+    """Start the empty *fold* at a stored snapshot."""
     fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq)
     fold.measured = len(snapshot.body)
 
 
 def folded(
     config: RunConfig,
-    loaded: Loaded,
+    loaded: StoredThread,
     kept: KeptState | None = None,
     *,
     upto: int | None = None,
@@ -182,27 +185,27 @@ def folded(
     letters: Sequence[Report] = (),
     task: str | None = None,
 ) -> Fold:
-    """Judge the thread's graph and fold what was *loaded*; see `load`.
+    """Judge the thread's graph and fold the *loaded* data; see `load`.
 
     Args:
         kept: The state that *loaded* follows, if `KeptStates.load` returned one.
         upto: Last entry to fold. None folds all and restores the open superstep.
-        adopt: Whether to migrate the values to the present graph, if an older one wrote them. A prune keeps them as
-            they are, for the snapshot that it stores.
-        letters: What workers of queues report of tasks by mail (R27), to be restored as if it were staged.
-        task: Restore only what is staged of this task of the top graph; None restores all. A worker of a queue runs one
-            task alone.
+        adopt: Whether to migrate values written by an older graph to the current one. A prune keeps them as they are,
+            for the snapshot that it stores.
+        letters: Task reports that queue workers sent by mail (R27), to be restored as if they were staged.
+        task: Restore only the staged data of this task of the top graph; None restores all. A queue worker runs only
+            one task.
     """
     fold, verdict = begun(config, loaded)
     records = loaded.records
     if kept is not None:
         kept.start(fold)
-        records = records[1:]  # the first is the one that the state ends with
+        records = records[1:]  # the state already includes the first record
     elif loaded.snapshot is not None:
         start_from(fold, loaded.snapshot)
     fold_all(fold, records, upto)
     if kept is not None:
-        if fold.erasures:  # what was erased may be part of the kept state
+        if fold.erasures:  # the kept state may contain the erased value
             config.kept.forget(loaded.head.thread)
             whole = the_store(config).load(loaded.head.thread)
             return folded(config, whole, adopt=adopt, letters=letters, task=task)
@@ -210,11 +213,11 @@ def folded(
     last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
     check_end(loaded.head.thread, fold.seq, last)
     check_named(config, fold, loaded.head.seq)
-    if adopt and verdict.kind != "identical":  # the values are those of an older graph until here
+    if adopt and verdict.kind != "identical":  # up to here, the values are those of an older graph
         migrate_thread.adopt(fold, verdict)
     if upto is None:
-        fold.reader.check_beside(loaded.staged, fold.seq)  # the last records vouch for what is staged
-        fold.staged = outcomes(loaded.staged)  # the next record of the journal vouches for these again
+        fold.reader.check_beside(loaded.staged, fold.seq)  # the last records vouch for the staged data
+        fold.staged = outcomes(loaded.staged)  # the next journal record vouches for these again
         staged = loaded.staged if task is None else [one for one in loaded.staged if top_task(one[0]) == task]
         open_superstep(fold, staged, letters)
         if verdict.kind == "identical":
@@ -223,7 +226,7 @@ def folded(
 
 
 def check_named(config: RunConfig, fold: Fold, last: int) -> None:
-    """Check that the records that were folded are those of this thread: its own, or those that it was copied with.
+    """Check that the folded records belong to this thread: they are its own, or were copied with it.
 
     Args:
         last: Number of the thread's last entry. Entries after the folded ones may name the thread as a copy.
@@ -241,7 +244,7 @@ def check_named(config: RunConfig, fold: Fold, last: int) -> None:
     if fold.seq < last:
         reader = Reader(store, thread, PLAIN, meta=fold.meta, keys=config.keys)
         for record in store.records(thread, after=fold.seq):
-            if record.seq - record.count >= fold.seq:  # else it was verified whole, and only a part of it folded
+            if record.seq - record.count >= fold.seq:  # else it was verified as a whole but folded only in part
                 reader.checked(record, links)
     check_name(store, thread, links.name)
 
@@ -266,10 +269,10 @@ def fold_all(fold: Fold, records: Sequence[Record], upto: int | None = None) -> 
 
 
 def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Sequence[Report] = ()) -> None:
-    """Restore the open superstep from what is staged: outcomes, effects and questions of its tasks.
+    """Restore the open superstep from staged data: outcomes, effects and questions of its tasks.
 
     Raises:
-        StoreError: What is staged does not fit the graph.
+        StoreError: The staged data does not fit the graph.
     """
     if not staged and not letters:
         return
@@ -278,9 +281,9 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
         if letters:
             from graphrt._journal.task_letters import merged  # only threads with tasks of queues get such letters
 
-            fold.reported = merged(fold.engine, fold.reader, known, letters)  # adds what they report to *known*
+            fold.reported = merged(fold.engine, fold.reader, known, letters)  # adds their reports to *known*
         restore_open(fold.engine, known, fold.nested)
-    # What restoring raises for events that name nodes or fields which the graph lacks, or values that do not fit.
+    # Errors of restoring events that name nodes or fields which the graph lacks, or values that do not fit.
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise JOURNAL_MISFIT(
             what="What is staged",

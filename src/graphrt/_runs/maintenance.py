@@ -1,7 +1,7 @@
 """Maintenance verbs of `Runtime`: sweep and verify a whole store; copy, delete, export and import a thread.
 
-Some functions here are called by one verb each, and only add what a runtime knows (its store, clock and graph) to a
-function of the stores. For the terms, see docs/glossary.md.
+Some functions here serve a single verb and only pass the runtime's data (its store, clock and graph) to a function of
+the stores. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from graphrt._journal.batch_format import blob_names
 from graphrt._journal.copies import named
 from graphrt._journal.leases import release_now
 from graphrt._journal.reader import WORLD
+from graphrt._runs import async_following
 from graphrt._runs.arguments import check_age, check_number, check_status
 from graphrt._runs.finding import threads, wanted_threads
 from graphrt._runs.inspection import replay
@@ -41,15 +42,15 @@ from graphrt.stores.protocol import Store
 T = TypeVar("T")
 
 _TOGETHER: Final = 100
-"""Threads deleted in one transaction. Other writers of the store wait for its end."""
+"""Number of threads deleted in one transaction. Other writers of the store wait for it to end."""
 
 _PAUSE_S: Final = 0.1
-"""Seconds between two such transactions. SQLite has no queue for writers: a waiting one retries about every 0.1 s, and
-would not get in before the end of a sweep without pauses (decision 0045)."""
+"""Seconds between two such transactions. SQLite has no queue for writers: a waiting one retries about every 0.1 s and,
+without pauses, would be locked out until the sweep ends (decision 0045)."""
 
 
 def delete(config: RunConfig, thread: str) -> None:
-    """Delete the thread with everything that belongs to it."""
+    """Delete the thread and everything that belongs to it."""
     store = the_store(config)
     check_id(thread)
     release_now(store, thread)  # a run that met a full disk could not release its claim
@@ -72,7 +73,7 @@ def _end_log(config: RunConfig, thread: str) -> None:
 
 
 def _logged(step: Callable[[], None], failed: list[GraphrtError]) -> bool:
-    """Return whether *step* worked. One log that is in the way does not keep a sweep from the other threads."""
+    """Return whether *step* succeeded. A problem with one log does not stop a sweep from processing other threads."""
     try:
         step()
     except GraphrtError as error:
@@ -85,16 +86,16 @@ def _logged(step: Callable[[], None], failed: list[GraphrtError]) -> bool:
 
 
 class Which(te.TypedDict, total=False):
-    """Which threads of a store are swept, besides their age; see `Runtime.sweep`. A filter of None lets all pass."""
+    """Which threads of a store to sweep, apart from their age; see `Runtime.sweep`. A filter of None matches all."""
 
     status: Status | None
     """None sweeps those that have ended."""
     graph: str | None
     tenant: str | None
     tags: Tags
-    """Threads that have all of them."""
+    """Only threads that have all of these tags."""
     limit: int | None
-    """How many threads at most; None deletes all."""
+    """Maximum number of threads; None deletes all."""
 
 
 _PAGE: Final = 1_000
@@ -119,9 +120,9 @@ def _time_before(config: RunConfig, older_than_s: float) -> float:
 
 
 def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
-    """Return the threads of *page* that are due, or will be: they are not deleted, however old they are.
+    """Return the threads of *page* that are or will be due. They are not deleted, however old they are.
 
-    A completed thread is due if it has mail: an input begins its next run. A paused one goes on by itself if it has
+    A completed thread is due if it has mail: an input begins its next run. A paused one continues by itself if it has
     mail, or waits for a time, a child thread or a worker of a queue, and not for a person.
     """
     mailed: set[str] = set()
@@ -142,9 +143,9 @@ def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
 
 
 def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
-    """Return the threads to sweep: last written before the time *before*, not owned, and not going on by themselves.
+    """Return the threads to sweep: last written before *before*, not owned, and not continuing by themselves.
 
-    Owned threads are left out here, since `delete_many` skips them: they must not use up the limit.
+    Owned threads are excluded here because `delete_many` skips them, and they must not count towards the limit.
     """
     store, status, limit = the_store(config), which.get("status"), which.get("limit")
     check_status(status)
@@ -173,7 +174,7 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
 
 
 def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
-    """Delete threads that were not written for *older_than_s* seconds and that no run has; see `Runtime.sweep`.
+    """Delete threads not written for *older_than_s* seconds and not held by a run; see `Runtime.sweep`.
 
     Returns:
         The number of deleted threads.
@@ -201,10 +202,10 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
 
 
 def verified(config: RunConfig, *, replayed: bool) -> Verification:
-    """Verify the store of the runtime; with *replayed*, replay the threads of its graph too. See `Runtime.verify`."""
+    """Verify the runtime's store; with *replayed*, also replay the threads of its graph. See `Runtime.verify`."""
 
     def further(store: Store, thread: str) -> None:
-        """Replay *thread*, if it is of this graph; `verify` calls this for each thread and reports what it raises."""
+        """Replay *thread* if it belongs to this graph. `verify` calls this for each thread and reports any error."""
         if store.head(thread).graph == config.plan.name:
             replay(config, thread)
 
@@ -212,7 +213,7 @@ def verified(config: RunConfig, *, replayed: bool) -> Verification:
 
 
 def shown(config: RunConfig) -> str:
-    """Return what the runtime was made of, as an HTML table for notebooks (`Runtime._repr_html_`)."""
+    """Return the configuration of the runtime, as an HTML table for notebooks (`Runtime._repr_html_`)."""
     given = {"store": config.store, "harness": config.harness, "deps": config.deps}
     rows = [(name, type(value).__name__) for name, value in given.items() if value is not None]
     rows += [("limits", repr(config.limits))]
@@ -270,13 +271,13 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
             raise THREAD_EXISTS(thread=target)
         write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs), at=at)  # releases it
     except BaseException:
-        leases.give_back(store, claim)  # later, if the store fails now: else the id would stay taken
+        leases.give_back(store, claim)  # later, if the store fails now; else the id would stay taken
         raise
     return target
 
 
 def close(config: RunConfig, *, owns_store: bool) -> None:
-    """Cancel the runs that are active, end the shared threads, and close an own store when no run uses it any more."""
+    """Cancel the active runs, end the shared worker threads, and close an owned store once no run uses it any more."""
     config.active.cancel_all("the runtime was closed")
     config.threads.close()
     if owns_store and config.store is not None:
@@ -290,3 +291,4 @@ def _close_store(store: Store) -> None:
     finally:
         leases.end(store)
         mail_watch.end(store)
+        async_following.end(store)

@@ -1,12 +1,12 @@
-"""The live items of one writer, as one reader reads them: each once, in order, with the number of those it missed.
+"""One reader's view of one writer's live items: each item once, in order, with a count of the items missed.
 
-A writer (a run, or a task that a worker of its queue runs) numbers its items from 1, those included that it drops. So a
-reader skips what it has, and sees from a gap how many items it missed.
+A writer (a run, or a task executed by a queue worker) numbers its items from 1, including those it drops. So a reader
+can skip what it already has, and can tell from a gap how many items it missed.
 
-From time to time a writer tells *again* what its open tasks have shown (decision 0228). Such a *re-telling* may have
-several parts, and is read from the first one or not at all. It lacks the numbers of what is over or withdrawn, so gaps
-in it are no loss: it says itself how many items of the open tasks are lost (`Again.lost`). A reader that missed batches
-is caught up by it. For the terms, see docs/glossary.md.
+From time to time a writer repeats the items of its open tasks (decision 0228). Such a *re-telling* may have several
+parts, and is read from the first one or not at all. Numbers of finished or withdrawn items are missing from it, so gaps
+in it do not mean loss; `Again.lost` counts the lost items of the open tasks. A reader that missed batches catches up
+with it. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeAlias, final
 from graphrt._runs.live_items import Again, Heading, Sent
 
 Later: TypeAlias = Callable[[], tuple[Again, list[Sent]] | None]
-"""Returns the next re-telling of the writer that is in the store, with its items; None without any."""
+"""Returns the writer's next re-telling in the store, with its items; None if there is none."""
 
 
 @final
@@ -26,9 +26,9 @@ class NumberedItems:
 
     Args:
         number: Number of the last item that it has; 0 for none.
-        last: As in `Position`: it left amid a re-telling, whose last number this is; 0 if it did not.
-        told: The re-telling with which it begins; None without one.
-        is_first: Whether it may begin anew with a later re-telling, since it has been given nothing yet.
+        last: As in `Position`: the last number of the re-telling in the middle of which it left; 0 if it did not.
+        told: The re-telling to start from; None without one.
+        is_first: Whether it may start over with a later re-telling, since it has not yielded an item yet.
     """
 
     __slots__ = ("_last", "_lost", "_number", "is_first", "told")
@@ -39,11 +39,11 @@ class NumberedItems:
         self.told: Again | None = told
         """The re-telling that was read last."""
         self._lost = told.lost if told is not None else 0
-        """Items that the next one has to count as missed."""
+        """Missed items to be counted by the next item."""
         self.is_first: bool = is_first
 
     def new(self, heading: Heading, found: Sequence[Sent], later: Later) -> Iterator[Sent]:
-        """Yield the items of a batch that were not read before, each with how many are missing before it.
+        """Yield the items of a batch that were not read before, each with the number of items missing before it.
 
         A batch may come twice after its writer lost a connection.
         """
@@ -53,7 +53,7 @@ class NumberedItems:
                 return
             self._catch_up(again)
         elif again is None and is_amid and (not found or found[-1].number <= self._last):
-            return  # these items, without what was over by then, come with the re-telling
+            return  # the re-telling has these items, except the finished ones
         elif again is None and found and found[0].number > self._known + 1 and (telling := later()) is not None:
             first, (told, items) = found[0], telling
             self._catch_up(told)
@@ -68,15 +68,15 @@ class NumberedItems:
             if again is not None:
                 sent = sent._replace(seq=again.seq, last=again.last)
             self._last = sent.last
-            yield sent._replace(missed=missed)
+            yield sent._replace(missed=missed) if missed else sent
 
     @property
     def _known(self) -> int:
-        """The number up to which it is known which items are missing."""
+        """The item number up to which the missing items are known."""
         return self._number if self.told is None else max(self._number, self.told.last)
 
     def _catch_up(self, again: Again) -> None:
-        """Take note of a re-telling: of what it lacks, only what it says is lost is missing."""
+        """Process a re-telling. Of the items absent from it, only those that it reports as lost are missing."""
         if again.last != self._last:  # else the reader left in the middle of it, and counted these at its beginning
             self._lost += min(again.lost, max(again.last - self._known, 0))
         self.told = again

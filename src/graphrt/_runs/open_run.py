@@ -1,9 +1,9 @@
 """Opening a run on an input: on a new or finished thread, or without a thread. Nothing is driven here.
 
-Whether a verb (`run`, `resume`, `retry`) fits the status of a thread is decided here, for `reopen_run` too. The order
-is fixed: the thread is claimed, then loaded, then everything is checked. If a step fails, the claim is released and
-nothing was written. `note` adds an event to the engine's log, which the run's first commit writes. `own` copies a
-value, so that no container is shared (R15). For the terms, see docs/glossary.md.
+This module also decides, for `reopen_run` too, whether a verb (`run`, `resume`, `retry`) fits the status of a thread.
+The order is fixed: the thread is claimed, then loaded, then everything is checked. If a step fails, the claim is
+released and nothing has been written. `note` adds an event to the engine's log, which the run's first commit writes.
+`own` copies a value, so that no container is shared (R15). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphrt import events
+from graphrt._arguments import is_mapping
 from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.abandoning import give_up_superstep
@@ -21,14 +22,14 @@ from graphrt._engine.redacting import redacted_update
 from graphrt._engine.spending import budget_field
 from graphrt._engine.storability import storable, tracked
 from graphrt._journal import batch, leases
-from graphrt._plan.fields import describe, is_mapping, own
+from graphrt._plan.fields import describe, own
 from graphrt._plan.state import explain
 from graphrt._plan.state_reducer import WHOLE
 from graphrt._runs import listeners, loading
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.arguments import check_size, size_of
 from graphrt._runs.child_threads import give_children
 from graphrt._runs.if_exists import IfExists, Present, Unfinished, action, digests, given_fields, present
-from graphrt._runs.input_size import check_size, size_of
 from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.partial_messages import partial_messages
 from graphrt._runs.run_config import RunConfig
@@ -66,16 +67,16 @@ def begin(
 
     Args:
         given: The input, unchecked: the whole state of a new thread, an update of an existing one.
-        thread_id: None makes an id if there is a store, and runs without a thread if there is none.
-        reads: Reads of the items that the caller reads.
-        if_exists: What becomes of the input if the thread exists; checked by the caller (`check_if_exists`).
-        labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
+        thread_id: None generates an id if there is a store, and runs without a thread if there is none.
+        reads: Modes of the items that the caller reads.
+        if_exists: What to do with the input if the thread exists; checked by the caller (`check_if_exists`).
+        labels: Title and tags for the thread; tags are added to the existing ones. None leaves both unchanged.
         admit: Called with the claim before anything is read or changed; raises to refuse.
         parent: Id, without tenant, of the thread whose task starts the new thread by `ctx.start`; None for any other.
 
     Raises:
-        if_exists.Present: The thread exists, and *if_exists* asks for the result that it has.
-        if_exists.Unfinished: It goes on without the input. The catcher gets the claim with it.
+        if_exists.Present: The thread exists, and *if_exists* asks for its current result.
+        if_exists.Unfinished: It continues without the input. The exception carries the claim.
         InputError: The input does not fit, there is no store for a thread, or the thread needs another verb.
         ConflictError: Another run drives the thread.
         StoreError: The store failed.
@@ -89,15 +90,15 @@ def begin(
     if store is None:
         if plan.pausing is not None:  # the name of a node whose policy pauses the run
             raise _needs_thread(plan, plan.pausing)
-        # `check_state`: whether the run looks for values that nodes changed in place (R15).
+        # `check_state`: whether the run checks for values that nodes changed in place (R15).
         engine = Engine(plan, config.limits, check_state=config.checks_state)
-        # Sinks see the run begin as soon as it is opened, so the input is checked before. Nothing has to be given back
-        # if that fails. No error needs redacting: redaction rules come with an audit log, which needs a store.
+        # Sinks see the run begin as soon as it is opened, so the input is checked first. If that fails, nothing has to
+        # be released. No error needs redacting: redaction rules come with an audit log, which needs a store.
         values = entered(config, engine, plan.state.initial(given, where=plan.place(), only=plan.spec.input_names))
         opened = ActiveRun(config, engine, None, reads=reads)
         return _started(opened, values, values, fresh=True, names=())
     thread_id = check_id(thread_id if thread_id is not None else config.ids())
-    at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
+    at = config.clock()  # read once (R13): a thread's creation and its first commit have the same time
     if at - at:  # inf - inf and nan - nan are nan, which is true; a finite time gives 0.0
         raise batch.no_time(at)
     claim = claimed(config, store, thread_id, create=True, at=at, admit=admit)
@@ -115,11 +116,13 @@ def begin(
             engine = fold.engine
             config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
             update = entered(config, engine, checked_update(engine, given), whole=False)
-            gives_up = claim.head.status != "completed"  # `_loaded` has checked that what is left may be given up
+            gives_up = (
+                claim.head.status != "completed"
+            )  # `_loaded` has checked that the unfinished work may be abandoned
             said = partial_messages(config, engine) if gives_up else {}
             if said:
                 say(engine, said)
-            # Through the reducers, after ephemeral fields were reset, as when a superstep is folded (R16).
+            # Through the reducers, after resetting ephemeral fields, as when a superstep is folded (R16).
             values = folded_in(engine, update, reset=True)
             check_erased(fold, values, work=False)
             engine.limit(config.limits)
@@ -130,22 +133,22 @@ def begin(
             started = _started(opened_run, values, update, fresh=False, names=given_fields(plan, given))
         if labels is not None:
             note_labels(opened_run, claim, labels)
-    except Unfinished:  # the claim goes to its catcher
+    except Unfinished:  # whoever catches it gets the claim
         raise
     except BaseException as error:
         config.clean(error)  # redacts what it quotes of the input
         give_up(store, claim, opened_run, error)
         raise
-    give_children(started, begin)  # nodes can start child threads, which are opened by this function
+    give_children(started, begin)  # lets nodes start child threads, which this function opens
     config.active.add(thread_id, started.control)  # `Runtime.cancel` finds the run by it; closing the run removes it
     return started
 
 
 def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, reads: Reads) -> Fold:
-    """Return a claimed thread that takes an input as *if_exists* says, folded, with its engine.
+    """Return a claimed thread that takes an input according to *if_exists*, folded, with its engine.
 
     Raises:
-        Present, Unfinished: It takes none; see `begin`.
+        Present, Unfinished: It takes no input; see `begin`.
         InputError: Another verb is right.
     """
     todo = action(if_exists, claim.head.status)
@@ -190,10 +193,10 @@ def claimed(
 
 
 def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
-    """Check that a run can go on with *values*: nodes are not called with values that `Runtime.erase` has replaced.
+    """Check that a run can continue with *values*. Nodes are not called with values that `Runtime.erase` has replaced.
 
     Args:
-        work: Whether the tasks that are open or due go on, too.
+        work: Whether the open and due tasks also continue.
 
     Raises:
         InputError: A field holds an erased value that its type does not allow, or a task needs one (`erased-value`).
@@ -214,14 +217,14 @@ def check_erased(fold: Fold, values: Mapping[str, Any], *, work: bool) -> None:
 
 
 def _check_labels(config: RunConfig) -> None:
-    """Raise an InputError if threads cannot have labels: there is no store, or it keeps none."""
+    """Raise an InputError if threads cannot have labels, because there is no store or it does not support them."""
     if config.store is None:
         raise THREAD_WITHOUT_STORE(what="title= or tags= were given", thread=None, where=config.plan.place())
     config.store.require("labels")
 
 
 def note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
-    """Note that the thread gets *labels* beside those that it has, if that changes them."""
+    """Record that *labels* are added to those of the thread, if that changes them."""
     old = labels_of_head(claim.head)
     new = with_more(old, labels)
     if new != old:
@@ -229,14 +232,14 @@ def note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
 
 
 def _needs_thread(plan: Plan, node: str) -> InputError:
-    """Return the error for a run without a thread, of a graph with a *node* whose policy pauses the run."""
+    """Return the error for running a graph without a thread when the policy of *node* pauses the run."""
     return INTERRUPT_NEEDS_THREAD(
         node=node, asks="has interrupt_before or interrupt_after", known="nothing has run", where=plan.place()
     )
 
 
 def give_up(store: Store, claim: Claim, opened: ActiveRun | None, error: BaseException) -> None:
-    """Close the run, if one was opened, and release the claim, after *error* ended the opening."""
+    """Close the run, if one was opened, and release the claim after *error* interrupted the opening."""
     if opened is not None:
         opened.broke(error)
     leases.give_back(store, claim)
@@ -250,7 +253,7 @@ def _started(
     Args:
         values: The whole state that the run starts from.
         given: The checked input: the same values on a new thread (*fresh*), an update on an existing one.
-        names: Fields that the caller gave, of which the journal keeps digests.
+        names: Fields that the caller gave; the journal keeps digests of them.
 
     Raises:
         InputError: The input cannot be stored, or leaves a negative token budget.
@@ -266,7 +269,7 @@ def _started(
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
         engine.begin_with(digests(kept, names))
-        if engine.codec is None:  # nothing encodes the event now, and it must share no container with the state (R15)
+        if engine.codec is None:  # nothing encodes the event, and it must not share containers with the state (R15)
             kept = engine.plan.state.own_all(kept)
         emit_events.note(
             engine,
@@ -283,7 +286,7 @@ def _started(
                 digests=engine.began,
             ),
         )
-    engine.count_anew()  # usage, grants and children of earlier runs do not count
+    engine.reset_counts()  # usage, grants and child threads of earlier runs do not count
     engine.start(values)
     return opened
 
@@ -291,7 +294,7 @@ def _started(
 def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
     """Check that the input leaves 0 or more in the field `token_budget`, which counts the tokens left for model calls.
 
-    Below 0 is possible in a run only: a model call may use more tokens than it had reserved.
+    It can only drop below 0 during a run, since a model call may use more tokens than it reserved.
 
     Raises:
         InputError: The budget field is below 0.
@@ -310,17 +313,17 @@ def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
 def entered(
     config: RunConfig, engine: Engine, values: dict[str, Any], *, what: str = "the input", whole: bool = True
 ) -> dict[str, Any]:
-    """Return checked values from the caller as they enter the thread: redacted, if the runtime has redaction rules.
+    """Return checked values from the caller as they enter the thread, redacted if the runtime has redaction rules.
 
-    The engine redacts from then on, too.
+    From then on, the engine also redacts.
 
     Args:
-        what: What they are, for errors.
-        whole: They are a whole state, and not an update.
+        what: Noun for the values, for error texts.
+        whole: Whether they are a whole state rather than an update.
 
     Raises:
-        AuditError: A redaction rule failed, or a field cannot hold what it gave.
-        InputError: A value has no encoded form, so that no rule can look into it.
+        AuditError: A redaction rule failed, or a field cannot hold its result.
+        InputError: A value has no encoded form, so no rule can inspect it.
     """
     if config.redactor is None:
         return values
@@ -345,23 +348,26 @@ def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
 
 
 def adopted(engine: Engine, fold: Fold) -> None:
-    """Note that loading has migrated the thread to a changed graph, if it has: the next entries are of that graph."""
+    """If loading has migrated the thread to a changed graph, record that: the next entries belong to that graph."""
     if fold.migrated is not None:
         emit_events.note(engine, fold.migrated)
 
 
 _RIGHT: dict[str, str] = {"interrupted": "resume", "failed": "retry", "cancelled": "retry", "completed": "run"}
-"""Thread status to the verb that continues it. Any other status means that the owner died; then it is `retry`."""
+"""Maps a thread status to the verb that continues it. For any other status the owner died, and the verb is `retry`."""
 
 
 def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str = "") -> None:
-    """Check that *verb* fits the status of the claimed thread. For `run`, `if_exists.action` has found that it does not.
+    """Check that *verb* fits the status of the claimed thread.
 
-    A claimed thread with the status "running" lost its owner. It takes `resume` and `retry` alike.
+    For `run`, `if_exists.action` has found that it does not.
+
+    A claimed thread with the status "running" lost its owner. It accepts both `resume` and `retry`.
 
     Args:
-        reads: What the caller reads. If that is not only a result, the message also names the form of the verb that streams.
-        doing: What the thread cannot do; empty for what the verb says.
+        reads: What the caller reads. If that is more than the result, the message also names the streaming form of the
+            verb.
+        doing: The action that the thread does not allow; if empty, that of the verb.
 
     Raises:
         InputError: Another verb is right (`wrong-verb`); the message names it.
@@ -396,7 +402,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     """Return a value from the caller as a checked update, in containers of its own (R15).
 
     Args:
-        given: A mapping of fields, or an instance of the state class. Of a pydantic model only the fields that were
+        given: A mapping of fields, or an instance of the state class. For a pydantic model only the fields that were
             set count. An update, as nodes return it, if the graph has a reducer of the whole state.
         what: Subject of the error messages.
 
@@ -430,9 +436,9 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     checked: dict[str, Any] = {}
     for name, value in entries.items():
         try:
-            # "START": what errors name as the writer of the field.
+            # "START": the name that errors give for the field's writer.
             checked[name] = plan.update._check_one(plan.state.fields[name], own(value), "START", engine.where())
-        except ValueError as error:  # pydantic's; `unquoted` has the fields whose values no error may quote (R16)
+        except ValueError as error:  # from pydantic; `unquoted` has the fields whose values errors must not quote (R16)
             raise BAD_INPUT(
                 who=what,
                 state_class=plan.state.cls.__name__,

@@ -1,9 +1,9 @@
-"""What stopped replies had said, as partial messages of the state (rule R10, decision 0183).
+"""The text of stopped replies, as partial messages of the state (rule R10, decision 0183).
 
-A run that is cancelled may cut off a model's reply whose text a reader has seen. The task records that text
-(`events.ReplyStopped`). While the task may run again, the state does not have it. When a new input abandons the task,
-the text becomes an `AssistantMessage` with `partial=True`, before the input is folded: the conversation then has what the
-person read.
+Cancelling a run may cut off a model's reply after a reader has seen part of its text. The task records that text
+(`events.ReplyStopped`). While the task may run again, the state does not contain it. When a new input abandons the
+task, the text becomes an `AssistantMessage` with `partial=True` before the input is folded, so that the conversation
+contains what the person read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from graphrt._runs.run_config import RunConfig
 
 def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
     """Return the messages by field, to be folded; empty if there is no text, or no field for it."""
-    if config.recorded is not None:  # the thread is executed again from its log, where the outside cut it off
-        before = config.recorded.abandoned()
-        if before is not None:
-            superstep, said_before = before
-            engine.reach(superstep)
+    if config.recorded is not None:  # the thread is re-executed from its log; the cut came from outside
+        said_before = config.recorded.abandoned()
+        if said_before is not None:
             return dict(said_before)
     texts = stopped_replies(engine.tasks)
     field = _conversation(engine) if texts and engine.reducer is None else None
@@ -39,7 +37,7 @@ def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
 
 
 def _conversation(engine: Engine) -> Field | None:
-    """Return the field of the conversation: the only one with the reducer `messages`, else the only list of messages.
+    """Return the conversation field: the only one with the reducer `messages`, else the only list of messages.
 
     A list of messages has the reducer `append`, and a type that names `AssistantMessage`, as `list[Message]` does. Fields
     that are not stored do not count.

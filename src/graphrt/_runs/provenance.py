@@ -1,10 +1,11 @@
-"""`why`: which writes gave a field its value, read off the journal, and which values those writes were made from.
+"""`why`: finds in the journal which writes gave a field its value, and which values those writes were based on.
 
-A node is taken to have read every field of the state, unless it declares what it reads (`declare_fields`). So the
-answer may name more than what mattered, and never less.
+A node is assumed to have read every field of the state unless it declares what it reads (`declare_fields`). So the
+answer may include writes that did not matter, but never omits one that did.
 
-An *aggregating* field has a reducer that joins each write with the value before; any other field keeps its last write.
-A superstep runs tasks on one state and then commits their updates together, so that all its tasks read the same writes.
+An *aggregating* field has a reducer that combines each write with the previous value; any other field keeps its last
+write. A superstep runs tasks on one state and then commits their updates together, so all its tasks read the same
+writes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Kind: TypeAlias = Literal["input", "task", "edit", "stopped", "fork", "migration
 _CALLS: Final = (events.ModelReplied, events.UsageRecorded)
 """Events of model calls."""
 _WIDTH: Final = 100
-"""Most characters of a line of `str()`."""
+"""Maximum number of characters of a line of `str()`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +38,44 @@ class FieldWrite:
 
     field: str
     value: Any
-    """What was written, as the update had it: a value, an `Overwrite` or `DELETE`. The whole update in a graph with a
-    reducer of the whole state."""
+    """The value as written in the update: a plain value, an `Overwrite` or `DELETE`. In a graph with a reducer of the
+    whole state, the whole update."""
     kind: Kind
-    """What wrote: the input of a run, a task, `update()`, a reply that was stopped, the beginning of a fork, a migration,
-    or entries that were pruned."""
+    """The source of the write: the input of a run, a task, `update()`, a reply that was stopped, the beginning of a
+    fork, a migration, or entries that were pruned."""
     seq: int
     """Number of the entry that wrote it."""
     at: float
     """Time of that entry, in seconds since the epoch."""
     run: str
-    """Id of the run that wrote; empty for entries that were pruned."""
+    """Id of the run that wrote it; empty for pruned entries."""
     node: str | None = None
     task: str | None = None
-    """Id of the task that wrote; like `node`, None if no task did."""
+    """Id of the task that wrote it; like `node`, None if no task did."""
     user: str = ""
     """Who started or resumed the run, or edited the thread, if an audit log knows."""
     calls: tuple[Entry, ...] = ()
     """The task's model calls, recorded effects and answers, in order."""
     _reads: Mapping[str, int] = with_default(default_factory=dict[str, int], repr=False)
-    """Field that the task could read to the number of writes that the field had then."""
+    """Maps each field that the task could read to the number of writes it had then."""
     _all: Mapping[str, list[FieldWrite]] = with_default(default_factory=dict[str, list["FieldWrite"]], repr=False)
-    """All writes of the thread by field, in order: one mapping, which all writes share."""
+    """All writes of the thread by field, in order. All writes share this mapping."""
     _aggregates: frozenset[str] = with_default(default=frozenset(), repr=False)
     """Names of the aggregating fields."""
 
     @property
     def inputs(self) -> tuple[FieldWrite, ...]:
-        """The writes that made the values which the task could read, in order; none if no task wrote."""
+        """The writes behind the values that the task could read, in order; none if no task wrote."""
         found = [
             one for name, number in self._reads.items() for one in _made(self._all[name][:number], self._aggregates)
         ]
         return tuple(sorted(found, key=lambda one: (one.seq, one.field)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the write as JSON-ready data; of its inputs only `seq`. A value that JSON lacks becomes its `repr`."""
+        """Return the write as JSON-ready data, with only the `seq` of its inputs.
+
+        Values that JSON cannot hold become their `repr`.
+        """
         from pydantic_core import to_jsonable_python
 
         names = ("field", "value", "kind", "seq", "at", "run", "node", "task", "user")
@@ -94,11 +98,11 @@ class Provenance:
     at: int
     """Number of the entry after which the field had this value."""
     writes: tuple[FieldWrite, ...]
-    """The writes that made the value, in order: the last one, or all that a reducer joined. Empty for a default.
+    """The writes that produced the value, in order: the last one, or all that a reducer combined. Empty for a default.
     Their `inputs` lead further back."""
 
     def all(self) -> tuple[FieldWrite, ...]:
-        """Return `writes` and everything that they were made from, back to the input, newest first."""
+        """Return `writes` and everything they were based on, back to the input, newest first."""
         found: dict[tuple[int, str, str | None], FieldWrite] = {}
         rest = list(self.writes)
         while rest:
@@ -110,7 +114,7 @@ class Provenance:
         return tuple(sorted(found.values(), key=lambda one: (one.seq, one.field), reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON-ready data; a write refers to others by the `seq` of their entries."""
+        """Return everything as JSON-ready data; writes refer to each other by the `seq` of their entries."""
         return {
             "thread": self.thread,
             "field": self.field,
@@ -123,7 +127,7 @@ class Provenance:
         lines = [f"{self.field!r} of thread {self.thread!r} after entry {self.at}"]
         own_writes = {(one.seq, one.field) for one in self.writes}
         for one in self.all():
-            mark = "=" if (one.seq, one.field) in own_writes else " "  # "=" for `writes`, blank for what made them
+            mark = "=" if (one.seq, one.field) in own_writes else " "  # "=" for `writes`, blank for their inputs
             lines.append(f"{mark} {one}")
             lines += [f"      {_call_text(call)}" for call in one.calls]
         return "\n".join(lines) if len(lines) > 1 else f"{lines[0]}: its default, nothing wrote it"
@@ -147,7 +151,7 @@ def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance
             field=name,
             where=plan.place(),
         )
-    # The head is needed, and no state. `check_at` refuses an *at* that is not an int.
+    # The head is needed, but no state. `check_at` rejects an *at* that is not an int.
     loaded = the_store(config).load(thread, upto=at if at.__class__ is int else None)
     if at is not None:
         check_at(loaded, at)
@@ -164,17 +168,17 @@ def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance
 
 
 class _Reader:
-    """The writes of a journal, collected entry by entry, from the oldest on."""
+    """The writes of a journal, collected entry by entry, starting from the oldest."""
 
     def __init__(self, plan: Plan) -> None:
         self._reads: Final[dict[str, tuple[str, ...] | None]] = {}
-        """Fields that each node declares to read; None if it does not say."""
+        """Fields that each node declares as its inputs; None if it declares none."""
         for index, name in enumerate(plan.by_name):  # names of the nodes, in the order of their indexes
             declared = plan.spec_fields(index)
             self._reads[name] = declared.reads if declared is not None and declared.reads else None
         self.aggregates = frozenset(name for name, one in plan.state.fields.items() if one.aggregates)
         """Names of the aggregating fields."""
-        if plan.update.whole is not None:  # each update may have changed each field, whatever was there before
+        if plan.update.whole is not None:  # any update may have changed any field, whatever its value
             self.aggregates = frozenset(plan.state.fields)
         self._fields: Final = tuple(plan.state.fields)
         self.writes: Final[dict[str, list[FieldWrite]]] = {}
@@ -184,17 +188,17 @@ class _Reader:
         self._calls: list[Entry] = []
         """Model calls, effects and answers since then."""
         self._user = ""
-        """Who started or resumed the run, or edited the thread, by the newest entry that says so."""
+        """The user who started or resumed the run or edited the thread, from the newest entry that names one."""
 
     def pruned(self, seq: int) -> None:
-        """Begin with a thread that was pruned up to *seq*: writes without value, time or run stand for what is gone."""
+        """Begin with a thread pruned up to *seq*: writes without value, time or run represent the pruned ones."""
         for name in self._fields:
             self._write(FieldWrite(name, None, "pruned", seq, 0.0, ""))
 
     def add(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Process the next entry."""
         event: Any = entry.event
-        # Entries of a nested graph have a path. Its writes are in the updates of its task too; its calls are not.
+        # Entries of a nested graph have a path. Its writes are also in the updates of its task; its calls are not.
         if entry.path and not isinstance(event, (*_CALLS, events.EffectRecorded, events.InterruptAnswered)):
             return
         match event:
@@ -215,7 +219,7 @@ class _Reader:
                 self._each(entry, event.values or {}, "migration")
             case events.TaskSucceeded():
                 self._tasks.append(entry)
-            case events.OutcomeDropped():  # of an attempt that was abandoned, and ended too late to be folded
+            case events.OutcomeDropped():  # from an abandoned attempt that ended too late to be folded
                 self._tasks = [one for one in self._tasks if _task(one) != event.task]
             case events.SuperstepCommitted():
                 self._commit(event.wrote)
@@ -238,13 +242,14 @@ class _Reader:
             calls = tuple(one for one in self._calls if _belongs(one, event.task))  # for `FieldWrite.calls`
             # A task has several updates if it ran a nested graph: one for each commit of that graph.
             for update in event.updates:
-                # A reducer of the whole state made the fields: each counts as written by each update of the superstep.
+                # A reducer of the whole state produced the fields, so each counts as written by every update of the
+                # superstep.
                 fields = dict.fromkeys(wrote, update[WHOLE]) if WHOLE in update else update
                 self._each(entry, fields, "task", event, seen, calls)
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what belongs to the superstep that has ended."""
+        """Drop the data of the superstep that has ended."""
         self._tasks, self._calls = [], []
 
     def _each(
@@ -260,7 +265,7 @@ class _Reader:
 
         Args:
             event: The `TaskSucceeded` of the task that wrote; None if no task did.
-            reads: As `FieldWrite._reads`.
+            reads: As in `FieldWrite._reads`.
         """
         if WHOLE in values:  # an input or an edit, for a reducer of the whole state
             values = dict.fromkeys(self._fields, values[WHOLE])
@@ -288,14 +293,15 @@ class _Reader:
 
 
 def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[FieldWrite]:
-    """Yield those of a field's writes that are in its value: from the last one on that replaced what was there.
+    """Yield the writes of a field that are part of its value, beginning with the last one that replaced it.
 
     `Overwrite(value)`, a `Replacement` at run time, and `DELETE` replace the value of an aggregating field too.
     """
     found = list(writes)
     begin = 0
     for number, one in enumerate(found):
-        # A fork, a migration and a prune give whole values. An input or an edit goes through the reducer, as an update.
+        # A fork, a migration or a prune provides whole values. An input or an edit goes through the reducer, like an
+        # update.
         whole = one.kind in ("fork", "migration", "pruned") or isinstance(one.value, Replacement) or one.value is DELETE
         if whole or one.field not in aggregates:
             begin = number
@@ -308,7 +314,7 @@ def _task(entry: Entry) -> str:
 
 
 def _belongs(entry: Entry, task: str) -> bool:
-    """Return whether a call is one of *task*, or of a nested graph that ran in it.
+    """Return whether a call belongs to *task* or to a nested graph that ran in it.
 
     An answer names no task, but its id is `thread/task#key`, or `thread/task/inner task#key` in a nested graph. Other
     entries of a nested graph have a path, which begins with the id of the task that ran it.
@@ -319,7 +325,7 @@ def _belongs(entry: Entry, task: str) -> bool:
 
 
 def _call_text(entry: Entry) -> str:
-    """Return a line about a call of a task, for people."""
+    """Describe a task's call in one human-readable line."""
     event: Any = entry.event
     match event:
         case events.ModelReplied():

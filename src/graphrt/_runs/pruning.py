@@ -1,15 +1,15 @@
 """Pruning: removes old entries of a thread, and large values that nothing refers to any more.
 
-A stored snapshot replaces the removed entries, and is the only copy of their result afterwards. So nothing is removed
-before the snapshot was read back from the store, in the way that a resume reads it, and gave the same state.
+A stored snapshot replaces the removed entries and is then the only copy of their result. So nothing is removed until
+the snapshot has been read back from the store, in the way that a resume reads it, and has given the same state.
 
 In a chained thread, a record may *vouch* for a snapshot by a digest of its bytes (decision 0044).
 
-`begun` returns a fold that has folded nothing yet, with the verdict on the thread's graph, and `start_from` starts it
-at a snapshot. The path of an event is empty for the graph at the top, and names a nested graph otherwise.
+`begun` returns an empty fold with the verdict on the thread's graph, and `start_from` starts it at a snapshot. The path
+of an event is empty for the top graph, and otherwise names a nested graph.
 
 The order of the steps makes an interrupted prune harmless: write the snapshot, read it back, journal `HistoryPruned`,
-remove. Pruning again completes it. For the terms, see docs/glossary.md.
+remove the entries. Pruning again completes an interrupted prune. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import SNAPSHOT_NOT_AS_WRITTEN
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Claim, Commit, Labels, Loaded, Saved
+from graphrt.stores.values import Claim, Commit, Labels, StoredSnapshot, StoredThread
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -59,54 +59,57 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
     See `Runtime.prune`.
 
     Args:
-        before: Number of an entry; None removes every entry that the present state does not need.
+        before: Number of an entry; None removes every entry that the current state does not need.
 
     Raises:
         InputError: There is no such thread.
         ConflictError: Another run drives the thread.
-        StoreError: The store failed, or did not give back what was written. Then nothing was removed.
+        StoreError: The store failed, or did not return the data that was written. Then nothing was removed.
     """
     check_id(thread)
     check_number("before", before)
     store = the_store(config)
-    # The thread is claimed, so that no run writes it.
+    # The thread is claimed, so no run writes to it.
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         loaded = store.load(thread)
         upto, announced, edited = _last_commit(config, store, loaded, before)
-        # Not of a failed thread, whose error is in an entry, nor of one whose run was cut off.
+        # Not for a failed thread, whose error is in an entry, or one whose run was cut off.
         if edited and before is None and loaded.head.status in ("interrupted", "cancelled"):
             reopened = folded(config, loaded)
             if reopened.migrated is None:
                 return _with_open_superstep(config, store, claim, loaded, reopened)
         if upto is None or upto < loaded.head.first:
             return 0
-        # *present* is the thread as it is now, and *kept* as it was after the last entry to remove.
+        # *present* is the thread in its current state, *kept* the thread as it was after the last entry to remove.
         present = folded(config, loaded)
         # No migration: the snapshot has to fit the entries after it, which the older graph wrote.
         older = store.load(thread, upto=upto)
         kept = folded(config, older, upto=upto, adopt=False)
-        # Keep a snapshot that is there, byte for byte: a record may hold the digest of these bytes (decision 0044).
+        # Keep an existing snapshot byte for byte: a record may hold the digest of these bytes (decision 0044).
         if older.snapshot is not None and older.snapshot.seq == upto:
             snapshot = older.snapshot.body
         else:
             snapshot, blobs = _snapshot(kept)
             _check_written(config, loaded, kept, snapshot, blobs)
             store.commit(
-                claim, Commit(expected=loaded.head.seq, at=config.clock(), snapshot=Saved(upto, snapshot), blobs=blobs)
+                claim,
+                Commit(
+                    expected=loaded.head.seq, at=config.clock(), snapshot=StoredSnapshot(upto, snapshot), blobs=blobs
+                ),
             )
         _read_back(config, store, kept, present)
-        # If the present graph differs from the one that wrote the thread, `folded` has migrated the values; the next
-        # entry has to say so first.
+        # If the current graph differs from the one that wrote the thread, `folded` has migrated the values, and the
+        # next entry must record that first.
         news: list[Logged] = [("", present.migrated)] if present.migrated is not None else []
         labels = labels_of_head(loaded.head)
-        if labels != Labels():  # the entry that gave them may be among those removed
+        if labels != Labels():  # the entry that set them may be among the removed ones
             news.append(("", labelled(config, labels)))
-        if not announced:  # journalled before the removal: entries missing without it would look like damage
+        if not announced:  # journalled before the removal, since missing entries would otherwise look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:
             journal = journal_of(config, store, present, ThreadCommits(store, claim))
-            # The record that is written next vouches for the snapshot that the thread then begins with.
+            # The next record vouches for the snapshot that the thread then begins with.
             journal.saved = (upto, digest(snapshot))
             journal.write(news)
         return store.prune(claim, upto, keep_blobs=_needed(store, thread, upto))
@@ -114,18 +117,19 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
         give_back(store, claim)
 
 
-def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: Loaded, fold: Fold) -> int:
+def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: StoredThread, fold: Fold) -> int:
     """Remove all entries of a thread whose open superstep was edited, and return how many were removed.
 
-    The entries since the last commit have the values that the edits replaced. A snapshot holds no open superstep. So
-    the snapshot has the edited state, and the record after it journals the questions of the open superstep again, as
-    the first record of a fork does. Both are in one commit: without the questions, the snapshot would lack them.
+    The entries since the last commit contain the values that the edits replaced, and a snapshot cannot hold an open
+    superstep. So the snapshot has the edited state, and the record after it journals the questions of the open
+    superstep again, like the first record of a fork. Both are written in one commit, so that the questions are never
+    missing.
 
     Args:
-        fold: The thread as it is now, which is not migrated.
+        fold: The thread in its current state, not migrated.
     """
     upto = fold.seq
-    before = folded(config, loaded)  # to compare with: the journal goes on with the names and the chain of *fold*
+    before = folded(config, loaded)  # to compare with: the journal continues with the names and the chain of *fold*
     snapshot, blobs = _snapshot(fold)
     _check_written(config, loaded, fold, snapshot, blobs)
     news: list[Logged] = []
@@ -133,11 +137,11 @@ def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: 
     if labels != Labels():
         news.append(("", labelled(config, labels)))
     news += [("", events.HistoryPruned(upto=upto)), *(("", event) for event in journalled(fold.engine, usage=True))]
-    # What the entries say of unfinished tasks is staged too. The rows of those that have ended are complete.
+    # Data of unfinished tasks in the entries is also staged. The rows of finished tasks are complete.
     open_tasks = [task for task in fold.engine.tasks if task.status not in (DONE, HANDLED)]
     staged = [(task.id, emit_events.standing(fold.engine, task)) for task in open_tasks]
     journal = journal_of(config, store, fold, ThreadCommits(store, claim))
-    journal.write(news, staged, below=(Saved(upto, snapshot), blobs))
+    journal.write(news, staged, below=(StoredSnapshot(upto, snapshot), blobs))
     again = folded(config, store.load(loaded.head.thread, upto=upto), upto=upto, adopt=False)
     _compare(before, again)
     now = folded(config, store.load(loaded.head.thread))
@@ -147,19 +151,20 @@ def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: 
 
 
 def _open_questions(fold: Fold) -> list[tuple[Any, ...]]:
-    """Return what a person sees of the open questions."""
+    """Return the parts of the open questions that a person sees."""
     return [(one.id, one.kind, one.stale, one.version, one.payload) for one in fold.engine.open_interrupts()]
 
 
-def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | None) -> tuple[int | None, bool, bool]:
-    """Return the last entry that a snapshot can replace, and whether a `HistoryPruned` entry for it exists already.
+def _last_commit(
+    config: RunConfig, store: Store, loaded: StoredThread, before: int | None
+) -> tuple[int | None, bool, bool]:
+    """Return the last entry that a snapshot can replace, and whether a `HistoryPruned` entry for it already exists.
 
-    Such an entry is the last one of a record after which no superstep is open; None if there is none. The second value
-    is true after a prune that was interrupted before the removal. The third is whether an open superstep was edited
-    after that entry.
+    Such an entry ends a record after which no superstep is open; None if there is none. The second value is true after
+    a prune that was interrupted before the removal. The third is whether an open superstep was edited after that entry.
 
     Args:
-        before: Only an entry before this one; None for no bound.
+        before: Only an entry before this one; None for no limit.
     """
     least = loaded.head.seq + 1 if before is None else before
     fold, _ = begun(config, loaded)
@@ -171,7 +176,7 @@ def _last_commit(config: RunConfig, store: Store, loaded: Loaded, before: int | 
         if isinstance(event, events.HistoryPruned):
             announced.add(event.upto)
         if record.seq >= least:
-            continue  # not `break`: a `HistoryPruned` stands after the entries that it is about
+            continue  # not `break`: a `HistoryPruned` comes after the entries that it refers to
         if not path and (isinstance(event, _CLOSED) or (isinstance(event, events.ThreadUpdated) and not event.open)):
             found, edited = record.seq, False
         else:
@@ -195,14 +200,14 @@ def _snapshot(fold: Fold) -> tuple[bytes, dict[str, bytes]]:
 def _everything(fold: Fold) -> events.StateSaved:
     """Return everything that the fold knows, as the event that a snapshot stores.
 
-    Besides the state: status and last run, the entry that is the cause of the next one, the names (of nodes and fields)
-    that entries refer to by number, and the digests from which the chain goes on. Of the names that the thread knows by
-    now, these are the first ones, which the entries up to here have introduced (`told` counts them).
+    Besides the state, this is the status and last run, the entry that causes the next one, the names (of nodes and
+    fields) that entries refer to by number, and the digests from which the chain continues. Only names introduced by
+    the entries up to here are included (`accounted` counts them).
     """
     return replace(
         standing_of(fold, saved(fold.engine), fold.status),
         cause=fold.cause,
-        names=tuple(fold.reader.names.known[: fold.reader.names.told]),
+        names=tuple(fold.reader.names.known[: fold.reader.names.accounted]),
         digests=fold.chain.saved() if fold.chain is not None else {},
     )
 
@@ -210,18 +215,20 @@ def _everything(fold: Fold) -> events.StateSaved:
 # -- nothing is removed before it was read back ------------------------------------------------------------------------
 
 
-def _check_written(config: RunConfig, loaded: Loaded, kept: Fold, snapshot: bytes, blobs: dict[str, bytes]) -> None:
-    """Check before the snapshot is stored that it decodes to *kept*, with its own *blobs* alone.
+def _check_written(
+    config: RunConfig, loaded: StoredThread, kept: Fold, snapshot: bytes, blobs: dict[str, bytes]
+) -> None:
+    """Check before storing the snapshot that it decodes to *kept* using only its own *blobs*.
 
-    Blobs of the thread do not count, since those of the removed entries are deleted.
+    Other blobs of the thread do not count, since those of the removed entries are deleted.
 
     Raises:
         StoreError: It does not.
     """
     fold, _ = begun(config, loaded)
-    fold.reader.only(blobs)  # it takes large values from these, and not from the store
+    fold.reader.only(blobs)  # it takes large values from these, not from the store
     try:
-        start_from(fold, Saved(kept.seq, snapshot))
+        start_from(fold, StoredSnapshot(kept.seq, snapshot))
     except GraphrtError as error:
         raise _not_kept(kept, "the snapshot cannot be read") from error
     _compare(kept, fold)
@@ -249,7 +256,7 @@ def _read_back(config: RunConfig, store: Store, kept: Fold, present: Fold) -> No
 
 
 def _compare(written: Fold, read: Fold) -> None:
-    """Check that the fold that the snapshot was made from and the one that was read know the same.
+    """Check that the fold behind the snapshot and the one read back hold the same data.
 
     Raises:
         StoreError: A field differs.
@@ -268,7 +275,7 @@ _MISSING: Final = (ABSENT, False)  # what one of two snapshots lacks
 def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, bool]]]:
     """Yield the parts of *saved*, each as (place, (value, whether it is a value of the user's)).
 
-    Of an exception only its presence counts: one of a class that is not registered comes back as a stand-in.
+    For an exception only its presence counts: an unregistered class is read back as a stand-in.
 
     Args:
         saved: A `StateSaved`, or one of the events and records that are parts of it.
@@ -277,7 +284,7 @@ def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any
     for field in fields(saved):
         place, value = (*under, field.name), getattr(saved, field.name)
         match field.name:
-            case "values" | "sends":
+            case "values" | "sends" | "args":
                 yield from (((*place, name), (one, True)) for name, one in value.items())
             case "signals":  # (id, name, value)
                 yield place, ([signal[:2] for signal in value], False)
@@ -304,7 +311,7 @@ def _same(codec: Codec, one: Any, other: Any) -> bool:
 
 
 def _not_kept(fold: Fold, why: str) -> StoreError:
-    """Return the error for a snapshot that the store did not give back as it was written; then nothing is removed."""
+    """Return the error for a snapshot that the store did not return as written; nothing has been removed."""
     return SNAPSHOT_NOT_AS_WRITTEN(seq=fold.seq, thread=fold.reader.thread, why=why)
 
 

@@ -1,13 +1,13 @@
-"""Places that are held by claims: who runs a task, and how many tasks of a queue run or begin (decision 0159).
+"""Places held by claims: they decide who runs a task, and how many tasks of a queue run or begin (decision 0159).
 
-`remote_tasks`, which runs a task of a queue for a worker, calls the functions here first.
+`remote_tasks`, which runs queued tasks for a worker, calls the functions here first.
 
-A *place* is the id of a thread that never gets entries. A worker holds it by a claim. The store knows who has the
-claim, frees it when its owner dies, and deletes the thread when it is released. So a limit of *n* over all processes
-needs no table of its own: there are *n* places, and a task holds one of them.
+A *place* is the id of a thread that never gets entries. A worker holds it with a claim. The store knows who has the
+claim, frees it when its owner dies, and deletes the thread when it is released. So a limit of *n* across all processes
+needs no table: there are *n* places, and a task holds one of them.
 
-A *rate* is a limit of how many tasks may begin in a period. Its places are claimed for the length of the period, and
-neither renewed nor released. For the terms, see docs/glossary.md.
+A *rate* limits how many tasks may begin in a period. Its places are claimed for the length of the period, and neither
+renewed nor released. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim, Commit
 
 _BEFORE: Final = "graphrt."
-"""What the ids of places begin with, so that they are not those of a user's threads."""
+"""Id prefix of places, which sets them apart from user threads."""
 
 
 def place_of(what: str, name: str) -> str:
     """Return the id of the place *name* of the kind *what*.
 
     Args:
-        what: `task`, `slot.<queue>` or `rate.<queue>`. The name of a queue was checked with its node: at most 64
-            letters, digits and the characters `_.-`. So it fits into the id of a thread, of at most 200 characters.
-        name: Of a task: `thread/task`, or the thread alone if its tasks run one at a time. Of a slot or a rate: the
-            number of the place, from 0. It is hashed, since the first kind may be long and have any character.
+        what: `task`, `slot.<queue>` or `rate.<queue>`. The queue name was checked with its node: at most 64 letters,
+            digits and the characters `_.-`. So it fits into a thread id of at most 200 characters.
+        name: For a task: `thread/task`, or just the thread if its tasks run one at a time. For a slot or a rate: the
+            number of the place, from 0. It is hashed, since the first kind may be long and contain any character.
     """
     return f"{_BEFORE}{what}.{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
 
 
 @contextlib.contextmanager
 def held(config: RunConfig, store: Store, place: str) -> Generator[Callable[[], None] | None, None, None]:
-    """Hold *place* while the block runs. The value is None if another worker has it; the block runs all the same.
+    """Hold *place* while the block runs. The value is None if another worker has it; the block still runs.
 
-    Else it is a function that raises ConflictError if another worker has taken the place, because this process was
-    stopped for longer than its lease. It costs nothing while the lease was renewed in time.
+    Otherwise the value is a function that raises ConflictError if another worker has taken the place because this
+    process was suspended for longer than its lease. The function costs nothing while the lease is renewed in time.
 
-    `remote_tasks` holds the place of a task by this, so that two workers do not run it at once.
+    `remote_tasks` holds a task's place this way, so that two workers do not run it at once.
     """
     claim = _claimed(store, place, config.lease_s)
     if claim is None:
@@ -82,16 +82,16 @@ def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
     """Claim *place*; None if another owner has it."""
     head = present_head(store, place)
     if head is not None and head.owned:
-        return None  # a claim would be refused too, after it had waited to see whether the owner has just died
+        return None  # a claim would be refused too, but only after waiting to see whether the owner just died
     claim: Claim | None = None
     try:
-        # *at*: when it was created, never shown. A place gets no entries, so a commit of nothing stores the claim.
+        # *at*: the creation time, which is never shown. A place gets no entries, so an empty commit stores the claim.
         claim = leases.take(store, place, create=True, lease_s=lease_s, at=0.0)
         store.commit(claim, Commit(0, 0.0))
     except BaseException as error:
         if claim is not None:
             leases.give_back(store, claim)
-        if isinstance(error, ConflictError):  # another process claimed it after the look
+        if isinstance(error, ConflictError):  # another process claimed it after the check
             return None
         raise
     return claim
@@ -99,13 +99,13 @@ def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
 
 @contextlib.contextmanager
 def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) -> Generator[bool, None, None]:
-    """Hold one of the places of the queue *name* while the block runs, and take one of its rate.
+    """Hold one of the slots of the queue *name* while the block runs, and take one place of its rate.
 
     Args:
-        queue: The limits of the queue, as the worker was given them; None for none.
+        queue: The limits of the queue, as given to the worker; None for no limits.
 
     Yields:
-        Whether there were such places. If not, the task may not begin now.
+        Whether places were free. If not, the task may not begin now.
     """
     with contextlib.ExitStack() as stack:
         if queue is not None and queue.concurrency is not None:
@@ -115,12 +115,12 @@ def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) ->
                 return
             stack.enter_context(_renewed(store, claim))
         if queue is not None and queue.limiter is not None:
-            number, period_s = queue.limiter  # so many tasks may begin in so many seconds
+            number, period_s = queue.limiter  # at most *number* tasks may begin in *period_s* seconds
             claim = _any(store, f"rate.{name}", number, period_s)  # not renewed: free again when the period is over
             if claim is None:
-                yield False  # leaving the block gives the slot back
+                yield False  # leaving the block releases the slot
                 return
-            if not store.blocking:  # a claim in memory has no lease that runs out
+            if not store.blocking:  # a claim in memory has no lease that expires
                 timer = threading.Timer(period_s, leases.give_back, (store, claim))
                 timer.daemon = True
                 timer.start()

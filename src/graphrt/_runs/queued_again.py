@@ -1,11 +1,11 @@
-"""Tasks of queues, when the runs of a thread are executed again.
+"""Handles queued tasks when the runs of a thread are re-executed.
 
-The workers of a queue report the ends of its tasks by mail. The next `RunResumed` takes the reports, and for each task
-an `InterruptWithdrawn` with the reason ENDED follows it, which closes the question. QUEUE begins the key of such a
-question.
+Queue workers report the ends of tasks by mail. The next `RunResumed` takes the reports. After it, an
+`InterruptWithdrawn` with the reason ENDED closes the question of each task. The key of such a question starts with
+QUEUE.
 
-`reexecution` makes the runs of a thread again on a thread in memory, which has no workers. So it runs these tasks
-itself, before it resumes the thread. For the terms, see docs/glossary.md.
+`reexecution` repeats the runs of a thread on an in-memory thread, which has no workers. So it runs these tasks itself
+before it resumes the thread. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from graphrt import events
 from graphrt._engine.open_interrupt import ENDED, QUEUE
 from graphrt._runs import reopen_run
-from graphrt._runs.driving import drive
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.run_to_end import drive
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def reported_again(after: Iterable[Entry], thread: str) -> Callable[[RunConfig], Any] | None:
-    """Return a function that runs the tasks whose end a resumption took, and resumes; None if it took none.
+    """Return a function that runs the tasks whose reports a resumption took, and then resumes; None if it took none.
 
     The function gets the configuration of the second execution. `reexecution` calls it in place of a plain resume.
 
@@ -39,13 +39,13 @@ def reported_again(after: Iterable[Entry], thread: str) -> Callable[[RunConfig],
         event = entry.event
         if not isinstance(event, events.InterruptWithdrawn) or event.reason != ENDED:
             break
-        # The id is `thread/task#queue`, or `thread/task#queue:2` if the task was left waiting a second time.
+        # The id is `thread/task#queue`, or `thread/task#queue:2` if the task was queued a second time.
         tasks.append(event.id.partition("/")[2].rpartition(f"#{QUEUE}")[0])
     if not tasks:
         return None
 
     def nothing(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
-        """Return no answers: the reports alone make the thread go on."""
+        """Return no answers, since the reports alone make the thread continue."""
         return {}
 
     def again(config: RunConfig) -> Any:

@@ -1,12 +1,12 @@
 """`Recordings`: the answers of models, tools and effects in a log, for a run that is executed again from it.
 
-`reexecute` makes the runs of a thread again and compares the entries with its *log*, the list of the entries of the
-first execution. A *place* is an index in this list. The nodes run again; models, tools and effects do not.
+`reexecute` repeats the runs of a thread and compares the entries with its *log*, the list of entries from the first
+execution. A *place* is an index in this list. Nodes run again; models, tools and effects do not.
 
-An answer is found by its task and key, as after a crash. The log has no answer of a call that failed: a model that gave
-no reply, an effect that raised. The failure that the log has of the attempt is then raised again. An attempt that got
-recorded answers and failed after them fails at the last of them, since the log does not say where it failed. A node
-that raises by itself does so before. For the terms, see docs/glossary.md.
+An answer is found by its task and key, as after a crash. The log has no answer for a failed call, such as a model that
+did not reply or an effect that raised. The attempt's failure in the log is then raised again. An attempt that failed
+after recorded answers fails at the last of them, since the log does not say where it failed. A node that raises on its
+own does so earlier. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
 from graphrt import errors, events
+from graphrt._agents.task_host import asks_anew
 from graphrt._engine.model_calls import ModelCall
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
@@ -29,34 +30,43 @@ from graphrt.harness.agent._host import Composed, StoredReply
 from graphrt.harness.protocol import ModelResponse
 
 _PENDING_S: Final = 2.0
-"""Seconds for which a call waits to be cancelled if the log has no end of its task."""
+"""Seconds that a call waits to be cancelled if the log does not have the end of its task."""
+
+
+_STAGED: Final = (
+    events.EffectRecorded, events.ModelReplied, events.UsageRecorded, events.BudgetHeld, events.RepliesDiscarded,
+    events.TaskSucceeded,
+)  # fmt: skip
+"""Events that are read from staged data: answers received by a task of the open superstep, and its end."""
 
 
 class _LogOfTask:
-    """What the log has of one task."""
+    """The log of one task."""
 
     def __init__(self) -> None:
         self.effects: dict[str, events.EffectRecorded] = {}
-        """Results of effects and tools, by the key of the call inside the task."""
+        """Results of effects and tools, by the key of the call within the task."""
         self.replies: dict[ModelCall, events.ModelReplied] = {}
         self.held: set[ModelCall] = set()
-        """Calls of models for which a budget reserved an amount."""
+        """Model calls for which a budget reserved an amount."""
         self.usages: list[events.UsageRecorded] = []
-        """What calls used that leave no reply: failed ones that were billed, and graphs that an agent has as tools."""
+        """Usage of calls without a reply: failed calls that were billed, and graphs used as an agent's tools."""
         self.failures: list[tuple[int, events.TaskRetried | events.TaskFailed]] = []
         """Places in the log, and how an attempt failed."""
         self.payloads: dict[str, tuple[int, Any]] = {}
         """Questions about effects, by key: place and payload of the last one."""
         self.unknown: dict[str, int] = {}
-        """Effects that a person was asked about, as a crash had left their outcome unknown; places of the questions."""
+        """Effects whose outcome a crash left unknown, so that a person was asked; places of the questions."""
         self.changed: dict[str, int] = {}
-        """Keys of the questions about effects whose arguments had changed; places of the questions."""
+        """Keys and places of the questions about effects whose arguments had changed."""
         self.signals: dict[str, int] = {}
-        """Keys of the questions by which the task receives signals, and the place of each."""
+        """Keys and places of the questions through which the task receives signals."""
+        self.discards = 0
+        """Number of the last failed attempt whose replies were discarded, as counted in `ModelCall`."""
         self.ended = False
         """Whether the task succeeded or failed for good."""
         self.places: dict[str | ModelCall, int] = {}
-        """Keys of effects and calls of models, in the order of the log, and where each was recorded first."""
+        """Keys of effects and model calls in log order, with the place where each was first recorded."""
 
 
 @final
@@ -65,9 +75,11 @@ class Recordings:
 
     Args:
         entries: The entries of the log.
+        staged: The data staged beside the log for the tasks of the superstep open at its end. Their answers enter the
+            log only when the superstep ends.
     """
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], staged: Iterable[events.Event] = ()) -> None:
         self.at = 0
         """Number of entries that the second execution has repeated so far; `reexecution` sets it."""
         self.post: Callable[[events.SignalReceived], Any] | None = None
@@ -75,19 +87,24 @@ class Recordings:
         self._posted: set[str] = set()
         """Ids of the signals that `post` was called with."""
         self._entries = entries
+        self.requests: dict[tuple[str, int, str], Any] = {}
+        """Model requests, by task, failed attempts and key."""
         self.unanswered: list[UnansweredCall] = []
-        """Calls that the log has neither an answer nor a failure for."""
+        """Calls for which the log has neither an answer nor a failure."""
         self._tasks: dict[str, _LogOfTask] = {}
         """By task id, which is the same in both executions."""
         self._given_up: dict[int, events.SuperstepAbandoned] = {}
-        """What was abandoned, by the place of the entry."""
+        """Abandoned work, by the place of the entry."""
         for place, entry in enumerate(entries):
             self._read(place, entry.event)
             if isinstance(entry.event, events.SuperstepAbandoned):
                 self._given_up[place] = entry.event
+        for event in staged:
+            if isinstance(event, _STAGED):
+                self._read(len(entries), event)
 
     def _read(self, place: int, event: events.Event) -> None:
-        """Note what the entry at *place* says of a task."""
+        """Record the task data from the entry at *place*."""
         task: str | None = getattr(event, "task", None)
         if task is None:
             return
@@ -102,18 +119,21 @@ class Recordings:
                 log.places.setdefault(call, place)
             case events.BudgetHeld():
                 log.held.add(ModelCall(event.failed_attempts, event.key))
-            case events.UsageRecorded():
+            case events.UsageRecorded() if event not in log.usages:
                 log.usages.append(event)
+            case events.RepliesDiscarded():
+                log.discards = max(log.discards, event.failed_attempts)
             case events.TaskRetried() | events.TaskFailed():
                 log.failures.append((place, event))
                 log.ended = log.ended or isinstance(event, events.TaskFailed)
             case events.InterruptRaised() if event.kind == "effect" and event.key.startswith("changed="):
-                # The second wording of a question has `:2` at its end, and so on: the first one is noted too.
+                # The second wording of a question ends with `:2`, and so on; the first one is recorded too.
                 log.changed[event.key] = log.changed[event.key.rpartition(":")[0]] = place
             case events.InterruptRaised() if event.kind == "effect":
                 log.payloads[event.key.removeprefix("key=")] = place, event.payload
-                # The key of the question is `effect=<key>`, or `effect=<key>:<n>` for the n-th start of the effect. An
-                # effect's key may have a colon itself, so both readings are noted; one of them is never asked for.
+                # The question's key is `effect=<key>`, or `effect=<key>:<n>` for the n-th start of the effect. An
+                # effect's key may itself contain a colon, so both readings are recorded; one of them is never looked
+                # up.
                 log.unknown[event.key.removeprefix("key=").removeprefix("effect=").rpartition(":")[0]] = place
                 log.unknown[event.key.removeprefix("key=").removeprefix("effect=")] = place
             case events.InterruptRaised() if event.kind == "signal":
@@ -124,20 +144,20 @@ class Recordings:
                 pass
 
     def _log_of(self, task: Task) -> _LogOfTask:
-        """Return what the log has of *task*; nothing, if it does not know it."""
+        """Return the log of *task*; an empty one if it is unknown."""
         return self._tasks.get(task.id) or _LogOfTask()
 
-    # What follows are the methods of `Recorded`, which the contexts of nodes call in place of effects and models.
+    # The methods below implement `Recorded`: node contexts call them in place of effects and models.
 
     def started(self, task: Task, key: str) -> bool:
-        """Return whether a person is asked, further on in the log, if the "once" effect *key* had run before a crash.
+        """Return whether the log later asks a person if the "once" effect *key* had run before a crash.
 
         The second execution then asks the same question.
         """
         return self._log_of(task).unknown.get(key, -1) >= self.at
 
     def asks(self, task: Task, question: str) -> bool:
-        """Return whether a person is asked *question*, about an effect with other arguments, further on in the log."""
+        """Return whether the log later asks a person *question*, about an effect with changed arguments."""
         return self._log_of(task).changed.get(question, -1) >= self.at
 
     def arguments(self, task: Task) -> Mapping[str, Any]:
@@ -145,7 +165,7 @@ class Recordings:
         return {key: event.arguments for key, event in self._log_of(task).effects.items()}
 
     def receives(self, task: Task, question: str) -> bool:
-        """Return whether the task receives a signal by *question* in the log; then post the signals that came by then."""
+        """Return whether the logged task receives a signal through *question*; if so, post the signals sent by then."""
         place = self._log_of(task).signals.get(question)
         if place is None:
             return False
@@ -159,15 +179,16 @@ class Recordings:
         return True
 
     def asked(self, task: Task, question: str) -> Any:
-        """Return the payload with which the log asks *question*, further on; None if it does not."""
+        """Return the payload with which the log later asks *question*; None if it does not."""
         place, payload = self._log_of(task).payloads.get(question, (-1, None))
         return payload if place >= self.at else None
 
-    def abandoned(self) -> tuple[int, Mapping[str, Any]] | None:
-        """Return what the log abandons next: a run that the outside cancelled is not cut off at the same point again."""
-        return next(
-            ((event.superstep, event.said) for place, event in self._given_up.items() if place >= self.at), None
-        )
+    def abandoned(self) -> Mapping[str, Any] | None:
+        """Return the partial messages of the attempts that the log abandons next.
+
+        A run that was cancelled from outside is not cut off at the same point again.
+        """
+        return next((event.said for place, event in self._given_up.items() if place >= self.at), None)
 
     def knows(self, task: Task, key: str) -> bool:
         """Return whether `effect` has a result for *key* in the present attempt."""
@@ -176,28 +197,28 @@ class Recordings:
         return known is not None and self._was_known(log, task, key, known.answers)
 
     def effect(self, task: Task, key: str) -> Any:
-        """Return the recorded result of the effect *key*; raise the recorded failure of the attempt if there is none.
+        """Return the recorded result of the effect *key*; if there is none, raise the attempt's recorded failure.
 
         Raises:
-            ReplayDivergedError: The log has neither (`not-in-the-log`): the node asks for something else than before.
+            ReplayDivergedError: The log has neither (`not-in-the-log`): the node now makes a different call.
         """
         log = self._log_of(task)
         known = log.effects.get(key)
         if known is None or not self._was_known(log, task, key, known.answers):
-            # Results that no call has asked for yet are named in the error: a key that changed is likely one of them.
+            # The error names the results that no call has used yet, since a changed key is probably one of them.
             raise self._failure(log, task) or self._unanswered(
                 task, "effect", key, unused=set(log.effects) - task.more().effects.keys()
             )
         models = task.more().model_calls()
-        # The effect may be a tool that is a graph, which is not run again. What it used counts all the same; a usage
-        # that is applied twice counts once. Keys with `graph/` are of a graph as the harness, whose run failed.
+        # The effect may be a graph used as a tool. It is not run again, but its usage still counts; usage applied twice
+        # counts once. Keys with `graph/` belong to a graph used as the harness, whose run failed.
         for usage in log.usages:
             if usage.failed_attempts == models.failed_attempts and not usage.key.startswith("graph/"):
                 models.apply(usage)
         return own(known.result)
 
     def wrote(self, task: Task, key: str) -> tuple[events.MemoryWritten, ...]:
-        """Return what the effect *key* wrote to the memory; nothing, if the log does not know it."""
+        """Return the memory writes of the effect *key*; none if it is not in the log."""
         known = self._log_of(task).effects.get(key)
         return known.memory if known is not None else ()
 
@@ -205,23 +226,27 @@ class Recordings:
         """Return the recorded result of an effect of an async node; see `effect`.
 
         Args:
-            fn: Performs the effect. It is called only if it is a `Composed`: a tool that is made of recorded calls.
+            fn: Performs the effect. It is called only if it is a `Composed`, a tool built from recorded calls.
         """
-        # A graph as a tool that asked has recorded the parts of its run.
+        # A graph used as a tool that asked a question has recorded the parts of its run.
         if isinstance(fn, Composed) or f"{key}/part/0" in self._log_of(task).effects:
             return await fn()
         await self._cancelled_if_pending(task, key in self._log_of(task).effects)
         return self.effect(task, key)
 
-    def reply(self, task: Task, call: ModelCall) -> tuple[StoredReply | None, Callable[[], Awaitable[ModelResponse]]]:
-        """Return the recorded reply to a model call that no budget had bounded, else None, and what answers for the model.
+    def note(self, task: Task, call: ModelCall, asked: Any) -> None:
+        """Record a model request."""
+        self.requests[task.id, *call] = asked
 
-        A call with a budget is made, with the recorded reply in place of the model's, so that budgets are charged, and
-        refuse, as they did.
+    def reply(self, task: Task, call: ModelCall) -> tuple[StoredReply | None, Callable[[], Awaitable[ModelResponse]]]:
+        """Return the recorded reply to a model call without a budget, else None, and the stand-in for the model.
+
+        A call with a budget is made with the recorded reply in place of the model's, so that budgets are charged and
+        refuse calls as they did before.
         """
         log = self._log_of(task)
         for usage in log.usages:
-            if call == (usage.failed_attempts, usage.key):  # a failed call that was billed: it is not made again
+            if call == (usage.failed_attempts, usage.key):  # a failed but billed call is not repeated
                 task.more().model_calls().apply(usage)
         known = log.replies.get(call)
         if known is not None and not self._was_known(log, task, call, known.answers):
@@ -236,14 +261,14 @@ class Recordings:
             raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
 
         if known is not None and call not in log.held:
-            # No budget bounded it, or a cache of the agent's had it.
+            # It had no budget, or the agent's cache answered it.
             return StoredReply(own(known.reply), known.usage, known.model), instead
         return None, instead
 
     async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - for this class only
-        """Wait to be cancelled, if the log has no end of *task*: then the failure of a task beside it had cancelled it.
+        """Wait to be cancelled if the log has no end of *task*, because the failure of a sibling task cancelled it.
 
-        A task with questions is not waited for, as it ended with a pause.
+        A task with questions does not wait, since it ended with a pause.
 
         Args:
             answered: The log has the answer, so there is nothing to wait for.
@@ -253,14 +278,14 @@ class Recordings:
             await asyncio.sleep(_PENDING_S)
 
     def _failed(self, log: _LogOfTask, task: Task) -> tuple[int, events.TaskRetried | events.TaskFailed] | None:
-        """Return how the present attempt of *task* failed in the log, after the place; None if it did not fail."""
-        for place, event in log.failures:  # those before `at` belong to attempts that were repeated already
+        """Return the place and the failure of the current attempt of *task* in the log; None if it did not fail."""
+        for place, event in log.failures:  # those before `at` belong to attempts that were already repeated
             if place >= self.at and (isinstance(event, events.TaskFailed) or event.attempt == task.attempt):
                 return place, event
         return None
 
     def _failure(self, log: _LogOfTask, task: Task) -> Exception | None:
-        """Return what the present attempt of *task* failed with in the log; None if it did not fail."""
+        """Return the failure of the current attempt of *task* in the log; None if it did not fail."""
         found = self._failed(log, task)
         if found is None:
             return None
@@ -270,14 +295,15 @@ class Recordings:
         return made(event.error, event.message, task)
 
     def _was_known(self, log: _LogOfTask, task: Task, key: str | ModelCall, answers: int) -> bool:
-        """Return whether an answer in the log was there in the present attempt of *task*.
+        """Return whether an answer in the log belongs to the current attempt of *task*.
 
-        If the attempt failed for good, the log shows it: an answer that comes after the failure belongs to a later
-        execution. If another attempt followed, the log does not show it: the last answer of the task then counts as one
-        of a later attempt.
+        If the attempt failed for good, the log shows this: an answer after the failure belongs to a later execution. If
+        another attempt followed, the log does not show it, and the last answer of the task is attributed to a later
+        attempt. Model replies discarded with the attempt belong to it; those of a later attempt have a different
+        number.
 
         Args:
-            answers: Answers of persons that the task had been given when the result was recorded.
+            answers: People's answers that the task had received when the result was recorded.
         """
         if answers > task.more().answers:
             return False  # it came after an answer of a person
@@ -287,20 +313,37 @@ class Recordings:
         place, event = found
         if isinstance(event, events.TaskFailed):
             return log.places[key] < place
-        return key != next(reversed(log.places))
+        if not isinstance(key, ModelCall):
+            return key != next(reversed(log.places))
+        if self._discards(log, task, place, key.failed_attempts):
+            return True
+        same = [one for one in log.places if isinstance(one, ModelCall) and one.failed_attempts == key.failed_attempts]
+        return key != same[-1]
+
+    def _discards(self, log: _LogOfTask, task: Task, place: int, before: int) -> bool:
+        """Return whether the attempt that failed at *place*, after *before* discards, also discarded its replies.
+
+        The journal has the number of discards and the classes of the errors. `bad-output` shares its class with errors
+        that discard nothing; such an attempt counts as discarding if no later attempt can have done it.
+        """
+        sure = [at for at, event in log.failures if asks_anew(made(event.error, event.message, task))]
+        return place in sure or log.discards - before > sum(at > place for at in sure)
 
     def _unanswered(self, task: Task, kind: str, key: str, unused: Iterable[str]) -> GraphrtError:
-        """Note a call that the log does not know, and return the error for it. Arguments are as in `UnansweredCall`."""
+        """Record a call that is not in the log, and return the error for it.
+
+        The arguments are those of `UnansweredCall`.
+        """
         call = UnansweredCall(node=task.node.name, task_id=task.id, kind=kind, key=key, unused=tuple(sorted(unused)))
         self.unanswered.append(call)
         return NOT_IN_THE_LOG(node=task.node.name, task_id=task.id, asked=call.asked, instead=call.known)
 
 
 def made(name: str, message: str, task: Task) -> Exception:
-    """Return an error of the class *name*: one of the retry policy of *task*, of graphrt, of Python, or a new one.
+    """Return an error of the class *name*, taken from the retry policy of *task*, graphrt or Python, or newly created.
 
-    The journal has only name and message of an error. The class matters to the retry policy, and to handlers in nodes.
-    If several classes have the name, that of graphrt counts first, then that of Python.
+    The journal has only the name and message of an error, but the class matters to the retry policy and to handlers in
+    nodes. If several classes have the name, graphrt's takes precedence over Python's.
     """
     policy = task.node.policy.retry
     on: Any = policy.retry_on if policy is not None else None  # a class, a tuple of classes, or a function

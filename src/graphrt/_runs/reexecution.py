@@ -1,17 +1,18 @@
-"""`reexecute`: the runs of a thread, made again with what its log has, and compared with it entry by entry.
+"""`reexecute`: repeats the runs of a thread from its log, and compares the result with the log entry by entry.
 
 The *log* is the list of the thread's journal entries; a place in it is an index from 0. The thread's runs, answers and
-edits become calls of the same verbs on a new thread in memory. Inputs, answers of persons, replies of models, results
-of tools and effects, the seed and the times of commits come from the log (`recordings`). A sink gets each entry that is
-committed, and compares it with the next one of the log. The first one that differs ends the execution.
+edits become calls of the same verbs on a new in-memory thread. Inputs, people's answers, model replies, results of
+tools and effects, the seed and the commit times come from the log (`recordings`). A sink receives each committed entry
+and compares it with the next one of the log. The first difference ends the execution.
 
-What began elsewhere cannot be executed: entries up to a fork, a migration, or what a prune left are taken over, which
-means copied. An entry with a path belongs to a nested graph, which the calls of the top graph run.
+Work that began elsewhere cannot be re-executed. Entries up to a fork, a migration or the remainder of a prune are
+*taken over*, that is, copied. An entry with a path belongs to a nested graph, which runs as part of the top graph's
+calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -19,22 +20,25 @@ from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._engine.engine import Engine
+from graphrt._engine.erased_values import erased_in
 from graphrt._runs import mail, reopen_run, run_to_end, state_edits
 from graphrt._runs.answers import Given
 from graphrt._runs.deep_equal import alike
-from graphrt._runs.driving import drive
-from graphrt._runs.entries import entries
+from graphrt._runs.entries import entries, staged_rows
 from graphrt._runs.entry_differences import bare, in_words, local, node_of
 from graphrt._runs.if_exists import IfExists
+from graphrt._runs.inspection import state
 from graphrt._runs.kept_states import KeptStates
 from graphrt._runs.loading import the_store
 from graphrt._runs.queued_again import reported_again
 from graphrt._runs.recordings import Recordings
 from graphrt._runs.run_config import ActiveRuns, RunConfig
+from graphrt._runs.run_to_end import drive
 from graphrt.audit._reexecution import Reexecution
 from graphrt.commands import END, UNSET, Send
 from graphrt.errors import GraphrtError
 from graphrt.events import Entry
+from graphrt.events.status import Status
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Store
 from graphrt.stores.tenants import TenantStore
@@ -44,27 +48,30 @@ _STARTS: Final = (events.RunStarted, events.RunResumed)
 _ENDS: Final = (events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled)
 _PASSED: Final = (
     events.RunResumed, events.RunHandedOver, events.HistoryPruned, events.OutcomeDropped, events.ReplyStopped,
-    events.ThreadCopied,
+    events.ThreadCopied, events.ThreadLabelled, events.LetterDropped,
 )  # fmt: skip
-"""Events that say where a process ended, a reply was cut off, what was tidied or copied, and nothing about what was computed."""
+"""Events unrelated to computed values: a process ended, a reply was cut off, a letter came too late, or the thread was
+pruned, copied or labelled."""
 _TAKEN: Final = (events.ThreadForked, events.ThreadMigrated)
-"""Events that bring in what another thread, or another graph, had computed."""
+"""Events that import results of another thread or another graph."""
 _FROM_OUTSIDE: Final = frozenset({"DeadlineError"})
-"""Errors of runs that depend on how fast a machine is, and so cannot be repeated."""
+"""Run errors that depend on the speed of the machine and so cannot be reproduced."""
 _ANSWERS: Final = (
     events.EffectStarted, events.EffectRecorded, events.ModelReplied, events.UsageRecorded,
     events.BudgetHeld, events.BudgetReleased,
 )  # fmt: skip
-"""What a task got, in the order in which it asked. For calls side by side, timing decides the order."""
-_LEFT: Final = (events.RepliesDiscarded, events.BudgetGranted, events.ReplyStopped, events.ThreadStarted)
-"""Other events of a task that has no outcome yet."""
+"""The inputs of a task, in the order of its requests. For concurrent calls, timing decides the order."""
+_OF_OTHER_COMMITS: Final = (
+    *_STARTS, *_ENDS, events.InterruptAnswered, events.SuperstepCommitted, events.TasksRouted, events.ThreadUpdated,
+)  # fmt: skip
+"""Events of the top graph that never precede a `SuperstepAbandoned` in the same commit."""
 _STOPPED: Final = "the second execution ends here"
-"""Reason with which the second execution cancels its run, where the log ends or the first difference was found."""
+"""Reason for which the second execution cancels its run at the end of the log or at the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Verb:
-    """A call that a user made, as the log has it. *make* repeats it, with the configuration of the second execution."""
+    """A user's call, as recorded in the log. *make* repeats it with the configuration of the second execution."""
 
     at: int
     """Place of its first entry in the log."""
@@ -82,12 +89,14 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
     with MemoryStore() as shared:
         memory: Store = (
             shared if tenant is None else TenantStore(shared, tenant)
-        )  # so that ids over all tenants are the same
+        )  # so that tenant-qualified ids are the same
+        status: Status = state(config, thread, begun).status if begun else "new"
         if begun:
-            _copy(store, memory, thread, begun, status=_status(log, begun))
+            _copy(store, memory, thread, begun, status=status)
         rest = [entry for entry in log if entry.seq > begun]
-        second = _Second(config, memory, thread, rest, begun)
-        for verb in _verbs(rest, thread):
+        staged = [event for _, found in staged_rows(config, store.load(thread)) for event in found]
+        second = _Second(config, memory, thread, rest, begun, staged)
+        for verb in _verbs(rest, thread, status):
             if second.differs or not second.repeat(verb):
                 break
         return second.report(log)
@@ -95,7 +104,7 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
 
 def _taken_over(store: Store, thread: str, log: Sequence[Entry]) -> int:
     """Return the number of the last entry that cannot be executed (fork, migration, prune); 0 if all can be."""
-    begun = store.head(thread).first - 1  # what a prune left begins after this entry
+    begun = store.head(thread).first - 1  # what remains after a prune begins after this entry
     for entry in log:
         if not entry.path and isinstance(entry.event, _TAKEN):
             begun = entry.seq
@@ -104,18 +113,8 @@ def _taken_over(store: Store, thread: str, log: Sequence[Entry]) -> int:
     return min(ends, default=begun) if begun else 0
 
 
-def _status(log: Sequence[Entry], upto: int) -> Any:
-    """Return the status that the thread had after the entry *upto*, for its copy; "completed" if no entry sets one."""
-    from graphrt._journal.standing import ThreadStanding  # only here
-
-    standing = ThreadStanding()
-    standing.status = "completed"
-    standing.apply([(one.path, one.event) for one in log if one.seq <= upto], 1)
-    return standing.status
-
-
-def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Any) -> None:
-    """Write the thread up to the entry *upto* into another store, without its hash chain: what follows has no key."""
+def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Status) -> None:
+    """Write the thread up to entry *upto* into another store, without its chain, since later entries have no key."""
     from pydantic_core import to_json
 
     from graphrt._journal.batch_format import blob_names
@@ -130,35 +129,42 @@ def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Any) -> No
     named = {name for body in (*(one.body for one in kept), *snapshots.values()) for name in blob_names(body)}
     meta = {**read_meta(loaded.meta, thread), "chained": None}
     at = head.updated_at
-    # 0: no claim was made yet. The empty list in `Whole`: nothing is staged.
+    # 0: there has been no claim yet. The empty list in `Whole`: nothing is staged.
     first = Head(thread, upto, 0, status, head.graph, head.created_at, at, owned=False, first=head.first)
     records = [Record(one.seq, one.count, one.body) for one in kept]  # without their seals
     whole = Whole(first, to_json(meta), [], snapshots, records)
     write_thread(to, thread, lambda: whole, lambda: [store.blobs(thread, named)], made_at=head.created_at, at=at)
 
 
-def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
-    """Yield the calls that wrote the entries, in order. While a run goes on, entries belong to the call before them."""
-    running = not log or not isinstance(log[0].event, (*_STARTS, events.ThreadUpdated, events.SuperstepAbandoned))
+def _verbs(log: Sequence[Entry], thread: str, status: Status) -> Iterator[_Verb]:
+    """Yield the calls that wrote the entries, in order. While a run is active, entries belong to the call before them.
+
+    Args:
+        log: The entries that are not taken over.
+        thread: Id of the thread.
+        status: Status of the thread before them.
+    """
+    begins = not log or isinstance(log[0].event, (*_STARTS, events.ThreadUpdated, events.SuperstepAbandoned))
+    running = status == "running" and not begins
     retry = partial(run_to_end.retry, thread=thread)
-    if running and log:  # a fork or a migration in the middle of a run
+    if running:  # a fork, migration or prune in the middle of a run
         yield _Verb(0, retry)
     if_exists: IfExists = "update"
-    began = 0  # place of the first entry of the commit that gave up a superstep
+    began = 0  # place of the first entry of the commit that abandoned a superstep
     edited = sent = -1  # places up to which edits and signals belong to a verb that was yielded
     for at, entry in enumerate(log):
         event = entry.event
         if entry.path:
             continue
-        if isinstance(event, events.SuperstepAbandoned):  # of the `RunStarted` that follows
+        if isinstance(event, events.SuperstepAbandoned):  # belongs to the `RunStarted` that follows
             if_exists, began = "abandon", _first_given_up(log, at)
         elif isinstance(event, events.RunStarted):
             first = at if if_exists == "update" else began
             yield _Verb(first, _run(event, thread, if_exists=if_exists), event.seed)
             running, if_exists = True, "update"
-        elif isinstance(event, events.RunResumed) and not running:  # else a crash cut the run off, which goes on here
+        elif isinstance(event, events.RunResumed) and not running:  # else a crash cut the run off, which continues here
             again = _resume(thread, _answers(log, at, thread)) if event.verb == "resume" else retry
-            # It may instead have taken the outcomes of tasks that workers of queues ran.
+            # It may instead have taken the outcomes of tasks that queue workers ran.
             yield _Verb(at, reported_again(log[at + 1 :], thread) or again)
             running = True
         elif isinstance(event, events.SignalReceived) and not running and at > sent:
@@ -179,8 +185,11 @@ def _verbs(log: Sequence[Entry], thread: str) -> Iterator[_Verb]:
 
 
 def _first_given_up(log: Sequence[Entry], at: int) -> int:
-    """Return the place of the first entry of the commit with the `SuperstepAbandoned` at *at*: what its tasks recorded."""
-    while at and (log[at - 1].path or isinstance(log[at - 1].event, (*_ANSWERS, *_LEFT))):
+    """Return the place of the first entry of the commit with the `SuperstepAbandoned` at *at*: what its tasks did."""
+    commit = log[at]
+    while at and ((before := log[at - 1]).run, before.at) == (commit.run, commit.at):
+        if not before.path and isinstance(before.event, _OF_OTHER_COMMITS):  # of a run with the same id
+            break
         at -= 1
     return at
 
@@ -197,7 +206,7 @@ def _of_one_commit(log: Sequence[Entry], at: int) -> list[Entry]:
 
 
 def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Given]:
-    """Return the answers after the `RunResumed` at *at*, by ids on this thread: entries of a copy name its source."""
+    """Return the answers after the `RunResumed` at *at*, by ids of this thread; entries of a copy name its source."""
     answers: dict[str, Given] = {}
     for entry in log[at + 1 :]:
         if not isinstance(entry.event, events.InterruptAnswered) or entry.path:
@@ -207,10 +216,10 @@ def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Given]:
 
 
 def _run(event: events.RunStarted, thread: str, *, if_exists: IfExists) -> Callable[[RunConfig], Any]:
-    """Return the call that began a run on an input."""
+    """Return the call that started a run on an input."""
 
     def run(config: RunConfig) -> Any:
-        # On a new thread the entry has the whole state, with defaults. A caller gives fields of the input schema only.
+        # On a new thread the entry has the whole state with defaults. A caller gives only fields of the input schema.
         names = config.plan.spec.input_names if event.fresh else None
         given: Any = {name: value for name, value in event.input.items() if names is None or name in names}
         if not event.fresh:
@@ -221,10 +230,10 @@ def _run(event: events.RunStarted, thread: str, *, if_exists: IfExists) -> Calla
 
 
 def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any]:
-    """Return the call that answered questions. Those that the time answered are given without a look at the clock."""
+    """Return the call that answered questions. Answers of the clock are given regardless of the current time."""
 
     def of_log(engine: Engine, *, failed: bool, reported: bool) -> dict[str, Given]:  # noqa: ARG001 - of `Prepare`
-        """Return the answers, whatever the thread is like now; `continued` asks for them once it has loaded it."""
+        """Return the answers, whatever the thread's state; `continued` requests them after loading the thread."""
         return answers
 
     if any(given.by for given in answers.values()):  # not a person: a timer, a default, or the end of a child
@@ -257,7 +266,7 @@ def _update(thread: str, edits: Sequence[events.ThreadUpdated]) -> Callable[[Run
         return [Send(event.goto[at], event.sends[at]) if at in event.sends else plain[at] for at in range(len(plain))]
 
     def made(config: RunConfig) -> list[state_edits.Edit]:
-        """Return the edits as `update` takes them; a thread that an edit made has the whole state as its values."""
+        """Return the edits in the form `update` takes; an edit that created a thread has the whole state as values."""
         of = config.plan.update
         return [
             (event.values if event.fresh else of.returned(event.values), event.as_node, goto(event)) for event in edits
@@ -268,11 +277,22 @@ def _update(thread: str, edits: Sequence[events.ThreadUpdated]) -> Callable[[Run
 
 @final
 class _Second:
-    """A second execution, in *store*, of *log*, the entries after *begun*; and how far it agrees with the log."""
+    """A second execution of *log*, the entries after *begun*, in *store*; tracks how far it agrees with the log.
 
-    def __init__(self, config: RunConfig, store: Store, thread: str, log: Sequence[Entry], begun: int) -> None:
+    For *staged* see `Recordings`.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        store: Store,
+        thread: str,
+        log: Sequence[Entry],
+        begun: int,
+        staged: Iterable[events.Event],
+    ) -> None:
         self._thread, self._log, self._begun = thread, list(log), begun
-        self.recorded = Recordings(log)
+        self.recorded = Recordings(log, staged)
         self._at = 0
         """Place in the log of the next entry to repeat."""
         self._same = 0
@@ -284,13 +304,13 @@ class _Second:
         self._config = config._replace(
             store=store,
             chain=False,  # there is no key to seal entries with
-            audit=None,  # the log file is not written again
+            audit=None,  # the log file is not rewritten
             recorded=self.recorded,  # answers model calls and effects
             clock=lambda: self._present.at,
             ids=lambda: self._present.run,
             sleep=_no_wait,
             sinks=(self._compare,),
-            active=ActiveRuns(),  # its own, so that `_stop` ends no other run of the thread
+            active=ActiveRuns(),  # a separate one, so that `_stop` ends no other run of the thread
             kept=KeptStates(),
             migrations=(),  # the last one was taken over
         )
@@ -299,7 +319,7 @@ class _Second:
 
     @property
     def differs(self) -> bool:
-        """Whether the second execution has done something else than the first."""
+        """Whether the second execution has diverged from the first."""
         return bool(self._why)
 
     @property
@@ -313,13 +333,13 @@ class _Second:
         return self._next or self._log[-1]
 
     def repeat(self, verb: _Verb) -> bool:
-        """Make the call of *verb*; return whether the log goes on after it.
+        """Make the call of *verb*; return whether the log continues after it.
 
         Raises:
             KeyboardInterrupt: The user stopped it.
         """
         if verb.at > self._at and any(not isinstance(one.event, _PASSED) for one in self._log[self._at : verb.at]):
-            self._differ("the log goes on, and the second execution has ended", None)
+            self._differ("the log continues, and the second execution has ended", None)
             return False
         config = self._config if verb.seed is None else self._config._replace(seed=verb.seed)
         before = self._same
@@ -328,11 +348,13 @@ class _Second:
         except Exception as error:  # noqa: BLE001 - a run that fails again is compared by its entries, like any other
             if not self.differs and self._same == before and self._next is not None:  # raised before any entry
                 said = error.what if isinstance(error, GraphrtError) else str(error)
+                if _is_erased(self._next.event):
+                    said = "values that it was given were erased from the log"
                 self._differ(f"the call is refused now: {said}", None)
         return self._next is not None
 
     def _skip(self) -> None:
-        """Go on to the next entry that is compared, and end the run where only the outside ended it."""
+        """Continue to the next entry that is compared, and end the run where only an outside event ended it."""
         while (entry := self._next) is not None and (isinstance(entry.event, _PASSED) or _from_outside(entry)):
             if _from_outside(entry):
                 self._stop()
@@ -340,21 +362,23 @@ class _Second:
         self.recorded.at = self._at  # it takes failures before this place as those of earlier attempts
         if entry is None:
             self._stop()  # the log ends here, perhaps in the middle of a run
-        elif isinstance(entry.event, events.RunCancelled) and not entry.path:  # the outside cancelled it here
+        elif isinstance(entry.event, events.RunCancelled) and not entry.path:  # it was cancelled from outside here
             self._config.active.cancel(self._thread, entry.event.reason)
 
     def _stop(self) -> None:
-        """End the run of the second execution, if one goes on."""
+        """End the run of the second execution, if one is active."""
         self._config.active.cancel(self._thread, _STOPPED)
 
     def _compare(self, got: Entry) -> None:
-        """Compare an entry that was just committed with the next one of the log."""
+        """Compare a newly committed entry with the next one of the log."""
         stopped = isinstance(got.event, events.RunCancelled) and got.event.reason == _STOPPED  # by `_stop`
         if self.differs or stopped or isinstance(got.event, _PASSED):
             return
-        if isinstance(got.event, events.SuperstepAbandoned):  # what the tasks of a cancelled run had recorded by then
-            while self._next is not None and (self._next.path or isinstance(self._next.event, (*_ANSWERS, *_LEFT))):
-                self._at += 1
+        if isinstance(got.event, events.SuperstepAbandoned):  # skip what the tasks of a cancelled run had done by then
+            places = range(self._at, len(self._log))
+            given_up = next((at for at in places if isinstance(self._log[at].event, events.SuperstepAbandoned)), None)
+            if given_up is not None and _first_given_up(self._log, given_up) <= self._at:
+                self._at = given_up
         expected = self._next
         if expected is None:
             return
@@ -368,7 +392,7 @@ class _Second:
         self._differ(in_words(expected, got, self._fields), got)
 
     def _beside(self, expected: Entry, got: dict[str, Any]) -> bool:
-        """Return whether the log has *got* among the answers of the same task: which came first, timing decides."""
+        """Return whether the log has *got* among the answers of the same task, whose order depends on timing."""
         if not isinstance(expected.event, _ANSWERS):
             return False
         for at in range(self._at + 1, len(self._log)):
@@ -376,12 +400,12 @@ class _Second:
             if not isinstance(entry.event, _ANSWERS) or entry.event.task != expected.event.task:
                 return False
             if alike(bare(entry), got):
-                self._log[self._at], self._log[at] = entry, expected  # *expected* may come next
+                self._log[self._at], self._log[at] = entry, expected  # *expected* may follow later
                 return True
         return False
 
     def _differ(self, why: str, got: Entry | None) -> None:
-        """Note the first difference and end the run. A call that was not in the log explains it better than *why*."""
+        """Record the first difference and end the run. A call missing from the log explains it better than *why*."""
         asked = self.recorded.unanswered[0] if self.recorded.unanswered else None
         if asked is not None:
             why = f"node {asked.node!r} asks {asked.asked} now, and {asked.known}."
@@ -389,9 +413,9 @@ class _Second:
         self._stop()
 
     def report(self, log: Sequence[Entry]) -> Reexecution:
-        """Return what was found; *log* has all entries, also those that were taken over."""
+        """Return the findings; *log* has all entries, including those taken over."""
         if not self.differs and self._next is not None:
-            self._differ("the log goes on, and the second execution has ended", None)
+            self._differ("the log continues, and the second execution has ended", None)
         expected = self._next if self.differs else None
         graph = self._config.graph
         prints = {entry.event.fingerprint for entry in log if isinstance(entry.event, events.RunStarted)}
@@ -410,14 +434,22 @@ class _Second:
             fields=self._fields,
             why=self._why,
             unanswered=tuple(self.recorded.unanswered),
+            requests=self.recorded.requests,
             changes=(other,) if changed else (),
         )
 
 
 def _no_wait(_seconds: float) -> None:
-    """Stand in for the waits before retries."""
+    """Replace the waits before retries."""
 
 
 def _from_outside(entry: Entry) -> bool:
-    """Return whether *entry* says that the run failed by an error of `_FROM_OUTSIDE`."""
+    """Return whether *entry* records that the run failed with an error in `_FROM_OUTSIDE`."""
     return isinstance(entry.event, events.RunFailed) and not entry.path and entry.event.error in _FROM_OUTSIDE
+
+
+def _is_erased(event: Any) -> bool:
+    """Return whether values from the caller in *event* were erased."""
+    values: Mapping[str, Any] = getattr(event, "input", None) or getattr(event, "values", None) or {}
+    answer: Any = getattr(event, "answer", None)
+    return erased_in(answer) or any(map(erased_in, values.values()))

@@ -1,8 +1,8 @@
-"""What the store lists of a thread after values of it were erased: labels and open questions repeat values.
+"""Updates the store's listing of a thread after an erasure, since labels and open questions repeat values.
 
-Labels and open questions are in the journal. A store also keeps them beside it, in an index by which threads and
-questions are found (R25). `erase` rewrites the journal, and this module the index, in the same commit. For the terms,
-see docs/glossary.md.
+Labels and open questions are in the journal. A store also keeps them in a separate index, used to find threads and
+questions (R25). `erase` rewrites the journal and this module the index, in the same commit. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from graphrt.stores.values import Commit, Labels, Question, Record
 def relisted(
     config: RunConfig, store: Store, found: ThreadErasure, records: Mapping[int, Record], commit: Commit
 ) -> Commit:
-    """Return *commit* with the labels and open questions that the thread has without the erased values.
+    """Return *commit* with the thread's labels and open questions after the erasure.
 
     Args:
-        found: The thread, and what is erased of it.
+        found: The thread, and the erased parts of it.
         records: The records that are replaced, by the number of their last entry.
         commit: The commit that ends the erasure, with the entry `ValuesErased`.
     """
     head = found.loaded.head
-    if labels_of_head(head) != Labels():  # else there are none, so that none were erased
+    if labels_of_head(head) != Labels():  # else there are none that could have been erased
         labels = Labels()
-        # The last event about labels counts, in the record as it is after the erasure.
+        # The last labelling event counts, as it is after the erasure.
         for record in store.records(head.thread):
             labels = labels_after(list(found.reader.batch(records.get(record.seq, record)).logged)) or labels
         commit = commit._replace(labels=labels)
@@ -44,7 +44,7 @@ def relisted(
     # A thread of another graph cannot be folded here, so its questions are no longer listed. They come back with its
     # next commit, or when a runtime of that graph calls `reindex`.
     if head.graph == config.plan.name:
-        with suppress(GraphrtError):  # a thread that cannot be folded any more lists no questions
+        with suppress(GraphrtError):  # a thread that can no longer be folded lists no questions
             engine = folded(config, found.loaded_after(records, commit)).engine
             # *place* is the id of a question without the thread and the `/` after it, which no thread's id has.
             times = {one.place: one.asked_at for one in asked}

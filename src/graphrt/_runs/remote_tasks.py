@@ -1,12 +1,13 @@
-"""`run_task`: one task of a thread, run for its queue by a process that does not have the thread (decision 0159).
+"""`run_task`: runs one queued task in a process that does not have the thread (decision 0159).
 
-The thread is read and never claimed. What the task does is reported by letters, which the driver of the thread takes. A
-letter holds the events that the driver would otherwise stage. Letters about one waiting are numbered from 1, and the
-store keeps one letter of each number: a worker that finds its number taken has lost the task to another one, and stops.
+The thread is read and never claimed. The task's progress is reported by letters, which the driver of the thread takes.
+A letter holds the events that the driver would otherwise stage. Letters about the same wait are numbered from 1, and
+the store keeps only one letter per number. A worker that finds its number taken has lost the task to another worker and
+stops.
 
-The claim of a worker on a task only spares work. That two workers of one task change nothing twice follows from the
-numbers of their letters. `held` and `admitted` make claims while a block runs: on the task, and on a place among those
-that the limits of a queue allow. For the terms, see docs/glossary.md.
+A worker's claim on a task only avoids wasted work. The letter numbers ensure that two workers on one task never apply a
+change twice. `held` and `admitted` hold claims while a block runs: on the task, and on one of the places that the
+limits of the queue allow. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ from graphrt._runs.queue_slots import admitted, held, place_of
 from graphrt._runs.reopen_run import letters_about_tasks
 from graphrt._runs.results import TaskOutcome
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.task_services import services_of
 from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
 from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
 from graphrt.limits import Queue
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from graphrt._plan.tables import Plan
 
 _WAITING: Final = ("running", "interrupted")
-"""Statuses of a thread whose tasks are run. `running`: its driver takes the reports of other tasks just now."""
+"""Statuses of a thread whose tasks are run. `running`: its driver is handling the reports of other tasks."""
 
 
 def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> TaskOutcome:
@@ -64,16 +64,16 @@ def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> 
         queue: Limits of the queue over all workers; None for no limits.
 
     Returns:
-        "ended" if the end was reported; "full" if the limits allow no further task now; else "left": the task does not
-        wait any more, or another worker runs it.
+        "ended" if the end was reported; "full" if the limits currently allow no further task; else "left": the task no
+        longer waits, or another worker runs it.
     """
     store = the_store(config)
     store.require("mail")
     store.require("labels")
     check_id(thread)
-    # Several tasks that draw on one budget at once would each see all of it: they run one after another.
+    # Tasks that share a budget would each see all of it if they ran at once, so they run one after another.
     alone = config.budget is not None or _shares_budget(config.plan)
-    # The same place whether this process has opened the shared store or that of the thread's tenant.
+    # The place is the same whether this process has opened the shared store or that of the thread's tenant.
     bare = bare_id(thread)
     lock = beside(thread, place_of("task", bare if alone else f"{bare}/{task}"))
     with held(config, store, lock) as mine:  # None if another worker holds the claim
@@ -90,7 +90,7 @@ def _shares_budget(plan: Plan) -> bool:
 
 
 def _unchecked() -> None:
-    """Default of the `check` of `_ran`: nothing can take the claim over."""
+    """Default `check` of `_ran`: nothing can take over the claim."""
 
 
 def _ran(
@@ -104,17 +104,17 @@ def _ran(
     alone: bool,
     check: Callable[[], None] = _unchecked,
 ) -> TaskOutcome:
-    """Run the task, of which this worker holds the claim; the result is that of `run_task`.
+    """Run the task that this worker has claimed; the result is that of `run_task`.
 
     Args:
-        lock: The id that is claimed, under which the run is listed as active.
-        alone: Whether no other task of the thread runs meanwhile, since they share a budget.
-        check: Raises if another worker has claimed it meanwhile.
+        lock: The claimed id, under which the run is listed as active.
+        alone: Whether no other task of the thread runs at the same time, because they share a budget.
+        check: Raises if another worker has claimed the task meanwhile.
     """
-    # Letters first: what is taken between the two reads is then seen twice, and not missed.
+    # Letters first: a change between the two reads is then seen twice rather than missed.
     letters = letters_about_tasks(config, store, thread)
-    # Letters of a nested task are about the task of the top graph that it is in.
-    if not alone:  # its siblings matter for what is left of a budget, and for nothing else
+    # Letters for a nested task concern the enclosing task of the top graph.
+    if not alone:  # its siblings matter only for what is left of a budget
         letters = [letter for letter in letters if top_task(letter.task) == top_task(task_id)]
     loaded = store.load(thread)
     if loaded.head.status not in _WAITING:
@@ -133,11 +133,11 @@ def _ran(
     check_build(config, fold)
     engine.limit(config.limits)
     control = Control()
-    control.watched = True  # other code than the caller can cancel it, as `_watched` does
+    control.watched = True  # code other than the caller, such as `_watched`, can cancel it
     keys = [key for key, _ in loaded.staged]  # staged are pairs of a key and a body
     number = _last_number(letters, keys, task_id, question.version)
     reporter = Reporter(store, fold, control, (task_id, question.version), number)
-    services = services_of(config, engine, control, fold.seed)
+    services = config.services(engine, control, fold.seed)
     show: LiveShow | None = None
     if "live" in store.offers:
         seq = loaded.head.seq
@@ -152,7 +152,7 @@ def _ran(
                 failure = _run(config, store, fold, services, owner, task, reporter)
         if reporter.lost or task.status in (DUE, RUNNING):  # overtaken, or cancelled before it ended
             if show is not None:
-                show.flush()  # what it has shown is withdrawn
+                show.flush()  # withdraws what it has shown
             return "left"
         if show is not None:
             show.before_next()
@@ -166,17 +166,17 @@ def _ran(
             return "left"
         return "ended"
     finally:
-        # Both, since no `ActiveRun` does it: nothing can be cancelled any more, and nothing more is written.
+        # Both calls, since no `ActiveRun` makes them: the task can no longer be cancelled, and writes nothing more.
         config.active.remove(lock, control)
         config.active.closed(control)
 
 
 def _last_number(letters: Sequence[Report], keys: Sequence[str], task: str, version: int) -> int:
-    """Return the number of the last letter about the task, whether it was taken or not; 0 without any.
+    """Return the number of the last letter about the task, whether taken or not; 0 without any.
 
     Args:
-        letters: Those that were not taken yet.
-        keys: Keys of what is staged, one of which counts the letters that were taken.
+        letters: The letters not yet taken.
+        keys: Keys of the staged data, one of which counts the letters taken.
         version: Version of the task's question.
     """
     numbers = (letter.number for letter in letters if (letter.task, letter.version) == (task, version))
@@ -192,16 +192,17 @@ def _run(
     task: Task,
     reporter: Reporter,
 ) -> tuple[events.TaskFailed, bool] | None:
-    """Run *task*, whose graph is that of *owner*; return how it failed for good, if it did.
+    """Run *task* of the graph of *owner*; return its final failure, if any.
 
     Returns:
-        The failure, and whether its error reaches the caller of the run as it is, and not as the cause of a NodeError;
-        None if the task ended well, asked a question, or was stopped.
+        The failure, and whether its error reaches the caller of the run unchanged rather than as the cause of a
+        NodeError. None if the task succeeded, asked a question, or was stopped.
     """
     engine = fold.engine
-    services._run_id = fold.run  # of the run that left the task: no run of its own begins here
+    services._run_id = fold.run  # that of the run that queued the task, since no new run begins here
     services.children = ThreadsOfRun(config, fold.reader.thread, begin)
-    # What a run would stage is posted instead. `eager`: each outcome inside a nested graph is stored as it is known.
+    # Data that a run would stage is posted instead. `eager`: each outcome inside a nested graph is stored as soon as it
+    # is known.
     services.stage, services.blocking, services.eager = reporter, store.blocking, True
     engine.identify(fold.run)
     engine.listen(engine.plan.codec, staging=True)  # `staging`: the engine keeps events to stage
@@ -211,13 +212,13 @@ def _run(
         with services.held() if services.holds else contextlib.nullcontext():
             driver.drive(run_left(graph, task, services.control))
     except DeadlineError as error:
-        return _failed(task, error), True  # it reaches the caller as it is
+        return _failed(task, error), True  # it reaches the caller unchanged
     except StoreError:
         if not reporter.lost:  # else the error says that another worker has taken over
             raise
     finally:
         services.close()
-    # Untracked fields are stored nowhere, so the driver of the thread would never get what the task wrote.
+    # Untracked fields are never stored, so the thread's driver would never get what the task wrote.
     hidden = owner.plan.state.untracked
     wrote = next((name for update in task.updates for name in update if name in hidden), None)
     if task.status == DONE and wrote is not None:
@@ -230,7 +231,7 @@ def _run(
 
 
 def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
-    """Make *task* failed by *error*, which its node did not raise, and return the event."""
+    """Mark *task* as failed with *error*, which its node did not raise, and return the event."""
     task.status, task.updates, task.goto = FAILED, (), None
     return events.TaskFailed(
         task=task.id,
@@ -244,7 +245,7 @@ def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
 
 
 def _close(task: Task, question: OpenInterrupt) -> None:
-    """Close the question with which *task* waited, so that the report says it; a failed attempt may have removed it."""
+    """Close the question with which *task* waited, for the report; a failed attempt may have removed it."""
     extra = task.more()
     question.state, question.reason = WITHDRAWN, ENDED
     if question not in extra.interrupts:
@@ -253,13 +254,13 @@ def _close(task: Task, question: OpenInterrupt) -> None:
 
 @final
 class Reporter:
-    """Posts what a task does as letters; in the place of what stages it in the process that has the thread.
+    """Posts a task's progress as letters, instead of staging it as the process that has the thread would.
 
     Implements `_drivers.run_services.Stager`.
 
     Args:
-        control: Switches of the execution, which is cancelled if another worker reports on the task.
-        about: Id of the task, and the version of its question.
+        control: Switches of the execution, used to cancel it if another worker reports on the task.
+        about: Id of the task and version of its question.
         number: Number of the last letter about it.
     """
 
@@ -273,7 +274,8 @@ class Reporter:
         self._lock = threading.Lock()
         """Nodes record effects from several threads."""
         self.lost: bool = False
-        """Whether this execution counts no more: another worker has reported, or a letter may or may not be stored."""
+        """Whether this execution no longer counts, because another worker has reported or the outcome of a letter is
+        unknown."""
 
     def __call__(self, staged: Sequence[tuple[str, list[Logged]]]) -> None:
         """Report events, as pairs of a key and the events to stage under it."""
@@ -300,7 +302,7 @@ class Reporter:
             body = packed(self._engine, self._fold.meta, (task, version, number), staged, failed=failed)
             try:
                 kept = store.post(thread, letter_id(task, version, number), body)
-            except BaseException:  # the letter may be stored or not, so its number cannot be used again
+            except BaseException:  # whether the letter was stored is unknown, so its number cannot be used again
                 self._lose()
                 raise
             if not kept:
@@ -309,7 +311,7 @@ class Reporter:
             self._number = number
 
     def _lose(self) -> None:
-        """Report no more, and cancel the task."""
+        """Stop reporting and cancel the task."""
         self.lost = True
         self._control.cancel("another worker reported on the task")
 
@@ -318,9 +320,9 @@ class Reporter:
 def _watched(
     store: Store, thread: str, question: OpenInterrupt, seq: int, control: Control, show: LiveShow | None
 ) -> Generator[None, None, None]:
-    """Cancel the task when the thread does not wait for it any more: it was cancelled, failed or was abandoned.
+    """Cancel the task when the thread no longer waits for it because it was cancelled, failed or abandoned.
 
-    Besides, hand over what it shows, if somebody follows.
+    Also hand over what the task shows, if there is a follower.
 
     Args:
         question: The question with which the task waits.
@@ -333,9 +335,9 @@ def _watched(
     place = question.id.partition("/")[2]
 
     def look() -> None:
-        """Look at the thread every `POLL_S` seconds, in a worker thread, until the task has ended.
+        """Poll the thread every `POLL_S` seconds, in a worker thread, until the task has ended.
 
-        It is every `LIVE_S` seconds while there is something to show.
+        While there is something to show, poll every `LIVE_S` seconds.
         """
         nonlocal seq
         pause_s = POLL_S
@@ -344,13 +346,13 @@ def _watched(
             if show is not None and show.look():
                 show.flush()
                 pause_s = LIVE_S
-            with contextlib.suppress(Exception):  # the next look is a new attempt
+            with contextlib.suppress(Exception):  # the next poll tries again
                 try:
                     head = store.head(thread)
                     waits = head.status in _WAITING
-                    if waits and head.seq != seq:  # else nothing has changed since the last look
+                    if waits and head.seq != seq:  # else nothing has changed since the last poll
                         waits = any(one.place == place for one in store.questions(thread))
-                        seq = head.seq  # after the look, which may fail
+                        seq = head.seq  # after the poll, which may fail
                 except InputError:  # it was deleted
                     waits = False
                 if not waits:

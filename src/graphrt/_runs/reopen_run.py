@@ -1,20 +1,21 @@
-"""What goes on with an unfinished thread: it paused, failed, was cancelled, or its owner died.
+"""Continuing an unfinished thread: it paused, failed, was cancelled, or its owner died.
 
-There is one way: claim the thread and load it, apply what came for it, and open a run, or give it back. What comes are
-answers of a caller, answers that the time gives, the reports of workers of queues, and mail.
+The steps are always the same: claim and load the thread, apply what has arrived for it, then open a run or release the
+thread. What arrives is a caller's answers, answers given by the clock, reports of queue workers, and mail.
 
 Status, ids, types and storability of the answers are checked before anything is changed.
 
-`resume` answers questions. `retry` runs again what failed or was left undone, and asks expired and stale questions
-anew. The order is fixed: the thread is claimed, loaded and checked; then the first events of the run are noted in the
-engine, and stored with its first commit. If a step before that fails, the claim is released and nothing was written.
-`ActiveRun.close` undoes the rest: it takes the run out of `config.active`, by which `cancel` and `hand_over` find it.
+`resume` answers questions. `retry` reruns what failed or was left undone, and asks expired and stale questions again.
+The order is fixed: the thread is claimed, loaded and checked; then the first events of the run are noted in the engine
+and stored with its first commit. If a step before that fails, the claim is released and nothing has been written.
+`ActiveRun.close` undoes the rest: it removes the run from `config.active`, where `cancel` and `hand_over` look it up.
 
 A letter has a place and a kind (`what`): "cancel", "signal", "answers", "input" (a new run), "ended" (the end of a
-child thread) or "task" (the report of a worker of a queue). `told` is what it says, by name. `take_mail` takes the mail
-of a thread that no process drives (R22): it is cancelled, answered, or begins its next run. What the mail did is
-written, and the letters deleted, in one commit. If the thread can go on then, it has the status "running", as one that
-was started and left; `Runtime.drive` drives it next. A run takes the mail that comes meanwhile itself (`_flows.run`).
+child thread) or "task" (the report of a queue worker). `told` is its content by name. `take_mail` processes the mail of
+a thread that no process drives (R22): the thread is cancelled, answered, or starts its next run. The effects of the
+mail are written and the letters deleted in one commit. If the thread can then continue, it has the status "running",
+like a thread that was started and left to workers; `Runtime.drive` drives it next. A run processes mail that arrives
+during it itself (`_flows.run`).
 
 A worker of a queue posts what the driver would have staged (R27, decision 0159). `letters_about_tasks` reads its
 reports before the thread is folded, and `take_reports` writes them as the first commit of the run. For the terms, see
@@ -42,10 +43,10 @@ from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun, reason_of
 from graphrt._runs.answers import Given, answers_by_id, renewed
+from graphrt._runs.arguments import check_size
 from graphrt._runs.child_threads import give_children
 from graphrt._runs.forking import journal_of
 from graphrt._runs.if_exists import IfExists, Unfinished, check_if_exists, digests, given_fields
-from graphrt._runs.input_size import check_size
 from graphrt._runs.loading import check_build, present, the_store
 from graphrt._runs.mail import labels_of
 from graphrt._runs.run_config import RunConfig
@@ -59,17 +60,17 @@ from graphrt.limits import Limits
 from graphrt.stores.filters import MailFilter
 from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Claim, Labels, Loaded
+from graphrt.stores.values import Claim, Labels, StoredThread
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report, Reported
 
 
 class Prepare(Protocol):
-    """Checks the caller's answers, or finds those that the time gives, by interrupt id. Changes nothing.
+    """Checks the caller's answers, or finds those given by the clock, by interrupt id. Changes nothing.
 
-    `failed` says that the thread failed, so that the answers replace earlier ones. `reported` says that workers of
-    queues have reported tasks of the thread (R27): then it goes on without an answer too.
+    `failed`: the thread failed, so the answers replace earlier ones. `reported`: queue workers have reported on tasks
+    of the thread (R27), so it also continues without an answer.
     """
 
     def __call__(self, engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]: ...
@@ -88,11 +89,11 @@ def on_either(
 ) -> ActiveRun:
     """Open a run on an input, or continue a thread: as `resume` does if there are answers, else as `retry` does.
 
-    `if_exists` and `labels` are for an input only: what becomes of it if the thread exists, and title and tags.
+    `if_exists` and `labels` apply only to an input: what to do with it if the thread exists, and its title and tags.
 
-    `steps`, `stream` and `start` open their runs by this. UNSET stands for an argument that their caller did not pass. The
-    arguments choose the verb, never the status of the thread. So a forgotten answer is an error and not a retry
-    (decision 0029).
+    `steps`, `stream` and `start` use this to open their runs. UNSET stands for an argument that their caller did not
+    pass. The arguments choose the verb, never the status of the thread. So a forgotten answer is an error and not a
+    retry (decision 0029).
 
     Raises:
         InputError: An input and answers were given, or neither an input nor a thread; else as for the verb.
@@ -117,7 +118,7 @@ def on_either(
     raise INPUT_OR_ANSWERS(
         problem="Answers were given, but no thread that waits for them."
         if missing and answered
-        else "Neither an input nor a thread to go on with was given."
+        else "Neither an input nor a thread to continue with was given."
         if missing
         else "An input and answers were given: a run takes one of them.",
         thread=thread_id,
@@ -134,7 +135,7 @@ def on_input(
     reads: Reads = NOTHING,
     if_exists: IfExists = "update",
 ) -> ActiveRun:
-    """Open a run on an input, or go on with an unfinished thread that the same input began; see `open_run.begin`.
+    """Open a run on an input, or continue an unfinished thread that the same input began; see `open_run.begin`.
 
     Raises:
         InputError: Another input began the run of the thread (`other-input`), or as for `begin`.
@@ -165,15 +166,15 @@ def _check_same_input(config: RunConfig, engine: Engine, given: Any, status: str
     """
     plan = engine.plan
     names = given_fields(plan, given)
-    # An input is checked as a whole state on a new thread, and else field by field. A class may make other values of the
-    # fields in the first case, so an input that differs as an update is compared as a whole state too.
+    # An input is checked as a whole state on a new thread, and otherwise field by field. In the first case the class
+    # may change field values, so an input that differs as an update is also compared as a whole state.
     ways: list[Callable[[], dict[str, Any]]] = [
         lambda: open_run.checked_update(engine, given, what="The input of a thread"),
         lambda: plan.state.initial(given, where=plan.place(), only=plan.spec.input_names),
     ]
     found: dict[str, str] = {}
     refused: InputError | None = None
-    fits = False  # in one way at least
+    fits = False  # in at least one of the two ways
     for number, way in enumerate(ways):
         try:
             values = open_run.entered(config, engine, way(), whole=bool(number))
@@ -197,7 +198,7 @@ def resumed(config: RunConfig, thread_id: str, answers: Any, answer: Any, *, rea
 
     def prepare(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
         """Check the answers once the thread is loaded; see `Prepare`."""
-        del reported  # the caller called `resume`: answers that are missing are an error all the same
+        del reported  # the caller called `resume`, so missing answers are still an error
         return answers_by_id(engine, answers, answer, config.clock, failed=failed)
 
     return continued(
@@ -211,15 +212,15 @@ def resumed(config: RunConfig, thread_id: str, answers: Any, answer: Any, *, rea
 
 
 def retried(config: RunConfig, thread_id: str, *, reads: Reads = NOTHING) -> ActiveRun:
-    """Open a run of what a thread left undone, without answers; see `continued`."""
+    """Open a run that completes a thread's unfinished work, without answers; see `continued`."""
     return continued(config, thread_id, "retry", None, reads=reads)
 
 
 def _check_storable(config: RunConfig, engine: Engine, answer: Given) -> None:
-    """Check that an answer can be stored, and that one of a person is not too large.
+    """Check that an answer can be stored, and that a person's answer is not too large.
 
     Raises:
-        InputError: It cannot, or it is.
+        InputError: It cannot be stored, or is too large.
     """
     try:
         size = len(engine.plan.codec.dump(answer.answer))
@@ -237,17 +238,18 @@ def continued(
     *,
     given: bool = True,
     reads: Reads = NOTHING,
-    admit: Callable[[Claim, Loaded], None] | None = None,
+    admit: Callable[[Claim, StoredThread], None] | None = None,
     claim: Claim | None = None,
 ) -> ActiveRun:
     """Open a run that continues a paused, failed or cancelled thread, or one whose owner died.
 
     Args:
-        verb: What the journal calls it. Workers resume a paused thread whose time has come, and retry a running one.
+        verb: The verb that the journal records. Workers resume a paused thread whose timer has fired, and retry a
+            running one.
         prepare: Checks the answers; None if the verb takes none.
         given: Whether the caller gave answers. A thread whose owner died needs none, even with open questions.
         reads: Reads of the items that the caller reads.
-        admit: Called with the claim and what was loaded, before anything is changed; it may raise. Workers check there
+        admit: Called with the claim and the loaded data, before anything is changed; it may raise. Workers check there
             that the thread is still due.
         claim: The claim on the thread, if the caller has one; it is released if the run cannot be opened.
 
@@ -258,7 +260,7 @@ def continued(
     """
     store = loading.the_store(config)
     check_id(thread_id)
-    # A claim uses *at* for the creation time of a new thread only.
+    # A claim uses *at* only as the creation time of a new thread.
     if claim is None:
         claim = open_run.claimed(config, store, thread_id, create=False, at=0.0)
     opened: ActiveRun | None = None
@@ -273,23 +275,24 @@ def continued(
             engine.redact_with(config.redactor)
         config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
         status = claim.head.status
-        # R10: two cases in which a verb is right although the status alone would want another one. A retry asks stale
-        # questions (the state was edited since) and expired ones anew; a resume of a failed thread replaces an answer.
-        anew = renewed(engine, status, config.clock) if verb == "retry" else []
+        # R10: two cases in which a verb is right although the status alone would require another verb. A retry asks
+        # stale questions (the state was edited since) and expired ones again; a resume of a failed thread replaces an
+        # answer.
+        expired_questions = renewed(engine, status, config.clock) if verb == "retry" else []
         replacing = verb == "resume" and status == "failed" and given and bool(replaceable(engine))
-        if not anew and not replacing:
-            open_run.want(claim, verb, config, reads)  # raises an error that names the right verb, if it is another one
+        if not expired_questions and not replacing:
+            open_run.want(claim, verb, config, reads)  # raises an error that names the right verb, if this one is wrong
         answers: Mapping[str, Given] = {}
-        # "running" means that the owner died. A resume without answers then only goes on.
+        # "running" means that the owner died. A resume without answers then only continues.
         if prepare is not None and (given or status != "running"):
             answers = prepare(engine, failed=replacing, reported=fold.reported is not None)
-        # Nodes are not called with values that were erased. *work*: nor do open and due tasks need one.
+        # Nodes are not called with erased values. *work*: also check that no open or due task needs one.
         open_run.check_erased(fold, engine.values, work=True)
         loading.check_build(config, fold)
         for answer in answers.values():
             _check_storable(config, engine, answer)
         answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}
-        engine.limit(config.limits)  # each drive has the limits of its own runtime
+        engine.limit(config.limits)  # each drive uses the limits of its own runtime
         opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, reads=reads)
     except BaseException as error:
         config.clean(error)  # the error may quote an answer, which the redaction rules cover
@@ -301,26 +304,26 @@ def continued(
         events.RunResumed(verb=verb, thread=opened.services.known_as, user=config.user, redaction=config.redaction),
     )
     engine.retry()  # the failed tasks of the open superstep are due again
-    for question, reason in anew:
+    for question, reason in expired_questions:
         engine.withdraw({question.id}, reason)
     for id_, (answer, by) in answers.items():
         engine.answer({id_: answer}, by=by, replace=replacing)
     give_children(opened, open_run.begin)
     config.active.add(thread_id, opened.control)
-    take_reports(opened, fold.reported)  # last, since it commits; it closes the run if that fails
+    take_reports(opened, fold.reported)  # last, since it commits; closes the run if the commit fails
     return opened
 
 
 def _redacted(engine: Engine, id_: str, given: Given) -> Given:
-    """Return an answer redacted. What the time gives (`by` is set) was redacted when the question was asked."""
+    """Return an answer redacted. Answers of the clock (`by` is set) were redacted when the question was asked."""
     return given if given.by else Given(redacted_value(engine, given.answer, f"the answer to {id_}"))
 
 
-# -- reports of workers of queues ---------------------------------------------------------------------------
+# -- reports of queue workers -------------------------------------------------------------------------------
 
 
 def letters_about_tasks(config: RunConfig, store: Store, thread: str) -> Sequence[Report]:
-    """Return the letters of *thread* that workers of queues have posted, in order. Other mail is not theirs."""
+    """Return the letters of *thread* that queue workers have posted, in order; other mail is left out."""
     if "mail" not in store.offers or not (letters := store.query(MailFilter(thread=thread))):
         return ()
     from graphrt._journal.task_letters import reports  # hardly any thread has such letters
@@ -329,17 +332,16 @@ def letters_about_tasks(config: RunConfig, store: Store, thread: str) -> Sequenc
 
 
 def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
-    """Journal which tasks have ended elsewhere, stage what they did, and delete the letters, in one commit.
+    """Journal which tasks have ended elsewhere, stage their outcomes, and delete the letters, in one commit.
 
-    The engine of *opened* has it all already: it was restored from what was staged and from the letters alike. A
-    failure is kept for the flow of this run, which fails with it. If the process dies before that, the task is left to
-    its queue once more.
+    The engine of *opened* already has this data, restored from the staged data and the letters. A failure is kept for
+    the flow of this run, which fails with it. If the process dies before that, the task goes back to its queue.
 
     Args:
         opened: The run, which holds the claim on the thread.
-        reported: What the letters come to: events to stage by key (`rows`), places of all letters, letters about tasks
-            that did not wait for them (`dropped`), and failures by task id, each a `TaskFailed` and whether its error
-            is raised as it is. None if no letter was read, which changes nothing.
+        reported: The content of the letters: events to stage by key (`rows`), places of all letters, letters about
+            tasks that did not wait for them (`dropped`), and failures by task id, each a `TaskFailed` and whether its
+            error is raised as it is. None if no letter was read, which changes nothing.
 
     Raises:
         StoreError: Nothing was stored. The run is closed.
@@ -349,12 +351,12 @@ def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
     engine = opened.engine
     opened.control.failures = {id_: Failure(*failure) for id_, failure in reported.failures.items()}
     for question in engine.questions.values():  # a report that a task has ended withdraws its question
-        if question.kind == TASK and question.state == WITHDRAWN and not question.end_told:
+        if question.kind == TASK and question.state == WITHDRAWN and not question.end_logged:
             engine.withdraw({question.id}, question.reason)
     for letter in reported.dropped:
         reason = "the task did not wait for it any more"
         emit_events.note(engine, events.LetterDropped(id=letter.id, what="task", reason=reason))
-    # Under the same keys as the worker used: after a crash they are restored like outcomes of this process.
+    # Under the keys that the worker used, so that after a crash they are restored like outcomes of this process.
     staged = [(key, list(logged)) for key, logged in reported.rows.items()]
     assert opened.services.record is not None  # noqa: S101 - only runs on a thread get letters
     try:
@@ -368,14 +370,14 @@ def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
 
 
 Work: TypeAlias = Callable[[Engine, Sequence[Letter], Status], list[int]]
-"""Notes in the engine's log what letters do to a thread of the given status, and returns the places of those that are
-taken. It gets all letters that wait; one that it does not take stays."""
+"""Notes in the engine's log the effect of letters on a thread with the given status, and returns the places of those
+taken. It receives all waiting letters; those it does not take stay."""
 _NOT_THE_INPUT = frozenset({"not-due", "wrong-verb", "unknown-thread", "incompatible-graph"})
-"""Codes of errors of a new run that are not the fault of its input, so that the letter stays."""
+"""Error codes of a new run that its input did not cause, so that the letter stays."""
 
 
 def take_mail(config: RunConfig, thread: str) -> bool:
-    """Take the mail of *thread* as far as its status allows, and return whether any was taken.
+    """Process the mail of *thread* as far as its status allows, and return whether any was taken.
 
     Raises:
         ConflictError: Another process has the thread, and takes its mail.
@@ -387,12 +389,12 @@ def take_mail(config: RunConfig, thread: str) -> bool:
     took = False
     while letters := _waiting(config, store, thread):
         status = store.head(thread).status
-        if status in ("running", "interrupted"):  # what is reported of tasks is taken by the drive that follows
+        if status in ("running", "interrupted"):  # the next drive handles the reports about tasks
             letters = [one for one in letters if one.what != "task"]
         given = next((one for one in letters if one.what == "input"), None)
-        # *abandon*: the letter wants the present run to be given up. Another input waits until that run has ended.
-        begins = given is not None and (status in ("completed", "cancelled") or given.told["abandon"])
-        # Before a new run: signals that came before it, and requests to cancel a run that has ended, are taken first.
+        # *abandon*: the letter asks to abandon the current run. Any other input waits until that run has ended.
+        begins = given is not None and (status in ("completed", "cancelled") or given.content["abandon"])
+        # Before a new run, first take earlier signals, and cancel requests for a run that has ended.
         if any(one.what != "input" for one in letters):
             if not _take(config, store, thread):
                 break
@@ -430,10 +432,10 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
     try:
         opened = open_run.begin(
             checked,
-            letter.told["input"],
+            letter.content["input"],
             thread,
-            if_exists="abandon" if letter.told["abandon"] else "update",
-            labels=labels_of(letter.told),
+            if_exists="abandon" if letter.content["abandon"] else "update",
+            labels=labels_of(letter.content),
             admit=admit,
         )
     except GraphrtError as error:
@@ -445,7 +447,7 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
 
 
 def _drop_input(config: RunConfig, store: Store, thread: str, letter: Letter, error: GraphrtError) -> bool:
-    """Drop the input of *letter*, which is at fault by *error*; return False if it was taken meanwhile."""
+    """Drop the input of *letter*, which caused *error*; return False if it was taken meanwhile."""
 
     def dropped(engine: Engine, letters: Sequence[Letter], _status: Status) -> list[int]:
         """Note that the letter changes nothing; implements `Work`."""
@@ -460,11 +462,11 @@ def _drop_input(config: RunConfig, store: Store, thread: str, letter: Letter, er
 def _take(config: RunConfig, store: Store, thread: str) -> bool:
     """Take all letters but new inputs; return False if there are none.
 
-    The end of a child is not taken while the thread is "running": its tasks look at their children by themselves.
+    Ends of children are not taken while the thread is "running", since its tasks check their children themselves.
     """
 
     def taken(engine: Engine, letters: Sequence[Letter], status: Status) -> list[int]:
-        """Cancel the thread if a letter asks for it, else let signals, answers and ends of children act; see `Work`."""
+        """Cancel the thread if a letter asks for it, else apply signals, answers and ends of children; see `Work`."""
         cancels = [letter for letter in letters if letter.what == "cancel"]
         if cancels and status in ("running", "interrupted"):
             # Signals are kept for a node that takes them after a retry. Other letters wait.
@@ -472,11 +474,11 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
             emit_events.cancelled(engine, reason_of(cancels[0]))
             return [*places, *(letter.place for letter in cancels)]
         for letter in cancels:
-            # The epoch names the claim that the request was about. None: a parent thread was cancelled, which could not
-            # know that its child had ended. Such a request goes without an entry.
-            if letter.told["epoch"] is not None:
+            # The epoch identifies the claim that the request targets. None: a parent thread was cancelled and could not
+            # know that its child had ended. Such a request is deleted without an entry.
+            if letter.content["epoch"] is not None:
                 drop(engine, letter, "the run had ended")
-        # A completed thread needs no report of a task. At any other status it stays for the drive that goes on.
+        # A completed thread needs no task reports. With any other status, the report stays for the next drive.
         reports = [letter for letter in letters if letter.what == "task" and status == "completed"]
         for letter in reports:
             drop(engine, letter, "the run had ended")
@@ -489,7 +491,7 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
 
 
 def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
-    """Claim the thread, let *work* note what its mail does, and write that; return False if nothing was taken.
+    """Claim the thread, let *work* apply its mail, and write the result; return False if nothing was taken.
 
     Raises:
         ConflictError: Another process has the thread.
@@ -514,7 +516,7 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         if status == "interrupted" and not isinstance(engine.log and engine.log[-1][1], events.RunCancelled):
             deliver(engine)  # gives waiting signals to the tasks that wait for them
         logged = emit_events.take(engine)
-        if not logged:  # the letters changed nothing that has an entry: they are deleted, and the thread is released
+        if not logged:  # the letters caused no entry: delete them and release the thread
             commits.settle(fold.seq, places)
             return True
         if status == "interrupted" and any(event.__class__ in _ANSWERS for _, event in logged):
@@ -526,13 +528,13 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
 
 
 _ANSWERS = (events.SignalTaken, events.InterruptAnswered)
-"""Events after which a task that waited is due."""
+"""Events after which a waiting task is due."""
 
 
 def _as_resumption(config: RunConfig, thread: str, logged: Sequence[Logged]) -> list[Logged]:
-    """Return *logged* as a run that resumes the thread and is handed over at once, so that the thread is "running".
+    """Wrap *logged* in a run that resumes the thread and is handed over at once, so that the thread is "running".
 
-    The run begins right before the first answer. What was noted before it, such as a received signal, precedes the run.
+    The run begins right before the first answer. Entries noted before it, such as a received signal, precede the run.
     """
     at = next(n for n, (_, event) in enumerate(logged) if event.__class__ in _ANSWERS)
     known_as = shared_id(config.store, thread)

@@ -1,9 +1,9 @@
 """Return values of the verbs of `Runtime`: `RunResult`, `Snapshot`, `InterruptInfo`, `ThreadInfo`, `Divergence`.
 
-They are made from an `Engine`, a `Fold` or the `Head` of a thread. `own` copies a value, so that what a caller changes
-is not the state itself.
+They are built from an `Engine`, a `Fold` or the `Head` of a thread. `own` copies a value, so that a caller's changes do
+not affect the state itself.
 
-Values only: nothing here changes a run or a thread. For the terms, see docs/glossary.md.
+This module holds only values: nothing here changes a run or a thread. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NONE_USED = events.Usage()
 """Usage of a run without model calls; shared, since it never changes."""
 
 TaskOutcome: TypeAlias = Literal["ended", "left", "full"]
-"""What became of a task of a queue: its end was reported; it was left as it is, for instance because another worker
-runs it; or the limits of its queue allow no further task now."""
+"""The outcome of a queued task: its end was reported; it was left alone, for instance because another worker runs it;
+or the limits of its queue currently allow no further task."""
 InterruptKind: TypeAlias = Literal[
     "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer", "task"
 ]
@@ -57,26 +57,27 @@ class InterruptInfo:
     def __init__(self, question: OpenInterrupt, codec: Codec) -> None:
         self._codec = codec
         self.id: str = question.id
-        """Derived from thread, task and question, and stable. A key of the mapping that `resume` takes."""
+        """Stable id, derived from thread, task and question. A key of the mapping that `resume` takes."""
         self.kind: InterruptKind = question.kind  # type: ignore[assignment]  # only we write it
-        """What asks: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
+        """The asker: a node ("question"), an agent before a tool call ("approval") or for a larger budget ("budget"), a
         "once" effect whose outcome is unknown ("effect"), `interrupt_before` ("before"), `interrupt_after` ("after"),
-        or the clock, since the node sleeps ("timer"); or the node waits for a signal ("signal"), for a child thread
+        or the clock, since the node sleeps ("timer"). Or the node waits for a signal ("signal"), for a child thread
         ("thread") or for a worker of its queue ("task"). See `answerable`.
         """
         self.node: str = question.node
         self.task_id: str = question.task_id
         """The task that asked, with the path of its nested graph, if it is in one."""
         self.payload: Any = own(question.payload)
-        """What was asked: any value that the node chose."""
+        """The question: any value that the node chose."""
         self.answer_type: Any = own(question.answer_type)
-        """Type of the answer, described as plain data for the codec; None accepts any answer."""
+        """Type of the answer, as plain data for the codec; None accepts any answer."""
         self.expires_at: float | None = question.expires_at
-        """Seconds since the epoch at which it answers itself and accepts no other answer; None if it waits for ever."""
+        """Seconds since the epoch at which it answers itself and accepts no other answer; None if it waits forever."""
         self.default: Any = own(question.default)
-        """The answer that it then gives itself; `UNSET` if its node gets a `QuestionExpiredError` instead."""
+        """The answer used on expiry; `UNSET` if the node gets a `QuestionExpiredError` instead."""
         self.stale: bool = question.stale
-        """Whether the state was edited since the question was asked. An answer is accepted; `retry` asks anew."""
+        """Whether the state was edited since the question was asked. An answer is still accepted; `retry` asks
+        again."""
 
     @property
     def answerable(self) -> bool:
@@ -94,7 +95,7 @@ class InterruptInfo:
             return {}
 
     def _values(self) -> tuple[Any, ...]:
-        """Return what two questions are compared by: everything but the codec."""
+        """Return the compared parts of a question: everything but the codec."""
         return tuple(getattr(self, name) for name in self.__slots__ if name != "_codec")
 
     def __eq__(self, other: object) -> bool:
@@ -109,7 +110,7 @@ class InterruptInfo:
 
 
 def _shown(usage: events.Usage, interrupts: tuple[InterruptInfo, ...]) -> list[tuple[str, str]]:
-    """Return rows (name, text) of a table for notebooks: what model calls used, and the open questions."""
+    """Return rows (name, text) of a notebook table: the usage of model calls, and the open questions."""
     used_up = usage_text(usage)
     questions = [(f"asked by {one.node}", brief(one.payload)) for one in interrupts]
     return [*([("model calls", used_up)] if used_up else []), *questions]
@@ -118,7 +119,7 @@ def _shown(usage: events.Usage, interrupts: tuple[InterruptInfo, ...]) -> list[t
 def open_questions(engine: Engine, status: str) -> tuple[InterruptInfo, ...]:
     """Return the open questions of a thread in task order.
 
-    A cancelled thread shows none, since they take no answer: `retry` asks them anew.
+    For a cancelled thread the result is empty, since its questions accept no answer; `retry` asks them again.
     """
     if status == "cancelled":
         return ()
@@ -130,8 +131,8 @@ class RunResult(Generic[S]):
     """The result of a run that did not fail.
 
     Args:
-        engine: The engine as the run left it.
-        services: What the tasks of the run shared: its ids, its warnings.
+        engine: The engine at the end of the run.
+        services: The services shared by the run's tasks, with its ids and warnings.
         status: As the attribute.
     """
 
@@ -140,7 +141,7 @@ class RunResult(Generic[S]):
     def __init__(self, engine: Engine, services: RunServices, status: Any) -> None:
         self._run = services
         self.status: Literal["completed", "interrupted", "cancelled"] = status
-        """How the run ended for its caller. After `Runtime.hand_over` it is `cancelled`, and the thread stays due."""
+        """How the run ended for its caller. After `Runtime.hand_over` it is `cancelled`, while the thread stays due."""
         self.interrupts: tuple[InterruptInfo, ...] = ()
         """Open questions, in task order."""
         if status == "interrupted":
@@ -149,11 +150,11 @@ class RunResult(Generic[S]):
         """Number of supersteps that the run has had."""
         self.thread: str | None = services.thread
         self.usage: events.Usage = used(engine) or _NONE_USED
-        """Usage of all model calls of the run, those of a superstep that is not committed yet included."""
+        """Usage of all model calls of the run, including those of an uncommitted superstep."""
         self.state: S = engine.make_view(engine.values)
         """The last committed state."""
         self.warnings: tuple[str, ...] = tuple(services.warnings)
-        """0..n sentences about odd conditions that did not fail the run, in the order in which they were found."""
+        """0..n sentences about unusual conditions that did not fail the run, in the order in which they were found."""
         self._plan = engine.plan
         self._visits = engine.visits[:]
         """Supersteps in which a node was active, by the index of the node in the plan. Behind them are the counts of
@@ -161,7 +162,7 @@ class RunResult(Generic[S]):
 
     @property
     def run_id(self) -> str:
-        """Id of the run, which is made at first access if the run needed none."""
+        """Id of the run, generated at first access if the run did not need one."""
         return self._run.run_id
 
     @property
@@ -200,10 +201,10 @@ class Snapshot(Generic[S]):
     """A thread as it was after one of its journal entries.
 
     Args:
-        fold: The thread, folded up to the entry, or further if *values* is given.
+        fold: The thread folded up to the entry, or beyond it if *values* is given.
         seq: As the attribute, like *at* and *status*.
-        head: The thread's summary as it is now.
-        values: Reads the state at first access of `values`; None takes it from *fold* now.
+        head: The thread's present summary.
+        values: Reads the state at first access to `values`; None takes it from *fold* immediately.
     """
 
     # fmt: off
@@ -227,7 +228,7 @@ class Snapshot(Generic[S]):
         self.tenant: str | None = head.tenant
         """The tenant, a customer among others in the store, whose thread it is; None without one."""
         self.title: str | None = head.title
-        """The title that the thread has now, also if this is an older state; likewise `tags`."""
+        """The current title of the thread, even if this is an older state. `tags` are also current."""
         self.tags: frozenset[str] = head.tags
         self.thread: str = fold.reader.thread
         self.status: Status = status
@@ -239,7 +240,7 @@ class Snapshot(Generic[S]):
         self.error: str | None = fold.error if status == "failed" else None
         """Why the thread failed: class and first line of the error; None if it did not fail."""
         self.seq: int = seq
-        """Number of the journal entry that this is the state after. `fork(at=)` and `state(at=)` take it."""
+        """Number of the last journal entry that this state includes. `fork(at=)` and `state(at=)` take it."""
         self.at: float = at
         """Time at which that entry was written, in seconds since the epoch."""
         self.step: int = engine.superstep
@@ -252,17 +253,17 @@ class Snapshot(Generic[S]):
         """How many tasks of the open superstep, or of the one that is due, have finished, and how many there are; None if
         nothing is left to do."""
         self.stopped: tuple[str, ...] = tuple(stopped_replies(engine.tasks))
-        """What replies had said that were cut off with the open superstep, in task order. `retry` asks again; a new input
-        makes partial messages of them."""
+        """The texts of replies that were cut off with the open superstep, in task order. `retry` asks again; a new
+        input makes partial messages of them."""
         self._make: Callable[[], S] | None = values
-        """Reads the state; None after that, or if it was taken when the snapshot was made."""
+        """Reads the state; None once it has been read or if it was available at creation."""
         self._values: Any = None if values is not None else shown_values(engine)
 
     @property
     def values(self) -> S:
         """The last committed state, as a copy. Snapshots of a history read it from the store at first access.
 
-        If an older graph with other fields wrote the entry, this is a plain dict of the values of that graph.
+        If an older graph with different fields wrote the entry, this is a plain dict of that graph's values.
         """
         if self._make is not None:
             self._values, self._make = self._make(), None
@@ -314,7 +315,7 @@ class InboxItem:
         self.expires_at: float | None = question.expires_at
         """Seconds since the epoch after which no answer is accepted; None if the question does not expire."""
         self.token: str = found.token
-        """Its position: the `after` of the next page."""
+        """Its position, used as `after` for the next page."""
 
     def __repr__(self) -> str:
         return f"InboxItem({self.interrupt.id!r}, kind={self.interrupt.kind!r}, asked_at={self.asked_at!r})"
@@ -322,7 +323,7 @@ class InboxItem:
 
 @final
 class ThreadInfo:
-    """A thread in a listing. Made without reading the thread's journal; only `error` reads it, when accessed.
+    """A thread in a listing. Only accessing `error` reads the thread's journal.
 
     Args:
         head: The thread's summary in the store.
@@ -349,13 +350,13 @@ class ThreadInfo:
         self.updated_at: float = head.updated_at
         """Time of the last commit, in seconds since the epoch."""
         self.owned: bool = head.owned
-        """Whether a living run has the thread."""
+        """Whether a living run holds the thread."""
         self.tenant: str | None = head.tenant
         """The tenant, a customer among others in the store, whose thread it is; None without one."""
         self.title: str | None = head.title
         self.tags: frozenset[str] = head.tags
         self.priority: int = head.priority
-        """Of the threads that are due, those with the highest priority are driven first."""
+        """Due threads with the highest priority are driven first."""
 
     @property
     def error(self) -> str | None:
@@ -367,10 +368,10 @@ class ThreadInfo:
 
 
 def has_other_fields(engine: Engine) -> bool:
-    """Return whether the folded values have other fields than the present graph, so that no state can be built.
+    """Return whether the folded values have different fields from the current graph, so that no state can be built.
 
-    So it is for entries before a migration, which are folded as the older graph wrote them, and for a TypedDict of
-    which a node removed a required key with `DELETE`.
+    This happens for entries before a migration, which are folded as the older graph wrote them, and for a TypedDict
+    from which a node removed a required key with `DELETE`.
     """
     state, values = engine.plan.state, engine.values
     # `EXTRA` is the key under which values of a state class with extra fields are kept; it is not a field.
@@ -391,8 +392,8 @@ class Divergence:
     """The first pair of entries in which two threads or runs differ, as `Runtime.diff` returns it."""
 
     left: events.Entry | None
-    """Entry of the first one; None if it has ended before."""
+    """Entry of the first thread or run; None if it ended earlier."""
     right: events.Entry | None
-    """Entry of the second one; None if it has ended before."""
+    """Entry of the second thread or run; None if it ended earlier."""
     fields: tuple[str, ...]
     """Names of the fields in which the two events differ, sorted; empty if one side has ended."""

@@ -1,15 +1,15 @@
-"""The configuration of a runtime: what its runs and its verbs need, checked and not changed afterwards.
+"""The configuration of a runtime: everything its runs and verbs need, checked once and not changed afterwards.
 
-`Runtime` has one and passes it to every function of this package; `CompiledGraph.run` makes one for a single run. No
-function here knows either class. Values that change are objects with methods of their own: the active runs, the worker
-threads that runs share, and the secrets of unfinished threads.
+`Runtime` has one and passes it to every function of this package; `CompiledGraph.run` creates one for a single run. No
+function here depends on either class. Mutable values are objects with methods: the active runs, the shared worker
+threads, and the secrets of unfinished threads.
 
-The `Control` of a run has the switches that end it from outside: `cancel` halts it, and `hand_over` lets it give its
-thread back with work left to do, so that another process can go on with it (R20).
+The `Control` of a run has the switches that end it from outside: `cancel` halts it, and `hand_over` makes it release
+its thread with work left to do, so that another process can continue it (R20).
 
 `check_state=` decides whether a run compares the stored form of every value before and after each superstep, to find
-nodes that change values of the state in place (R15). It costs as much as storing the whole state in each superstep, so
-it is on in tests and off in production. The engine compares.
+nodes that change values of the state in place (R15). This costs as much as storing the whole state in each superstep,
+so it is on in tests and off in production. The engine does the comparison.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
+from graphrt._agents.run_agents import RunAgents
+from graphrt._ambient import surroundings
+from graphrt._drivers.run_services import RunServices
 from graphrt._drivers.shared_threads import SharedThreads
+from graphrt._engine.task import Outside
 from graphrt._forks import FreshLock
 from graphrt._journal.compatibility_check import GraphLike
 from graphrt._observers import observed_sinks
@@ -30,11 +34,13 @@ from graphrt._runs.kept_states import NOTHING_KEPT, KeptStates
 from graphrt._runs.known_secrets import KnownSecrets
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, NOT_COMPILED
 from graphrt.errors._codes.threads import INPUT_NOT_STORABLE
+from graphrt.stores.ids import bare_id, shared_id
 
 if TYPE_CHECKING:
     from graphrt import events
     from graphrt._drivers.embedding import Embed
     from graphrt._drivers.recorded import Recorded
+    from graphrt._engine.engine import Engine
     from graphrt._engine.redactor import Redactor
     from graphrt._flows.effects import Control
     from graphrt._journal.chain import Chain
@@ -55,30 +61,8 @@ _TEST: Final = "PYTEST_CURRENT_TEST"
 """Environment variable that pytest sets while a test runs."""
 
 
-def checks_state(*, given: bool | None, harness: Any) -> bool:
-    """Return whether a run that begins now checks its state. Asked whenever an engine is made for a thread or a run.
-
-    Args:
-        given: The option. None turns the check on under pytest, with a MockHarness, or by `GRAPHRT_CHECK_STATE`.
-        harness: What the run reaches models and tools through, or None. A `MockHarness` is used in tests only.
-    """
-    if given is not None:
-        return given
-    said = os.environ.get(SWITCH)
-    if said:
-        return said != "0"
-    # The variable alone may be inherited: a program that a test starts is not under pytest itself.
-    if "pytest" in sys.modules and _TEST in os.environ:
-        return True
-    if harness is None:
-        return False
-    # Not imported here, to keep it out of production. If it is not loaded, the harness is not a MockHarness.
-    mock: Any = sys.modules.get("graphrt.harness.mock")
-    return mock is not None and isinstance(harness, mock.MockHarness)
-
-
 _closing: Final = FreshLock()
-"""Guards the decision which caller closes a store. It is rare and short, so all runtimes share one lock."""
+"""Guards the decision of which caller closes a store. It is rare and short, so all runtimes share one lock."""
 
 
 @final
@@ -92,34 +76,38 @@ class ActiveRuns:
 
     def __init__(self) -> None:
         self._controls: dict[str, Control] = {}
-        """The runs by the ids of their threads; a worker's task of a queue by the id of the place that it holds."""
+        """Runs by thread id; queued tasks run by a worker by the id of the place that they hold."""
         self._unclosed: set[Control] = set()
         """Runs that may still write to the store. A run loses its thread before its last commit is confirmed."""
         self._close_store: Callable[[], None] | None = None
         """Closes the store after the last of those runs; None unless the runtime was closed before it."""
 
     def add(self, thread: str, control: Control) -> None:
-        """Note that the run of *control* drives *thread*. Those who call this also call `remove` and then `closed`."""
+        """Record that the run of *control* drives *thread*. Callers must later call `remove` and then `closed`."""
         self._unclosed.add(control)
         self._controls[thread] = control
 
     def remove(self, thread: str, control: Control) -> None:
-        """Note that the run of *control* has ended. `closed` is called after its last commit.
+        """Record that the run of *control* has ended. `closed` is called after its last commit.
 
-        Its last commit may have released the thread already, and a newer run may have its place.
+        The last commit may already have released the thread, and a newer run may have taken its place.
         """
         if self._controls.get(thread) is control:
             del self._controls[thread]
 
     def closed(self, control: Control) -> None:
-        """Note that the run of *control* has given back its thread and writes nothing more. May be called again."""
+        """Record that the run of *control* has released its thread and writes nothing more.
+
+        May be called repeatedly.
+        """
         self._unclosed.discard(control)
         if self._close_store is not None:
             self._close_if_idle()
 
     def close_when_idle(self, close_store: Callable[[], None]) -> None:
-        """Call *close_store* once, when no run can write any more: now, or when the last run is closed."""
-        # Set before the look at the runs, as `closed` takes a run away before it looks here: one of them sees both.
+        """Call *close_store* once no run can write any more: now, or when the last run is closed."""
+        # Set before checking the runs, as `closed` removes a run before it checks this. So one of the two sees both
+        # changes.
         self._close_store = close_store
         self._close_if_idle()
 
@@ -129,7 +117,7 @@ class ActiveRuns:
             if self._unclosed:
                 return
             close_store, self._close_store = self._close_store, None
-        if close_store is not None:  # outside of the lock, which closing would hold for long
+        if close_store is not None:  # outside the lock, since closing may take long
             close_store()
 
     def cancel(self, thread: str, reason: str) -> bool:
@@ -140,15 +128,23 @@ class ActiveRuns:
         control.cancel(reason)
         return True
 
+    def hand_over(self, thread: str, reason: str) -> bool:
+        """Ask the run that drives *thread* to release it at the end of its superstep; return False if there is none."""
+        control = self._controls.get(thread)
+        if control is None:
+            return False
+        control.hand_over(reason)
+        return True
+
     def hand_over_all(self, reason: str) -> None:
-        """Ask every run to give its thread back at the end of its superstep."""
+        """Ask every run to release its thread at the end of its superstep."""
         for control in list(self._controls.values()):  # a copy: runs begin and end meanwhile
             control.hand_over(reason)
 
     def interrupt_all(self, reason: str) -> None:
-        """Ask every run to give its thread back now: the tasks of its open superstep are cancelled, and stay due."""
+        """Ask every run to release its thread now: the tasks of its open superstep are cancelled and stay due."""
         for control in list(self._controls.values()):
-            control.hand_over(reason)  # first: a run that is only cancelled ends for good
+            control.hand_over(reason)  # first, since a run that is only cancelled ends for good
             control.cancel(reason)
 
     def cancel_all(self, reason: str) -> None:
@@ -172,9 +168,9 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """The checked arguments of a `Runtime`, which documents them. It is not used as a tuple."""
 
     graph: GraphLike
-    """The `CompiledGraph`, whose class stands above this package."""
+    """The `CompiledGraph`; its class is in a layer above this package."""
     limits: Limits
-    """Limits of a run: those of the graph, overridden by those of the runtime."""
+    """Limits of a run: the graph's, overridden by the runtime's."""
     store: Store | None
     chain: bool | None
     """Whether journals of new threads are hash-chained; None leaves it to `chains`."""
@@ -186,7 +182,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     deps: Any
     budget: Budget | None
     sinks: tuple[Callable[[events.Entry], Any], ...]
-    """Functions that get each entry of a run; those of observers, such as a coverage tool, among them."""
+    """Functions that receive each entry of a run, including those of observers such as a coverage tool."""
     clock: Callable[[], float]
     """Returns seconds since the epoch."""
     sleep: Callable[[float], Any] | None
@@ -194,15 +190,16 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     ids: Callable[[], str]
     """Makes ids of threads and runs."""
     seed: int | None
-    """Seed of `ctx.random` in all runs; None draws one for each run."""
+    """Seed of `ctx.random` in all runs; None generates one for each run."""
     doubles: NamedDoubles | None
-    """Models that replace those of agents, by the agents' names, and doubles of tools, by the tools' names."""
+    """Replacement models by agent name, and tool doubles by tool name."""
     check_state: bool | None
-    """Whether runs look for changes that nodes made to the state; None decides by the surroundings (`checks_state`)."""
+    """Whether runs check for in-place changes of the state by nodes; None decides by the environment
+    (`checks_state`)."""
     stream_models: bool | None
-    """Whether model calls are streamed; None streams them for readers, and in runs that a worker drives."""
+    """Whether model calls are streamed; None streams them for readers and in runs driven by a worker."""
     embed: Embed | None
-    """Makes vectors of texts, by which the memory is searched for meaning; None searches it by words alone."""
+    """Computes embedding vectors for semantic search of the memory; None restricts the search to words."""
     active: ActiveRuns
     threads: SharedThreads
     """The worker threads and the private event loop of the runtime."""
@@ -213,25 +210,65 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     kept: KeptStates
     """States of threads that are kept in memory."""
     allow_older: bool = False
-    """Whether this call may go on with a thread that waits for a newer build."""
+    """Whether this call may continue a thread that waits for a newer build."""
     acting_user: str | None = None
-    """Who uses the runtime in place of the audit log's user; None leaves that one."""
+    """The user of the runtime, in place of the audit log's user; None leaves it unchanged."""
     recorded: Recorded | None = None
-    """Answers effects and model calls out of a log, when runs are executed again."""
+    """Answers effects and model calls from a log when runs are re-executed."""
 
     @property
     def plan(self) -> Plan:
         """The plan of the graph."""
         return self.graph.__graphrt_plan__
 
+    def outside(self, thread: str | None) -> Outside:
+        """Return the run data for the context of routers on *thread*."""
+        return Outside(self.deps, None if thread is None else bare_id(thread))
+
     def chains(self, store: Store) -> bool:
-        """Return whether the journal of a new thread in *store* is hash-chained; by default if durable or audited."""
+        """Return whether a new thread's journal in *store* is hash-chained; by default if durable or audited."""
         return store.durable or self.audit is not None if self.chain is None else self.chain
 
-    def for_child(self, graph: GraphLike) -> RunConfig:
-        """Return the configuration that makes and reads child threads, which run *graph* (R24).
+    def services(self, engine: Engine, control: Control, seed: int | None) -> RunServices:
+        """Return the services shared by the tasks of a run: `ctx.deps`, harness, clock, seed, budget and so on.
 
-        No run of a child goes on here: its first commit is stored, and its end is read. So what drives it is left out.
+        Called when a run is opened, and for a task that a queue worker runs (`remote_tasks`). The caller adds the parts
+        that write entries and stage outcomes, since these differ between the two.
+
+        Args:
+            engine: The engine of the top graph.
+            control: Switches by which the run is asked to halt or to hand over.
+            seed: Seed of the run if the runtime has none; None generates one when first needed.
+        """
+        services = RunServices(
+            control,
+            thread=engine.thread,
+            deps=self.deps,
+            harness=self.harness,
+            clock=self.clock,
+            make_run_id=self.ids,
+            seed=self.seed if self.seed is not None else seed,
+            loop_source=self.threads.loop_source,
+        )
+        # `root`: the engine of the top graph, from any nested one. `pool_source` and `loop_source`: the worker threads
+        # that all runs of the runtime share, started when first needed.
+        services.budget, services.root, services.pool_source = self.budget, engine, self.threads.pool
+        # `doubles` replace agents' models and tools by name. `recorded` answers from a log when a run is re-executed.
+        services.doubles, services.recorded = self.doubles, self.recorded
+        if engine.thread is not None:  # the id with its tenant, by which the shared store knows the thread
+            services.known_as = shared_id(self.store, engine.thread)
+            services.memory, services.embed = self.store, self.embed
+        services.streams = self.stream_models
+        services.agents = RunAgents()  # provides what agents and budgets need in a task
+        # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
+        services.sleep = self.sleep if self.sleep is not None else surroundings().sleep
+        return services
+
+    def for_child(self, graph: GraphLike) -> RunConfig:
+        """Return the configuration for creating and reading child threads that run *graph* (R24).
+
+        Runs of a child are not driven here; only their first commit is stored and their end is read. So everything
+        needed for driving is left out.
         """
         plan = graph.__graphrt_plan__
         return self._replace(
@@ -242,7 +279,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             deps=None,
             budget=None,
             doubles=None,
-            sinks=observed_sinks(graph, ()),  # only those of observers, which see every graph of the process
+            sinks=observed_sinks(graph, ()),  # only those of observers, since they see every graph of the process
             active=ActiveRuns(),
             redactor=_redactor(plan, self.audit),
             secrets=KnownSecrets(),
@@ -251,7 +288,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         )
 
     def with_store(self, store: Store | str) -> RunConfig:
-        """Return this configuration with another store, and with runs and worker threads of its own.
+        """Return this configuration with another store, and with separate runs and worker threads.
 
         Raises:
             InputError: *store* is neither a store nor a URL, the audit log is kept in another store, or the values of a
@@ -292,7 +329,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     def redaction(self) -> str:
         """The redaction rules in force, for the journal; empty without any."""
         # Their names and a digest. The fields that the graphs mark as `redacted` belong to them.
-        return self.redactor.label(marked_in(self.plan)) if self.redactor is not None else ""
+        return self.redactor.label(self.plan.redacted) if self.redactor is not None else ""
 
     def clean(self, error: BaseException) -> None:
         """Redact the texts of *error*, which the caller raises next; it may quote what the user's caller gave."""
@@ -300,22 +337,39 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             self.redactor.error(error)
 
     def recorder(self, store: Store, thread: str, chain: Chain | None) -> Recorder | None:
-        """Return what keeps the audit log's file and anchors up to the commits of a claimed thread; None without a log.
+        """Return the log that records the commits of a claimed thread in its file and anchors; None without a log.
 
-        It is called before anything is written, and checks that this runtime may write the thread.
+        Called before anything is written; it checks that this runtime may write to the thread.
 
         Raises:
-            InputError: The thread's log is authenticated with a key that is not here, or the thread has no chain.
+            InputError: The thread's log is authenticated with a key that this runtime lacks, or the thread has no
+                chain.
             StoreError, AuditError: The thread's log file cannot be opened, or is another log's.
         """
-        if chain is not None:  # *adopt*: a thread that was begun without a key gets one from now on
+        if chain is not None:  # *adopt*: a thread that was started without a key gets one from now on
             chain.writable(adopt=self.audit is not None and self.audit.adopt)
         return self.audit.recorder(store, thread, chain) if self.audit is not None else None
 
     @property
     def checks_state(self) -> bool:
-        """Whether a run that begins now compares the state before and after each superstep."""
-        return checks_state(given=self.check_state, harness=self.harness)
+        """Whether a run that begins now compares the state before and after each superstep.
+
+        Read whenever an engine is created for a thread or a run. The option `check_state` decides. If it is None, the
+        check is on under pytest, with a MockHarness (used only in tests), or if `GRAPHRT_CHECK_STATE` is set.
+        """
+        if self.check_state is not None:
+            return self.check_state
+        said = os.environ.get(SWITCH)
+        if said:
+            return said != "0"
+        # The variable alone may be inherited: a program that a test starts is not under pytest itself.
+        if "pytest" in sys.modules and _TEST in os.environ:
+            return True
+        if self.harness is None:
+            return False
+        # Not imported here, to keep it out of production. If it is not loaded, the harness is not a MockHarness.
+        mock: Any = sys.modules.get("graphrt.harness.mock")
+        return mock is not None and isinstance(self.harness, mock.MockHarness)
 
 
 def configure(
@@ -378,13 +432,13 @@ def configure(
         redactor=_redactor(graph.__graphrt_plan__, audit),
         secrets=KnownSecrets(),
         kept=KeptStates() if store is not None or audit is not None else NOTHING_KEPT,
-        # Last: a store is not left open if another argument is refused.
+        # Last, so that no store is left open if another argument is rejected.
         store=arguments.opened_store(arguments.audited_store(store, audit)),
     )
 
 
 def _check_storable(plan: Plan) -> None:
-    """Refuse a state with a field whose values no store can keep: now, and not when a node has returned such a value.
+    """Reject a state with a field whose values cannot be stored, now rather than when a node returns such a value.
 
     Raises:
         InputError: There is such a field (`not-storable`).
@@ -401,25 +455,11 @@ def _check_storable(plan: Plan) -> None:
         )
 
 
-def marked_in(plan: Plan) -> frozenset[str]:
-    """Return the fields marked `redacted` in the state of *plan* and of the graphs nested in it, at any depth."""
-    found: set[str] = set()
-    seen: set[int] = set()
-    work = [plan]
-    while work:
-        one = work.pop()
-        if id(one) not in seen:
-            seen.add(id(one))
-            found |= one.state.redacted
-            work += [node.child for node in one.nodes if node.child is not None]
-    return frozenset(found)
-
-
 def _redactor(plan: Plan, audit: AuditLog | None) -> Redactor | None:
-    """Return what redacts the runs of a runtime: the rules of its audit log, else a mask for marked fields."""
+    """Return the redactor of a runtime's runs: the rules of its audit log, else a mask for marked fields."""
     if audit is not None and audit.redact is not None:
         return audit.redact
-    if not marked_in(plan):
+    if not plan.redacted:
         return None
     from graphrt.audit._redaction import Redaction
 

@@ -1,11 +1,11 @@
 """The log of runs: journal entries as records of the logger `graphrt.runs`, for the standard library's `logging`.
 
-Records have names, numbers and ids. They never have values of the state, prompts, answers or the texts of errors, all
-of which may be confidential; the journal has them. The life of runs is at INFO, each step at DEBUG, and nothing is
-above INFO, because what fails is raised as well.
+Records contain names, numbers and ids. They never contain state values, prompts, answers or error texts, all of which
+may be confidential; those are in the journal. The lifecycle of runs is logged at INFO, each step at DEBUG. No record is
+above INFO, because failures are also raised.
 
-The table at the end has, for each class of event that is logged, the level and a function that returns the text of its
-record and the fields that only such records have (`Told`).
+The table at the end has, for each class of event that is logged, the level and a function. The function returns the
+text of the record and the fields that only such records have (`Told`).
 
 `logging` is not imported here: in a process that never imported it, nothing can be listening. For the terms, see
 docs/glossary.md.
@@ -32,24 +32,29 @@ _INFO: Final = 20
 _DEBUG: Final = 10
 """`logging.DEBUG`."""
 _PREFIX: Final = "graphrt_"
-"""Begins the name of each extra field: a record of `logging` has a `thread` of its own, the operating system's."""
+"""Prefix of each extra field, because a `logging` record already has a `thread` field for the operating system
+thread."""
 
 
 class _Found:
-    """Holds the logger of this process, once it was found; a class, so that no `global` is needed."""
+    """Holds the logger of this process once it was found. A class avoids `global`."""
 
     logger: Any = None
-    """None until `logging` was found to be imported."""
+    """None until `logging` is found to be imported."""
 
 
 def wanted() -> bool:
-    """Return whether anything listens to the log at INFO or below; asked when a run is opened or a thread is edited."""
+    """Return whether anything listens to the log at INFO or below.
+
+    Called when a run is opened or a thread is edited.
+    """
     logger = _Found.logger
     if logger is None:
         logging: Any = sys.modules.get("logging")
-        if logging is None or not hasattr(logging, "NullHandler"):  # without it, a worker thread is just importing it
+        # If missing, another worker thread is still importing the module.
+        if logging is None or not hasattr(logging, "NullHandler"):
             return False
-        # Without a handler, `logging` would print warnings of our tree to stderr.
+        # Without a handler, `logging` would print our warnings to stderr.
         logging.getLogger("graphrt").addHandler(logging.NullHandler())
         logger = _Found.logger = logging.getLogger(LOGGER)
     listens: bool = logger.isEnabledFor(_INFO)
@@ -57,9 +62,9 @@ def wanted() -> bool:
 
 
 class RunLog:
-    """A sink that logs the entries of one run, or of one edit: it is called with each entry after its commit.
+    """A sink that logs the entries of one run or one edit. It is called with each entry after its commit.
 
-    Made only if `wanted()`, so the logger is there.
+    Created only if `wanted()`, so the logger exists.
 
     Args:
         graph: Name of the graph.
@@ -69,7 +74,7 @@ class RunLog:
 
     __slots__ = ("_graph", "_store", "_taken_over")
     __graphrt_reads__ = True
-    """Tells the journal that this sink only reads entries, so that they need not be copied for it."""
+    """Declares to the journal that this sink only reads entries, so that they need not be copied."""
 
     def __init__(self, graph: str, store: Store | None, *, taken_over: bool = False) -> None:
         self._graph = graph
@@ -77,7 +82,7 @@ class RunLog:
         self._taken_over = taken_over
 
     def __call__(self, entry: Entry) -> None:
-        """Log *entry*, and before the first one of a thread that was taken over, a record that says so."""
+        """Log *entry*; before the first entry of a thread that was taken over, log the takeover."""
         logger = _Found.logger
         if self._taken_over:
             self._taken_over = False
@@ -93,9 +98,9 @@ class RunLog:
             self._log(logger, entry, level, text, fields)
 
     def __graphrt_later__(self, make: Callable[[], Iterable[Entry]]) -> None:
-        """Log the entries of a plain superstep, which *make* makes, if anything listens to those.
+        """Log the entries of a plain superstep, built by *make*, if anything listens to them.
 
-        The journal calls this in place of the sink itself. Such a step ended well, so its records are at DEBUG.
+        The journal calls this instead of the sink itself. Such a step succeeded, so its records are at DEBUG.
         """
         if self._taken_over or _Found.logger.isEnabledFor(_DEBUG):
             for entry in make():
@@ -138,7 +143,7 @@ def _of_task(event: Any) -> dict[str, Any]:
 
 
 def _started(event: events.RunStarted) -> Told:
-    """Tell of a run that began; `fresh`: on a new thread, or without one."""
+    """Log the start of a run; `fresh` means on a new thread or without a thread."""
     return ("run started" if event.fresh else "run started on an existing thread"), {}
 
 
@@ -147,7 +152,7 @@ def _resumed(event: events.RunResumed) -> Told:
 
 
 def _answered(event: events.InterruptAnswered) -> Told:
-    """Tell what answered a question: `by` is empty for a person, and "thread" for the end of a child thread."""
+    """Explain what answered a question: `by` is empty for a person, and "thread" for the end of a child thread."""
     text = {
         "timer": "a timer fired",
         "default": "a question that nobody answered took its default",
@@ -169,7 +174,7 @@ def _failed(event: events.RunFailed) -> Told:
 
 
 def _retried(event: events.TaskRetried) -> Told:
-    """Tell of an attempt that failed, after which the node's retry policy allows another one."""
+    """Log an attempt that failed, after which the node's retry policy allows another attempt."""
     text = (
         f"attempt {event.attempt} of node {event.node!r} failed with {event.error}; the next is in {event.delay_s:g} s"
     )
@@ -177,34 +182,34 @@ def _retried(event: events.TaskRetried) -> Told:
 
 
 def _task_failed(event: events.TaskFailed) -> Told:
-    """Tell of a task that failed for good, and of the `on_error` node that takes over, if its node has one."""
+    """Log a task that failed for good, and the `on_error` node that takes over, if there is one."""
     handled = f"; {event.handler!r} handles it" if event.handler is not None else ""
     return f"node {event.node!r} failed with {event.error}{handled}", {**_of_task(event), "error": event.error}
 
 
 def _asked(event: events.InterruptRaised) -> Told:
-    """Tell of a question; its kind says what can answer it: "question" a person, "timer" the clock, and so on."""
+    """Log a question; its kind says what can answer it: "question" a person, "timer" the clock, and so on."""
     return f"node {event.node!r} asks a question of the kind {event.kind!r}", {**_of_task(event), "kind": event.kind}
 
 
 def _signalled(event: events.SignalReceived) -> Told:
-    """Tell of a signal, a named value that another process sent to the thread."""
+    """Log a signal, a named value that another process sent to the thread."""
     return f"signal {event.name!r} arrived", {"signal": event.name}
 
 
 def _child(event: events.ThreadStarted) -> Told:
-    """Tell of a thread that a task has started by `ctx.start`."""
+    """Log a thread that a task has started by `ctx.start`."""
     text = f"child thread {event.thread!r} of graph {event.graph!r} was started"
     return text, {**_of_task(event), "child": event.thread}
 
 
 def _dropped(event: events.LetterDropped) -> Told:
-    """Tell of a letter, which another process has posted to the thread, of the kind `what`."""
+    """Log a letter of the kind `what` that another process posted to the thread and that had no effect."""
     return f"mail with {event.what!r} changed nothing: {event.reason}", {"what": event.what}
 
 
 def _granted(event: events.BudgetGranted) -> Told:
-    """Say by how much a person raised a budget: amounts by unit, such as `500 tokens and 2 calls`."""
+    """Describe by how much a person raised a budget: amounts by unit, such as `500 tokens and 2 calls`."""
     # An amount is an integer. A unit that is not whole counts small parts, such as millionths of a dollar, and `shown`
     # converts them. `noun` is the word that follows the amount.
     parts = [
@@ -216,28 +221,28 @@ def _granted(event: events.BudgetGranted) -> Told:
 
 
 def _abandoned(event: events.SuperstepAbandoned) -> Told:
-    """Tell that a new input gave up the thread's unfinished work (`if_exists`)."""
+    """Report that a new input gave up the thread's unfinished work (`if_exists`)."""
     return f"superstep {event.superstep} was abandoned with {len(event.tasks)} tasks", {"superstep": event.superstep}
 
 
 def _fatigued(event: events.NodeFatigued) -> Told:
-    """Tell that a node exceeded its `max_visits`, so that its `on_fatigue` route was taken, to a node or END."""
+    """Report that a node reached its `max_visits`, so that its `on_fatigue` route to a node or END was taken."""
     text = f"node {event.node!r} was due more often than its {event.visits} visits; the route leads to {event.route!r}"
     return text, {"node": event.node, "visits": event.visits}
 
 
 def _forked(event: events.ThreadForked) -> Told:
-    """Tell of a thread that begins with the state of the thread `source` after its entry `at`."""
+    """Log a thread that begins with the state of the thread `source` after its entry `at`."""
     return f"thread forked from {event.source!r} at {event.at}", {"source": event.source, "at": event.at}
 
 
 def _updated(event: events.ThreadUpdated) -> Told:
-    """Tell of an edit by `update`; its `node` is the one as which it was made (`as_node=`), None without one."""
+    """Log an edit by `update`; `node` is the node on whose behalf it was made (`as_node=`), or None."""
     return f"thread edited: {len(event.values)} fields", {"node": event.as_node}
 
 
 def _used(event: events.ModelReplied | events.UsageRecorded) -> Told:
-    """Tell of a model call; a provider that has not reported any usage leaves it out."""
+    """Log a model call. Usage is left out if the provider reported none."""
     usage, spent = event.usage, dict[str, int]()
     if usage is not None and usage.unreported_calls < usage.calls:
         spent = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
@@ -250,7 +255,7 @@ def _committed(event: events.SuperstepCommitted) -> Told:
 
 
 def _erased(event: events.ValuesErased) -> Told:
-    """Tell how many values `Runtime.erase` has removed, from how many records (the stored entries of one commit)."""
+    """Log how many values `Runtime.erase` has removed, from how many records (the stored entries of one commit)."""
     return f"values erased: {event.lines}", {"values": event.lines, "records": event.records}
 
 
@@ -298,4 +303,4 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.EffectStarted: (_DEBUG, _plain("an effect starts")),
     events.EffectRecorded: (_DEBUG, _plain("an effect was recorded")),
 }
-"""The events that are logged: their level, and what makes text and fields of a record. Others are not logged."""
+"""The events that are logged, with their level and the function that builds the record. Others are not logged."""

@@ -1,7 +1,7 @@
 """The options of a runtime: keyword arguments of `Runtime`, and of `CompiledGraph.run` and its other verbs.
 
-Their types are declared here, and their defaults and checks in `run_config.configure`. Both callers take them as
-`**options`, so that an option is declared once.
+Their types are declared here; their defaults and checks are in `run_config.configure`. Both callers take them as
+`**options`, so that each option is declared only once.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class RuntimeOptions(te.TypedDict, total=False):
 
 
 def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
-    """Check that there is no option that a runtime does not have.
+    """Check that all options are known options of a runtime.
 
     Args:
         options: The keyword arguments of `Runtime`, or of a verb of a graph.
         where: Where the call was made, for the error.
 
     Raises:
-        InputError: There is one (`input`).
+        InputError: An option is unknown (`input`).
     """
     known = RuntimeOptions.__annotations__
     option = next((name for name in options if name not in known), None)

@@ -1,12 +1,12 @@
-"""Schedules (R23): threads that begin by themselves, at the times of a cron expression, once each.
+"""Schedules (R23): start one thread automatically at each time of a cron expression.
 
-A store keeps a schedule as a row (`StoredSchedule`): its name, its graph, a version, the time at which it is due next, and a
-body with its definition, which is encoded here. The version is new with each definition.
+A store keeps a schedule as a row (`StoredSchedule`): its name, its graph, a version, the next due time, and a body with
+its definition, which is encoded here. Each new definition gets a new version.
 
-The id of such a thread is made of the schedule's name and the due time. It is started only if it does not exist, and then the
-schedule is *moved*: its due time becomes the next one, if version and due time are still those that were read. If a
-process dies in between, the schedule stays where it was: the next process finds the thread, and moves the schedule. So
-any number of workers start each thread once, whatever their clocks show.
+The id of such a thread consists of the schedule's name and the due time. The thread is started only if it does not
+exist. Then the schedule is *moved*: its due time is set to the next one, provided that version and due time are still
+those that were read. If a process dies in between, the schedule is not moved. The next process finds the thread and
+moves the schedule. So any number of workers start each thread exactly once, even if their clocks differ.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from graphrt.stores.protocol import Store
 from graphrt.stores.values import StoredSchedule
 
 Missed: TypeAlias = Literal["once", "all", "skip"]
-"""What happens to times that were missed; see `Schedules.add`."""
+"""How to handle missed times; see `Schedules.add`."""
 PUNCTUAL_S: Final = 60.0
-"""A due time that nobody looked at for longer than this was missed."""
+"""Seconds after which a due time counts as missed if no worker has handled it."""
 _MOST_AT_ONCE: Final = 100
-"""Threads of one schedule that are started by one look. The next look starts the others."""
+"""Maximum number of threads of one schedule started per poll. The next poll starts the others."""
 _AHEAD_S: Final = 3_600.0
-"""Seconds by which the clocks of two machines may differ, without one of them undoing what the other has moved."""
+"""Seconds by which the clocks of two machines may differ without one undoing the other's move of a schedule."""
 _LONGEST: Final = 150
-"""Characters of a name: the id of a thread has the due time too."""
+"""Maximum length of a name in characters, because a thread id also contains the due time."""
 
 
 @final
@@ -64,14 +64,14 @@ class Schedule:
     tags: tuple[str, ...]
     """All tags, sorted."""
     due_at: float
-    """When it is due next, in seconds since the epoch."""
+    """Next due time, in seconds since the epoch."""
 
 
 @final
 class Schedules:
     """The schedules of a runtime's store for its graph: `runtime.schedules`.
 
-    Workers start what is due. Each method has an async twin with an `a` before its name.
+    Workers start due threads. Each method has an async twin with an `a` before its name.
     """
 
     __slots__ = ("_config", "_unhurried")
@@ -95,21 +95,21 @@ class Schedules:
     ) -> Schedule:
         """Start a thread of the graph with *input* at each time that *cron* names.
 
-        The thread has the id `name@2027-01-31T08:00:00Z`, with the due time in UTC. If there is a schedule of this name
-        with the same definition, nothing changes: a program may call this whenever it starts. Only a schedule that was
-        moved too far, by a machine whose clock was ahead, is due at its next time again.
+        The thread has the id `name@2027-01-31T08:00:00Z`, with the due time in UTC. If a schedule with this name and
+        the same definition exists, nothing changes, so a program may call this at every start. The exception is a
+        schedule that a machine with a fast clock moved too far: it becomes due at its next time again.
 
         Args:
             name: Unique in the store, of the form of a thread's id, at most 150 characters.
             cron: Minute, hour, day of month, month, day of week: `0 9 * * MON-FRI`.
             input: The input of each thread, checked now.
-            timezone: Name of the time zone that *cron* is meant in. Where clocks change, a fixed time is due once: a
-                time that comes twice the first time, and one that is left out right after the gap.
-            missed: What happens to times that no worker looked at within a minute, since none was running: "once"
-                starts one thread for the last of them, "all" starts one for each, "skip" none.
-            title: What its threads are listed as.
-            tags: What its threads are found by.
-            replace: Put this definition in place of another one of this name.
+            timezone: Name of the time zone of *cron*. When clocks change, a fixed time is still due once: a repeated
+                time on its first occurrence, and a skipped time right after the gap.
+            missed: What to do about times that no worker handled within a minute, because none was running: "once"
+                starts one thread for the last of them, "all" starts one for each, and "skip" starts none.
+            title: Title under which its threads are listed.
+            tags: Tags to find its threads by.
+            replace: Put this definition in place of another definition of this name.
 
         Returns:
             The schedule as it is stored.
@@ -143,20 +143,20 @@ class Schedules:
         due_at = times.first_after(config.clock())
         row = StoredSchedule(name, config.plan.name, uuid4().hex, due_at, body)
         if not store.put_schedule(row, replaces=None if known is None else known.version):
-            # Another process put a schedule of this name between the look and the call.
+            # Another process stored a schedule with this name between the check and the call.
             stands = _stored(store, name)  # None: it was deleted since
-            # The same definition is not a conflict: it is of this call, if an earlier try was stored, or of another
-            # process that started at the same time.
+            # The same definition is not a conflict: it comes from this call, if an earlier attempt was stored, or from
+            # another process that started at the same time.
             if stands is None or (stands.graph, stands.body) != (row.graph, body):
                 raise SCHEDULE_HAS_CHANGED(name=name)
             row = stands
         return _read(config, row)
 
     def _in_time(self, store: Store, row: StoredSchedule, times: Cron) -> StoredSchedule:
-        """Return the schedule, brought back to its next time if a clock that was far ahead has moved it beyond that.
+        """Return the schedule, reset to its next time if a fast clock has moved it beyond that.
 
-        If another process moves it at the same time, it is returned as it was read. Threads that it has started since
-        are not started again: their ids have their times.
+        If another process moves it at the same time, it is returned as it was read. Threads already started are not
+        started again, since their ids contain their times.
         """
         due_at = times.first_after(self._config.clock())
         if row.due_at - due_at <= _AHEAD_S or not store.move_schedule(
@@ -172,7 +172,7 @@ class Schedules:
         )
 
     def remove(self, name: str) -> None:
-        """Delete a schedule. Threads that it started go on.
+        """Delete a schedule. Threads that it started continue.
 
         Raises:
             InputError: There is no schedule of this name (`unknown-schedule`).
@@ -184,14 +184,15 @@ class Schedules:
     def start_due(self) -> tuple[str, ...]:
         """Start the threads of all schedules of the graph that are due by the runtime's clock, and return their ids.
 
-        Workers call this; a program without workers may. Threads that another process started first are not returned.
+        Workers call this; a program without workers can call it too. Threads that another process started first are not
+        returned.
 
         Raises:
-            GraphrtError: A thread could not be started. The other schedules were looked at all the same.
+            GraphrtError: A thread could not be started. The other schedules were still processed.
         """
         store, now = self._store(), self._config.clock()
         started: list[str] = []
-        failure: GraphrtError | None = None  # the first one, raised after all schedules were looked at
+        failure: GraphrtError | None = None  # the first one, raised after all schedules were processed
         for row in store.query(ScheduleFilter(graph=self._config.plan.name, due_by=now)):
             try:
                 started += _start(self._config, store, row, now)
@@ -232,12 +233,12 @@ class Schedules:
         await self._unhurried(lambda: self.remove(name))
 
     async def astart_due(self) -> tuple[str, ...]:
-        """Start what is due; see `start_due`."""
+        """Start due threads; see `start_due`."""
         found: tuple[str, ...] = await self._unhurried(self.start_due)
         return found
 
     def _store(self) -> Store:
-        """Return the store of the runtime; raise an InputError if there is none, or it keeps no schedules."""
+        """Return the store of the runtime; raise an InputError if there is none or it does not support schedules."""
         store = the_store(self._config)
         store.require("schedules")
         return store
@@ -257,24 +258,24 @@ def _stored(store: Store, name: str) -> StoredSchedule | None:
 
 
 def _start(config: RunConfig, store: Store, row: StoredSchedule, now: float) -> list[str]:
-    """Start the threads of a schedule that are due, move it, and return the ids of those that are new."""
+    """Start the due threads of a schedule, move it, and return the ids of the newly started threads."""
     schedule = _read(config, row)
     cron = Cron(schedule.cron, schedule.timezone)
     if schedule.missed == "all":
-        # The schedule is moved behind the last time that is started now. If that is past too, the next look goes on.
+        # The schedule is moved past the last time started now. If the new time is also past, the next poll continues.
         times = [row.due_at]
         while len(times) < _MOST_AT_ONCE and (time_s := cron.after(times[-1])) <= now:
             times.append(time_s)
         following = cron.after(times[-1])
     else:
-        # The newest time until now. The expression need not name the time that is stored: the rules of the time zone
-        # may have changed since.
+        # The latest time up to now. The stored time need not match the expression, since the time zone's rules may have
+        # changed.
         last = max(row.due_at, cron.last_until(now))
         times = [last] if schedule.missed == "once" or now - last <= PUNCTUAL_S else []
         following = cron.after(now)
     started = [thread for time_s in times if (thread := _started(config, schedule, time_s)) is not None]
-    # Changes nothing if another process has moved or replaced the schedule meanwhile. Only now: after a crash before
-    # this line, the next look finds the threads, and moves it.
+    # Changes nothing if another process has moved or replaced the schedule meanwhile. This must come last: after a
+    # crash before this line, the next poll finds the threads and moves the schedule.
     store.move_schedule(row.name, row.version, due_at=row.due_at, to=following)
     return started
 
@@ -289,7 +290,7 @@ def _started(config: RunConfig, schedule: Schedule, due_at: float) -> str | None
 
 
 def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
-    """Return the definition of a schedule as bytes, with the input checked and redacted as `start` does it.
+    """Return the definition of a schedule as bytes, with the input checked and redacted as in `start`.
 
     Args:
         told: The rest of the definition: cron, timezone, missed, title and tags.
@@ -303,8 +304,8 @@ def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
     values = plan.state.initial(given, where=plan.place(), only=names)  # checked, with the defaults of other fields
     engine = Engine(plan, config.limits)
     values = open_run.entered(config, engine, values)  # redacts, if the runtime has redaction rules
-    # Not the defaults: each thread gets its own, and one that a factory makes is another at every call of `add`. A
-    # pydantic model knows which of its fields were set; of other objects all fields count.
+    # Leave out defaults: each thread gets fresh ones, and a factory returns a different value at every call of `add`. A
+    # pydantic model knows which of its fields were set; for other objects all fields count.
     set_fields = set(given) if is_mapping(given) else getattr(given, "model_fields_set", values)
     # `tracked` leaves out the fields that are never stored.
     kept = {name: one for name, one in tracked(engine, values).items() if name in set_fields}
@@ -317,7 +318,7 @@ def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
 
 
 def _read(config: RunConfig, row: StoredSchedule) -> Schedule:
-    """Return the schedule of a row, whose body `_written` made."""
+    """Return the schedule of a row whose body was written by `_written`."""
     told: Any = config.plan.codec.load(row.body)
     return Schedule(
         name=row.name,
@@ -334,12 +335,12 @@ def _read(config: RunConfig, row: StoredSchedule) -> Schedule:
 
 def _exists(config: RunConfig, known: StoredSchedule, body: bytes) -> GraphrtError:
     """Return the error for a definition (*body*) other than that of the schedule *known*, which is stored."""
-    if known.graph != config.plan.name:  # its input may be of classes that are unknown here
-        # "?" stands for what was not read.
+    if known.graph != config.plan.name:  # its input may contain classes that are unknown here
+        # "?" stands for values that were not read.
         return SCHEDULE_EXISTS(name=known.name, differs=["graph"], graph=known.graph, cron="?", timezone="?")
     old = _read(config, known)
     new = _read(config, known._replace(body=body))
-    # If no field differs, the inputs differ in their stored form only.
+    # If no field differs, only the stored forms of the inputs differ.
     differs = [field.name for field in fields(Schedule) if getattr(old, field.name) != getattr(new, field.name)]
     return SCHEDULE_EXISTS(
         name=known.name, differs=differs or ["input"], graph=old.graph, cron=old.cron, timezone=old.timezone

@@ -1,7 +1,7 @@
-"""`Runtime.memory`: the memory of a runtime's store, for programs outside of nodes.
+"""`Runtime.memory`: the memory of a runtime's store, for code outside nodes.
 
-What is written here is in no journal, and neither is what is embedded: the store has it when the call returns. Nodes use `ctx.memory`, whose writes
-belong to their tasks (`_drivers.task_memory`).
+Items written here, and their embeddings, do not appear in any journal; they are stored when the call returns. Nodes use
+`ctx.memory`, whose writes belong to their tasks (`_drivers.task_memory`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from graphrt._journal.memory_writes import text_in, words_in
 from graphrt._runs.open_run import not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_expiry
-from graphrt.errors._codes.memory import NO_EMBEDDING, RUNTIME_WITHOUT_MEMORY
-from graphrt.errors._codes.stores import BAD_ARCHIVE, MEMORY_EXPORT_DECRYPTED
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER
+from graphrt.errors._codes.memory import NO_MEMORY
+from graphrt.errors._codes.stores import BAD_ARCHIVE, EXPORT_DECRYPTED, STORE_NEWER
 from graphrt.stores import _archive as archive
 from graphrt.stores._memory_items import check_key, check_size
 from graphrt.stores.filters import MemoryFilter, NamespaceFilter
@@ -39,13 +40,15 @@ if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
 
 
+FORM: Final = "graphrt-memory/1"
+"""Format identifier of files written by `export`, found in their first line under the key `form`."""
 _TOGETHER: Final = 100
-"""Number of texts that one call of the embedding gets at most."""
+"""Maximum number of texts per call of the embedding."""
 
 
 @final
 class SharedMemory:
-    """The memory of a runtime's store: `runtime.memory`, a `graphrt.memory.Memory` with verbs for the whole of it.
+    """The memory of a runtime's store, `runtime.memory`: a `graphrt.memory.Memory` with verbs for the whole memory.
 
     Each method has an async twin with an `a` before its name. In a store that tenants share, a namespace may begin with
     a tenant and `~`; the store of one tenant has the namespaces of that tenant alone.
@@ -59,7 +62,7 @@ class SharedMemory:
     def __init__(self, config: RunConfig, unhurried: Callable[[Callable[[], Any]], Any]) -> None:
         store = config.store
         if store is None:
-            raise RUNTIME_WITHOUT_MEMORY(where=config.plan.place())
+            raise NO_MEMORY(user="The runtime", where=config.plan.place())
         store.require("memory")
         self._config = config
         self._store: Store = store
@@ -75,7 +78,7 @@ class SharedMemory:
         expires_s: float | None = None,
         expires_at: datetime | float | None = None,
     ) -> None:
-        """Write an item, in place of the one with this key; see `graphrt.memory.Memory.put`.
+        """Write an item, replacing the one with this key; see `graphrt.memory.Memory.put`.
 
         Raises:
             InputError: An argument is wrong, or the value cannot be stored (`not-storable`).
@@ -87,7 +90,7 @@ class SharedMemory:
     def _write(
         self, namespace: str, key: str, value: Any, expires_s: float | None, expires_at: datetime | float | None
     ) -> MemoryWrite:
-        """Return the write of an item, checked, without what only the moment of the write says, and not embedded yet."""
+        """Return the checked write of an item, without its time of writing and its embedding."""
         check_expiry(expires_s, "expires_s= of an item of the memory")
         until = expiry(expires_s, expires_at)
         body = check_size(self._encoded(value))
@@ -101,7 +104,7 @@ class SharedMemory:
         self._store.write_memory([write._replace(vector=vector, expires_at=until)], at=at)
 
     def _text(self, item: MemoryWrite | StoredItem) -> str:
-        """Return what is embedded of an item."""
+        """Return the texts of an item to embed."""
         return text_in(item.key, item.body or b"null")
 
     def _vectors(self, texts: list[str]) -> list[bytes | None]:
@@ -122,7 +125,7 @@ class SharedMemory:
                 loop.close()
 
     async def _avectors(self, texts: list[str]) -> list[bytes | None]:
-        """Do what `_vectors` does, without blocking the event loop."""
+        """Like `_vectors`, without blocking the event loop."""
         embed = self._config.embed
         if embed is None or not texts:
             return [None] * len(texts)
@@ -175,7 +178,7 @@ class SharedMemory:
     def clear(self, namespace: str) -> int:
         """Delete all items of *namespace* and of those below it, and return their number.
 
-        Items that have expired are deleted too, and not counted.
+        Expired items are also deleted but not counted.
         """
         scope = check_namespace(namespace, scope=True)
         found = self._store.query(MemoryFilter(now=float("-inf"), namespace=scope))
@@ -186,8 +189,8 @@ class SharedMemory:
     def embed_again(self, namespace: str = "") -> int:
         """Embed all items of *namespace* and of those below it with the runtime's `embed=`, and return their number.
 
-        For items that were written without an embedding, or with another one. It calls `embed=` with up to 100 texts at
-        a time. Each item counts as written anew; one that changes meanwhile stays as it was written then.
+        For items written without an embedding or with a different one. It calls `embed=` with up to 100 texts at a
+        time. Each item counts as rewritten; an item that changes meanwhile keeps its newer form.
 
         Raises:
             InputError: The runtime has no embedding, or it returned no vectors (`bad-memory`).
@@ -196,9 +199,11 @@ class SharedMemory:
         return sum(self._embedded_again(some, self._vectors([*map(self._text, some)])) for some in items)
 
     def _to_embed(self, namespace: str) -> list[list[StoredItem]]:
-        """Return the items of *namespace*, the oldest first, in lists of as many as are embedded together."""
+        """Return the items of *namespace*, oldest first, in lists that are each embedded in one call."""
         if self._config.embed is None:
-            raise NO_EMBEDDING(where=self._config.plan.place())
+            raise ARGUMENT_NEEDS_ANOTHER(
+                argument="memory.embed_again()", missing="embed= of the runtime", where=self._config.plan.place()
+            )
         scope = check_namespace(namespace, scope=True)
         items = self._store.query(MemoryFilter(now=self._config.clock(), namespace=scope))[::-1]
         return [items[first : first + _TOGETHER] for first in range(0, len(items), _TOGETHER)]
@@ -215,18 +220,19 @@ class SharedMemory:
         return len(writes)
 
     def purge(self) -> int:
-        """Delete the items that have expired, and return their number. Workers do so with their other retention."""
+        """Delete the items that have expired, and return their number. Workers do this as part of their retention."""
         return self._store.purge_memory(expired_by=self._config.clock())
 
     def export(self, to: Any, namespace: str = "", *, decrypted: bool = False) -> int:
         """Write the items of *namespace* and of those below it to a file, and return their number.
 
-        The file has a line of JSON for each item, with its value in the stored form, and its vector. Items that have expired are left
-        out. If *to* is a path, the file appears there when it is complete, and only this user may read it.
+        The first line of the file names its format. A line of JSON follows for each item, with its value in stored form
+        and its vector. Expired items are left out. If *to* is a path, the file appears there once it is complete, and
+        only the current user may read it.
 
         Args:
             to: The path of a file that does not exist, or a binary file open for writing.
-            namespace: What is exported; empty for the whole memory.
+            namespace: The namespace to export; empty for the whole memory.
             decrypted: Must be True if the store encrypts, because the file holds the items in plain text.
 
         Raises:
@@ -235,35 +241,37 @@ class SharedMemory:
         """
         scope = check_namespace(namespace, scope=True)
         if self._store.encrypted and decrypted is not True:
-            raise MEMORY_EXPORT_DECRYPTED()
+            raise EXPORT_DECRYPTED(what="The memory")
         items = self._store.query(MemoryFilter(now=self._config.clock(), namespace=scope))
-        lines = b"".join(
-            to_json(item._asdict() | {"body": item.body.decode(), "score": None, "vector": _text_of(item.vector)})
-            + b"\n"
+        rows = (
+            item._asdict() | {"body": item.body.decode(), "score": None, "vector": _text_of(item.vector)}
             for item in items
         )
+        lines = b"".join(to_json(row) + b"\n" for row in ({"form": FORM}, *rows))
         if hasattr(to, "write"):
             archive.check_open(to, "writing")
             to.write(lines)
         else:
 
             def write(made: str) -> None:
-                """Write the content of the temporary file *made*, which gets the name *to* when it is complete."""
+                """Write the content of the temporary file *made*, which is renamed to *to* once complete."""
                 Path(made).write_bytes(lines)
 
             archive.write_new(to, write)
         return len(items)
 
     def import_items(self, source: Any) -> int:
-        """Write the items of such a file, in place of those with their keys, and return their number.
+        """Write the items of an exported file, replacing items with the same keys, and return their number.
 
-        They are made and updated anew. Those that have expired are left out.
+        Items get new creation and update times. Expired items are left out.
 
         Args:
             source: The path of the file, or a binary file open for reading.
 
         Raises:
-            InputError: It cannot be read (`bad-path`), is no such file (`bad-archive`), or an item cannot be kept. Nothing was written.
+            InputError: It cannot be read (`bad-path`), is not an exported file (`bad-archive`), or an item cannot be
+                stored. Nothing was written.
+            StoreError: A newer version of graphrt wrote it (`store-newer`). Nothing was written.
         """
         at = self._config.clock()
         writes = [write for write in _read(source) if write.expires_at is None or write.expires_at > at]
@@ -336,19 +344,21 @@ class SharedMemory:
 
 
 def _text_of(vector: bytes | None) -> str | None:
-    """Return *vector* as it stands in an exported file."""
+    """Return *vector* as it is in an exported file."""
     return None if vector is None else b64encode(vector).decode()
 
 
 def _read(source: Any) -> list[MemoryWrite]:
-    """Return the items in a file that `export` wrote, as writes.
+    """Return the items in a file written by `export`, as writes.
 
     Raises:
-        InputError: It cannot be opened, or is no such file.
+        InputError: The file cannot be opened, or is not an exported file.
+        StoreError: It has a newer format.
     """
     found: list[MemoryWrite] = []
     with archive.opened(source) as file:
-        for number, line in enumerate(file, 1):
+        _check_form(file.readline())
+        for number, line in enumerate(file, 2):
             try:
                 item: dict[str, Any] = from_json(line)
                 body = item["body"].encode()
@@ -360,3 +370,23 @@ def _read(source: Any) -> list[MemoryWrite]:
                     why=f"Line {number} is not an item of the memory.", fix="Export the memory again."
                 ) from error
     return found
+
+
+def _check_form(line: bytes) -> None:
+    """Check *line*, the first line of a file, which names its format.
+
+    Raises:
+        InputError: It does not name the format (`bad-archive`).
+        StoreError: The format is newer (`store-newer`).
+    """
+    known, _, present = FORM.rpartition("/")
+    try:
+        form: str = from_json(line)["form"]
+        name, _, version = form.rpartition("/")
+        newer = name == known and int(version) > int(present)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        form, version, newer = "", "", False
+    if newer:
+        raise STORE_NEWER(part="The exported memory", version=version, form=present)
+    if form != FORM:
+        raise BAD_ARCHIVE(why=f"Its first line does not say {FORM!r}.", fix="Give what memory.export() wrote.")

@@ -1,9 +1,9 @@
 """Edits of a thread that no run makes (rule R18): `update` of its state, and `cancel` of a paused thread.
 
-An edit is a journal entry like any other; old entries never change. The thread is claimed, loaded and folded; `note`
-adds an event to the engine's log, and the journal writes the log in one commit.
+An edit is an ordinary journal entry; old entries never change. The thread is claimed, loaded and folded; `note` adds an
+event to the engine's log, and the journal writes the log in one commit.
 
-An edit of a thread with an open superstep changes the state that its unfinished tasks see. With `as_node=` it also ends
+Editing a thread with an open superstep changes the state that its unfinished tasks see. With `as_node=` it also ends
 the tasks of that node, as if the node had returned the values.
 
 A `ThreadCommits` of the kind "sync" stores each commit at once. For the terms, see docs/glossary.md.
@@ -23,18 +23,18 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts, join_standings
 from graphrt._engine.questions import waiting
-from graphrt._engine.route import merged
+from graphrt._engine.route import merged, router_of
 from graphrt._engine.run_state import RunState
 from graphrt._engine.steps import target_name
 from graphrt._engine.storability import check_sends, storable, tracked
-from graphrt._engine.task import DONE, HANDLED, Due, Task
+from graphrt._engine.task import DONE, HANDLED, Due, Task, parted
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
+from graphrt._runs.arguments import check_size, size_of
 from graphrt._runs.forking import journal_of
-from graphrt._runs.input_size import check_size, size_of
 from graphrt._runs.loading import check_build, present, the_store
 from graphrt._runs.mail import ask_to_cancel
 from graphrt._runs.open_run import adopted, checked_update, entered, not_storable
@@ -49,11 +49,11 @@ from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim
 
 Edit = tuple[Any, ...]
-"""(values, as_node, goto) or (values, as_node), each perhaps None; unchecked, as a caller gave them to an edit."""
+"""(values, as_node, goto) or (values, as_node), unchecked as given by the caller; each may be None."""
 
 
 _GIVEN = "what update() was given"
-"""What the values are called in errors about their redaction."""
+"""The name of the values in errors about their redaction."""
 
 
 def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
@@ -75,11 +75,11 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         fold = _new(config, store, thread) if fresh else present(config, thread, claim)
         check_build(config, fold)
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))
-        if fresh:  # creation and first commit have the same time, so the clock is not read again
+        if fresh:  # creation and first commit share one time, so the clock is not read again
             journal.given_at, journal.standing.fingerprint = at, config.graph.fingerprint
         engine = fold.engine
         engine.listen(engine.plan.codec)
-        adopted(engine, fold)  # if the graph has changed, the journal has to say so before the edit
+        adopted(engine, fold)  # if the graph has changed, the journal must record that before the edit
         status: Status = "completed" if fresh else claim.head.status
         for number, edit in enumerate(edits):
             event = _event_of(config, engine, edit, fresh=fresh and not number, failed=status == "failed")
@@ -88,15 +88,15 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
             evolve(engine, replace(event, values=own({**event.values})))
             config.secrets.remember(engine, event.values)  # no store has them, so the runtime keeps them
             emit_events.note(engine, event)
-            if engine.plan.queues:  # tasks that workers run elsewhere must not report on the old state
+            if engine.plan.queues:  # tasks run by workers elsewhere must not report on the old state
                 leave_anew(engine)
             status = status_after(engine, status)
-        if engine.log:  # it is empty if there was no edit
-            # Stage the tasks that the edit ended again: their older rows would bring their questions back.
+        if engine.log:  # empty if there was no edit
+            # Stage the tasks ended by the edit again, since their older rows would restore their questions.
             ended = [task for task in engine.tasks if task.extra is not None and task.extra.edited]
-            # And the tasks of this graph that were left to their queue anew: `waiting` yields (engine, task, question).
+            # Also the tasks of this graph that were queued again: `waiting` yields (engine, task, question).
             ended += [task for _, task, _ in waiting(engine) if task in engine.tasks]
-            # And tasks with stale questions that no entry has: only their rows can tell that these are stale.
+            # Also tasks with stale questions that have no entry, since only their rows show the staleness.
             again: dict[str, tuple[RunState, Task]] = {task.id: (engine, task) for task in ended}
             again |= {task.id: (owner, task) for owner, task in _with_stale_questions(engine)}
             # `standing`: all events of a task that a restart needs.
@@ -110,17 +110,18 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
 
 
 def _with_stale_questions(engine: RunState) -> Iterator[tuple[RunState, Task]]:
-    """Yield the tasks, with their engines, that asked something which an edit made stale, and which is not journalled.
+    """Yield the tasks, with their engines, whose questions an edit made stale and which are not journalled.
 
     A question is journalled when the run pauses. Until then, and if the run fails instead, it is only staged. A nested
-    graph has no journal: that it has logged a question says nothing of the thread's.
+    graph has no journal, so a question in its log may still be missing from the thread's.
     """
     for task in engine.tasks:
         child: RunState | None = task.extra.child if task.extra is not None else None
         if child is not None:
             yield from _with_stale_questions(child)
         elif any(
-            question.stale and (engine.path or engine.path not in question.told) for question in task.open_interrupts()
+            question.stale and (engine.path or engine.path not in question.logged_in)
+            for question in task.open_interrupts()
         ):
             yield engine, task
 
@@ -128,18 +129,20 @@ def _with_stale_questions(engine: RunState) -> Iterator[tuple[RunState, Task]]:
 def _new(config: RunConfig, store: Store, thread: str) -> Fold:
     """Return the fold of a thread that has no entries yet.
 
-    A hash chain begins with the thread's id, with its tenant; the meta keeps that id, also in copies of the thread.
+    A hash chain begins with the thread's tenant-qualified id; the meta keeps that id, even in copies of the thread.
     """
     plan = config.plan
     meta = {"chained": shared_id(store, thread) if config.chains(store) else None}
     reader = Reader(store, thread, plan.codec, keys=config.keys)
-    return Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
+    fold = Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
+    fold.engine.surround(config.outside(thread))
+    return fold
 
 
 def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, failed: bool) -> events.ThreadUpdated:
-    """Check an edit and return its event. Applying the event is the caller's task; only joins count arrivals here.
+    """Check an edit and return its event, which the caller applies. Only the arrivals at joins are counted here.
 
-    A join is a node that waits for several others. Each of them that finishes arrives at it.
+    A join is a node that waits for several others. Each of them arrives at the join when it finishes.
 
     Args:
         fresh: The thread is new, and the values are its whole state.
@@ -149,7 +152,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         InputError: There is no such node, values do not fit or cannot be stored, or the node needs goto=.
         UpdateError, RouteError: A reducer or router raised.
     """
-    values, as_node, goto = (*edit, None)[:3]  # the last one may be missing
+    values, as_node, goto = (*edit, None)[:3]  # goto may be missing
     node = _checked_node(engine, as_node)
     targets = _targets(engine, node, goto)
     plan = engine.plan
@@ -168,33 +171,41 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         check_size(config.limits, size_of(kept))
     except NotStorable as error:
         raise not_storable(engine, error, "update() was given a value") from error
-    # Folded once before the event is noted, so that a reducer that raises does so before anything is changed.
+    # Fold once before the event is noted, so that a raising reducer raises before anything is changed.
     after = engine.values if fresh else folded_in(engine, checked, reset=False)
     open_ = bool(engine.tasks or engine.unrouted)
     if node is None:
         return events.ThreadUpdated(values=kept, as_node=None, open=open_, fresh=fresh)
     # All tasks have ended, but their outcomes could not be folded or routed.
     stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
-    mine = unfinished(engine, node, anew=stuck)
-    if mine:  # the edit ends these tasks, and the commit of their superstep calls the routers
+    mine = unfinished(engine, node, include_finished=stuck)
+    if mine:  # the edit ends these tasks, and committing their superstep calls the routers
         # Targets by name, and the arguments of Sends by their position among them.
         goto_ = None if targets is None else tuple(target_name(target) for target in targets)
         at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
         return events.ThreadUpdated(values=kept, as_node=node, open=True, goto=goto_, sends=at)
-    # No task of the node is open: the edges or *goto* decide now what is due.
+    # No task of the node is open, so the edges or *goto* now decide which nodes are due.
     node_plan = plan.by_name[node]
-    router = engine.router()
+    router = router_of(engine)
     # `ask` follows the edges of the node and calls its routers on the new state. `lead` takes the targets of *goto*.
-    routed = router.ask(node_plan, engine.make_view(after)) if targets is None else router.lead(targets)
+    # With the node's due activations, which are treated as finished; if there are none, as after a plain activation.
+    args = [item.arg for item in engine.due if item.node is node_plan and not open_] or [None]
+    routed = router.ask(node_plan, engine.make_view(after), args) if targets is None else router.lead(targets)
     routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)  # the joins that have changed; the node of one that fires joins *routed*
-    # As if all activations of the node had finished, Sends included (rule R18).
-    # `waiting`: tasks that become due with the commit of the open superstep. Without one, tasks that are due now.
-    before = engine.waiting if open_ else [item for item in engine.due if item.node is not node_plan]
+    # As if all activations of the node had finished, Sends included (rule R18). `waiting`: tasks that become due with
+    # the commit of the open superstep. Without one, tasks that are due now. The same applies to waiting activations of
+    # a deferred node.
+    before = [item for item in engine.waiting if item.node is not node_plan or not node_plan.defer]
+    if not open_:
+        before = [item for item in engine.following() if item.node is not node_plan]
     due = merged(before, routed)
-    # As plain data: the names of the nodes; by position among them, the arguments of Sends, and the errors that
-    # `on_error` nodes handle, with the tasks that failed.
-    names_, sends, errors, handled = due_parts(due)
+    later: list[Due] = []
+    if engine.plan.defers and not open_:
+        due, later = parted(due)
+    # As plain data: node names and, by position, the arguments of Sends and the errors that `on_error` nodes handle,
+    # with the failed tasks.
+    names_, sends, errors, handled = due_parts([*due, *later])
     return events.ThreadUpdated(
         values=kept,
         as_node=node,
@@ -205,6 +216,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         open=open_,
         handled=handled,
         fresh=fresh,
+        waits=len(later),
     )
 
 
@@ -212,7 +224,7 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
     """Return the targets of *goto*, checked like those of a Command; None if the edges of *node* apply.
 
     Returns:
-        The plan of a node, END, or for a Send a `Due` with the redacted argument; in the order given.
+        In the order given: the plan of a node, END, or for a Send a `Due` with the redacted argument.
 
     Raises:
         InputError: goto= was given without a node, or the node routes by its Commands alone and needs it.
@@ -226,19 +238,19 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
         )
     plan = engine.plan.by_name[node]
     if goto is not None:
-        targets = engine.router().targets(goto, plan)
+        targets = router_of(engine).targets(goto, plan)
         sends = iter(check_sends(engine, [target for target in targets if target.__class__ is Due]))
         return tuple(next(sends) if target.__class__ is Due else target for target in targets)
     # `plan.goto`: the targets that the node declares for its Commands; END is not a str.
     declared = sorted(target for target in plan.goto or () if isinstance(target, str))
-    # No edge leaves the node: neither a static one, to a node or END, nor a conditional one, nor one to a join.
+    # No edge leaves the node: no static edge to a node or END, no conditional edge, and none to a join.
     if declared and not (plan.static or plan.ends or plan.branches or plan.arrives):
         raise GOTO_NEEDED(node=node, declared=declared, first=declared[0], where=engine.where())
     return None
 
 
 def _checked_node(engine: Engine, as_node: Any) -> str | None:
-    """Return the name of the node *as_node*, which a caller gives as a name or a function; None for None.
+    """Return the name of *as_node*, which the caller gives as a name or a function; None for None.
 
     Raises:
         InputError: There is no such node.
@@ -255,7 +267,7 @@ def _checked_node(engine: Engine, as_node: Any) -> str | None:
 
 
 def cancel(config: RunConfig, thread: str) -> bool:
-    """Cancel the run of *thread*, in this process or by asking its owner, or a paused thread; see `Runtime.cancel`.
+    """Cancel the run of *thread* here or through its owner, or cancel a paused thread; see `Runtime.cancel`.
 
     Returns:
         False if there is nothing to cancel.
@@ -264,12 +276,12 @@ def cancel(config: RunConfig, thread: str) -> bool:
         return True
     if config.store is None:
         return False
-    # Asked first, because PostgreSQL takes half a second to refuse a claim: its owner may just be ending.
+    # Checked first, because PostgreSQL takes half a second to refuse a claim: its owner may be about to end.
     if ask_to_cancel(config, thread):
         return True
     try:
         claim = take(the_store(config), thread, create=False, lease_s=config.lease_s, at=0.0)
-    except ConflictError:  # an owner has come in between
+    except ConflictError:  # another owner claimed it in between
         return ask_to_cancel(config, thread)
     except InputError:
         return False  # it does not exist
@@ -282,14 +294,14 @@ def cancel(config: RunConfig, thread: str) -> bool:
 
 
 def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: tuple[Status, ...]) -> bool:
-    """End a claimed thread without running anything, and release it. Used by `cancel`, and to park a thread.
+    """End a claimed thread without running anything, and release it. Used by `cancel` and for parking a thread.
 
     Args:
         log: Notes the event with which the run ends.
-        of: Statuses that a thread may have.
+        of: Statuses that the thread may have.
 
     Returns:
-        False if it has another status. Nothing was changed then.
+        False if it has a different status; nothing was changed.
 
     Raises:
         InputError: The graph of the thread is not compatible.
@@ -312,14 +324,14 @@ def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: t
 
 
 def adopt(config: RunConfig, thread: str) -> bool:
-    """Make a thread that waits for a newer build belong to this one, and journal that; nothing runs.
+    """Assign a thread that waits for a newer build to this build, and journal that; nothing runs.
 
     Returns:
-        False if it waits for none. Nothing was changed then.
+        False if it does not wait for a newer build; nothing was changed.
 
     Raises:
         InputError: There is no such thread, or its graph is not compatible.
-        ConflictError: A living owner has it.
+        ConflictError: A living owner holds it.
         StoreError: The store failed, or the thread cannot be read.
     """
     store = the_store(config)

@@ -1,12 +1,12 @@
-"""`steps_of`: the steps of a thread, out of its journal, as the dictionaries that `Step.to_dict` makes.
+"""`steps_of`: the steps of a thread, read from its journal, as the dictionaries that `Step.to_dict` returns.
 
-`Runtime.steps` yields steps while a run goes on; this module makes the same ones for a thread that is stored, as
+`Runtime.steps` yields steps while a run is active; this module builds the same steps for a stored thread, as
 dictionaries.
 
-The journal is folded once from its oldest entry: its events are applied to an engine, which notes what each
-commit did.
-Each dictionary is made right after the commit of its step, while the state is at hand. So a thread costs its length
-times the size of its state, and one state of memory. For the terms, see docs/glossary.md.
+The journal is folded once from its oldest entry: its events are applied to an engine, which notes the effect of each
+commit. Each dictionary is built right after the commit of its step, while the state is available. So the time is
+proportional to the thread's length times the size of its state, and the memory to one state. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
 
 
 def _records(fold: Fold, chain: StepChain, entry: Entry) -> Iterator[dict[str, Any]]:
-    """Yield the dictionaries of the steps that *entry*, which was folded last, ends."""
+    """Yield the dictionaries of the steps that end with *entry*, the entry folded last."""
     engine, event = fold.engine, entry.event
     value: Committed | Uncommitted | None = engine.take_committed()
     if isinstance(event, events.RunStarted):
-        chain.count_anew()  # steps are numbered within their run
+        chain.reset_counts()  # steps are numbered within their run
     elif isinstance(event, events.RunFailed | events.RunInterrupted):
-        # The open superstep stays uncommitted, so that none of its tasks were shown. Those that failed or wait are
-        # shown without a change. An `interrupt_after` holds a superstep that is committed: its tasks have their steps.
+        # The open superstep stays uncommitted, so none of its tasks were shown. Failed and waiting tasks are shown
+        # without a change. An `interrupt_after` holds a committed superstep, whose tasks already have their steps.
         tasks = [
             task
             for task in engine.tasks

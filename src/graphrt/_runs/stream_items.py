@@ -1,11 +1,11 @@
-"""The queue between a run and its reader: what the run shows becomes items of the modes that are read.
+"""The queue between a run and its reader, which turns a run's output into items of the modes being read.
 
-A run shows three things, and the driver hands each to `StreamItems`: what its commits did (`show`), the entries that were
-written, and items of open supersteps, which come from any thread (both by `put`). The queue makes items of them, in the
-order in which they come. With one mode an item is queued as it is, with several as a pair (mode, item).
+A run produces three kinds of output, and the driver passes each to `StreamItems`: the results of commits (`show`), the
+entries written, and items of open supersteps, which may come from any thread (both through `put`). The queue turns them
+into items in order of arrival. With one mode, items are queued as they are; with several, as pairs (mode, item).
 
-The reader takes items from `queue`. It either drives the run itself until the queue has one, or waits for one that
-another thread or asyncio task puts there. For the terms, see docs/glossary.md.
+The reader takes items from `queue`. It either drives the run itself until the queue has an item, or waits for one from
+another thread or asyncio task. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Reads: TypeAlias = frozenset[str]
 """Modes of the items that are read, as `Runtime.stream` names them, or `steps` alone."""
 NOTHING: Final[Reads] = frozenset()
-"""What the caller of `run` reads: the result alone."""
+"""The items for the caller of `run`: only the result."""
 STEPS: Final[Reads] = frozenset({"steps"})
-"""What the caller of `steps` reads. Only then undo records are kept."""
+"""The items for the caller of `steps`. Undo records are kept only for these."""
 _OF_COMMITS: Final[Reads] = frozenset({"steps", "updates", "values", "live"})
-"""Modes with items that are made of what a commit did."""
+"""Modes whose items are built from the results of a commit."""
 
 
 @final
@@ -52,18 +52,18 @@ class StreamItems:
         self.chain: StepChain | None = None
         """Makes the steps; None if they are not read."""
         self.queue: deque[Any] = deque()
-        """Items that were not taken yet, oldest first."""
+        """Items not yet taken, oldest first."""
         self.over: bool = False
         """Whether the run has ended, so that no item follows those in the queue."""
         self.result: RunResult[Any] | None = None
-        """The result of the run; None while it goes on, and if it failed or was left."""
+        """The result of the run; None while it continues, and if it failed or was left."""
         self.error: BaseException | None = None
         """The error of the run, until the reader has raised it."""
         self._wake: Callable[[], None] | None = None
-        """Wakes the reader that waits; None while none does."""
+        """Wakes the waiting reader; None while no reader waits."""
 
     def connect(self, engine: Engine, services: RunServices) -> None:
-        """Have *engine* and *services* of a run that was just opened show what is read."""
+        """Configure *engine* and *services* of a newly opened run to show the items that are read."""
         reads = self.reads
         if reads.isdisjoint(LIVE):
             services.reader = self
@@ -75,8 +75,8 @@ class StreamItems:
             from graphrt._engine.steps import StepChain  # imported late: few runs are read step by step
 
             self.chain = StepChain(engine, lambda: services.run_id)
-            services.timed = True  # steps show how long their tasks took
-        if "live" in reads:  # report a task when it ends, and not when the last task of its superstep does
+            services.timed = True  # steps show the duration of their tasks
+        if "live" in reads:  # report a task when it ends, not when the last task of its superstep does
             services.eager = True
 
     def put(self, mode: str, item: Any) -> None:
@@ -89,7 +89,7 @@ class StreamItems:
     def show(self, value: Committed | Uncommitted) -> None:
         """Queue the items of a commit, or of tasks that cannot commit, which only steps show.
 
-        Made at once: the state of a commit is at hand only until the flow goes on.
+        The items are built at once, since the state of a commit is available only until the flow continues.
         """
         if self.chain is not None:
             self.queue += self.chain.of(value)  # steps are read alone, by the reader that drives the run
@@ -101,7 +101,7 @@ class StreamItems:
                 self.put("values", value.state())
 
     def end(self, result: RunResult[Any] | None = None, *, error: BaseException | None = None) -> None:
-        """Note that the run has ended, with its *result* or its *error*; with neither, its reader has left."""
+        """Record that the run has ended with its *result* or *error*; with neither, its reader has left."""
         self.result, self.error = result, error
         if result is not None:
             self.put("result", result)
@@ -116,13 +116,13 @@ class StreamItems:
             try:
                 raise error
             finally:
-                del error  # it refers to this frame by its traceback, and would keep itself alive
+                del error  # it refers to this frame through its traceback, and would keep itself alive
 
     def wait(self) -> None:
         """Wait until there is an item, or the run has ended.
 
         Raises:
-            KeyboardInterrupt: It came meanwhile.
+            KeyboardInterrupt: It was received meanwhile.
         """
         bell: SimpleQueue[None] = SimpleQueue()
         self._wake = lambda: bell.put(None)
@@ -133,7 +133,7 @@ class StreamItems:
             self._wake = None
 
     async def await_(self) -> None:
-        """Do as `wait` on the running event loop."""
+        """Like `wait`, on the running event loop."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class StreamItems:
 
         def wake() -> None:
             """Set the future, from any thread."""
-            with suppress(RuntimeError):  # the loop is closed, and the reader with it
+            with suppress(RuntimeError):  # the loop is closed, and its reader is gone
                 loop.call_soon_threadsafe(set_)
 
         self._wake = wake

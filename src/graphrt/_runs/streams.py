@@ -1,17 +1,17 @@
 """`Stream` and `AsyncStream`: iterators over an open run, which `steps`, `stream` and their async twins return.
 
 A sync verb opens the run in the call; an `AsyncStream` opens it when it is awaited or first read. So a wrong call is
-refused before a server has answered its client (decision 0050). A stream that is closed or dropped midway ends its run
-as cancelled. One that was never read releases its thread, and nothing was written. A thread on which nothing runs,
-because of `if_exists`, has its result at once (`Present`), and its stream has no other item.
+rejected before a server has answered its client (decision 0050). A stream that is closed or dropped midway ends its run
+as cancelled. A stream that was never read releases its thread, and nothing has been written. If `if_exists` makes a new
+run unnecessary, the result is available at once (`Present`) and is the stream's only item.
 
-The items come out of a queue, `StreamItems`. While it is empty, the reader drives the run itself: the run goes on only
-while an item is asked for. The context variables of the run (`RunServices.held`) are set only meanwhile, since they are
-those of the reader too (decision 0039). Items of the modes in LIVE must not wait for a commit: such a run is driven
-on a worker thread or in an asyncio task of its own, and the reader waits. That is the one exception to "a superstep
-with one task runs in the caller" (decision 0011).
+The items come from a queue, `StreamItems`. While it is empty, the reader drives the run itself: the run advances only
+while the reader requests an item. The context variables of the run (`RunServices.held`) are set only during that time,
+since they are shared with the reader (decision 0039). Items of the modes in LIVE must not wait for a commit. Such a run
+is driven on a worker thread or in a separate asyncio task while the reader waits. This is the only exception to "a
+superstep with one task runs in the caller" (decision 0011).
 
-No stream is a generator. An asynchronous one that is dropped midway is left to its event loop, which may be closed by
+Streams are not generators. An asynchronous generator dropped midway is left to its event loop, which may be closed by
 then (decision 0050). For the terms, see docs/glossary.md.
 """
 
@@ -32,10 +32,10 @@ from graphrt._flows.live import LIVE
 from graphrt._forks import Home, process
 from graphrt._runs import reopen_run
 from graphrt._runs.active_run import ActiveRun
-from graphrt._runs.driving import abroke, adrive, aended, drive, opened
 from graphrt._runs.if_exists import IfExists, Present
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.run_to_end import abroke, adrive, aended, drive, opened
 from graphrt._runs.stream_items import Reads, StreamItems
 from graphrt.commands import UNSET
 from graphrt.stores.values import Labels
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from graphrt._flows.effects import Flow
 
 T_co = TypeVar("T_co", covariant=True)
-"""Type of the items. Covariant: a stream only hands them out."""
+"""Type of the items. Covariant, since a stream only yields them."""
 S = te.TypeVar("S", default=Any)
 """Type of the state in the result."""
 Opened: TypeAlias = tuple[ActiveRun | None, StreamItems]
-"""A run that was opened, and the queue of its items; None for a run where nothing runs, and the queue has the result."""
+"""An open run and the queue of its items; None for the run if nothing runs and the queue already has the result."""
 
 _LEFT: Final = "the stream was closed"
 """Why a run was cancelled whose reader left."""
 _PARENTS: Final[list[object]] = []
-"""What drives the runs of streams that were dropped in a forked child. Collecting it would end the parent's runs."""
+"""Drivers of streams that were dropped in a forked child process. Collecting them would end the parent's runs."""
 
 
 def stream(
@@ -70,16 +70,16 @@ def stream(
     if_exists: IfExists = "update",
     labels: Labels | None = None,
 ) -> Stream[Any, Any]:
-    """Open a run, and return a stream of what is read of it; see `Runtime.steps` and `Runtime.stream`.
+    """Open a run, and return a stream of its items; see `Runtime.steps` and `Runtime.stream`.
 
     Args:
         config: The configuration of the runtime.
-        given: An input begins a run; UNSET continues the thread: with answers as `resume` does, else as `retry` does.
+        given: An input starts a run; UNSET continues the thread, like `resume` if there are answers, else like `retry`.
         reads: Modes of the items, or `steps` alone.
-        thread: None makes an id, or runs without a thread if there is no store.
+        thread: None generates an id, or runs without a thread if there is no store.
         answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
         answer: The answer to the only question; UNSET without one.
-        if_exists: What becomes of the input if the thread exists, unchecked.
+        if_exists: What to do with the input if the thread exists, unchecked.
         labels: Title and tags for the thread; None without any.
     """
     try:
@@ -117,7 +117,7 @@ def astream(
 
 
 def _over(found: Present, reads: Reads) -> Opened:
-    """Return the queue of a stream on which nothing runs: its only item is the result, if that is read."""
+    """Return the queue of a stream without a run: its only item is the result, if that is read."""
     items = StreamItems(reads)
     items.end(found.result)
     return None, items
@@ -138,7 +138,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
 
     def __init__(self, run: ActiveRun | None, items: StreamItems) -> None:
         self._home = Home("This stream")
-        self._home.check()  # its run is driven in this process, and in no child of it
+        self._home.check()  # its run is driven in this process, not in a forked child
         self._run = run
         self._items = items
         self._driving: tuple[SyncDriver, Flow, bool] | None = None
@@ -153,8 +153,8 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         return self
 
     def __next__(self) -> T_co:
-        """Return the next item; the run goes on until it has one."""
-        if self._home.process != process.id:  # without a call for each item
+        """Return the next item; the run continues until it has one."""
+        if self._home.process != process.id:  # inline, to avoid a call for each item
             self._home.check()
         items = self._items
         while not items.queue:
@@ -201,7 +201,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
             worker = threading.Thread(target=context.run, args=(_drive, run, items), name="graphrt-stream", daemon=True)
             try:
                 worker.start()
-            except BaseException as error:  # no memory for a thread: the run is over before it began
+            except BaseException as error:  # no memory for a thread: the run ends before it began
                 items.end()
                 run.broke(error)
                 raise
@@ -242,14 +242,14 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         self.close()
 
     def __del__(self) -> None:
-        if not hasattr(self, "_is_busy") or self._items.over:  # in the first case it was made in a forked child
+        if not hasattr(self, "_is_busy") or self._items.over:  # without the attribute, it was created in a forked child
             return
         if self._home.elsewhere:
             _PARENTS.append((self._driving, self._run))
         elif self._driving is not None or self._worker is not None:
-            self.close()  # Python prints what it raises, since an exception in __del__ has no caller
+            self.close()  # Python prints any error, since an exception in __del__ has no caller
         else:
-            with suppress(Exception):  # nothing was run
+            with suppress(Exception):  # nothing has run
                 self.close()
 
 
@@ -264,11 +264,11 @@ def _drive(run: ActiveRun, items: StreamItems) -> None:
 
 
 def _leave(run: ActiveRun, driving: tuple[SyncDriver | AioDriver, Flow] | None) -> None:
-    """Cancel a run that its reader leaves, and close it; no task runs between two items, so what is left is one commit.
+    """Cancel and close a run that its reader has left. No task runs between two items, so only one commit remains.
 
     Args:
         run: The run.
-        driving: Its driver and flow; None if nothing was read: then nothing was written, and the run is only closed.
+        driving: Its driver and flow. None if nothing was read; then nothing was written, and the run is only closed.
 
     Raises:
         BaseException: The cancellation could not be recorded.
@@ -293,8 +293,8 @@ def _leave(run: ActiveRun, driving: tuple[SyncDriver | AioDriver, Flow] | None) 
 class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
     """Asynchronous iterator over the items of a run. Leaving it early cancels the run.
 
-    Awaiting the stream opens the run, and raises if something is wrong with the call. Also an asynchronous context
-    manager, which awaits the stream first and closes it at the end.
+    Awaiting the stream opens the run, and raises if the call is wrong. The stream is also an asynchronous context
+    manager that awaits the stream first and closes it at the end.
 
     Args:
         open_: Opens the run.
@@ -305,7 +305,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
     def __init__(self, open_: Callable[[], Awaitable[Opened]]) -> None:
         self._home = Home("This stream")
         self._open: Callable[[], Awaitable[Opened]] | None = open_
-        """None once the opening has begun, or the stream was closed before."""
+        """None once opening has begun, or if the stream was closed before that."""
         self._is_closed = False
         """Whether `aclose` was called."""
         self._run: ActiveRun | None = None
@@ -315,16 +315,16 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         self._worker: asyncio.Task[None] | None = None
         """As in `Stream`."""
         self._is_busy = False
-        """Whether an asyncio task opens the run or waits for an item: a second one is refused."""
+        """Whether an asyncio task is opening the run or waiting for an item; a second one is rejected."""
         self._idle: asyncio.Future[None] | None = None
         """Set by `aclose` to wait until no asyncio task opens the run or waits for an item; None otherwise."""
 
     def __await__(self) -> Generator[Any, None, AsyncStream[T_co, S]]:
-        """Open the run, if that was not done yet; a wrong call raises here, before the first item is read."""
+        """Open the run unless already open. A wrong call raises here, before the first item is read."""
         return self._opened().__await__()
 
     async def _opened(self) -> AsyncStream[T_co, S]:
-        """Open the run, if that was not done yet, and return the stream."""
+        """Open the run unless already open, and return the stream."""
         self._home.check()
         if self._open is not None:
             open_, self._open = self._open, None
@@ -338,7 +338,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         return self
 
     def _rest(self) -> None:
-        """Note that no asyncio task opens the run or waits for an item any more."""
+        """Record that no asyncio task is opening the run or waiting for an item any more."""
         self._is_busy = False
         if self._idle is not None:
             self._idle.set_result(None)
@@ -392,7 +392,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
             items.end(error=error)
 
     async def _wait(self, run: ActiveRun, items: StreamItems) -> None:
-        """Wait for an item of a run that is driven in an asyncio task of its own, or for its end."""
+        """Wait for an item of a run that a separate asyncio task drives, or for its end."""
         if self._worker is None:
             import asyncio
 
@@ -402,7 +402,8 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
                 """Close the run if its asyncio task was cancelled before it began."""
                 if not items.over:
                     items.end()
-                    run.broke(asyncio.CancelledError())  # may block the loop on the store: a callback cannot await
+                    # May block the loop on the store, since a callback cannot await.
+                    run.broke(asyncio.CancelledError())
 
             self._worker.add_done_callback(unrun)
         try:
@@ -425,7 +426,7 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         if self._home.elsewhere:
             return
         self._open, self._is_closed = None, True
-        while self._is_busy:  # the other asyncio task has the run end, or opens it
+        while self._is_busy:  # the other asyncio task is ending or opening the run
             import asyncio
 
             if self._run is not None:
@@ -471,14 +472,14 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         elif self._worker is not None:
             run.control.cancel(_LEFT)  # the asyncio task ends by itself
         else:
-            # One commit, which blocks. Otherwise the thread would stay claimed for an unknown time (decision 0050).
+            # A single commit, which blocks. Otherwise the thread could stay claimed indefinitely (decision 0050).
             items.end()
             with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
                 _leave(run, self._driving)
 
 
 async def _adrive(run: ActiveRun, items: StreamItems) -> None:
-    """Drive a run to its end in an asyncio task of its own."""
+    """Drive a run to its end in a separate asyncio task."""
     try:
         result = await adrive(run)
     except BaseException as error:  # noqa: BLE001 - the reader raises it
@@ -488,7 +489,7 @@ async def _adrive(run: ActiveRun, items: StreamItems) -> None:
 
 
 async def _aleave(run: ActiveRun, driver: AioDriver, flow: Flow) -> None:
-    """Do as `_leave` on the event loop of the run."""
+    """Like `_leave`, on the event loop of the run."""
     try:
         with run.services.held():
             await driver.drive(flow)

@@ -1,6 +1,7 @@
-"""The warning that a thread which is waited for has no driver: in the log, once for each call of `Runtime.wait`.
+"""Logs a warning, once per call of `Runtime.wait`, if nothing drives the awaited thread.
 
-`answers_itself` decides for the questions of a thread, and `moves` for its mail. For the terms, see docs/glossary.md.
+Whether a thread is due depends on its questions (`answers_itself`) and its mail (`moves`). For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from graphrt.stores.protocol import Store
 from graphrt.stores.values import Head
 
 AFTER_S: Final = 5.0
-"""Seconds for which a thread must have been due without an owner. A worker looks every 0.1 seconds, so after this time
-no worker has a free place, or there is none."""
+"""Seconds for which a thread must have been due without an owner. Workers poll every 0.1 seconds, so after this time
+either no worker has a free slot or no worker is running."""
 LOOK_S: Final = 1.0
-"""Seconds between two looks. `wait` itself looks for the result more often."""
+"""Seconds between two checks. `wait` itself polls for the result more often."""
 
 
 @final
 class Undriven:
-    """Looks from time to time whether a process drives the thread that is waited for."""
+    """Checks from time to time whether a process drives the awaited thread."""
 
     __slots__ = ("_config", "_look_at", "_seq", "_since", "_thread", "_told")
 
@@ -38,10 +39,10 @@ class Undriven:
         self._seq = 0
         """Number of the thread's last entry at that time. A new entry means that a process has driven it since."""
         self._told = False
-        """Whether the warning was given."""
+        """Whether the warning was logged."""
 
     def look(self) -> None:
-        """Warn if no process has driven the thread for a while. Called at each look of `wait`; mostly does nothing."""
+        """Warn if no process has driven the thread for a while. Called at each poll by `wait`; usually does nothing."""
         now = monotonic()
         if self._told or now < self._look_at:
             return

@@ -1,6 +1,6 @@
-"""Looking at a thread that any process may drive: when it is settled, and how often to look.
+"""Polls a thread that any process may drive: decides when it is settled, and how often to poll.
 
-A process sees what another one does with a thread by looking at the store again and again (R20).
+A process observes another process's work on a thread by polling the store (R20).
 
 A thread that paused has open questions, each of a kind: TIMER (`ctx.sleep`) is answered by the clock, THREAD by the end
 of a child thread, TASK by a worker of a queue, and most others by a person. For the terms, see docs/glossary.md.
@@ -30,17 +30,19 @@ Call: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 SHORTEST_S: Final = 0.005
 _LONGEST_S: Final = 0.1
-"""Seconds between two looks at a thread. They grow from the shortest to the longest while nothing happens."""
+"""Seconds between two polls of a thread. They grow from the shortest to the longest while nothing happens."""
 _GROWTH: Final = 1.2
 """Factor by which each pause is longer than the one before: a wait ends at most a fifth later than it could."""
 _RESTING_LOOKS: Final = 400
-"""Looks in a second that all readers at rest in a process share (decision 0255). Up to 40 readers, this changes nothing."""
+"""Polls per second shared by all resting readers of a process (decision 0255). With up to 40 readers, this has no
+effect."""
 
 
 class Pauses:
-    """Lengths of the pauses between looks at a store, in seconds; short again after something happened.
+    """Lengths of the pauses between polls of a store, in seconds; short again after something has happened.
 
-    A reader *rests* once its pauses have their full length. The more readers of the process rest, the longer each waits.
+    A reader *rests* once its pauses reach their full length. The more readers of the process rest, the longer each
+    waits.
     """
 
     __slots__ = ("__weakref__", "_next_s")
@@ -49,12 +51,12 @@ class Pauses:
         self._next_s = SHORTEST_S
 
     def again(self, shortest_s: float = SHORTEST_S) -> None:
-        """Note that something happened, so that the next pause has *shortest_s* seconds."""
+        """Record that something happened, so that the next pause takes *shortest_s* seconds."""
         self._next_s = shortest_s
         _resting.discard(self)
 
     def next_s(self) -> float:
-        """Return the length of the next pause, and let the one after it be longer."""
+        """Return the length of the next pause, and lengthen the one after it."""
         now = self._next_s
         if now >= _LONGEST_S:
             _resting.add(self)
@@ -64,11 +66,11 @@ class Pauses:
 
 
 _resting: Final = WeakSet[Pauses]()
-"""The readers of this process that rest."""
+"""The resting readers of this process."""
 
 
 def longer(pause_s: float) -> float:
-    """Return the length of the pause after one in which nothing happened."""
+    """Return the length of the pause after one without news."""
     return min(pause_s * _GROWTH, _LONGEST_S)
 
 
@@ -78,21 +80,21 @@ def is_settled(head: Head) -> bool:
 
 
 def is_over(store: Store, head: Head) -> bool:
-    """Return whether a thread is settled, and nothing makes it go on by itself.
+    """Return whether a thread is settled, and will not continue by itself.
 
     That would be mail from another process (R22), a timer (R23), the end of a child thread (R24), or a worker of a
     queue, which runs a task of the thread (R27).
     """
     if not is_settled(head) or waits_for(store, head) or moves(store, head):
         return False
-    # *head* was read first: a driver may have taken what the thread waited for since then, and gone on.
+    # *head* was read first: a driver may have taken what the thread waited for since then, and continued.
     return store.head(head.thread) == head
 
 
 def waits_for(store: Store, head: Head) -> str:
-    """Return, for people, what makes a paused thread go on by itself; empty if it waits for a person, or has ended.
+    """Return, for people, what makes a paused thread continue by itself; empty if it waits for a person, or has ended.
 
-    A store that lists no questions cannot tell: there every paused thread looks like one that waits for a person.
+    A store without an inbox does not know: there every paused thread looks like one that waits for a person.
     """
     if head.status != "interrupted" or "labels" not in store.offers:
         return ""
@@ -100,8 +102,8 @@ def waits_for(store: Store, head: Head) -> str:
     times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
     children = sum(one.kind == THREAD for one in questions)
     tasks = sum(one.kind == TASK for one in questions)
-    # A task that a queue runs goes on whatever else the thread waits for. Without one, a single question that neither a
-    # time nor a child answers is for a person, and the thread waits for that too.
+    # A task that a queue runs continues even if the thread waits for something else. Without one, a single question
+    # that neither a time nor a child answers is for a person, and the thread waits for that too.
     if not tasks and len(times) + children < len(questions):
         return ""
     reasons = [f"it sleeps until {moment_text(min(times))}"] if times else []

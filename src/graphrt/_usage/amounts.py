@@ -1,11 +1,11 @@
-"""`Amounts`: what budgets count, as integers, because sums of integers are exact, and so a limit is exact too.
+"""`Amounts`: the quantities that budgets count, as integers, so that sums and limits are exact.
 
-This is the only place that lists the amounts. Each has a `Unit`, at the same place of `UNITS`, from which follow its
-limit in a `Budget` and its texts. A new amount comes last in both, and in what a call reserves and has used.
+This is the only place that lists the amounts. Each has a `Unit` at the same index of `UNITS`, which defines its limit
+in a `Budget` and its texts. A new amount is added at the end of both, of what a call reserves and of what it used.
 
 Before a model call, `harness.budget` reserves its upper bound; after it, the reservation is replaced by what the
-provider reported as used (`Usage`). Of an amount that it did not report, the reservation stays spent (`settled`). For
-the terms, see docs/glossary.md.
+provider reported as used (`Usage`). For an amount that was not reported, the reservation counts as used (`settled`).
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 SECONDS: Final = "seconds"
-"""The limit on time. Budgets measure it with a clock; no call reserves it, so it is not one of the amounts."""
+"""The time limit. Budgets measure it with a clock and calls do not reserve it, so it is not one of the amounts."""
 _MICRO: Final = 1_000_000
 """Micro-dollars in a dollar."""
 
@@ -62,13 +62,13 @@ class Unit(NamedTuple):
     name: str
     """Name of the limit in `Budget`, and of the amount in questions, answers and warnings."""
     scale: int = 1
-    """How many of the counted integers make one of the limit's unit. Limits of a scale of 1 are whole numbers."""
+    """Counted integers per unit of the limit. Limits with a scale of 1 are whole numbers."""
     needs_tokens: bool = False
-    """Whether a limit needs the tokens of a call before it is made, and so `max_tokens`."""
+    """Whether a limit needs the tokens of a call in advance, and therefore `max_tokens`."""
     needs_price: bool = False
-    """Whether a limit needs the price of these tokens, and so the prices of the model."""
+    """Whether a limit needs the price of these tokens, and therefore the model's prices."""
     one: str = ""
-    """Noun for the amount 1; empty for the name."""
+    """Singular noun for the amount; empty to use the name."""
 
     @property
     def whole(self) -> bool:
@@ -76,11 +76,11 @@ class Unit(NamedTuple):
         return self.scale == 1
 
     def counted(self, given: Any) -> int:
-        """Return a valid limit or grant, which the user gave in the limit's unit, as the integer that is counted."""
+        """Convert a valid limit or grant from the limit's unit to the counted integer."""
         return int(given) if self.whole else round(given * self.scale)
 
     def shown(self, amount: int) -> int | float:
-        """Return a counted *amount* in the unit of the limit, for reports and errors."""
+        """Convert a counted *amount* to the unit of the limit, for reports and errors."""
         return amount if self.whole else amount / self.scale
 
     def noun(self, amount: int) -> str:
@@ -105,17 +105,17 @@ _BY_NAME: Final = {unit.name: unit for unit in UNITS}
 
 
 def limit_names() -> tuple[str, ...]:
-    """Return the names of all limits of a budget, in the order of `UNITS`, the one on time last."""
+    """Return the names of all limits of a budget, in the order of `UNITS`, with the time limit last."""
     return *_BY_NAME, SECONDS
 
 
 def unit_of(name: str) -> Unit | None:
-    """Return the unit of the limit *name*; None for seconds, which are no amount, and for an unknown name."""
+    """Return the unit of the limit *name*; None for seconds, which are not an amount, and for an unknown name."""
     return _BY_NAME.get(name)
 
 
 def upper_bound(read: int = 0, written: int = 0, microusd: int = 0) -> Amounts:
-    """Return what one call reserves before it is made.
+    """Return the reservation of one call before it is made.
 
     Args:
         read: Tokens of the request; 0 if no limit of the budget needs them.
@@ -126,9 +126,9 @@ def upper_bound(read: int = 0, written: int = 0, microusd: int = 0) -> Amounts:
 
 
 def used_amounts(usage: Usage | None) -> Amounts:
-    """Return *usage* as budgets count it: what was reported, and what was reserved for calls without a report.
+    """Return *usage* as budgets count it: the reported usage plus the reservations of unreported calls.
 
-    None counts as nothing.
+    None counts as zero.
     """
     if usage is None:
         return Amounts()
@@ -138,15 +138,15 @@ def used_amounts(usage: Usage | None) -> Amounts:
 
 
 def settled(usage: Usage | None, held: Amounts) -> Usage:
-    """Return the usage of a call that has ended, so that budgets count all that it may have used.
+    """Return the usage of a call that has ended, so that budgets count everything it may have used.
 
     Args:
         usage: What the provider reported; None if nothing. A usage with no tokens is not a report.
-        held: What was reserved for the call, which stays spent as far as the provider reported less than the whole.
+        held: Amounts reserved for the call. They count as used where the provider's report is incomplete.
 
     Returns:
-        A usage of 1..n calls, which says of how many nothing was reported; or *usage* if it has neither calls nor tokens:
-        the response came from a cache.
+        A usage of 1..n calls, including the number of unreported calls; or *usage* if it has neither calls nor tokens,
+        because the response came from a cache.
     """
     if usage is None:
         return usage_of(held._replace(calls=1))
@@ -155,7 +155,7 @@ def settled(usage: Usage | None, held: Amounts) -> Usage:
             return usage
         usage = replace(usage, unreported_calls=usage.calls)
     elif not usage.calls:
-        usage = replace(usage, calls=1)  # a call was made, even if its model counts none
+        usage = replace(usage, calls=1)  # a call was made, even if the model reports none
     tokens, microusd = usage.reserved_tokens, usage.reserved_microusd
     if usage.unreported_calls:
         tokens = max(tokens, held.tokens - usage.total_tokens)
@@ -165,7 +165,7 @@ def settled(usage: Usage | None, held: Amounts) -> Usage:
 
 
 def usage_of(reserved: Amounts) -> Usage:
-    """Return the usage of calls of which nothing but what was *reserved* is known, such as one that a crash cut off."""
+    """Return the usage of calls for which only the *reserved* amounts are known, such as one interrupted by a crash."""
     return Usage(
         calls=reserved.calls,
         unreported_calls=reserved.calls,

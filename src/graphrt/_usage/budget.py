@@ -1,7 +1,8 @@
-"""`Budget`, the limits on model calls, and its warning. Each unit of `amounts` has a field here, and so has time.
+"""`Budget`, the limits on model calls, and its warning.
 
-The fields are written out, since type checkers and users read them. `harness.budget` enforces the limits: it reserves
-an upper bound before each call, and refuses a call that does not fit. For the terms, see docs/glossary.md.
+It has a field for each unit of `amounts`, and one for time. The fields are written out for type checkers and readers.
+`harness.budget` enforces the limits: it reserves an upper bound before each call and rejects a call that does not fit.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from graphrt.errors._codes.arguments import BAD_LIMITS, INVALID_ARGUMENT
 __all__ = ["Budget", "BudgetWarning"]
 
 OnExceeded: TypeAlias = Literal["stop", "route", "interrupt"]
-"""What happens when a call does not fit; see `Budget`."""
+"""The action when a call does not fit; see `Budget`."""
 MOST: Final = 10**15
 """Largest limit: below 2**53, so that sums stay exact where they are converted to floats."""
 
@@ -64,7 +65,7 @@ class Budget:
             raise BAD_LIMITS(limits="The limits of the Budget", problems="; ".join(problems), example=example)
 
     def _problems(self) -> Iterator[str]:
-        """Yield what is wrong with the arguments, as clauses for one error."""
+        """Yield the problems of the arguments, as clauses for one error."""
         given = {name: getattr(self, name) for name in limit_names()}
         if all(value is None for value in given.values()):
             yield "it sets no limit"
@@ -74,30 +75,30 @@ class Budget:
                 yield f"{name} must be {a_number(name)}, 0 or more, not {problem}"
         if self.on_exceeded not in get_args(OnExceeded):
             yield f"on_exceeded must be 'stop' or 'interrupt' ('route' is another name of 'stop'), not {self.on_exceeded!r}"
-        # First `number_problem`, because what is not a number cannot be compared.
+        # `number_problem` goes first, because only numbers can be compared.
         if number_problem(self.warn_at, whole=False) or not 0 < self.warn_at <= 1:
             yield f"warn_at must be above 0 and at most 1, not {self.warn_at!r}"
 
     @property
     def limits(self) -> tuple[int | None, ...]:
-        """The limits but seconds as integers, in the order of `Amounts`; None where there is no limit.
+        """The limits except seconds as integers, in the order of `Amounts`; None where there is no limit.
 
-        `harness.budget` compares sums of amounts with them. Seconds are measured by a clock, and are not an amount.
+        `harness.budget` compares sums of amounts with them. Seconds are measured by a clock and are not an amount.
         """
         given = ((unit, getattr(self, unit.name)) for unit in UNITS)
         return tuple(None if limit is None else unit.counted(limit) for unit, limit in given)
 
     @property
     def described(self) -> list[int | None]:
-        """The limits, as the fingerprint of a graph contains them, by which a thread sees that its graph has changed.
+        """The limits in the form that a graph's fingerprint contains.
 
-        It must stay the same when a later graphrt has another limit: trailing limits that are None are left out.
+        It must not change when a later version of graphrt adds a limit, so trailing limits that are None are left out.
         """
         return first_amounts(self.limits, absent=None)
 
 
 def check_budget(budget: Any) -> None:
-    """Check that *budget*, an argument of the user, is a Budget.
+    """Check that *budget*, a user's argument, is a Budget.
 
     Raises:
         InputError: It is not (`input`).
@@ -107,7 +108,7 @@ def check_budget(budget: Any) -> None:
 
 
 def number_problem(value: Any, *, whole: bool) -> str:
-    """Return what is wrong with *value* as an amount, as text for an error, or "" if it is a valid amount.
+    """Return the problem with *value* as an amount, as text for an error, or "" if it is a valid amount.
 
     Args:
         value: The amount.
@@ -115,18 +116,18 @@ def number_problem(value: Any, *, whole: bool) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         return repr(value)
-    if isinstance(value, int) and value > MOST:  # an int may have thousands of digits, so it is not shown
+    if isinstance(value, int) and value > MOST:  # not quoted, because an int may have thousands of digits
         return f"more than {MOST:g}"
     return repr(value) if not math.isfinite(value) or not 0 <= value <= MOST else ""
 
 
 def limit_problem(name: str, value: Any) -> str:
-    """Return what is wrong with *value* as the limit *name*, or as a grant for it; "" if it is a valid amount."""
+    """Return the problem with *value* as the limit *name*, or as a grant for it; "" if it is a valid amount."""
     return number_problem(value, whole=_is_whole(name))
 
 
 def a_number(name: str) -> str:
-    """Return what the limit *name* takes, for an error text."""
+    """Return the accepted values of the limit *name*, for an error text."""
     return "a whole number" if _is_whole(name) else "a number"
 
 
@@ -147,4 +148,4 @@ class BudgetWarning:
     used: float
     """Amount that ended calls have used, in the unit of *what*."""
     limit: float
-    """The limit, with what a person has granted for tokens, dollars and calls."""
+    """The limit, including what a person has granted in tokens, dollars and calls."""

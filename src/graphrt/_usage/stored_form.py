@@ -1,8 +1,8 @@
-"""Usage and amounts as lists of numbers, in which journals store them, and back.
+"""Conversion of usage and amounts to lists of numbers, the form in which journals store them, and back.
 
-Stored for good: a number keeps its place. `Usage` and `Amounts` grow at their end, and so do the lists. Numbers that
-came later are left out while they are 0, so that entries without them have the same bytes as before, and older
-journals, whose lists are shorter, are read as they were.
+The form is permanent: each number keeps its position. `Usage` and `Amounts` grow at the end, and so do the lists.
+Numbers that were added later are left out while they are 0, so that entries without them keep their bytes. The shorter
+lists of older journals remain readable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_AMOUNTS: Final = 3
 def usage_to(usage: Usage) -> list[Any]:
     """Return *usage* as a list: the first counts, the cost (null if it is not known), and counts that were added later.
 
-    Later counts follow the cost, because the cost was stored before there were any.
+    Later counts follow the cost, because the cost was stored before they existed.
     """
     numbers = [getattr(usage, name) for name in COUNTS]
     numbers.insert(_FIRST_COUNTS, usage.cost_usd)
@@ -43,7 +43,7 @@ def usage_from(stored: Sequence[Any]) -> Usage:
         TypeError: A count is not a whole number.
         IndexError: The list is shorter than any that graphrt wrote.
     """
-    stored[_FIRST_COUNTS - 1]  # raises IndexError if one of the first counts is missing, which were always written
+    stored[_FIRST_COUNTS - 1]  # raises IndexError if an original count is missing: these were always written
     counts = (*stored[:_FIRST_COUNTS], *stored[_FIRST_COUNTS + 1 :])
     given: dict[str, Any] = {name: _whole(number) for name, number in zip(COUNTS, counts, strict=False)}
     cost = stored[_FIRST_COUNTS] if len(stored) > _FIRST_COUNTS else None
@@ -68,9 +68,9 @@ def amounts_from(stored: Sequence[Any]) -> Amounts:
 
 
 def first_amounts(values: Sequence[Any], *, absent: Any) -> list[Any]:
-    """Return *values*, one for each amount, without those at the end that were added later and equal *absent*.
+    """Return *values*, one for each amount, without trailing later ones that equal *absent*.
 
-    Journals and the fingerprints of graphs stay as they were when an amount is added that they do not use.
+    So adding an amount does not change journals and graph fingerprints that do not use it.
     """
     kept = list(values)
     while len(kept) > _FIRST_AMOUNTS and kept[-1] == absent:

@@ -1,7 +1,7 @@
 """`Usage`: what model calls used, as the provider reports it. The only place that lists its counts.
 
 Sums, checks, reports and the stored form follow from the fields of `Usage`. A new count is an int with the default 0,
-declared last. The readers of answers (`harness.litellm`) say where a provider reports it.
+declared last. The response parsers (`harness.litellm`) define where a provider reports it.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ __all__ = ["COST", "COUNTS", "IN_REPORTS", "UNREPORTED", "Usage", "summed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What model calls used, as their providers reported it: tokens, calls and cost.
+    """Usage of model calls, as their providers reported it: tokens, calls and cost.
 
-    Nothing is estimated. Calls of which the provider reported no usage are in `calls` and `unreported_calls`, and add
-    nothing to the tokens. What budgets count for them is in `reserved_tokens` and `reserved_microusd`.
+    Nothing is estimated. Calls without reported usage are counted in `calls` and `unreported_calls`, and add nothing to
+    the tokens. The amounts that budgets count for them are in `reserved_tokens` and `reserved_microusd`.
     """
 
     input_tokens: int = 0
-    """Tokens that were sent, those from the provider's cache included."""
+    """Tokens that were sent, including those read from the provider's cache."""
     output_tokens: int = 0
-    """Tokens that the model wrote, those for reasoning included."""
+    """Tokens that the model generated, including reasoning tokens."""
     cached_tokens: int = 0
     """The part of `input_tokens` that the provider read from its cache."""
     reasoning_tokens: int = 0
     """The part of `output_tokens` that the model spent on thinking."""
     calls: int = 0
-    """Model calls, those whose usage was not reported included, and those that failed but were billed."""
+    """Model calls, including calls without reported usage and failed calls that were billed."""
     cost_usd: float | None = None
-    """Price in US dollars; None if it is not known, which never means free. In a sum the price of the calls whose price
-    is known: `unpriced_calls` says whether others are missing."""
+    """Price in US dollars; None if it is not known, which never means free. A sum covers the calls with a known price;
+    `unpriced_calls` counts the others."""
     unreported_calls: int = 0
-    """Calls of which the provider reported no usage."""
+    """Calls for which the provider reported no usage."""
     unpriced_calls: int = 0
-    """Calls whose price is not known, beside others in `cost_usd`; 0 if that is None, because then no price is known."""
+    """Calls without a known price, not covered by `cost_usd`; 0 if `cost_usd` is None, when no price is known at
+    all."""
     reserved_tokens: int = 0
     """Tokens that budgets count beyond the reported ones: upper bounds, reserved for calls without a report."""
     reserved_microusd: int = 0
@@ -49,9 +50,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum, such as that of the calls of a task.
+        """Return the sum of two usages.
 
-        Its cost is that of the calls whose price is known, and `unpriced_calls` counts the others.
+        Its cost covers the calls with a known price, and `unpriced_calls` counts the others.
         """
         counts = dict(zip(COUNTS, map(add, _counts_of(self), _counts_of(other)), strict=True))
         if self.cost_usd is None and other.cost_usd is None:
@@ -65,21 +66,21 @@ class Usage:
 COST: Final = "cost_usd"
 """The only field that is not a count."""
 UNREPORTED: Final = Usage(calls=1, unreported_calls=1)
-"""One call of which the provider reported no usage."""
+"""One call for which the provider reported no usage."""
 COUNTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST)
 """Names of the counts, in the order in which they are stored."""
 _counts_of: Final = attrgetter(*COUNTS)
 """Returns the counts of a usage as a tuple."""
 IN_REPORTS: Final = tuple(name for name in COUNTS if not name.startswith("reserved_"))
-"""Names of the counts that reports show: those of which nothing is an upper bound."""
+"""Names of the counts that reports show: counts without an upper bound."""
 _NAMES: Final = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
-"""Names in reports that are others than those of the fields."""
+"""Names in reports that differ from the field names."""
 
 
 def summed(usage: Usage) -> dict[str, Any]:
     """Return *usage* as plain data for a report: all tokens, each count under its name in reports, and the cost.
 
-    What budgets reserved is left out: it is an upper bound, and no provider reported it.
+    Budget reservations are left out, because they are upper bounds and were not reported by a provider.
     """
     counts = {_NAMES.get(name, name): getattr(usage, name) for name in IN_REPORTS}
     return {"total_tokens": usage.total_tokens, **counts, COST: usage.cost_usd}

@@ -15,19 +15,19 @@ from graphrt.audit._redaction import Redaction
 from graphrt.audit._reexecution import Reexecution, UnansweredCall
 from graphrt.audit._report import report
 from graphrt.audit._restore import reexecute, restore
-from graphrt.audit.offline import Finding, Head, Report, Verdict, check_consistency, check_inclusion, verify
+from graphrt.audit.offline import Finding, Report, TreeHead, Verdict, check_consistency, check_inclusion, verify
 from graphrt.audit.proofs import consistency_proof, inclusion_proof
 
 __all__ = [
     "Anchor",
     "AuditLog",
     "Finding",
-    "Head",
     "Redaction",
     "Reexecution",
     "Report",
     "Secret",
     "TextPattern",
+    "TreeHead",
     "UnansweredCall",
     "Verdict",
     "check_consistency",

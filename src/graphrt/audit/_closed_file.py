@@ -1,7 +1,7 @@
-"""The file of a deleted thread's log: ended with a sealed entry, and erased from without the thread.
+"""The log file of a deleted thread: ended with a sealed entry, and open to erasure without the thread.
 
-A deleted thread has no store that could seal an entry. The file has all that this takes: the seal of the last record has
-its leaf, its key and the hash of the state, which entries about the thread do not change, and the leaves make the tree.
+No store can seal an entry of a deleted thread, but the file holds everything needed. The seal of the last record has
+its leaf, its key and the hash of the state, which entries about the thread do not change. The leaves give the tree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphrt.errors._codes.audit import MIRROR_DAMAGED
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing, LogKeys
-    from graphrt.audit.offline import Head
+    from graphrt.audit.offline import TreeHead
     from graphrt.events import Event
 
 
@@ -34,7 +34,7 @@ class LastRecord(NamedTuple):
     """The end of a log file."""
 
     log: str
-    """Id of the thread that the log began with."""
+    """Id of the thread in which the log began."""
     thread: str
     seq: int
     run: str
@@ -43,10 +43,10 @@ class LastRecord(NamedTuple):
     """The tree of all leaves so far."""
 
     def writable(self, keys: LogKeys | None) -> None:
-        """Check that a record can be added with the keys at hand.
+        """Check that the available keys suffice to add a record.
 
         Raises:
-            InputError: The log has a key that is not here (`log-key-needed`).
+            InputError: The log uses a key that was not given (`log-key-needed`).
         """
         check_keys(self.thread, self.seal.kid, keys, adopt=True)
 
@@ -75,7 +75,7 @@ def last_record(path: Path) -> LastRecord | None:
 
 
 def first_line_of(path: Path) -> tuple[str, str] | None:
-    """Return log and thread that a file names in its first line; None if it is not a log."""
+    """Return the log and the thread named in the first line of a file; None if it is not a log."""
     try:
         with path.open("rb") as file:
             data: Any = json.loads(file.readline(1 << 16))
@@ -84,22 +84,22 @@ def first_line_of(path: Path) -> tuple[str, str] | None:
         return None
 
 
-def append_event(path: Path, event: Event, ring: KeyRing | None, at: float) -> Head | None:
-    """Append a record with *event* to the file of a thread that is gone, and a head; return the head.
+def append_event(path: Path, event: Event, ring: KeyRing | None, at: float) -> TreeHead | None:
+    """Append a record with *event* and a head to the file of a deleted thread; return the head.
 
     Returns:
-        None if the file has no record, and so nothing to end.
+        None if the file has no record, so there is nothing to end.
 
     Raises:
         OSError: The file cannot be written.
         AuditError: It is damaged.
-        StoreError: Another process has it.
-        InputError: The log has a key that is not in *ring*.
+        StoreError: Another process uses it.
+        InputError: The log uses a key that is not in *ring*.
     """
     named = first_line_of(path)
     if named is None:
         raise MIRROR_DAMAGED(path=str(path), thread="", number=1)
-    mirror = Mirror(path, *named)  # locks it, and cuts off what a crash left
+    mirror = Mirror(path, *named)  # locks the file, and truncates an incomplete line that a crash left
     try:
         last = last_record(path)
         if last is None:
@@ -120,13 +120,13 @@ def append_event(path: Path, event: Event, ring: KeyRing | None, at: float) -> H
 
 
 def remove(path: Path) -> None:
-    """Delete the file of a deleted thread, and what a crash left beside it."""
+    """Delete the file of a deleted thread, and the partial files that a crash left beside it."""
     for one in (path, *torn_beside(path)):
         one.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
 def torn_beside(path: Path) -> list[Path]:
-    """Return the files beside a log that keep a line which a crash left unfinished: these may hold any value."""
+    """Return the files beside a log that preserve incomplete lines left by crashes: they may hold any value."""
     begin = f"{path.name}.torn-"
     return sorted(one for one in path.parent.iterdir() if one.name.startswith(begin))

@@ -1,7 +1,7 @@
-"""Erasure in the file of a thread's log: its records get the form that the store gave them (decision 0128).
+"""Erasure in a thread's log file: its records take the form that they have in the store (decision 0128).
 
-This is the only time that a file of a log is rewritten. Leaves, heads and MACs stay as they are, so it is still a
-beginning of what the store has. Records that the store has pruned are in the file alone, and lose the same values.
+Only erasure rewrites a log file. Leaves, heads and MACs stay as they are, so the file is still a prefix of the stored
+log. Records that the store has pruned exist only in the file; the same values are erased from them.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 _RECORD: Final = b'{"count":'
 _BLOB: Final = b'{"blob":'
 _ERASED: Final = bytes([ERASED])
-"""How the seal of a record with erased lines begins."""
+"""First byte of the seal of a record with erased lines."""
 
 
 @final
 class ErasedFile:
-    """The file of a thread's log, and what it has to become. The caller holds the claim on the thread.
+    """A thread's log file and its content after the erasure. The caller holds the claim on the thread.
 
     Args:
         path: The file, which exists.
         store: The thread's store; None if the thread was deleted, and only the file is left.
-        chooser: Makes what chooses the lines to erase of a function that returns large values by their names.
+        chooser: Takes a function that returns large values by name, and makes the object that chooses the lines to
+            erase.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class ErasedFile:
         self._store: Final = store
         self._thread: Final = thread
         self._blobs: dict[str, int] = {}
-        """Where the line of each large value begins, of those before the present line."""
+        """Offset of the line of each large value before the current line."""
         self._choose: Final = chooser(self._blob)
 
     def stale(self) -> bool:
-        """Return whether the file has values that were erased from the store, or are chosen and in the file alone.
+        """Return whether the file has values that were erased from the store, or chosen values that only the file has.
 
         Raises:
             OSError: It cannot be read.
@@ -63,7 +64,7 @@ class ErasedFile:
         return any(old != new for old, new in self._lines())
 
     def only_there(self) -> dict[int, tuple[int, ...]]:
-        """Return the lines that are to be erased of records which the store has pruned, by the `seq` of the record.
+        """Return the lines to erase in records that the store has pruned, by the `seq` of the record.
 
         Raises:
             OSError: It cannot be read.
@@ -91,7 +92,7 @@ class ErasedFile:
         return last.startswith(b'{"head":') and bool(json.loads(last)["head"]["seq"] == seq)
 
     def rewrite(self) -> bool:
-        """Write the file anew, beside the old one, and put it in its place; return False if nothing is to be changed.
+        """Write a new file beside the old one and replace it; return False if there is nothing to change.
 
         Raises:
             OSError: It cannot be read or written; the old file is still there.
@@ -102,7 +103,7 @@ class ErasedFile:
         for old, new in self._lines():
             changed = changed or old != new
             if not old.startswith(_BLOB):
-                named |= blob_names(new.replace(b'\\"', b'"'))  # in a line of the file, quotes in a body are escaped
+                named |= blob_names(new.replace(b'\\"', b'"'))  # quotes in a body are escaped in the lines of the file
         if not changed:
             return False
         with rewritten(self._path) as file:
@@ -112,15 +113,15 @@ class ErasedFile:
         return True
 
     def torn(self) -> list[str]:
-        """Return the files beside it that keep a line which a crash left unfinished: these may hold any value."""
+        """Return the files beside it that preserve incomplete lines left by crashes: they may hold any value."""
         return [str(path) for path in torn_beside(self._path)]
 
     def _first(self) -> int:
-        """Return the number of the first entry that the store has; the file alone has those before."""
+        """Return the number of the first entry in the store; earlier entries exist only in the file."""
         return self._store.head(self._thread).first if self._store is not None else 1 << 64
 
     def _blob(self, name: str) -> bytes | None:
-        """Return a large value; None if no line before the present one has it."""
+        """Return a large value; None if no line before the current one has it."""
         if name not in self._blobs:
             return None
         with self._path.open("rb") as file:
@@ -128,7 +129,7 @@ class ErasedFile:
             return blob_in(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each line of the file, and what it becomes; nothing for a line that is left out."""
+        """Yield each line of the file with its replacement, which is empty for a line to remove."""
         first = self._first()
         records = self._store.records(self._thread) if self._store is not None else ()
         known = {record.seq: record for record in records if record.seal.startswith(_ERASED)}
@@ -139,7 +140,7 @@ class ErasedFile:
         with self._path.open("rb") as file:
             for line in file:
                 new = line
-                if line.endswith(b"\n"):  # else a crash left it unfinished, and it is cut off when the file is opened
+                if line.endswith(b"\n"):  # otherwise a crash cut it off; opening the file truncates it
                     data: dict[str, Any] = json.loads(line)
                     if "names" in data:
                         names = data["names"]
@@ -150,18 +151,18 @@ class ErasedFile:
                     elif "begin" in data:
                         new = self._begin(data["begin"], line, gone)
                     elif "staged" in data and any(self._chosen(body, 0) for _, body in data["staged"]):
-                        new = b""  # what is staged now stands after the last record, without the values
+                        new = b""  # the staged data now comes after the last record, without the values
                 at += len(line)
                 yield line, new
 
     def _chosen(self, body: str, seq: int) -> Part | None:
-        """Return a body that has names of its own, taken apart, if a line of it is chosen; *seq* is its entry."""
+        """Return a body with separate names, split into parts, if one of its lines is chosen; *seq* is its entry."""
         lines = body.encode().split(b"\n")[:-1]
         part = part_of(lines, from_json(lines[0])[4], seq, self._choose)
         return part if part.chosen else None
 
     def _begin(self, begin: dict[str, Any], line: bytes, gone: set[str | None]) -> bytes:
-        """Return the line that a log begins with after a prune, without the values of its snapshot."""
+        """Return the first line of a pruned log, without the values of its snapshot."""
         part = self._chosen(begin["snapshot"], begin["seq"]) if "snapshot" in begin else None
         if part is None:
             return line

@@ -1,6 +1,6 @@
-"""Errors as they may be written and shown: their texts redacted, with those of their causes and notes.
+"""Redaction of errors before they are stored or shown: of their texts, causes and notes.
 
-An exception stays what it is, as far as its texts can be changed. One that makes its text of something else becomes a
+An exception keeps its type if its texts can be replaced. An error that computes its text from other data becomes a
 `RecordedError`, as it would after a restart.
 """
 
@@ -18,9 +18,9 @@ _MOST_LEVELS = 20
 
 
 def redacted_error(error: BaseException, shown: Callable[[str], str]) -> BaseException:
-    """Return *error* with its texts, and those of everything it is chained to, as *shown* gives them.
+    """Return *error* with *shown* applied to its texts and to those of all errors that it is chained to.
 
-    If *shown* itself fails, nothing of the error is kept: the failure takes its place.
+    If *shown* itself fails, no part of the error is kept: the failure replaces it.
     """
     try:
         return _redacted(error, shown, set())
@@ -52,7 +52,7 @@ def _redacted(error: BaseException, shown: Callable[[str], str], seen: set[int])
 
 
 def _group(group: BaseExceptionGroup[Any], shown: Callable[[str], str], seen: set[int]) -> BaseException:
-    """Redact the members of *group*; of a group nothing can be replaced, so another one may be made."""
+    """Redact the members of *group*. The members of a group are fixed, so the result may be a new group."""
     members: tuple[BaseException, ...] = group.exceptions
     made = tuple(_redacted(one, shown, seen) for one in members)
     message = shown(group.message)
@@ -62,7 +62,7 @@ def _group(group: BaseExceptionGroup[Any], shown: Callable[[str], str], seen: se
 
 
 def _linked(error: BaseException, shown: Callable[[str], str], seen: set[int]) -> BaseException:
-    """Redact what *error* is chained to."""
+    """Redact the errors that *error* is chained to."""
     suppressed = error.__suppress_context__
     if error.__cause__ is not None:
         error.__cause__ = _redacted(error.__cause__, shown, seen)
@@ -73,7 +73,7 @@ def _linked(error: BaseException, shown: Callable[[str], str], seen: set[int]) -
 
 
 def _chained(instead: BaseException, error: BaseException) -> BaseException:
-    """Return *instead* at the place of *error*, without causes, whose texts are as likely to quote the value."""
+    """Return *instead* in place of *error*, without causes, because their texts may quote the same value."""
     instead.__traceback__ = error.__traceback__
     for note in getattr(error, "__notes__", ()):
         instead.add_note(note)
@@ -109,5 +109,5 @@ def _mended(value: Any, shown: Callable[[str], str], level: int) -> Any:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a broken __repr__ shows nothing
         return value
-    # Anything else that shows something to redact is kept as its redacted text.
+    # Any other object whose text needs redaction is replaced by its redacted text.
     return value if (clean := shown(text)) == text else clean

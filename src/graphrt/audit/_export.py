@@ -19,15 +19,15 @@ from graphrt.audit._heads import head_of
 from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import blob_line, first_line, line_of, record_line, staged_line
 from graphrt.audit._mirror import rewritten
-from graphrt.audit.offline import Head
+from graphrt.audit.offline import TreeHead
 from graphrt.errors._codes.audit import NO_HEAD, NOT_CHAINED
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Record
 
 
-def head(store: Store | str, thread: str, *, key: bytes | None = None) -> Head:
-    """Return the head of a thread's log as it is now, to be kept outside of the store.
+def head(store: Store | str, thread: str, *, key: bytes | None = None) -> TreeHead:
+    """Return the head of a thread's log in its present state, to keep outside the store.
 
     Args:
         store: The store, or its URL.
@@ -42,11 +42,11 @@ def head(store: Store | str, thread: str, *, key: bytes | None = None) -> Head:
         return _head(source, thread, _meta_of(source, thread), key)
 
 
-def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key: bytes | None = None) -> Head:
+def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key: bytes | None = None) -> TreeHead:
     """Write the log of a thread to a file that `verify` checks without the store, and return its head.
 
-    The file ends with the head. Only its owner may read it. It is written beside *path* and then renamed, so that there
-    is never half of it.
+    The file ends with the head. Only its owner may read it. It is written to a temporary file and renamed to *path*, so
+    a partial export is never visible.
 
     Args:
         store: The store, or its URL.
@@ -70,7 +70,7 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
 
 
 def _meta_of(store: Store, thread: str) -> dict[str, Any]:
-    """Return the meta of *thread*, whose `chained` is the id of the thread that the log began with.
+    """Return the meta of *thread*; its `chained` is the id of the thread in which the log began.
 
     Raises:
         InputError: The thread is not chained, so it has no log that could be verified; or there is no such thread.
@@ -81,8 +81,8 @@ def _meta_of(store: Store, thread: str) -> dict[str, Any]:
     return meta
 
 
-def _head(store: Store, thread: str, meta: dict[str, Any], key: bytes | None) -> Head:
-    """Return the head of a stored log as it is now, which stands for the Merkle tree of its records."""
+def _head(store: Store, thread: str, meta: dict[str, Any], key: bytes | None) -> TreeHead:
+    """Return the current head of a stored log, which holds the root of the Merkle tree of its records."""
     log, now = str(meta["chained"]), store.head(thread)
     begin = digests_before(store, thread, now.first) if now.first > 1 else {}
     tree = chain_of(log, begin or None, None).tree
@@ -95,7 +95,7 @@ def _head(store: Store, thread: str, meta: dict[str, Any], key: bytes | None) ->
 
 
 def _lines_of_thread(store: Store, thread: str, meta: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the lines of a thread's log: everything but a head."""
+    """Yield the lines of a thread's log, without a head."""
     yield first_line(str(meta["chained"]), shared_id(store, thread))
     first = store.head(thread).first
     blobs: set[str] = set()
@@ -108,13 +108,13 @@ def _lines_of_thread(store: Store, thread: str, meta: dict[str, Any]) -> Iterato
 
 
 def lines_of(store: Store, thread: str, record: Record, blobs: set[str]) -> Iterator[bytes]:
-    """Yield the line of *record*, after those of the large values that it names and that are not among *blobs* yet."""
+    """Yield a line for each large value that *record* names and *blobs* lacks, and then the line of the record."""
     yield from _blob_lines(store, thread, [record.body], blobs)
     yield record_line(record.seq, record.count, record.body.split(b"\n")[:-1], record.seal)
 
 
 def staged_lines(store: Store, thread: str, blobs: set[str]) -> Iterator[bytes]:
-    """Yield the line of what is staged for the open superstep, after those of its large values."""
+    """Yield the line of the data staged for the open superstep, after those of its large values."""
     staged = store.load(thread).staged
     line = staged_line(staged)
     if line:
@@ -123,7 +123,7 @@ def staged_lines(store: Store, thread: str, blobs: set[str]) -> Iterator[bytes]:
 
 
 def begin_lines(store: Store, thread: str, first: int, blobs: set[str]) -> Iterator[bytes]:
-    """Yield the line that a log begins with after a prune up to entry *first*, after the large values of its state."""
+    """Yield the first line of a log that was pruned up to entry *first*, preceded by the large values of its state."""
     snapshot = store.load(thread, upto=first - 1).snapshot
     begin: dict[str, Any] = {"digests": digests_before(store, thread, first), "seq": first - 1}
     if snapshot is not None and snapshot.seq == first - 1:
@@ -133,7 +133,7 @@ def begin_lines(store: Store, thread: str, first: int, blobs: set[str]) -> Itera
 
 
 def _blob_lines(store: Store, thread: str, bodies: Iterable[bytes], blobs: set[str]) -> Iterator[bytes]:
-    """Yield the lines of the large values that *bodies* name and that are not among *blobs* yet."""
+    """Yield the lines of the large values that *bodies* name and *blobs* lacks."""
     named = {name for body in bodies for name in blob_names(body)} - blobs
     for name, data in sorted(store.blobs(thread, named).items()) if named else ():
         yield blob_line(name, data)
@@ -141,13 +141,13 @@ def _blob_lines(store: Store, thread: str, bodies: Iterable[bytes], blobs: set[s
 
 
 def digests_before(store: Store, thread: str, first: int) -> dict[str, str]:
-    """Return what the snapshot keeps of the chain, before entry *first*, of a thread that was pruned up to there."""
+    """Return the chain data of the snapshot before entry *first*, up to which the thread was pruned."""
     snapshot = store.load(thread, upto=first - 1).snapshot
     return dict(Reader(store, thread, PLAIN).saved(snapshot.body, snapshot.seq).digests) if snapshot else {}
 
 
 def opened(store: Any) -> AbstractContextManager[Store]:
-    """Return a store for a `with` block, which closes it if a URL was given."""
+    """Return a context manager for a store, which closes the store if it was given as a URL."""
     if not isinstance(store, str):
         return nullcontext(store)
     from graphrt.stores import open_store

@@ -1,4 +1,4 @@
-"""Keys of audit logs: making one, and refusing what could be guessed."""
+"""Keys of audit logs: generation, and rejection of keys that can be guessed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def key_ring(key: Any, older: Any) -> KeyRing:
 
 
 def check_strength(key: Any) -> None:
-    """Check a key by what the verifier calls weak.
+    """Check a key by the verifier's rules for weak keys.
 
     Raises:
         InputError: It is weak, or not bytes (`weak-key`).

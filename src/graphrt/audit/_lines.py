@@ -1,7 +1,7 @@
-"""Lines of the portable form of a log: what each kind holds, as canonical JSON (RFC 8785).
+"""Lines of a log in its portable form: the content of each kind, as canonical JSON (RFC 8785).
 
-`docs/reference/audit-log.md` describes the form. Lines hold only text, integers, lists, objects and null, so sorted keys
-without spaces are all that RFC 8785 asks for.
+`docs/reference/audit-log.md` describes the form. Lines hold only text, integers, lists, objects and null, so RFC 8785
+requires only sorted keys and no spaces.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def record_line(seq: int, count: int, lines: Sequence[bytes], seal: bytes) -> by
 
 
 def staged_line(staged: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return the line of what is staged for the open superstep; empty if nothing is."""
+    """Return the line of the data staged for the open superstep; empty if there is none."""
     bodies = [[key, body.decode()] for key, body in staged]
     return line_of({"staged": bodies}) if bodies else b""
 
 
 def blob_line(name: str, data: bytes) -> bytes:
-    """Return the line of a large value: as text where that is no longer than base64, which takes a third more."""
+    """Return the line of a large value: as text unless base64, which takes a third more space, is shorter."""
     encoded = line_of({"blob": name, "data": b64encode(data).decode()})
     try:
         text = line_of({"blob": name, "text": data.decode()})
@@ -48,5 +48,5 @@ def blob_line(name: str, data: bytes) -> bytes:
 
 
 def blob_in(line: Mapping[str, Any]) -> bytes:
-    """Return the large value of a line that was parsed."""
+    """Return the large value in a parsed line."""
     return str(line["text"]).encode() if "text" in line else b64decode(line["data"])

@@ -35,27 +35,28 @@ class AuditLog:
     """Makes the journal of a runtime's threads an audit log.
 
     The log is the journal itself: its records are in the same transaction as the step, and form a hash chain. With a
-    *key*, each record has a MAC (HMAC-SHA256), so that nobody without the key can change, add or remove one unnoticed.
-    With a folder, the log of each thread is also kept as a file that `graphrt.audit.verify` checks without the store.
+    *key*, each record has a MAC (HMAC-SHA256), so that changing, adding or removing a record without the key is
+    noticed. With a folder, the log of each thread is also kept as a file that `graphrt.audit.verify` checks without the
+    store.
 
     Args:
         place: A folder of one JSON Lines file for each thread: a file is appended to after each commit, and is durable
-            before the run goes on. Or a store, or its URL, for a runtime that has none. None: the runtime's store
+            before the run continues. Or a store, or its URL, for a runtime that has none. None: the runtime's store
             alone.
         key: 32 or more random bytes, as `generate_key` makes them. None leaves records without MACs.
-        older: Keys that records were written with before. To change keys, make the new one *key*, and put the old one
+        older: Keys that earlier records were written with. To change keys, make the new one *key*, and put the old one
             here: the next record of each thread is authenticated with both.
         user: Who uses the runtime; recorded with each start, resume and edit.
-        anchor: Where the heads of logs are kept, outside of them: a file that is appended to, a function that gets each
+        anchor: Where the heads of logs are kept, outside the logs: a file to append to, a function to call with each
             `Head`, or a list of these. A head is made whenever a run pauses or ends.
-        on_failure: What happens if a log or anchor cannot be written: "stop" ends the run with an error, before
-            anything else is done; "continue" warns, and records what is missing when the thread is driven again. A
-            redaction that fails stops the run all the same.
+        on_failure: What happens if a log or anchor cannot be written. "stop" ends the run with an error before it does
+            anything else; "continue" warns, and adds the missing records when the thread is driven again. A redaction
+            that fails stops the run all the same.
         redact: Rules by which values are redacted when they enter a thread. None: only fields marked `redacted` are.
         on_delete: What happens to the file of a thread that is deleted: "close" ends it with a sealed entry, and the id cannot
-            be used again with this folder; "remove" deletes it. Heads that were anchored stay.
-        adopt: Go on with threads that were begun without a key, and authenticate them from then on. Otherwise they are
-            refused, since whoever can write to the store can make such a thread.
+            be used again with this folder; "remove" deletes it. Anchored heads remain.
+        adopt: Continue with threads that were started without a key, and authenticate them from then on. Otherwise they
+            are refused, since anyone who can write to the store can make such a thread.
 
     Raises:
         InputError: A key is weak, or another argument has a wrong type or value (`bad-path` for a path).
@@ -94,12 +95,12 @@ class AuditLog:
             )
         self._on_delete: Final = on_delete
         self.store: Any = place if is_store else None
-        """The store, or its URL, of a runtime that has none itself; None if it was not given."""
+        """The store, or its URL, for a runtime without a store of its own; None if it was not given."""
         self._folder: Final = Path(checked_path(place)) if place is not None and not is_store else None
         self._anchors: Final = _anchors(anchor)
         self._on_failure: Final = on_failure
         self.adopt: bool = adopt
-        """Whether threads that were begun without a key are taken over."""
+        """Whether threads that were started without a key are adopted."""
         self.keys: KeyRing | None = key_ring(key, older) if key is not None else None
         """The keys, whose `repr` shows none of them; None without one."""
         given: Any = redact
@@ -118,12 +119,12 @@ class AuditLog:
         return file_of(self._folder, thread) if self._folder is not None else None
 
     def check_deletable(self, store: Store, thread: str) -> None:
-        """Check, before a thread is deleted, that the file of its log can be closed with the keys at hand.
+        """Check, before a thread is deleted, that the available keys suffice to close its log file.
 
-        The file gets what it lacks, as after a crash: afterwards nothing else has it.
+        The file gets its missing records, as after a crash: afterwards no other copy exists.
 
         Raises:
-            InputError: The log has a key that is not here (`log-key-needed`), or there is no such thread.
+            InputError: The log uses a key that was not given (`log-key-needed`), or there is no such thread.
             StoreError: The file cannot be written.
             AuditError: The file is damaged, or another log's.
         """
@@ -137,7 +138,7 @@ class AuditLog:
             return
         last.writable(self.keys.of(last.log) if self.keys is not None else None)
         head = store.head(thread)
-        if last.seq < head.seq and not head.owned:  # one that is owned is not deleted
+        if last.seq < head.seq and not head.owned:  # a thread with an owner is not deleted
             from graphrt._journal.thread_fold import chain_of
 
             self.recorder(store, thread, chain_of(last.log, None, self.keys)).close()
@@ -176,14 +177,14 @@ class AuditLog:
             named = first_line_of(path)
             local = local_id_of(store, named[1]) if named is not None else ""
             if named is None or shared_id(store, local) != named[1]:
-                continue  # not a log, or that of another tenant
+                continue  # not a log, or the log of another tenant
             if not _is_there(store, local):
                 yield local, path
 
     def erased_file(
         self, store: Store, thread: str, chooser: Callable[[Callable[[str], bytes | None]], Choose]
     ) -> ErasedFile | None:
-        """Return what rewrites the file of a thread's log after values were erased; None if there is no file."""
+        """Return the function that rewrites a thread's log file after values were erased; None without a file."""
         path = self.path(shared_id(store, thread))
         if path is None or not path.exists():
             return None
@@ -192,7 +193,7 @@ class AuditLog:
         return ErasedFile(path, store, thread, chooser)
 
     def recorder(self, store: Store, thread: str, chain: Chain | None) -> Recorder:
-        """Return what records the commits of a claimed thread.
+        """Return the recorder of the commits of a claimed thread.
 
         Raises:
             InputError: The thread is not chained.
@@ -221,7 +222,9 @@ def _is_there(store: Store, thread: str) -> bool:
 
 
 def weakly_keyed(folder: Path, secret: bytes) -> AuditLog:
-    """Return an audit log whose key may be one that can be guessed, for programs that have no other. `verify` says so.
+    """Return an audit log whose key may be guessable, for programs that have only such a secret.
+
+    `verify` reports it.
 
     Raises:
         InputError: The secret is empty (`weak-key`).

@@ -1,4 +1,4 @@
-"""One thread's file in a folder of logs: appended to as commits are stored, and whole again after a crash."""
+"""The log file of one thread: extended after each stored commit, and repaired after a crash."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from graphrt.events import ThreadDeleted
 
 try:
     import fcntl
-except ImportError:  # Windows: there a file that is open for appending twice is not detected
+except ImportError:  # Windows, where two writers of one file are not detected
     fcntl = None  # type: ignore[assignment]
 
 WAIT_S: Final = 10.0
-"""Seconds to wait for another writer. Usually that is the run before, which is writing its last lines."""
+"""Seconds to wait for another writer, usually the previous run, which is writing its last lines."""
 _FIRST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.02
 _LONGEST_NAME: Final = 200
-"""Characters of a name without its ending: file systems allow 255 bytes, and files beside it have longer endings."""
+"""Maximum length of a name without its suffix. File systems allow 255 bytes, and temporary files add longer ones."""
 _CUT_NAME: Final = 120
 NO_LINK: Final[int] = getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)  # to open a pipe would wait for its other end
+_NO_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)  # otherwise opening a pipe would block until its other end is open
 
 
 class End(NamedTuple):
@@ -51,7 +51,7 @@ class End(NamedTuple):
 
 
 def file_of(folder: Path, thread: str) -> Path:
-    """Return the path of a thread's file. An id that would be too long for a name is cut, and a digest tells it apart."""
+    """Return the path of a thread's file. An id that is too long for a name is cut and made unique by a digest."""
     name = quote(thread, safe="@+=-")
     if len(name) > _LONGEST_NAME:
         # `quote` leaves no `#`, so that no other thread has this name.
@@ -60,7 +60,7 @@ def file_of(folder: Path, thread: str) -> Path:
 
 
 class Contents:
-    """What a file has, as the lines say that were read."""
+    """The content of the lines of a file that were read so far."""
 
     def __init__(self) -> None:
         self.log = self.thread = ""
@@ -77,7 +77,7 @@ class Contents:
         """The tree of the leaves."""
 
     def take(self, line: bytes) -> None:
-        """Take in the next line.
+        """Add the next line.
 
         Raises:
             One of `BAD_DATA`: It is damaged.
@@ -109,13 +109,13 @@ class Mirror(Contents):
     """The file of a thread, open for appending, by one writer at a time.
 
     Args:
-        path: The file; it is made if it is missing.
-        log: Id of the thread that the log began with.
+        path: The file; created if it does not exist.
+        log: Id of the thread in which the log began.
         thread: Id of the thread.
 
     Raises:
         OSError: The file cannot be opened or written.
-        StoreError: Another writer has it, and still had it after a while.
+        StoreError: Another writer has it and did not release it in time.
         AuditError: It is not the log of this thread, or a line of it is damaged. It is unchanged.
     """
 
@@ -129,7 +129,7 @@ class Mirror(Contents):
             begin = first_line(log, thread)
             new = not os.fstat(self._file).st_size
             whole = self._read(begin, thread)
-            torn = self._cut(whole)  # only now is it known that the file is ours
+            torn = self._cut(whole)  # `_load` has shown that the file belongs to this log
             if not whole:
                 self.append([begin])
             if torn:
@@ -141,7 +141,7 @@ class Mirror(Contents):
             raise
 
     def _opened(self, thread: str) -> int:
-        """Open the file itself: what a link points to is another program's, and a pipe or a device is not a log."""
+        """Open the file without following links, since targets may be another program's; refuse pipes and devices."""
         try:
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_LINK | _NO_WAIT, 0o600)
         except OSError as error:
@@ -154,7 +154,7 @@ class Mirror(Contents):
         return file
 
     def _lock(self, thread: str) -> None:
-        """Wait until no other writer has the file: the run before releases its thread before it has recorded its end."""
+        """Wait until no other writer has the file: a run releases its thread before it has recorded its end."""
         if fcntl is None:
             return
         until, pause_s = monotonic() + WAIT_S, _FIRST_PAUSE_S
@@ -170,20 +170,20 @@ class Mirror(Contents):
 
     @property
     def closed(self) -> bool:
-        """Whether the file ends with the entry that its thread was deleted."""
+        """Whether the file ends with the entry about the deletion of its thread."""
         return bool(self.last) and json.loads(self.last["lines"][0])[5][-1][0] == CODES[ThreadDeleted]
 
     def append(self, lines: Iterable[bytes], end: End | None = None) -> None:
         """Append *lines*, and return when they are durable.
 
         Args:
-            end: Where the file then ends, if the lines contain records.
+            end: The new end of the file, if the lines contain records.
 
         Raises:
-            OSError: They could not be written. What was written of them is cut off again, if that is possible.
+            OSError: The lines could not be written. A part that was written is truncated again if possible.
         """
         found = os.fstat(self._file)
-        if not found.st_nlink:  # what is written to a file without a name is lost when it is closed
+        if not found.st_nlink:  # data written to an unlinked file is lost when the file is closed
             raise FileNotFoundError(ENOENT, "the file was removed or replaced", str(self.path))
         before = found.st_size
         rest = memoryview(b"".join(lines))
@@ -198,7 +198,7 @@ class Mirror(Contents):
             self.end = end
 
     def close(self) -> None:
-        """Close the file, and give it free. May be called again."""
+        """Close and unlock the file. May be called again."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -208,7 +208,7 @@ class Mirror(Contents):
             self.close()
 
     def _read(self, begin: bytes, thread: str) -> int:
-        """Read what the file has: its names, large values and end. Nothing is changed.
+        """Read the content of the file: its names, large values and end. Nothing is changed.
 
         Args:
             begin: The first line of the log that the file must be.
@@ -224,7 +224,7 @@ class Mirror(Contents):
             if not self.lines and not (line == begin or (begin.startswith(line) and not line.endswith(b"\n"))):
                 known = f"it begins with {line[:120].decode(errors='replace')!r}"
                 raise OTHER_LOG(path=str(self.path), thread=thread, known=known)
-            if not line.endswith(b"\n"):  # a crash left it unfinished
+            if not line.endswith(b"\n"):  # an incomplete line, left by a crash
                 return whole
             try:
                 self.take(line)
@@ -234,7 +234,7 @@ class Mirror(Contents):
         return whole
 
     def _cut(self, whole: int) -> int:
-        """Cut off what follows *whole* bytes, and return its length; a copy of it is kept beside the file."""
+        """Truncate the file to *whole* bytes, keep the rest in a copy beside the file, and return its length."""
         torn = os.fstat(self._file).st_size - whole
         if torn:
             with private_file(self.path.with_name(f"{self.path.name}.torn-{whole}")) as copy:
@@ -245,20 +245,20 @@ class Mirror(Contents):
 
 
 def lines_in(file: int) -> Iterator[bytes]:
-    """Yield the lines of an open file from its beginning, each with its end; the last one may have none."""
+    """Yield the lines of an open file from its beginning, with their newlines; the last line may lack one."""
     with os.fdopen(os.dup(file), "rb") as reader:
         reader.seek(0)
         yield from reader
 
 
 def private_file(path: Path) -> BinaryIO:
-    """Open a file for writing anew, which only its owner may read: it holds values of the state."""
+    """Open a file for rewriting. Only its owner may read it, since it holds values of the state."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600), "wb")
 
 
 @contextmanager
 def rewritten(path: Path) -> Generator[BinaryIO]:
-    """Write *path* anew: a file beside it, which gets the name at the end of the block, so that there is never half of it."""
+    """Replace *path* atomically: yield a temporary file, which is renamed to *path* at the end of the block."""
     half = path.with_name(f"{path.name}.part")
     try:
         with private_file(half) as file:
@@ -272,8 +272,8 @@ def rewritten(path: Path) -> Generator[BinaryIO]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the name of a new file durable."""
-    if os.name == "nt":  # folders cannot be opened there
+    """Make the directory entry of a new file durable."""
+    if os.name == "nt":  # Windows cannot open folders
         return
     file = os.open(folder, os.O_RDONLY)
     try:

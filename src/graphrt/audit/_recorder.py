@@ -1,4 +1,4 @@
-"""What is done with each commit of an audited thread once it is stored: the mirror, heads, and their anchors."""
+"""Recording of each stored commit of an audited thread: in the mirror, and in heads and their anchors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphrt.audit._export import begin_lines, digests_before, lines_of, staged_
 from graphrt.audit._heads import Anchor, anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
-from graphrt.audit.offline import Head
+from graphrt.audit.offline import TreeHead
 from graphrt.errors import InputError
 from graphrt.errors._codes.audit import LOG_CLOSED, LOG_NOT_WRITTEN, OTHER_LOG
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
@@ -40,7 +40,7 @@ class Recorder:
     Args:
         store: The store of the thread.
         thread: Id of the thread.
-        chain: The end of the thread's chain, before the first of these commits.
+        chain: The end of the thread's chain before the first of these commits.
         path: The thread's file; None without a folder.
         keys: Keys of the log; None without any.
         anchors: Where heads are kept.
@@ -64,21 +64,21 @@ class Recorder:
     ) -> None:
         self._store = store
         self._thread = thread
-        self._known_as = shared_id(store, thread)  # tenants may have threads with equal ids
+        self._known_as = shared_id(store, thread)  # threads of different tenants may have the same id
         self._log = chain.thread
         self._keys = keys
         self._anchors = anchors
         self._on_failure = on_failure
         self._tree = Tree(chain.tree.size, chain.tree.roots)
-        """The tree of all records, apart from that of the chain, which includes commits that are not stored yet."""
+        """The tree of all stored records. The chain's own tree includes commits that are not stored yet."""
         self._mirror: Mirror | None = None
         if path is not None:
             try:
                 self._mirror = Mirror(path, self._log, self._known_as)
-                self._catch_up(self._mirror)  # a crash may have come between a commit and its mirror
+                self._catch_up(self._mirror)  # the process may have died between a commit and the write to the mirror
             except OSError as error:
                 self._failed(error)
-            except BaseException:  # whoever keeps the error keeps this object, but must not keep the file
+            except BaseException:  # a stored error refers to this object, and must not keep the file open
                 self.close()
                 raise
 
@@ -86,7 +86,7 @@ class Recorder:
         """Record *commit*, which is stored.
 
         Raises:
-            AuditError: It could not be recorded, and the run must not go on.
+            AuditError: It could not be recorded, and the run must not continue.
         """
         tree = self._tree
         for record in commit.records:
@@ -100,12 +100,12 @@ class Recorder:
         except OSError as error:
             self._failed(error)
         if commit.release:
-            self.close()  # the next run waits for the file, and must not wait for another system that keeps heads
+            self.close()  # the next run waits for the file; anchoring heads may take longer
         if head is not None:
             self._anchor(head)
 
     def mark(self, at: float) -> None:
-        """Make a head of all records so far, and anchor it: their values may have changed, and their leaves have not.
+        """Make a head of all records so far, and anchor it. Values may have changed, but leaves have not.
 
         Raises:
             AuditError: It could not be recorded.
@@ -114,18 +114,18 @@ class Recorder:
         if not tree.size:
             return
         head = head_of(self._log, self._known_as, seq, at, tree, self._keys)
-        self._anchor(head)  # first, so that a head at the end of the file tells that all of it was done
+        self._anchor(head)  # anchored first, so that a head at the end of the file proves that both steps were done
         try:
             if self._mirror is not None:
                 self._mirror.append([line_of({"head": head.to_dict()})])
         except OSError as error:
             self._failed(error)
 
-    def _anchor(self, head: Head) -> None:
+    def _anchor(self, head: TreeHead) -> None:
         for anchor in self._anchors:
             try:
                 anchored(head, anchor)
-            except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
+            except Exception as error:  # noqa: BLE001 - the user's function may raise anything
                 self._report(error)
 
     def close(self) -> None:
@@ -133,23 +133,23 @@ class Recorder:
         if self._mirror is not None:
             self._mirror.close()
 
-    def _write(self, commit: Commit, head: Head | None) -> None:
+    def _write(self, commit: Commit, head: TreeHead | None) -> None:
         mirror = self._mirror
         if mirror is None:
             return
         lines, end = self._lines(mirror, commit.meta, commit.records)
         if head is not None:
-            if commit.status != "completed":  # else nothing is staged
+            if commit.status != "completed":  # otherwise nothing is staged
                 lines += staged_lines(self._store, self._thread, mirror.blobs)
             lines.append(line_of({"head": head.to_dict()}))
         if lines:
             mirror.append(lines, end)
 
     def _catch_up(self, mirror: Mirror) -> None:
-        """Append what the store has and the mirror lacks.
+        """Append the records and staged data that the mirror lacks.
 
         Raises:
-            AuditError: The mirror is not the beginning of what the store has.
+            AuditError: The mirror is not a prefix of the stored log.
         """
         store, thread = self._store, self._thread
         if mirror.closed:
@@ -159,7 +159,7 @@ class Recorder:
         except InputError as error:
             if error.code != UNKNOWN_THREAD.code:
                 raise
-            stored = None  # the first commit is still to come, and makes the thread
+            stored = None  # the first commit, which creates the thread, is still to come
         last, first = (stored.head.seq, stored.head.first) if stored is not None else (0, 1)
         if mirror.end.seq > last or (mirror.end.seq and mirror.end.seq < first - 1):
             raise self._foreign(mirror, f"it ends with entry {mirror.end.seq}, and the thread has {first} to {last}")
@@ -186,7 +186,7 @@ class Recorder:
                 raise self._foreign(mirror, f"its entry {end.seq} is not that of the thread")
 
     def _lines(self, mirror: Mirror, meta: Any, records: Iterable[Record]) -> tuple[list[bytes], End | None]:
-        """Return the lines of *records*, after one about names if the file lacks some, and where the file then ends.
+        """Return the lines of *records*, after a line of names that the file lacks, and the new end of the file.
 
         *meta* is as a commit writes it, or None.
         """
@@ -205,9 +205,9 @@ class Recorder:
         return OTHER_LOG(path=str(mirror.path), thread=self._thread, known=known)
 
     def _failed(self, error: OSError) -> None:
-        """Give the mirror up, and stop the run or go on without it, as the user chose."""
+        """Close the mirror, and stop the run or continue without the mirror, according to `on_failure`."""
         self.close()
-        self._mirror = None  # it is caught up with when the thread is driven again
+        self._mirror = None  # the missing records are added when the thread is driven again
         self._report(error)
 
     def _report(self, error: Exception) -> None:

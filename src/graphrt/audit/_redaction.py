@@ -1,7 +1,7 @@
 """`Redaction`: rules by which values are redacted when they enter a thread (decision 0126).
 
-The patterns are in `_sensitive_texts`, and how errors are redacted in `_error_texts`. The walk over a value is the codec's;
-here is what becomes of each text in it.
+`_sensitive_texts` has the patterns, and `_error_texts` redacts errors. The codec walks over a value, and this module
+redacts each text in it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ __all__ = ["Redaction"]
 
 _PATH: Final = re.compile(r"[^\W\d][\w-]{0,99}(?:\.[\w-]{1,100}){0,19}")
 _HEX: Final = 16
-"""Characters of a pseudonym: 64 bits, so that two among a million differ with a probability of 1 to 10^7."""
+"""Characters of a pseudonym: 64 bits, so that a collision among a million texts has a probability below 10^-7."""
 
 
 @final
 class Redaction:
-    """What is replaced in values before anything is written.
+    """Rules that redact values before they are stored.
 
     A text that a rule applies to is replaced by a mask such as `<email>`; with a *key*, by a pseudonym such as
-    `<email:3f9a0c21d4b8e657>`, which is the same wherever the same text was. Only texts are replaced. A number or a time
-    in a field that is named stops the run, as it cannot hold a text.
+    `<email:3f9a0c21d4b8e657>`, which is the same for every occurrence of a text. Only texts are replaced. A number or a
+    time in a named field stops the run, because it cannot be replaced by a text.
 
     Args:
         fields: Paths of fields whose texts are replaced as a whole, such as `iban` or `customer.email`. A path applies
-            wherever its names follow each other on the way to a text, through models, dataclasses and mappings, also
-            in answers, effects and JSON objects that models write.
-        patterns: What is replaced inside all texts: names of ready-made patterns, and `TextPattern`s.
+            wherever its names occur in sequence on the way to a text, through models, dataclasses and mappings. It also
+            applies in answers, effects and JSON objects that models write.
+        patterns: Patterns to replace in all texts: names of ready-made patterns, and `TextPattern`s.
         key: 32 or more random bytes, as `generate_key` makes them, for pseudonyms. None gives masks.
 
     Raises:
@@ -97,7 +97,7 @@ class Redaction:
             raise
         except CannotHoldError as error:
             problem = str(error)
-        except Exception:  # noqa: BLE001 - a validator of the user's may raise anything, and quote the value
+        except Exception:  # noqa: BLE001 - the user's validator may raise anything, and quote the value
             problem = "its type does not accept the text"
         raise REDACTION_MISFIT(rule=rules.rule, what=what, problem=problem)
 
@@ -110,7 +110,7 @@ class Redaction:
     def label(self, marked: frozenset[str]) -> str:
         """Return the rules and a digest of them, for the log.
 
-        The digest tells one configuration from another, and nothing of the key.
+        The digest distinguishes configurations and reveals nothing about the key.
         """
         self._know(marked)
         fields = [path for path, _ in self._fields]
@@ -124,13 +124,13 @@ class Redaction:
         return f"{names} sha256:{sha256(text.encode()).hexdigest()[:32]}"
 
     def _texts(self, marked: str = "", what: str = "a text") -> _Texts:
-        """Return the rules as the walk over one value asks for them; *marked* is the field, if it is marked."""
+        """Return the rules for the walk over one value; *marked* is its field, if that is marked `redacted`."""
         return _Texts(self, marked, what)
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
     def _know(self, marked: set[str] | frozenset[str]) -> None:
-        """Know the masks of *marked* fields when they come again."""
+        """Remember the masks of *marked* fields, so that they are not redacted again."""
         if not self._marked.issuperset(marked):
             self._marked |= marked
             self._tokens = self._token_pattern()
@@ -138,7 +138,7 @@ class Redaction:
     def _token_pattern(self) -> re.Pattern[str]:
         names = sorted({*(path for path, _ in self._fields), *self._patterns, *self._marked})
         known = "|".join(map(re.escape, names)) or "(?!)"
-        # A pseudonym has a letter: a card number between < and > is none.
+        # A pseudonym contains a letter, which distinguishes it from a card number between < and >.
         return re.compile(rf"(<(?:{known})(?::(?=[0-9]*[a-f])[0-9a-f]{{{_HEX}}})?>)")
 
     def _token(self, rule: str, same: str) -> str:
@@ -150,7 +150,7 @@ class Redaction:
         return f"<{rule}:{next((one for one in windows if not one.isdigit()), 'a' * _HEX)}>"
 
     def _rule_of(self, names: tuple[str, ...]) -> str:
-        """Return the path that applies to a text below *names*; empty if none does."""
+        """Return the path that applies to a text at *names*; empty if none does."""
         for path, parts in self._fields:
             size = len(parts)
             if any(names[at : at + size] == parts for at in range(len(names) - size + 1)):
@@ -160,7 +160,7 @@ class Redaction:
 
 @final
 class _Texts:
-    """What becomes of the texts of one value: implements `_codec.texts.TextRules`."""
+    """Replaces the texts of one value; implements `_codec.texts.TextRules`."""
 
     __slots__ = ("_marked", "_redaction", "_what", "rule")
 
@@ -194,7 +194,7 @@ class _Texts:
             return text
         for name, pattern in redaction._patterns.items():
             find = pattern.find if isinstance(pattern, TextPattern) else FINDERS[pattern]
-            # What was replaced before stays: the parts at odd places are masks and pseudonyms.
+            # Earlier replacements stay: the parts at odd indexes are masks and pseudonyms.
             parts = redaction._tokens.split(text)
             parts[::2] = [self._replaced(part, name, find) for part in parts[::2]]
             text = "".join(parts)
@@ -208,9 +208,9 @@ class _Texts:
             for found in find(text):
                 made += (text[end : found.start], self._redaction._token(name, found.same))
                 end = found.end
-        except Exception as error:  # noqa: BLE001 - check= of the user's may raise anything
+        except Exception as error:  # noqa: BLE001 - the user's check= may raise anything
             failed = type(error).__name__
-        if failed:  # outside of the `except`: the rule's exception may quote the value
+        if failed:  # raised outside the `except`: the rule's exception may quote the value
             raise REDACTION_FAILED(rule=name, error=failed, what=self._what)
         if not made:
             return text
@@ -218,7 +218,7 @@ class _Texts:
         return "".join((*made, text[end:]))
 
     def _inside_json(self, text: str, names: tuple[str, ...]) -> str:
-        """Replace fields inside of a text that is a JSON object or array, such as a model's answer."""
+        """Replace fields inside a text that is a JSON object or array, such as a model's answer."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
@@ -245,10 +245,10 @@ class _Texts:
 
 
 def _patterns(given: Sequence[Any]) -> dict[str, str | TextPattern]:
-    """Return the patterns by name: the user's own first, then ready-made ones in their order.
+    """Return the patterns by name: the user's own first, then the ready-made ones in their own order.
 
     Raises:
-        InputError: One is unknown, or two have one name.
+        InputError: A pattern is unknown, or two have the same name.
     """
     own: dict[str, str | TextPattern] = {}
     for one in given:

@@ -1,7 +1,8 @@
-"""What a second execution of a log found: the same, or the first record that differs. Values only."""
+"""The result of executing a log again: the first entry that differs, if any. This module has only values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,20 +13,20 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnansweredCall:
-    """A call that the second execution made, and to which the log has no answer."""
+    """A call of the second execution that has no recorded answer in the log."""
 
     node: str
     task_id: str
     kind: str
-    """`model` or `effect`; calls of tools are effects."""
+    """`model` or `effect`; tool calls are effects."""
     key: str
     """Key of the call inside its task; for a model, a digest of the request."""
     unused: tuple[str, ...] = ()
-    """Keys of recorded answers of that kind which the task has not asked for."""
+    """Keys of the task's recorded answers of this kind that were not requested."""
 
     @property
     def asked(self) -> str:
-        """What was asked for, in words."""
+        """The request, in words."""
         return "a model something" if self.kind == "model" else f"for the effect {self.key!r}"
 
     @property
@@ -48,23 +49,27 @@ class Reexecution:
     entries: int
     """Number of entries that were compared and are the same."""
     begun: int = 0
-    """The last entry that was taken over from the log and not executed: a fork, a migration, or what a prune left."""
+    """The last entry that was copied from the log instead of executed: of a fork, a migration or a pruned log."""
     seq: int | None = None
     """Number of the first entry that differs; None if all are the same."""
     node: str | None = None
-    """The node that the difference is in, as far as it is known."""
+    """The node in which the difference occurred, if known."""
     expected: Entry | None = None
-    """The entry of the log; None if the log has ended before."""
+    """The entry of the log; None if the log ended earlier."""
     got: Entry | None = None
-    """The entry of the second execution; None if it has ended before."""
+    """The entry of the second execution; None if it ended earlier."""
     fields: tuple[str, ...] = ()
     """Names of the fields in which the two events differ."""
     why: str = ""
-    """What differs, in a sentence; empty if nothing does."""
+    """The difference, in a sentence; empty if there is none."""
     unanswered: tuple[UnansweredCall, ...] = ()
-    """Calls to which the log has no answer, in the order in which they were made."""
+    """Calls without a recorded answer, in the order in which they were made."""
+    requests: Mapping[tuple[str, int, str], Any] = field(default_factory=dict[tuple[str, int, str], Any], repr=False)
+    """Model requests, which logs do not store: task, `failed_attempts` and key of a `ModelReplied` to the request. The
+    key contains a digest of the request, so this is also the original request. For a harness that is not an agent, it
+    is a prompt."""
     changes: tuple[str, ...] = field(default=())
-    """How the graph differs from the one that the log names, in sentences; empty if it is the same."""
+    """Differences between the graph and the one that the log names, in sentences; empty if they are the same."""
 
     @property
     def sentence(self) -> str:

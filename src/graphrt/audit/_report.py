@@ -1,8 +1,7 @@
-"""Reports of a log for people: as a table, as Markdown, or as data. Neither a graph nor classes of the user are needed.
+"""Reports of a log for people: as a table, as Markdown, or as data. It needs neither the graph nor the user's classes.
 
-Each entry at the top that somebody would want to read is a row: inputs, finished tasks, questions, answers, edits, ends.
-Values are shown as the JSON that they are stored as. Characters that a terminal or a page would act on are shown as
-escapes, so that a value can forge no row.
+Each entry of interest in the top-level graph is a row: inputs, finished tasks, questions, answers, edits, ends.
+Values are shown as their stored JSON. Control and markup characters are escaped, so a value cannot forge a row.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 FORM: Final = "graphrt-report/1"
 _MOST: Final = 120
-"""Most characters of a value in a table."""
+"""Maximum number of characters of a value in a table."""
 _HEADINGS: Final = ("seq", "time", "step", "node", "what", "values", "tokens", "cost")
 _MARKED: Final = str.maketrans({one: f"\\{one}" for one in "\\`*_[]<>|#&~"})
 Source: TypeAlias = "str | os.PathLike[str] | bytes | BinaryIO | tuple[Store | str, str]"
@@ -47,16 +46,16 @@ def report(
     anchor: str | os.PathLike[str] | bytes | BinaryIO | None = None,
     width: int | None = None,
 ) -> str:
-    """Return what happened in a thread, for people.
+    """Return a readable report of the events of a thread.
 
     Args:
         source: A log in its portable form, or a store (or its URL) and the id of a thread.
         format: "table" for a terminal, drawn by rich if that is installed; "markdown"; or "json", whose form is in
             `docs/reference/audit-log.md`.
         key: Root key of the log, for its verdict; None checks no MACs. Not used for a stored thread.
-        older: Keys that the log was written with before.
-        anchor: Heads that were kept outside of the log.
-        width: Columns of a table; None takes those of the terminal.
+        older: Earlier keys of the log.
+        anchor: Heads that were kept outside the log.
+        width: Columns of a table; None uses the width of the terminal.
 
     Raises:
         InputError: *format* is unknown, or there is no such thread.
@@ -142,11 +141,11 @@ def _row(entry: Entry) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """How an event is shown."""
+    """The report's view of an event."""
 
     kind: str
     text: Callable[[Any], str] = lambda _: ""
-    """What it says besides its values, in words."""
+    """The content of the event apart from its values, in words."""
     values: Callable[[Any], Mapping[str, Any]] = lambda _: {}
 
 
@@ -159,7 +158,7 @@ def _reason(event: Any) -> str:
 
 
 def _updates(event: events.TaskSucceeded) -> dict[str, Any]:
-    """Return what a task wrote; of a field that it wrote several times, a list of all of it."""
+    """Return the writes of a task; for a field that it wrote several times, a list of all values."""
     merged: dict[str, Any] = {}
     for update in event.updates:
         for name, value in update.items():
@@ -236,7 +235,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 def _time(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):  # a clock of the user may say anything
+    except (OverflowError, ValueError, OSError):  # a clock of the user may return any time
         return repr(at)
 
 
@@ -244,13 +243,13 @@ def _time(at: float) -> str:
 
 
 def shown(text: str, most: int = _MOST) -> str:
-    """Return *text* without characters that a terminal acts on: those are escaped. It is cut after *most* characters."""
+    """Return *text* with control characters escaped, truncated to *most* characters."""
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     return "".join(one if one.isprintable() else _escape(one) for one in cut)
 
 
 def _escape(one: str) -> str:
-    # Controls, and format characters such as those that reverse the direction of what follows.
+    # Control characters, and format characters such as those that reverse the text direction.
     return one.encode("unicode_escape").decode() if unicodedata.category(one) != "Zs" else " "
 
 
@@ -307,9 +306,9 @@ def _rich(title: str, cells: Sequence[Sequence[str]], totals: Mapping[str, Any],
     from io import StringIO
     from shutil import get_terminal_size
 
-    # By name: type checkers need not know a package that may be missing.
+    # Imported by name, so that type checkers need not have the optional package.
     console, drawing, writing = (import_module(f"rich.{one}") for one in ("console", "table", "text"))
-    # Text and not markup: values may contain brackets.
+    # Plain text instead of markup: values may contain brackets.
     table = drawing.Table(title=writing.Text(shown(title, 1000)), caption=writing.Text(_sums(totals)))
     for heading in _HEADINGS:
         table.add_column(heading)

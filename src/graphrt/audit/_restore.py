@@ -1,6 +1,6 @@
-"""A log in its portable form, written back into a store as the thread that it was taken from.
+"""Restoring a thread in a store from a log in its portable form.
 
-The log is verified first. The records keep their bytes, so chain, MACs and digests are those of the original, and every
+The log is verified first. The records keep their bytes, so the chain, MACs and digests are those of the original. Every
 state that is folded from the restored thread is checked against them.
 """
 
@@ -50,20 +50,20 @@ def restore(
 ) -> Report:
     """Verify a log, and write it into a store as a thread.
 
-    `Runtime.state`, `history`, `replay`, `why` and `reexecute` then work as they did on the original. So do `resume` and
-    `retry`; the restored thread and the original do not know of each other.
+    `Runtime.state`, `history`, `replay`, `why` and `reexecute` then work as they did on the original. So do `resume`
+    and `retry`, and they affect only the restored thread.
 
     Args:
-        source: A log in its portable form: what `export` wrote, or the file of an `AuditLog`.
+        source: A log in its portable form: the output of `export`, or the file of an `AuditLog`.
         store: The store, or its URL.
-        thread: Id of the thread in the store; None takes the one in the log. Under another id it is a copy, and gets an
-            entry that says so (`ThreadCopied`).
+        thread: Id of the thread in the store; None uses the one in the log. Under another id the thread is a copy, and
+            gets an entry that says so (`ThreadCopied`).
         key: Root key of the log; None checks no MACs.
         older: Keys that the log was written with before.
         anchor: Heads that were kept outside of the log.
 
     Returns:
-        What the verification found.
+        The result of the verification.
 
     Raises:
         AuditError: The log does not verify (`got` is the report), or lacks what a thread needs (`not-restored`). Nothing was written.
@@ -74,7 +74,7 @@ def restore(
     """
     data = bytes_of(source)
     report = verify(data, key=key, older=older, anchor=anchor)
-    unread = report.slug == "key-missing" and key is None  # reading needs no key, with a store neither
+    unread = report.slug == "key-missing" and key is None  # reading needs no key, nor does a runtime with a store
     if report.verdict.exit_code in (1, 2) and not unread:
         raise NOT_RESTORED(sentence=report.sentence, got=report)
     read = Log(data)
@@ -111,7 +111,7 @@ def reexecute(
     anchor: str | os.PathLike[str] | bytes | BinaryIO | None = None,
     **options: Any,
 ) -> Reexecution:
-    """Execute the runs in a log again, with what the log has, and compare what they write with the log.
+    """Execute the runs in a log again with the recorded answers, and compare the entries that they write with the log.
 
     No store, network or key of a provider is needed; see `Runtime.reexecute`, which does the same for a stored thread.
 
@@ -135,7 +135,7 @@ def reexecute(
 
 
 def bytes_of(source: Any) -> bytes:
-    """Return what a path, a binary file or the bytes themselves hold."""
+    """Return the content of a path, a binary file or the bytes themselves."""
     if isinstance(source, bytes):
         return source
     if hasattr(source, "read"):
@@ -146,7 +146,7 @@ def bytes_of(source: Any) -> bytes:
 
 @final
 class Log:
-    """The parts of a log. Lines that cannot be read are left out, unless *strict*; so is one that is not complete."""
+    """The parts of a log. Unreadable lines are skipped unless *strict* is set, an incomplete last line always."""
 
     def __init__(self, data: bytes, *, strict: bool = False) -> None:
         self.log = self.thread = ""
@@ -159,7 +159,7 @@ class Log:
         passed = () if strict else BAD_DATA
         for line, ended in lines_of(data):
             if ended:
-                with suppress(*passed):  # of a log that verifies, no line is left out
+                with suppress(*passed):  # a verified log has no unreadable lines
                     self._line(parse(line))
 
     def _line(self, value: dict[str, Any]) -> None:
@@ -181,8 +181,8 @@ class Log:
             self.staged = {key: body.encode() for key, body in value["staged"]}
 
     def entries(self) -> Iterator[events.Entry]:
-        """Yield the entries of the records, with their values as JSON data. Records that cannot be read are left out."""
-        given: list[Any] = [*self.names]  # of a log that was changed, anything
+        """Yield the entries of the records, with their values as JSON data. Unreadable records are skipped."""
+        given: list[Any] = [*self.names]  # a modified log may raise anything
         names = [name for name in given if isinstance(name, str)]
         reader = Reader(None, self.thread, PLAIN, names)  # type: ignore[arg-type]  # nothing is fetched
         for record in self.records:
@@ -190,7 +190,7 @@ class Log:
                 yield from reader.batch(record).entries(record.seq - record.count + 1, self.thread)
 
     def whole(self, thread: str) -> Whole:
-        """Return everything that a store keeps of a thread, except its blobs.
+        """Return all data that a store holds for a thread, except its blobs.
 
         Raises:
             AuditError: The log lacks something.
@@ -216,12 +216,12 @@ class Log:
         return Whole(head, to_json(self._meta(reader.names.known, found.fingerprint)), staged, snapshots, self.records)
 
     def _meta(self, names: Sequence[str], fingerprint: str) -> dict[str, Any]:
-        """Return the meta of the thread. Of its graph a log has the fingerprint alone, which its records vouch for."""
+        """Return the meta of the thread. Of its graph, the log has only the fingerprint, which its records prove."""
         meta = {"names": list(names), "chained": self.log, "fingerprint": fingerprint}
         return meta if self.thread == self.log else {**meta, "name": self.thread}
 
     def _staged(self, beside: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        """Return what is staged: the newest bodies in the log, if the last records vouch for them.
+        """Return the staged data: the newest bodies in the log, if the last records authenticate them.
 
         Raises:
             AuditError: A body is missing.
@@ -237,19 +237,19 @@ class Log:
 
 @final
 class _Standing(ThreadStanding):
-    """Where a thread stands after its entries, as far as a store lists it. No graph is needed."""
+    """The status of a thread after its entries, as a store lists it. It needs no graph."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first_at: float | None = None
         self.at = 0.0
         self.beside: Mapping[str, str] = {}
-        """What the last records vouch for."""
+        """The staged data that the last records authenticate."""
         self._open: dict[str, str] = {}
-        """Open questions, and the nodes that asked."""
+        """Open questions, with the nodes that asked them."""
 
     def add(self, logged: Any, first: int, at: float, vouched: Mapping[str, str]) -> None:
-        """Add a record, whose entries are numbered from *first*."""
+        """Add a record; its entries are numbered from *first*."""
         self.at = at
         self.first_at = at if self.first_at is None else self.first_at
         if any(not path and event.__class__ in UNSTAGES for path, event in logged):

@@ -1,17 +1,17 @@
-"""Verifies an audit log in its portable form, and proofs that were taken from one, with the standard library alone.
+"""Verifies an audit log in its portable form, and proofs taken from one, using only the standard library.
 
-This file imports nothing of graphrt, so an auditor can copy it and run it on its own:
+This file does not import graphrt, so an auditor can copy it and run it on its own:
 
     python offline.py LOG.jsonl --key-file KEY --anchor HEADS.jsonl
 
-`docs/reference/audit-log.md` describes the form. Everything is computed again from the bytes of the file; nothing that
-the file says about itself is believed. One line is in memory at a time, and 40 bytes for each record before it.
+`docs/reference/audit-log.md` describes the form. Everything is recomputed from the bytes of the file; nothing that the
+file says about itself is trusted. Memory holds one line at a time, and 40 bytes for each record before it.
 
-Until the first thing that is wrong, a record is checked in full: its number, its lines, its link to the record before,
-the state after it, its MAC. After that the state is no longer known, so the hash of the state in the seal is taken as it
-is, and the other checks go on, to say of each later record whether it is damaged too.
+Up to the first error, each record is checked in full: its number, its lines, its link to the previous record, the state
+after it and its MAC. From then on the state is unknown, so the hash of the state in the seal is used unchanged. The
+other checks continue, to report which of the later records are damaged too.
 
-Only reading and verdicts may live here; proofs are made in `proofs`.
+This file only reads and judges; `proofs` makes proofs.
 """
 
 from __future__ import annotations
@@ -38,59 +38,59 @@ FORM: Final = "graphrt-audit/2"
 INCLUSION: Final = "graphrt-inclusion/1"
 CONSISTENCY: Final = "graphrt-consistency/1"
 MOST_BYTES: Final = 1 << 28
-"""Longest line that is read."""
+"""Maximum length of a line."""
 MOST_FINDINGS: Final = 100
-"""Findings after which those with a slug that was found before are only counted."""
+"""Number of findings after which a finding whose slug was already reported is only counted."""
 _ERASED: Final = b'{"$t":"erased","v":null}'
 _VERSION: Final = 2
 _VERSIONS: Final = (_VERSION, 0x82)
-"""Versions of seals; the highest bit says that the record has lines that were erased."""
+"""Versions of seals; the highest bit means that the record has erased lines."""
 _BLOB: Final = re.compile(rb'\{"\$t":"blob","v":"([0-9a-f]{64})"\}')
 _UNKEYED: Final = bytes(8)
 _HEX64: Final = re.compile(r"[0-9a-f]{64}")
 _STATE_NAMES: Final = 15
-"""Place of the names among the fields of a snapshot."""
+"""Index of the names among the fields of a snapshot."""
 _STATE_DIGESTS: Final = 16
 _RECORD: Final = {"count", "lines", "seal", "seq"}
 _HEAD: Final = frozenset({"at", "kid", "log", "mac", "root", "seq", "size", "thread"})
 _SIGNED: Final = _HEAD | {"signature", "signer"}
 _KID: Final = re.compile("[0-9a-f]{16}")
 _ENCODED: Final = re.compile(rb"[0-9A-Za-z+/=_-]{32,}\s*")
-"""A key that was written as text."""
+"""A key in text form."""
 KEY_BYTES: Final = 32
-"""Fewest bytes of a key."""
+"""Minimum number of bytes of a key."""
 _DISTINCT: Final = 12
-"""Fewest distinct bytes of a key: 32 random bytes have fewer once in 10^17 times."""
+"""Minimum number of distinct bytes of a key: 32 random bytes have fewer with a probability of 10^-17."""
 _SAMPLES: Final = (b"a-string-secret-at-least-256-bits-long", b"abcdefghijklmnopqrstuvwxyz123456")
-"""Keys of 32 bytes and more that documentation shows."""
+"""Sample keys of 32 bytes or more from documentation."""
 BAD_DATA: Final = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, struct.error)
-"""What Python raises on data of another form than expected."""
+"""Exceptions that Python raises for data of an unexpected form."""
 
 CheckSignature: TypeAlias = Callable[[bytes, bytes, bytes], "bool | None"]
-"""Takes public key, signature and signed bytes; returns whether they fit, or None if the key is not trusted."""
+"""Takes a public key, a signature and the signed bytes; returns whether they match, None for an untrusted key."""
 Source: TypeAlias = "str | PathLike[str] | bytes | BinaryIO"
 """A path, the bytes themselves, or a binary file."""
 
 
 class Verdict(str, Enum):  # noqa: UP042 - `StrEnum` formats differently from plain strings in older tools
-    """What an auditor has to do with a log. The slug of a finding says more."""
+    """What an auditor has to do with a log. The slug of a finding gives details."""
 
     SOUND = "sound"
-    """Accept it: all of it is proved, without the values that were erased lawfully."""
+    """Accept it: all of it is proved, except the values that were erased lawfully."""
     UNANCHORED = "unanchored"
-    """Get a newer anchor: nothing is wrong, but nothing shows that the end is there."""
+    """Get a newer anchor: nothing is wrong, but nothing proves that the end is complete."""
     INCOMPLETE = "incomplete"
-    """Wait, or ask: nothing is wrong, but the log has no proper end, or its key proves nothing."""
+    """Wait or ask: nothing is wrong, but the log has no proper end or its key proves nothing."""
     WRONG_KEY = "wrong-key"
     """Get the right key."""
     UNREADABLE = "unreadable"
     """Get the right file, or a newer verifier."""
     WITHHELD = "withheld"
-    """Ask for the values that are missing: nothing is wrong, but no record says that they were erased."""
+    """Ask for the missing values: nothing is wrong, but no record says that they were erased."""
     MISSING = "missing"
-    """Ask for the records that are missing."""
+    """Ask for the missing records."""
     ALTERED = "altered"
-    """Believe nothing from the first record in doubt on."""
+    """Do not trust the first record in doubt or anything after it."""
 
     @property
     def exit_code(self) -> int:
@@ -131,16 +131,16 @@ VERDICTS: Final = {
     "duplicated": Verdict.ALTERED,
     "altered": Verdict.ALTERED,
 }
-"""The verdict of each slug, which says more finely what was found.
+"""The verdict of each slug, which describes the finding in more detail.
 
-The order is that of badness: a log gets the worst slug of its findings, and the verdict of that."""
+Ordered by severity: a log gets the worst slug among its findings, and the verdict of that slug."""
 _RANKS: Final = {slug: rank for rank, slug in enumerate(VERDICTS)}
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found."""
+    """One problem found in a log."""
 
     verdict: Verdict
     slug: str
@@ -150,54 +150,54 @@ class Finding:
     line: int | None = None
     """Number of the line in the file, from 1."""
     record: int | None = None
-    """Number of the record in the file, from 1: the first one that this puts in doubt."""
+    """Number of the record in the file, from 1: the first record that this finding puts in doubt."""
     seq: int | None = None
-    """The first entry that this puts in doubt."""
+    """The first entry that this finding puts in doubt."""
     where: str = "log"
     """`log`, `anchor` or `proof`."""
 
     @property
     def changed(self) -> bool:
-        """Whether it says that something was changed."""
+        """Whether the finding means that something was changed."""
         return self.verdict.exit_code == 1
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a verification found, and what is proved in spite of it."""
+    """The result of a verification, and what is proved despite its findings."""
 
     verdict: Verdict
     slug: str
-    """What decided the verdict."""
+    """The finding that decided the verdict."""
     findings: tuple[Finding, ...] = ()
-    """Everything that was found, in the order of the file; after `MOST_FINDINGS`, new slugs only."""
+    """All findings in file order; after `MOST_FINDINGS`, only those with new slugs."""
     more_findings: int = 0
-    """Findings beyond those."""
+    """Number of findings left out of `findings`."""
     proved: str = "Nothing is proved."
-    """A sentence that says what is."""
+    """A sentence about the finding."""
     log: str = ""
     thread: str = ""
     records: int = 0
     """Records in the file that could be read."""
     proved_records: int = 0
-    """Records from the beginning that are as they were written."""
+    """Number of records from the beginning that are as they were written."""
     proved_seq: int = 0
-    """The last entry of those."""
+    """The last entry of those records."""
     authenticated_seq: int = 0
-    """The last entry of those whose MAC was verified; 0 without a key."""
+    """The last entry whose MAC was verified; 0 without a key."""
     anchored_seq: int = 0
     """The last entry that an anchored head proves; 0 without one."""
     heads: int = 0
-    """Heads in the file that fit."""
+    """Number of heads in the file that match."""
     erased_values: int = 0
-    """Values that were erased lawfully: the proved records say how many, who erased them, and why."""
+    """Number of values that were erased lawfully; the proved records state who erased them, and why."""
     erased_lines: int = 0
-    """Lines that are not in the file, and whose commitments the records still have."""
+    """Number of lines that are missing from the file; the records still have their commitments."""
     withheld_lines: int = 0
-    """Those of them that no record says were erased."""
+    """Number of those lines that no record reports as erased."""
     absent_blobs: int = 0
-    """Large values that records name, by their hashes, and that are not in the file."""
+    """Number of large values that records name by their hashes and that are missing from the file."""
 
     @property
     def exit_code(self) -> int:
@@ -211,7 +211,7 @@ class Report:
 
     @property
     def first_bad(self) -> int | None:
-        """Number of the first record that is in doubt because something was changed; None if nothing was."""
+        """Number of the first record that a change puts in doubt; None if nothing was changed."""
         return min((finding.record or 1 for finding in self.findings if finding.changed), default=None)
 
     @property
@@ -245,12 +245,12 @@ def key_of(root: bytes, log: str) -> bytes:
 
 
 def genesis(log: str) -> bytes:
-    """Return what `prev` is in the first header of a log."""
+    """Return the value of `prev` in the first header of a log."""
     return _sha(b"graphrt/journal/v1\x00", log.encode())
 
 
 def weakness(root: bytes) -> str:
-    """Return why a key can be guessed; empty if it cannot."""
+    """Return the reason why a key can be guessed; empty if it cannot."""
     if len(root) < KEY_BYTES:
         return f"too short: it has {len(root)} bytes, fewer than {KEY_BYTES}"
     if root in _SAMPLES:
@@ -265,7 +265,7 @@ def _joined(left: bytes, right: bytes) -> bytes:
 
 
 def _grow(roots: list[bytes], size: int, leaf: bytes) -> None:
-    """Add a leaf to a Merkle tree (RFC 9162) of *size* leaves, of which the roots of the whole subtrees are kept."""
+    """Add a leaf to a Merkle tree (RFC 9162) of *size* leaves, represented by the roots of its complete subtrees."""
     while size & 1:
         leaf = hashlib.sha256(b"\x01" + roots.pop() + leaf).digest()
         size >>= 1
@@ -292,7 +292,7 @@ _loads_structure: Final = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """Return the object that a canonical line holds.
+    """Parse a canonical line, and return its object.
 
     Raises:
         ValueError: It is not a JSON object, or not written canonically (RFC 8785).
@@ -303,7 +303,7 @@ def parse(line: bytes) -> dict[str, Any]:
             raise ValueError("it is not an object")
         begin = value.get("begin")
         if begin.__class__ is dict and begin.get("digests").__class__ is dict:
-            # The one object with keys of users. RFC 8785 sorts by UTF-16 code units, Python by code points.
+            # The only object whose keys come from users. RFC 8785 sorts by UTF-16 code units, Python by code points.
             names = sorted(begin["digests"], key=lambda name: name.encode("utf-16-be"))
             begin = dict(sorted({**begin, "digests": {name: begin["digests"][name] for name in names}}.items()))
             same = _dumps_as_is({**value, "begin": begin})
@@ -346,7 +346,7 @@ def _base64(value: Any) -> bytes:
 
 @final
 class Sealed:
-    """A record with its seal taken apart.
+    """A record with its seal parsed.
 
     Raises:
         ValueError: It does not have the form of a record.
@@ -383,7 +383,7 @@ class Sealed:
         self.entries: Any = rest[1]
         self.more: list[Any] = rest[2:]
         self.newer: bool = _int(version, 4) > 4
-        """Whether the structure has a form that is not known here."""
+        """Whether the structure has a form that this verifier does not know."""
         if at.__class__ not in (int, float):
             raise ValueError("it has no time")
         self.at: int = round(at * 1e6)
@@ -407,7 +407,7 @@ class Sealed:
         self.erased = ()
 
     def _with_erased(self, lines: list[bytes], rest: bytes) -> None:
-        """Take the commitments from a seal whose record has lines that were erased."""
+        """Parse the commitments in the seal of a record with erased lines."""
         kept: list[bytes] = []
         erased: list[int] = []
         for number, line in enumerate(lines):
@@ -424,16 +424,16 @@ class Sealed:
         self.commits, self.erased = kept, tuple(erased)
 
     def header_leaf(self, seq: int, count: int, prev: bytes, state: bytes) -> bytes:
-        """Return the leaf of the header that these numbers and hashes give."""
+        """Return the leaf of the header with these numbers and hashes."""
         body = hashlib.sha256(b"".join(self.commits)).digest()
         head = struct.pack(">BQIq", _VERSION, seq, count, self.at)
         return hashlib.sha256(b"\x00" + head + self.kid + prev + body + state).digest()
 
     def written(self) -> Iterator[tuple[int, int]]:
-        """Yield number of the name and number of the line of each value that is folded into a field, in order."""
+        """Yield the name number and the line number of each value that is folded into a field, in order."""
         for code, path, *fields in self.entries:
             if path:
-                continue  # a nested graph: its writes count when they reach the graph at the top
+                continue  # a nested graph: its writes count when they reach the top-level graph
             updates: Any = ()
             if code == 8 and len(fields) > 1:
                 updates = fields[1]
@@ -445,7 +445,7 @@ class Sealed:
                 updates = fields[3:4]
             elif code == 27:
                 updates = fields[8:9]
-            elif code == 16:  # the state that a fork begins with, and in it outcomes that wait
+            elif code == 16:  # the state at the start of a fork, which contains pending outcomes
                 state = fields[2]
                 held = state[19] if len(state) > 19 else None
                 wrote = [outcome for outcome in held or () if outcome[0] == 8 and len(outcome) > 2]
@@ -456,14 +456,16 @@ class Sealed:
                     yield _int(name), _int(next(each, None), 1)
 
 
-class Head(NamedTuple):
-    """The end of a log at one moment. Whoever keeps it can tell later whether anything before it was cut or changed.
+class TreeHead(NamedTuple):
+    """The end of a log at one point in time.
+
+    Anyone who keeps it can later check whether an earlier part of the log was cut or changed.
 
     It holds no values of the state.
     """
 
     log: str
-    """Id of the thread that the log began with; of a copied thread, that of its source."""
+    """Id of the thread in which the log began; for a copied thread, the id of its source."""
     thread: str
     """Id of the thread."""
     seq: int
@@ -477,15 +479,15 @@ class Head(NamedTuple):
     kid: str = ""
     """Name of the key that the head is authenticated with, in hexadecimal; empty without a key."""
     mac: bytes = b""
-    """HMAC-SHA256 over all of it; empty without a key."""
+    """HMAC-SHA256 of all fields above; empty without a key."""
     signature: bytes = b""
-    """Ed25519 signature of the same; empty without one. See `graphrt.audit.signing`."""
+    """Ed25519 signature of the same fields; empty if the head is not signed. See `graphrt.audit.signing`."""
     signer: bytes = b""
-    """Public key that the signature belongs to."""
+    """Public key of the signature."""
 
     @classmethod
-    def from_dict(cls, data: Any) -> Head:
-        """Return the head that `to_dict` made *data* of.
+    def from_dict(cls, data: Any) -> TreeHead:
+        """Return the head from the result of `to_dict`.
 
         Raises:
             ValueError: It is not a head.
@@ -512,7 +514,7 @@ class Head(NamedTuple):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the head as JSON-ready data, in the form in which logs and anchor files keep it."""
+        """Return the head as JSON-ready data, in the form used by logs and anchor files."""
         data = {**self._asdict(), "root": self.root.hex(), "mac": self.mac.hex()}
         if not self.signature:
             del data["signature"], data["signer"]
@@ -520,7 +522,7 @@ class Head(NamedTuple):
         return {**data, "signature": b2a_base64(self.signature, newline=False).decode(), "signer": self.signer.hex()}
 
     def signed(self) -> bytes:
-        """Return the bytes that its MAC and its signature are over."""
+        """Return the bytes that its MAC and its signature cover."""
         numbers = struct.pack(">QQq", self.size, self.seq, self.at)
         return b"graphrt/head/v1\x00" + numbers + self.root + self.thread.encode()
 
@@ -530,16 +532,16 @@ class Head(NamedTuple):
 
 @final
 class _Keys:
-    """The keys that were given, derived for one log."""
+    """The keys of the caller, derived for one log."""
 
     def __init__(self, log: str, roots: Iterable[bytes]) -> None:
         self.roots = {kid_of(root): root for root in roots}
         self._derived = {kid: key_of(root, log) for kid, root in self.roots.items()}
         self.used: set[bytes] = set()
-        """Names of the keys that something was checked with."""
+        """Names of the keys that were used in a check."""
 
     def fits(self, kid: bytes, data: bytes, mac: bytes) -> bool | None:
-        """Return whether *mac* is that of *data*; None if there is no such key."""
+        """Return whether *mac* is the MAC of *data*; None if there is no such key."""
         key = self._derived.get(kid)
         if key is None:
             return None
@@ -547,12 +549,12 @@ class _Keys:
         return hmac.compare_digest(hmac.digest(key, data, "sha256"), mac)
 
     def any_fits(self, data: bytes, mac: bytes) -> bool:
-        """Return whether *mac* is that of *data* under some key."""
+        """Return whether *mac* is the MAC of *data* under any of the keys."""
         return any(hmac.compare_digest(hmac.digest(key, data, "sha256"), mac) for key in self._derived.values())
 
 
 class _Place(NamedTuple):
-    """Where something was found. 0 stands for where the check is: this line, and the next record with its first entry."""
+    """Location of a finding. 0 means the current position: this line, and the first entry of the next record."""
 
     line: int = 0
     record: int = 0
@@ -565,14 +567,14 @@ _BEGIN: Final = _Place(record=1, seq=1)
 
 @final
 class _Check:
-    """One verification of a log: the chain so far, and what was found."""
+    """One verification of a log: the chain so far, and the findings."""
 
     def __init__(
-        self, roots: Sequence[bytes], anchored: Sequence[tuple[int, Head]], signature: CheckSignature | None = None
+        self, roots: Sequence[bytes], anchored: Sequence[tuple[int, TreeHead]], signature: CheckSignature | None = None
     ) -> None:
         self._roots, self._anchored, self._check_signature = roots, anchored, signature
         self._signed: dict[str, list[int]] = {}
-        """What was found about signatures of heads, and the entries of those heads."""
+        """The findings about signatures of heads, and the entries of those heads."""
         self.findings: list[Finding] = []
         self.more_findings = 0
         self.log = self.thread = self._name = ""
@@ -580,7 +582,7 @@ class _Check:
         self.authenticated_seq = self.anchored_seq = self.seq = 0
         self._keys = _Keys("", ())
         self._exact = True
-        """Whether everything so far is as it was written, and so the digests of the fields are known."""
+        """Whether everything so far is unchanged since it was written, so that the digests of the fields are known."""
         self._leaf: bytes | None = None
         """Leaf of the last record; None if a record is missing before the next one."""
         self._kid: bytes | None = _UNKEYED
@@ -589,47 +591,47 @@ class _Check:
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._told: int | None = 0
-        """How many of the names the records account for; None if nothing vouches for the first ones."""
+        """Number of names that the records account for; None if no record vouches for the first names."""
         self._tree: list[bytes] | None = []
         self._size = self._begun = 0
         self._pruned = 0
-        """The entry up to which the log was pruned, until a record says so."""
+        """The entry up to which the log was pruned, until a record reports it."""
         self._seqs, self._leaves = array("Q"), bytearray()
         self._gaps: list[list[int]] = []
-        """First and last missing entry, line, record, and how many of the entries came later after all."""
+        """First and last missing entry, line, record, and the number of these entries that were found later."""
         self._blobs: set[str] = set()
         self._fresh: dict[str, int] = {}
-        """Large values that wait for the record that names them, and their lines."""
+        """Large values with their lines, until the record that names them."""
         self._absent: set[str] = set()
         self._erased: dict[int, tuple[int, ...]] = {}
-        """Numbers of the lines that are not there, by the last entry of their record."""
+        """Numbers of the missing lines, by the last entry of their record."""
         self._lawful: dict[int, set[int]] = {}
-        """Those that an entry about an erasure names, in the same form."""
+        """Lines that an entry reports as erased, in the same form."""
         self._erased_values = 0
         self._forged: list[_Place] = []
         self._genuine = 0
-        """Records whose MAC fits."""
+        """Number of records whose MAC is correct."""
         self._unknown: dict[bytes, _Place] = {}
-        """Keys that are not here, and the first record under each."""
+        """Keys that were not given, with the first record that uses each."""
         self._head_lines: set[bytes] = set()
         """Hashes of the heads so far."""
         self._seen_heads: set[int] = set()
-        self._anchors: dict[int, list[tuple[int, Head]]] = {}
+        self._anchors: dict[int, list[tuple[int, TreeHead]]] = {}
         self._anchored_records = 0
         self._agreeing: list[int] = []
-        """Entries with an anchored head that agrees."""
+        """Entries with an anchored head that matches."""
         self._open = self._recovering = False
         self._snapshot: tuple[int, str] | None = None
         """Entry and hash of the snapshot that the log begins with, until a record vouches for it."""
         self._snapshot_names: list[str] = []
         """The names that the snapshot lists."""
         self._beside: dict[str, str] = {}
-        """Keys of the staged bodies that records vouch for, and how each body ends."""
+        """Keys of the staged bodies that records vouch for, with the end of each body."""
 
     def find(self, slug: str, message: str, at: _Place = _HERE, where: str = "log") -> None:
-        """Note a finding, at the next record unless *at* says otherwise."""
+        """Add a finding, at the next record unless *at* says otherwise."""
         if len(self.findings) >= MOST_FINDINGS and any(finding.slug == slug for finding in self.findings):
-            self.more_findings += 1  # but each slug is kept once, or many harmless findings could hide the worst one
+            self.more_findings += 1  # but each slug is in `findings`, so the worst one is never hidden
             return
         self.findings.append(
             Finding(
@@ -743,7 +745,7 @@ class _Check:
         self._reached()
 
     def _begin_with(self, snapshot: str, digests: Mapping[str, str], seq: int) -> None:
-        """Take in the snapshot that a log begins with. Until a record vouches for it, nothing in it is believed."""
+        """Read the snapshot at the start of a log. It is not trusted until a record vouches for it."""
         lines = snapshot.split("\n")
         [entry] = _loads_structure(lines[0])[5]
         names, kept = entry[2 + _STATE_NAMES], entry[2 + _STATE_DIGESTS]
@@ -768,7 +770,7 @@ class _Check:
         self._named([text for _, text in told])
 
     def _named(self, texts: Sequence[str]) -> None:
-        """Compare the large values that stand before a line with those that it names."""
+        """Compare the large values that precede a line with those that it names."""
         named = {name.decode() for text in texts for name in _BLOB.findall(text.encode())}
         if not self._fresh.keys() <= named:
             raise ValueError("a large value stands before a line that does not name it")
@@ -807,7 +809,7 @@ class _Check:
         if told.keys() != {"bytes"}:
             raise ValueError("it does not say what was recovered")
         _int(told["bytes"], 1)
-        self._recovering = True  # names and large values of the record that was lost may be there again
+        self._recovering = True  # names and large values of the lost record may occur again
 
     # ----------------------------------------------------------------------------------------------------- records
 
@@ -853,7 +855,7 @@ class _Check:
             self._tree = self._leaf = None
 
     def _place(self, one: Sealed, first: int) -> bool:
-        """Say why a record does not follow the one before; return whether the check goes on after it."""
+        """Report why a record does not follow the previous one; return whether the check continues after it."""
         if first > self.seq:
             self._gap(self.seq + 1, first)
             self._leaf = self._kid = self._tree = None
@@ -874,7 +876,7 @@ class _Check:
             self._gaps.append([first, last, self.line, self.records + 1, 0])
 
     def _fill(self, first: int, last: int) -> bool:
-        """Note that entries which seemed to be missing are there; return whether they seemed to be."""
+        """Record that entries were found after all; return whether they had seemed to be missing."""
         for gap in self._gaps:
             if gap[0] <= first and last <= gap[1]:
                 gap[4] += last - first + 1
@@ -882,7 +884,7 @@ class _Check:
         return False
 
     def _follows(self, one: Sealed, seq: int, count: int) -> bool:
-        """Return whether *one* is a record that follows, under these numbers; the state is taken as it is."""
+        """Return whether *one* follows under these numbers; the state is used unchanged."""
         return self._leaf is not None and count > 0 and one.header_leaf(seq, count, self._leaf, one.state) == one.leaf
 
     def _check(self, one: Sealed, first: int) -> None:
@@ -906,7 +908,7 @@ class _Check:
         self._macs(one, label)
 
     def _fold(self, one: Sealed) -> bytes:
-        """Take in the names and values of a record, and return the hash of the state after it."""
+        """Apply the names and values of a record, and return the hash of the state after it."""
         if one.names or one.seq == one.count:
             self._add_names(one)
         for code, path, *fields in one.entries:
@@ -925,7 +927,7 @@ class _Check:
         return hashlib.sha256(b"".join([label + digests[name] for name, label in self._order])).digest()
 
     def _vouched(self, one: Sealed) -> None:
-        """Take in what a record vouches for beside itself: staged bodies, and the snapshot that the log begins with."""
+        """Note what else a record vouches for: staged bodies, and the snapshot at the start of the log."""
         if self._beside and any(not path and code in (12, 27) for code, path, *_ in one.entries):
             self._beside = {}  # the superstep is over, and nothing is staged
         if not one.more or _int(one.more[0], 1) in one.erased:
@@ -946,7 +948,7 @@ class _Check:
             number = numbers.setdefault(_text(name), len(self._names))
             if number == len(self._names):
                 self._names.append(name)
-            # The names of the graph stand in the list alone. The first record vouches for them, and for its own.
+            # Only the list has the names of the graph. The first record vouches for them and for its own names.
             if first or self._told is None or number < self._told:
                 continue
             if number > self._told:
@@ -956,7 +958,7 @@ class _Check:
             self._told = None
             if one.more:
                 line = _int(one.more[0], 1)
-                if line in one.erased:  # else anybody could withhold it, and change the names
+                if line in one.erased:  # otherwise anyone could withhold it and change the names
                     raise ValueError("the line that vouches for the names is not there")
                 self._told, digest = json.loads(one.lines[line])["names"]
                 known = self._names[: _int(self._told)]
@@ -964,7 +966,7 @@ class _Check:
                     raise ValueError("the list of names is not the one that it vouches for")
 
     def _macs(self, one: Sealed, label: str) -> None:
-        """Check the MACs of a record: under its key and, where the key changes, under the one before."""
+        """Check the MACs of a record: under its key and, where the key changes, under the previous one."""
         kid, before = one.kid, self._kid
         if kid == _UNKEYED:
             if one.macs or before not in (None, _UNKEYED):
@@ -986,10 +988,10 @@ class _Check:
             self.authenticated_seq = one.seq if self._exact else self.authenticated_seq
 
     def _values(self, value: Mapping[str, Any], fresh: Mapping[str, int]) -> None:
-        """Compare the large values that stand before a record with those that it names."""
+        """Compare the large values that precede a record with those that it names."""
         lines = [line.encode() for line in value["lines"] if '{"$t":"blob"' in line]
         named = {name.decode() for line in lines for name in _BLOB.findall(line)}
-        for name in fresh.keys() - named if self._leaf is not None else ():  # else its record may be missing
+        for name in fresh.keys() - named if self._leaf is not None else ():  # otherwise its record may be missing
             self.find("altered", f"The large value {name[:12]}... stands before a record that does not name it.")
             self._exact = False
         self._absent |= named - self._blobs
@@ -1019,8 +1021,8 @@ class _Check:
 
     # ------------------------------------------------------------------------------------------- heads and anchors
 
-    def _head_mac(self, head: Head) -> bool | None:
-        """Return whether the MAC of a head fits; None if it has none, or its key is not here."""
+    def _head_mac(self, head: TreeHead) -> bool | None:
+        """Return whether the MAC of a head is correct; None if it has none or its key was not given."""
         if not head.mac:
             return None
         fits = self._keys.fits(bytes.fromhex(head.kid), head.signed(), head.mac)
@@ -1028,8 +1030,8 @@ class _Check:
             return False  # the name of its key was changed
         return fits
 
-    def _signature(self, head: Head, *, line: int = 0, where: str = "log") -> None:
-        """Check the signature of a head, if there is one and somebody can check it."""
+    def _signature(self, head: TreeHead, *, line: int = 0, where: str = "log") -> None:
+        """Check the signature of a head, if it has one and a function to check signatures was given."""
         if not head.signature:
             return
         check = self._check_signature
@@ -1038,12 +1040,12 @@ class _Check:
             self.find("altered", f"The signature of the head of entry {head.seq} is wrong.", _Place(line), where)
             self._exact = False
         else:
-            unknown = "is there, and was not checked" if check is None else "is of a key that is not trusted"
+            unknown = "is there, and was not checked" if check is None else "was made with a key that is not trusted"
             told = "fits" if fits else unknown
             self._signed.setdefault(f"{told}: {head.signer.hex()[:16]}", []).append(head.seq)
 
     def _head(self, told: Any, line: bytes) -> None:
-        head = Head.from_dict(told)
+        head = TreeHead.from_dict(told)
         self._signature(head)
         digest = _sha(line)
         if digest in self._head_lines:
@@ -1077,7 +1079,7 @@ class _Check:
             )
 
     def _reached(self) -> None:
-        """Compare the anchored heads of the present size with the records."""
+        """Compare the anchored heads of the current size with the records."""
         for number, head in self._anchors.pop(self._size, ()):
             if head.root == _root(self._tree or ()) and head.seq == self.seq:
                 if self._exact:
@@ -1086,7 +1088,7 @@ class _Check:
             elif self._exact:
                 self._contradicted(number, head)
 
-    def _contradicted(self, number: int, head: Head) -> None:
+    def _contradicted(self, number: int, head: TreeHead) -> None:
         genuine = self._head_mac(head) is True
         self.find(
             "forked" if genuine else "altered",
@@ -1101,7 +1103,7 @@ class _Check:
     # --------------------------------------------------------------------------------------------------------- end
 
     def finish(self) -> None:
-        """Find what only the whole file tells."""
+        """Find problems that only the whole file shows."""
         for first, last, line, record, came in self._gaps:
             if came == last - first + 1:
                 slug, problem = "reordered", "do not stand where they belong"
@@ -1129,7 +1131,7 @@ class _Check:
         self._finish_erased()
 
     def _withheld(self) -> dict[int, set[int]]:
-        """Return the lines that are not there and that no record says were erased, by the last entry of their record."""
+        """Return the missing lines that no record reports as erased, by the last entry of their record."""
         gone = {seq: set(numbers) - self._lawful.get(seq, set()) for seq, numbers in self._erased.items()}
         return {seq: numbers for seq, numbers in gone.items() if numbers}
 
@@ -1152,7 +1154,7 @@ class _Check:
             )
 
     def _finish_name(self) -> None:
-        """Find that the records, with which nothing else is wrong, are those of another thread."""
+        """Report that the records, which have no other problem, belong to another thread."""
         changed = any(finding.changed for finding in self.findings)
         if self.records and self._name != self.thread and not changed:
             self.find(
@@ -1184,7 +1186,7 @@ class _Check:
     def _finish_anchors(self) -> None:
         for number, head in [one for heads in self._anchors.values() for one in heads]:
             if head.size <= self._begun:
-                continue  # before what a prune left
+                continue  # before the part that a prune left
             if head.seq > self.seq:
                 self.find(
                     "truncated",
@@ -1222,7 +1224,7 @@ class _Check:
             )
 
     def report(self) -> Report:
-        """Return what was found."""
+        """Return the findings."""
         findings = sorted(
             self.findings, key=lambda finding: (finding.record or 0, finding.where != "log", finding.line or 0)
         )
@@ -1254,13 +1256,13 @@ class _Check:
 
 
 def _worst(findings: Sequence[Finding]) -> str:
-    """Return the worst slug; of a log that was changed, that of the first change, since others may follow from it."""
+    """Return the worst slug; for a changed log, that of the first change, since others may follow from it."""
     changed = next((finding.slug for finding in findings if finding.changed), None)
     return changed or max((finding.slug for finding in findings), key=_RANKS.__getitem__, default="sound")
 
 
 def lines_of(source: Source) -> Iterator[tuple[bytes, bool]]:
-    """Yield each line without its end, and whether it has one."""
+    """Yield each line without its newline, and whether it had one."""
     if isinstance(source, (str, PathLike)):
         with open(fspath(source), "rb") as opened:  # noqa: PTH123 - this file needs no more modules than it must
             yield from lines_of(opened)
@@ -1270,16 +1272,16 @@ def lines_of(source: Source) -> Iterator[tuple[bytes, bool]]:
         yield line.removesuffix(b"\n"), line.endswith(b"\n")
 
 
-def _heads(anchor: Source | None) -> list[tuple[int, Head]]:
+def _heads(anchor: Source | None) -> list[tuple[int, TreeHead]]:
     """Return the heads of an anchor file with the numbers of their lines. A torn last line is left out."""
     lines = enumerate(lines_of(anchor), 1) if anchor is not None else ()
-    heads: list[tuple[int, Head]] = []
+    heads: list[tuple[int, TreeHead]] = []
     for number, (line, ended) in lines:
         if ended:
             value = parse(line)
             if value.keys() != {"head"}:
                 raise ValueError(f"line {number} is not a head")
-            heads.append((number, Head.from_dict(value["head"])))
+            heads.append((number, TreeHead.from_dict(value["head"])))
     return heads
 
 
@@ -1291,15 +1293,15 @@ def verify(
     anchor: Source | None = None,
     check_signature: CheckSignature | None = None,
 ) -> Report:
-    """Verify a log. Raises nothing, whatever the file contains.
+    """Verify a log. Raises no exception, whatever the file contains.
 
     Args:
         source: The log.
         key: Root key of the log; None checks no MACs.
         older: Keys that the log was written with before.
         anchor: Heads that were kept outside of the log, one on each line.
-        check_signature: Checks signatures of heads, such as a `graphrt.audit.signing.SignatureCheck`. None checks none,
-            and the report says that they are there.
+        check_signature: Checks signatures of heads; for example, a `graphrt.audit.signing.SignatureCheck`. None checks
+            none, and the report mentions that there are signatures.
     """
     given = [*older, *([key] if key is not None else [])]
     roots = [one for one in given if one.__class__ is bytes]
@@ -1314,7 +1316,7 @@ def verify(
         return replace(report, verdict=VERDICTS[slug], slug=slug, findings=findings)
     check = _Check(roots, heads, check_signature)
     if len(roots) < len(given):
-        check.find("key-missing", "A key that was given is not bytes.")
+        check.find("key-missing", "A key is not bytes.")
     try:
         if check.read(lines_of(source)):
             check.finish()
@@ -1329,7 +1331,7 @@ def verify(
 def check_inclusion(
     proof: Source, *, key: bytes | None = None, older: Sequence[bytes] = (), anchor: Source | None = None
 ) -> Report:
-    """Verify one record by itself: that it is in the log whose head the proof names.
+    """Verify that one record is in the log whose head the proof names.
 
     Args:
         proof: A document that `graphrt.audit.proofs.inclusion_proof` made.
@@ -1343,7 +1345,7 @@ def check_inclusion(
 def check_consistency(
     proof: Source, *, key: bytes | None = None, older: Sequence[bytes] = (), anchor: Source | None = None
 ) -> Report:
-    """Verify that what an older head covers is the beginning of what a newer head covers; for the arguments see above."""
+    """Verify that the records under an older head are a prefix of those under a newer one. Arguments: see above."""
     return _proved(proof, _consistency, [*older, *([key] if key is not None else [])], anchor)
 
 
@@ -1377,8 +1379,8 @@ def _proved(proof: Source, check: Any, roots: Sequence[bytes], anchor: Source | 
     return Report(verdict=verdict, slug=slug, findings=tuple(findings), **proved)
 
 
-def _genuine(head: Head, roots: Sequence[bytes], anchored: set[Head], find: Any) -> None:
-    """Find out whether somebody vouches for a head: an anchor, or a MAC."""
+def _genuine(head: TreeHead, roots: Sequence[bytes], anchored: set[TreeHead], find: Any) -> None:
+    """Check whether an anchor or a MAC vouches for a head."""
     keys = _Keys(head.log, roots)
     fits = keys.fits(bytes.fromhex(head.kid), head.signed(), head.mac) if head.mac else None
     same = [one for one in anchored if (one.log, one.thread, one.size) == (head.log, head.thread, head.size)]
@@ -1400,14 +1402,14 @@ def _genuine(head: Head, roots: Sequence[bytes], anchored: set[Head], find: Any)
         find("weak-key", f"The key can be guessed: it is {why}.")
 
 
-def _unsigned(head: Head) -> Head:
+def _unsigned(head: TreeHead) -> TreeHead:
     return head._replace(signature=b"", signer=b"")
 
 
-def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> tuple[list[Head], dict[str, Any]]:
+def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> tuple[list[TreeHead], dict[str, Any]]:
     if set(value) != {"head", "index", "path", "prev", "proof", "record"}:
         raise ValueError("it is not a proof of inclusion")
-    head, one = Head.from_dict(value["head"]), Sealed(value["record"])
+    head, one = TreeHead.from_dict(value["head"]), Sealed(value["record"])
     path = [_hex(part) for part in value["path"]]
     known = one.version in _VERSIONS and (one.newer or len(one.entries) == one.count)
     macs = [_Keys(head.log, roots).fits(one.kid, one.leaf, mac) for mac in one.macs[:1]]
@@ -1428,14 +1430,14 @@ def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> t
     }
 
 
-def _consistency(value: Mapping[str, Any], find: Any, _roots: Sequence[bytes]) -> tuple[list[Head], dict[str, Any]]:
+def _consistency(value: Mapping[str, Any], find: Any, _roots: Sequence[bytes]) -> tuple[list[TreeHead], dict[str, Any]]:
     if set(value) != {"new", "old", "path", "proof"}:
         raise ValueError("it is not a proof of consistency")
-    old, new = Head.from_dict(value["old"]), Head.from_dict(value["new"])
+    old, new = TreeHead.from_dict(value["old"]), TreeHead.from_dict(value["new"])
     if (old.log, old.thread) != (new.log, new.thread):
         find("another-log", "The heads are of two logs.")
     elif not extends(old.root, old.size, new.root, new.size, [_hex(part) for part in value["path"]]):
-        find("forked", "What the older head covers is not the beginning of what the newer one covers.")
+        find("forked", "The records of the older head are not the beginning of those of the newer one.")
     told = f"The first {old.size} of the {new.size} records of the log {new.log!r} are the same under both heads."
     return [old, new], {"proved": told, "log": new.log, "thread": new.thread}
 
@@ -1512,7 +1514,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read_keys(path: str) -> tuple[bytes, ...]:
-    """Return what a file has as a key: all of it, and all but a newline that an editor may have added."""
+    """Return the possible keys in a file: its bytes, and its bytes without a newline that an editor may have added."""
     with open(path, "rb") as file:  # noqa: PTH123 - this file needs no more modules than it must
         whole = file.read()
     return whole, whole.removesuffix(b"\n").removesuffix(b"\r")

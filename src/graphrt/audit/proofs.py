@@ -1,11 +1,11 @@
-"""Takes proofs out of an audit log: documents of a few hundred bytes that `offline` checks without the log.
+"""Extracts proofs from an audit log: documents of a few hundred bytes that `offline` checks without the log.
 
 - A proof of *inclusion* holds one record, and shows that it is in the log that a head covers.
-- A proof of *consistency* holds two heads, and shows that the newer one only adds to what the older one covers.
+- A proof of *consistency* holds two heads, and shows that the newer one only adds records to the older one.
 
-What they show is RFC 9162 (sections 2.1.3 and 2.1.4), over the leaves of the records. They are taken from a log in its
-portable form that is sound as far as it is needed; checking them is left to `offline`, which needs nothing of graphrt.
-A log that began with a prune holds the roots of the leaves before it, which is enough for most proofs about later ones.
+Both kinds use the Merkle proofs of RFC 9162 (sections 2.1.3 and 2.1.4) over the leaves of the records. They are
+extracted from a log in its portable form, whose needed part has to be sound. `offline`, which does not need graphrt,
+checks them. A pruned log holds the roots of the pruned leaves, which suffices for most proofs about later records.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from graphrt._journal.merkle import joined, root_of
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._lines import line_of, record_line
 from graphrt.audit._restore import Log, bytes_of
-from graphrt.audit.offline import BAD_DATA, CONSISTENCY, INCLUSION, Head, Source, genesis
+from graphrt.audit.offline import BAD_DATA, CONSISTENCY, INCLUSION, Source, TreeHead, genesis
 from graphrt.errors._codes.audit import NOT_PROVABLE
 
 _NOT_KEPT: Final = "it began with a prune after these records, and does not hold what the proof needs"
 
 
 def inclusion_proof(log: Source, seq: int) -> bytes:
-    """Return the proof that the record with the entry *seq* is in the log, against the first head that covers it.
+    """Return the proof that the log contains the record with entry *seq*, against the first head that covers it.
 
-    The record is in the proof as it is in the log: lines that were withheld or erased there are not in it.
+    The proof contains the record as it is in the log, without lines that were withheld or erased there.
 
     Args:
         log: A log in its portable form.
@@ -63,12 +63,12 @@ def inclusion_proof(log: Source, seq: int) -> bytes:
 
 
 def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any] | None = None) -> bytes:
-    """Return the proof that the head *new* only adds to what the head *old* covers.
+    """Return the proof that the head *new* only adds records to the head *old*.
 
     Args:
         log: A log in its portable form.
-        old: A head, as an anchor keeps it (what stands behind `"head":`).
-        new: A later head of the same log; None takes the last one of the log.
+        old: A head in the form that anchors keep: the value of `"head"` in a line.
+        new: A later head of the same log; None uses the last head in the log.
 
     Returns:
         One line of JSON, for `graphrt.audit.offline.check_consistency`.
@@ -81,7 +81,7 @@ def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any
     if later is None:
         raise NOT_PROVABLE(problem="it has no head")
     try:
-        begin, end = Head.from_dict(dict(old)).size, Head.from_dict(dict(later)).size
+        begin, end = TreeHead.from_dict(dict(old)).size, TreeHead.from_dict(dict(later)).size
     except (ValueError, KeyError, TypeError) as error:
         raise NOT_PROVABLE(problem="one of the heads is not a head") from error
     if not begin <= end <= read.base + len(read.leaves):
@@ -93,7 +93,7 @@ def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any
 
 @final
 class _Read:
-    """What proofs need of a log: its leaves, its heads, and where its records are."""
+    """The parts of a log that proofs need: its leaves, its heads, and the positions of its records."""
 
     def __init__(self, source: Source) -> None:
         try:
@@ -101,14 +101,14 @@ class _Read:
             self.records: Final = log.records
             self.heads: Final = log.heads
             for head in log.heads:
-                Head.from_dict(head)
+                TreeHead.from_dict(head)
             self.leaves: Final = [leaf_in(record.seal) for record in log.records]
             self.before = genesis(log.log)
             """Leaf of the record before the first one."""
             self.base = self.begun = 0
-            """Number of records, and the last entry, before those of the file."""
+            """Number of records before the file, and the last entry before it."""
             self._roots: dict[tuple[int, int], bytes] = {}
-            """Roots of the whole subtrees before the file: first leaf and size."""
+            """Roots of the complete subtrees before the file, by first leaf and size."""
             if log.begin:
                 self._begin(log.begin)
         except BAD_DATA as error:
@@ -149,7 +149,7 @@ class _Read:
     def consistency(self, size: int, begin: int, end: int, *, whole: bool = True) -> list[bytes]:
         """Return the path from the tree of the first *size* leaves from *begin* to that of all (RFC 9162, 2.1.4.1).
 
-        *whole* says whether the older tree begins there, so that its root is known to who checks the path.
+        *whole* says whether the older tree begins there, which means that the verifier knows its root.
         """
         if size == end - begin:
             return [] if whole else [self._root(begin, end)]

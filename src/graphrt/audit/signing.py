@@ -1,8 +1,8 @@
 """Ed25519 signatures of heads: made and checked with the package `cryptography` (`pip install graphrt[crypto]`).
 
-A MAC can be checked, and made, by whoever has the key of the log. A signature can be checked by everybody, and made by
-the owner of the private key alone. `offline` needs the standard library only, so it reports signatures and leaves
-checking them to a function: `verify(..., check_signature=check)`.
+Anyone with the key of the log can check a MAC and make one. Everyone can check a signature, but only the owner of the
+private key can make one. `offline` uses only the standard library, so it leaves the check of signatures to a function:
+`verify(..., check_signature=check)`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.audit.offline import Head
-from graphrt.errors._codes.arguments import MISSING_PACKAGE
-from graphrt.errors._codes.audit import BAD_SIGNING_KEY
+from graphrt.audit.offline import TreeHead
+from graphrt.errors import InputError, a_type
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, MISSING_PACKAGE
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,7 +33,7 @@ def generate_signing_key() -> bytes:
 
 
 def public_key(private: bytes) -> bytes:
-    """Return the public key that belongs to a private one: 32 bytes, to be given to those who check signatures.
+    """Return the public key of a private key: 32 bytes, for everyone who checks signatures.
 
     Raises:
         InputError: *private* is not a private key, or `cryptography` is not installed.
@@ -42,8 +42,8 @@ def public_key(private: bytes) -> bytes:
     return public
 
 
-def sign(head: Head, private: bytes) -> Head:
-    """Return *head* with a signature over the bytes that its MAC is over: size, number, time, root and thread.
+def sign(head: TreeHead, private: bytes) -> TreeHead:
+    """Return *head* with a signature over the bytes that its MAC covers: size, number, time, root and thread.
 
     Args:
         head: A head, as `graphrt.audit.head` makes it or an anchor gets it.
@@ -61,7 +61,7 @@ class SignatureCheck:
     """Checks signatures of heads, for `check_signature=` of `graphrt.audit.verify`.
 
     Args:
-        trusted: The public keys that count; a signature by another key is no proof of anything.
+        trusted: The trusted public keys; a signature by any other key proves nothing.
 
     Raises:
         InputError: A key is not a public key, or `cryptography` is not installed.
@@ -72,11 +72,11 @@ class SignatureCheck:
         self._trusted: Final[dict[bytes, Any]] = {}
         for key in trusted:
             if key.__class__ is not bytes or len(key) != KEY_BYTES:
-                raise BAD_SIGNING_KEY(given=key)
+                raise _bad_key(key)
             self._trusted[key] = ed25519.Ed25519PublicKey.from_public_bytes(key)
 
     def __call__(self, signer: bytes, signature: bytes, signed: bytes) -> bool | None:
-        """Return whether the signature is that of *signed*; None if its key is not trusted."""
+        """Return whether the signature matches *signed*; None if its key is not trusted."""
         from cryptography.exceptions import InvalidSignature
 
         public = self._trusted.get(signer)
@@ -92,9 +92,16 @@ class SignatureCheck:
 def _private(key: bytes) -> Ed25519PrivateKey:
     ed25519 = _ed25519()
     if key.__class__ is not bytes or len(key) != KEY_BYTES:
-        raise BAD_SIGNING_KEY(given=key)
+        raise _bad_key(key)
     made: Ed25519PrivateKey = ed25519.Ed25519PrivateKey.from_private_bytes(key)
     return made
+
+
+def _bad_key(key: object) -> InputError:
+    return ARGUMENT_OUT_OF_BOUNDS(
+        problem=f"An Ed25519 key cannot be {a_type(key)} in this form",
+        wanted=f"{KEY_BYTES} bytes: generate_signing_key() makes a private key, and public_key() derives its public key",
+    )
 
 
 def _ed25519() -> Any:

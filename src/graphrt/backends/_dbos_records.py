@@ -1,4 +1,4 @@
-"""What DBOS keeps of messages: the list of those that wait or run, and the removal of those that were delivered."""
+"""DBOS's message records: lists waiting and running messages, and removes delivered ones."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Records:
         self._tidied_at = time.monotonic()
 
     def with_status(self, *status: str, **which: Any) -> list[Any]:
-        """Return the messages with one of these statuses, without what they say."""
+        """Return the messages with one of these statuses, without their content."""
         found: list[Any] = self._dbos.list_workflows(
             name=self._names, status=[*status], queue_name=self._queues, load_input=False, load_output=False, **which
         )
         return found
 
     def tidy(self) -> None:
-        """Remove the records of messages that were delivered some time ago, now and then."""
+        """From time to time, remove the records of messages that were delivered more than `keep_s` ago."""
         if time.monotonic() - self._tidied_at < TIDY_S:
             return
         self._tidied_at = time.monotonic()

@@ -1,11 +1,11 @@
-"""Recovery of messages that DBOS keeps as `PENDING`, taken by an executor, although no executor works on them.
+"""Recovery of messages that DBOS lists as `PENDING`, taken by an executor, although no executor works on them.
 
-Such a message holds a slot of its queue's limits, and a second message with its deduplication id is refused. It comes
-about in two ways, which `Recovery` tells apart by the executor that DBOS names:
+Such a message holds a slot of its queue's limits, and a second message with its deduplication id is refused. There are
+two causes, which `Recovery` distinguishes by the executor that DBOS names:
 
-- Another executor died. `Liveness` tells which are alive; DBOS itself leaves that to its Conductor.
+- Another executor died. `Liveness` knows which are alive; DBOS itself leaves that to its Conductor.
 - This executor is alive, but does not work on the message. The server committed that it takes the message, and the
-  answer was lost, as when the server restarts at that moment. DBOS takes the claim for failed and never looks again.
+  answer was lost, as when the server restarts at that moment. DBOS treats the claim as failed and never looks again.
 
 The message goes back into its queue. A wrong suspicion costs a second delivery, which the claim on the thread makes
 harmless.
@@ -23,13 +23,13 @@ from typing import Any, Final, final
 from graphrt.backends._liveness import Liveness
 
 LOST_AFTER_S: Final = 5.0
-"""Seconds for which this executor does not begin with a message that it took, before the message counts as lost.
-DBOS begins within moments; the time is for processes that hardly get to run."""
+"""Seconds after which a message that this executor took but has not started counts as lost. DBOS normally starts within
+moments; the delay allows for starved processes."""
 
 
 @final
 class Recovery:
-    """What one host knows about messages that are taken.
+    """One host's view of taken messages.
 
     Args:
         dbos: The class `DBOS`.
@@ -44,9 +44,9 @@ class Recovery:
         self._working: set[str] = set()
         """Ids of the messages that this process works on. Guarded by the lock, as is `_since`."""
         self._since: dict[str, float] = {}
-        """Messages that this executor took and does not work on, with the time of the first look that saw them."""
+        """Messages that this executor took but does not work on, with the time at which that was first seen."""
         self._suspects: set[str] = set()
-        """Executors without a sign of life at the last look: they are dead if the next look finds none either."""
+        """Executors without a sign of life at the last check. They are dead if the next check finds none either."""
 
     def begin(self, executor: str, liveness: Liveness | None) -> None:
         """Show that this process is alive. The host calls this before it may get a message.
@@ -60,7 +60,7 @@ class Recovery:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """Note that this thread works on the message that DBOS has called it for."""
+        """Record that this thread works on the message for which DBOS called it."""
         message: str = self._dbos.workflow_id
         with self._lock:
             self._working.add(message)
@@ -88,7 +88,7 @@ class Recovery:
                 Context().run(self._dbos.resume_workflow, row.workflow_id, queue_name=row.queue_name)
 
     def _dead(self, executors: set[str]) -> set[str]:
-        """Return which of *executors* showed no sign of life at this look and the last one."""
+        """Return which of *executors* showed no sign of life at this check and the previous one."""
         if self._liveness is None:
             return set()
         without_life = self._liveness.dead(executors)
@@ -96,13 +96,13 @@ class Recovery:
         return dead
 
     def _lost(self, taken: Iterable[Any]) -> set[str]:
-        """Return the messages that this executor has had for some time and does not work on."""
+        """Return the messages that this executor took some time ago but does not work on."""
         own, now = self._executor, time.monotonic()
         with self._lock:
             idle = [row.workflow_id for row in taken if row.executor_id == own and row.workflow_id not in self._working]
             self._since = {message: self._since.get(message, now) for message in idle}
             lost = {message for message, since in self._since.items() if now - since >= LOST_AFTER_S}
-            for message in lost:  # put back now: its next delivery has as much time again
+            for message in lost:  # put back now, so its next delivery gets the full time
                 del self._since[message]
         return lost
 

@@ -1,7 +1,8 @@
 """Tasks of queues through DBOS: one queue of DBOS for each queue of nodes, and messages `invoke(graph, thread, task)`.
 
-DBOS keeps the limits of these queues. As for threads, a message holds ids alone, its loss costs time, and its repetition
-is harmless: what a task did is in the mail of its thread. DBOS itself is handed in, since only `dbos` imports it.
+DBOS keeps the limits of these queues. As for threads, a message holds only ids. A lost message costs time, and a
+repeated one is harmless, because the result of a task is in the mail of its thread. DBOS itself is an argument, since
+only `dbos` imports it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from graphrt.runtime import Runtime
 
 WORKFLOW: Final = "graphrt.invoke"
 _PAGE: Final = 200
-"""Tasks that one look sends messages for at most, of each graph."""
+"""Maximum number of tasks per graph for which one sweep sends messages."""
 _SLOWEST_REPEAT_S: Final = 30.0
-"""Longest pause before a message for the same task is sent again by the same process."""
+"""Maximum delay before the same process sends another message for the same task."""
 
 log: Final = logging.getLogger("graphrt.backends.dbos")
 
 
 def queue_of(name: str) -> str:
-    """Return the name that DBOS knows the queue *name* by. No graph's queue has it: those have no colon after it."""
+    """Return DBOS's name for the queue *name*. Its colon keeps it distinct from the queues of graphs."""
     return f"graphrt:queue:{name}"
 
 
@@ -38,13 +39,13 @@ class TaskMessages:
 
     Args:
         dbos: The class `DBOS`.
-        recovery: Is told which messages this process works on.
-        duplicated: The error with which DBOS refuses a message that waits or runs already.
-        form: The form in which DBOS stores what a message says.
+        recovery: Tracks the messages that this process works on.
+        duplicated: The error that DBOS raises for a message that already waits or runs.
+        form: The serialization format in which DBOS stores the arguments of a message.
         runtimes: Graph name to its runtime.
         queues: The queues that are served here, with their limits.
-        drive: Sends the message `drive(thread)`.
-        works: Whether the host takes messages now.
+        drive: Function that sends the message `drive(thread)`.
+        works: Returns whether the host takes messages now.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class TaskMessages:
         self._any = any(runtime.graph.queues for runtime in runtimes.values())
         self._recovery = recovery
         self._sent: dict[str, tuple[float, float]] = {}
-        """Id of a task's question to the time of the last message about it, and the pause before it is repeated."""
+        """Maps the id of a task's question to the time of its last message and the delay before the next one."""
 
     @property
     def served(self) -> list[str]:
-        """The names of the queues of DBOS that this host takes messages from."""
+        """Names of the DBOS queues from which this host takes messages."""
         return [queue_of(name) for name in self._queues]
 
     @property
@@ -82,7 +83,7 @@ class TaskMessages:
         return [queue_of(name) for name in sorted(names)]
 
     def register_message(self) -> None:
-        """Tell DBOS what a message does; before it is launched."""
+        """Register the workflow of the message with DBOS, before DBOS is launched."""
 
         def invoke(graph: str, thread: str, task: str) -> str:
             return self._deliver(graph, thread, task)
@@ -90,7 +91,7 @@ class TaskMessages:
         self._dbos.workflow(name=WORKFLOW, max_recovery_attempts=None, serialization_type=self._form)(invoke)
 
     def register_queues(self, polling_interval_s: float) -> None:
-        """Tell DBOS the limits of the queues that are served."""
+        """Configure the limits of the served queues in DBOS."""
         for name, queue in self._queues.items():
             limiter = queue.limiter
             self._dbos.register_queue(
@@ -102,17 +103,17 @@ class TaskMessages:
             )
 
     def send_for(self, graph: str, thread: str) -> None:
-        """Send messages for the tasks of *thread*, which was driven just now."""
+        """Send messages for the tasks of *thread*, which was just driven."""
         runtime = self._runtimes[graph]
         if not runtime.graph.queues:
             return
-        with suppress(GraphrtError):  # the next look finds them
+        with suppress(GraphrtError):  # the next sweep finds them
             for one in runtime.state(thread).interrupts:
                 if one.kind == "task":
                     self._send(graph, thread, one.task_id, one.id, str(one.payload))
 
     def send_what_waits(self, waiting: Iterable[str | None], first_pause_s: float) -> None:
-        """Send a message for each task that waits and has none: it was lost, or never sent."""
+        """Send a message for each waiting task without one: it was lost, or never sent."""
         if not self._any:
             return
         now, known, version = time.monotonic(), set(waiting), self._dbos.application_version
@@ -136,12 +137,12 @@ class TaskMessages:
             "deduplication_id": f"{version} {question}",
             "serialization_type": self._form,
         }
-        with suppress(self._duplicated):  # one waits, or runs
-            # In a context of its own: it would else be recorded as a step of the message that is being delivered.
+        with suppress(self._duplicated):  # a message already waits or runs
+            # In a separate context; otherwise it would be recorded as a step of the message that is being delivered.
             Context().run(self._dbos.enqueue_workflow_with_options, options, graph, thread, task)
 
     def _deliver(self, graph: str, thread: str, task: str) -> str:
-        """Run a task, as DBOS asks for it; never raises."""
+        """Run a task when DBOS delivers its message; never raises."""
         runtime = self._runtimes.get(graph)
         if runtime is None or not self._works():
             return "left"

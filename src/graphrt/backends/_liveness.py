@@ -1,8 +1,8 @@
-"""Which processes of a DBOS application are alive: DBOS itself asks its Conductor for that, which is not open source.
+"""Detects which processes of a DBOS application are alive. DBOS itself needs its Conductor, which is not open source.
 
-Each process keeps one session with the server, named after its executor. A process that was killed loses its session
-at once; one that hangs no longer asks anything in it, and `pg_stat_activity` says since when. So neither a table nor a
-lock is needed. The session has to be a direct one: PgBouncer in transaction mode would share it.
+Each process keeps one session with the server, named after its executor. A killed process loses its session at once. A
+hung process sends no queries in it, and `pg_stat_activity` says since when. So neither a table nor a lock is needed.
+The session has to be a direct one: PgBouncer in transaction mode would share it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _OPTIONS: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""Options of libpq, as graphrt's store sets them. Without them, threads of DBOS wait for a quarter of an hour for a
-server that vanished, and a process does not even end meanwhile."""
+"""Options of libpq, as graphrt's store sets them. Without them, threads of DBOS wait a quarter of an hour for a
+vanished server, and the process cannot exit meanwhile."""
 _PREFIX: Final = "graphrt "
 _ALIVE: Final = """
 SELECT application_name FROM pg_stat_activity
@@ -30,7 +30,7 @@ WHERE application_name = ANY(%s)
 
 
 def with_timeouts(url: str) -> str:
-    """Return *url* with options by which a vanished server is noticed within a minute, unless it has them."""
+    """Return *url* with options that detect a vanished server within a minute; options that it has are kept."""
     query = urlsplit(url).query
     given = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
     more = "&".join(f"{name}={value}" for name, value in _OPTIONS.items() if name not in given)
@@ -38,7 +38,7 @@ def with_timeouts(url: str) -> str:
 
 
 class Liveness:
-    """The session of this process, and what the sessions of others say.
+    """The session of this process, and a view of the sessions of others.
 
     Args:
         url: The database of DBOS.

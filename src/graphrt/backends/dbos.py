@@ -1,18 +1,18 @@
 """`DbosHost`: threads driven through queues of DBOS 3.4 on PostgreSQL. Needs `graphrt[dbos]`.
 
 DBOS delivers messages, limits how many run at once, and takes over those of dead processes. A message names a graph and
-a thread and holds no state; its only effect is `Runtime.drive`. What was done is in the journal, and DBOS's own record
-of a message says only that it was delivered, so that its table can be emptied at any time.
+a thread and holds no state; its only effect is `Runtime.drive`. Finished work is in the journal. DBOS's own record of a
+message says only that it was delivered, so its table can be emptied at any time.
 
 Three rules of DBOS shape this module (decision 0157):
 
-- An exception ends a workflow for good. The message therefore never raises; what it could not do, a later look at the
-  store sends again.
+- An exception ends a workflow for good. The message therefore never raises; a later sweep of the store sends unfinished
+  work again.
 - By default the version of an application is a hash of its source, and messages of other versions are never delivered.
   Ours is a constant.
-- A message with the id of one that was delivered is dropped without an error. Ids are therefore new each time; what
-  prevents a flood is DBOS's deduplication, which counts only messages that still wait or run. Its key has the number of
-  the thread's last entry, so that a message for a later part of the run is never taken for an earlier one.
+- A message with the id of one that was delivered is dropped without an error. Ids are therefore always new. DBOS's
+  deduplication prevents a flood: it considers only messages that still wait or run. Its key contains the number of the
+  thread's last entry, so a message for a later part of the run is never mistaken for an earlier one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from graphrt.workers._serving import drain, serve
 __all__ = ["DbosHost"]
 
 try:
-    import_module("dbos")  # asked for here, so that its absence is told once and clearly
+    import_module("dbos")  # imported here, so that a missing package is reported once and clearly
 except ModuleNotFoundError as _missing:
     raise MISSING_PACKAGE(
         user="graphrt.backends.dbos", package=_missing.name, extra="dbos", value=_missing.name
@@ -66,21 +66,21 @@ from dbos import (
 from dbos import error as dbos_errors
 
 _WIRE: Final = 1
-"""Version of the message. Another number keeps messages of older processes from newer ones, and the other way round."""
+"""Version of the message. A new number keeps older and newer processes from receiving each other's messages."""
 _WORKFLOW: Final = "graphrt.drive"
 _FORM: Final = WorkflowSerializationFormat.PORTABLE
 """JSON. The default of DBOS is pickle."""
 _NO_INSTANCE: Final = "without a DBOS instance"
-"""What DBOS says when the process has none; there is no other public way to ask."""
+"""DBOS's error text when the process has no instance; there is no other public way to detect that."""
 _FIRST: Final = 2**30
 """Priority of a message to a thread of priority 0: DBOS takes smaller numbers first, from 1 on."""
 _CONNECTIONS: Final = 10
-"""Most connections of a DBOS that the host starts, instead of DBOS's own 20. It never closes one that it opened, so five
-processes would use up the 100 that PostgreSQL allows by default, and no other client could connect."""
+"""Maximum number of connections of a DBOS that the host starts, instead of DBOS's default of 20. DBOS never closes an
+opened connection, so five processes would use up the 100 that PostgreSQL allows by default."""
 _SENT_AT_ONCE: Final = 200
-"""Messages that one look at the store sends at most, so that the next sign of life is not late."""
+"""Maximum number of messages that one sweep of the store sends, so that the next sign of life is not late."""
 _SLOWEST_REPEAT_S: Final = 30.0
-"""Longest pause before a message for the same entry of a thread is sent again by the same process."""
+"""Maximum delay before the same process sends another message for the same entry of a thread."""
 
 log: Final = logging.getLogger("graphrt.backends.dbos")
 
@@ -90,26 +90,26 @@ class DbosHost:
     """Drives threads through DBOS: any number of processes, on any number of machines, share its queues.
 
     There is one queue for each graph, named `graphrt.<graph>`. DBOS is a singleton of its process, so there is one host
-    in a process. If the process has a `DBOS` of its own already, launched or not, the host registers with it and leaves
-    its end to the application.
+    in a process. If the process already has its own `DBOS`, launched or not, the host registers with it and leaves its
+    shutdown to the application.
 
     Args:
         *runtimes: The runtimes to drive with, one for each graph, all with the same store.
-        system_database_url: The PostgreSQL database that DBOS keeps its tables in. It may be the one of the store.
+        system_database_url: The PostgreSQL database that DBOS keeps its tables in. It may be the store's own database.
         drives: Whether this process drives threads. A server that only starts them passes False.
         worker_concurrency: How many threads of one graph this process drives at once.
         concurrency: How many threads of one graph all processes drive at once; None for any number.
         limiter: How many threads of one graph may begin to be driven, in how many seconds: `(100, 60.0)`.
-        polling_interval_s: Seconds between two looks of DBOS at a queue.
-        sweep_s: Seconds between two looks at the store, which find what has no message, and at the executors, which
-            find those that died.
+        polling_interval_s: Seconds between two polls of a queue by DBOS.
+        sweep_s: Seconds between two sweeps, which look for due threads without a message in the store, and for dead
+            executors.
         dead_after_s: Seconds after which a process that shows no sign of life, though its session is open, counts as
             dead. A killed process loses its session at once.
-        recover: Whether to take over the messages of dead processes. Pass False where DBOS Conductor does it.
+        recover: Whether to take over the messages of dead processes. Pass False where DBOS Conductor does that.
         keep_s: Seconds for which DBOS keeps the records of delivered messages.
         max_tries: As for `Worker`.
         queues: The queues whose tasks this process runs: names, or a mapping of names to their limits, which DBOS keeps.
-            Each is a queue of DBOS. All processes that serve a queue need the graphs whose nodes name it.
+            Each is a DBOS queue. All processes that serve a queue need the graphs whose nodes name it.
 
     Raises:
         InputError: An argument does not fit.
@@ -174,7 +174,7 @@ class DbosHost:
         self._owns_dbos = False
         self._repeated = RepeatedLog(log)
         self._sent: dict[str, tuple[int, float, float]] = {}
-        """Thread to its `seq` at the last message, the time of that, and the pause before it is repeated."""
+        """Maps a thread to its `seq` at the last message, the time of that, and the delay before the next one."""
         names, all_queues = [_WORKFLOW, TASK_WORKFLOW], [*self._queues, *self._tasks.known]
         self._records = Records(DBOS, names, all_queues, self._keep_s, self._stopping)
         self._sweeper = threading.Thread(target=self._sweep_on, name="graphrt-sweep", daemon=True)
@@ -185,7 +185,7 @@ class DbosHost:
         """Launch DBOS, begin to drive threads in its threads, and return the host.
 
         Raises:
-            InputError: The host was started already.
+            InputError: The host has already been started.
         """
         with self._lock:
             if self._state != "new":
@@ -231,7 +231,7 @@ class DbosHost:
         }
         DBOS(config=config)
         self._owns_dbos = True
-        # Without this a process would take messages of every queue of the database, whichever graphs it has.
+        # Otherwise the process would take messages of every queue in the database, whatever graphs it has.
         DBOS.listen_queues([*(self._queues if self._drives else ()), *self._tasks.served])
         self._begin_recovery(executor)  # before it may take a message
         DBOS.launch()
@@ -243,19 +243,19 @@ class DbosHost:
     def serve(self, *, grace_s: float = 10.0) -> None:
         """Work until the process gets SIGTERM or SIGINT, then `stop`; a second signal gives no more time.
 
-        Call it in the main thread: only there Python runs signal handlers.
+        Call it in the main thread, where Python runs signal handlers.
         """
         serve(self, grace_s, lambda: self._state == "stopped")
 
     def stop(self, *, grace_s: float = 10.0) -> int:
-        """Take no more messages, hand over the threads that are driven, and return how many these were.
+        """Take no more messages, hand over the threads being driven, and return their number.
 
-        Each is given *grace_s* seconds to finish its open superstep; then its unfinished tasks are interrupted, and run
-        again where the thread is driven next. Takes a second at least, which is how often DBOS looks whether its
-        workflows have ended. May be called again.
+        Each thread has *grace_s* seconds to finish its open superstep. Then its unfinished tasks are interrupted, and
+        run again where the thread is next driven. It takes at least a second, the interval at which DBOS checks whether
+        its workflows have ended. It may be called again.
 
         Raises:
-            InputError: *grace_s* is not seconds from 0. Nothing was stopped.
+            InputError: *grace_s* is not a number of seconds of 0 or more. Nothing was stopped.
         """
         checked_number("grace_s", grace_s, whole=False)
         with self._lock:
@@ -267,7 +267,7 @@ class DbosHost:
         self._stopping.set()
         drains = drain(self._runtimes.values(), "the host stops", grace_s, lambda: len(self._driving))
         if first and self._owns_dbos:
-            # Beside the drains: it takes no more messages from its first moment on, and waits for those that run.
+            # Concurrently with the drains: it stops taking messages at once, and waits for those that run.
             DBOS.destroy(workflow_completion_timeout_sec=math.ceil(grace_s) + 5)
         for one in drains:
             one.join()
@@ -287,10 +287,10 @@ class DbosHost:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def drive(self, thread: str) -> None:
-        """Ask for a thread to be driven by any process; returns when the message is stored.
+        """Request that any process drive a thread; return when the message is stored.
 
-        A hint: without it, the next look at the store would find the thread. Before `start` and after `stop` it does
-        nothing, and another process finds the thread.
+        The message is a hint: without it, the next sweep of the store would find the thread. Before `start` and after
+        `stop` it does nothing, and another process finds the thread.
 
         Raises:
             InputError: There is no such thread, or this host has no runtime of its graph.
@@ -314,12 +314,12 @@ class DbosHost:
             "serialization_type": _FORM,
             "priority": _FIRST - priority,
         }
-        with suppress(dbos_errors.DBOSQueueDeduplicatedError):  # one waits, or runs
-            # In a context of its own: called by a node, it would be recorded as a step of the node's message.
+        with suppress(dbos_errors.DBOSQueueDeduplicatedError):  # a message already waits or runs
+            # In a separate context; a call from a node would otherwise be recorded as a step of the node's message.
             Context().run(DBOS.enqueue_workflow_with_options, options, graph, thread)
 
     def _deliver(self, graph: str, thread: str) -> str:
-        """Drive a thread, as DBOS asks for it; never raises."""
+        """Drive a thread when DBOS delivers its message; never raises."""
         runtime = self._runtimes.get(graph)
         if runtime is None or self._state != "working":
             return "left"
@@ -327,7 +327,7 @@ class DbosHost:
             self._driving.add(thread)
         try:
             with self._recovery.working():
-                # A node is not a step of DBOS, whatever it calls: its effects are in the journal.
+                # A node is not a DBOS step, even if it calls one: its effects are in the journal.
                 told: Delivery = Context().run(deliver, runtime, thread, self._max_tries)
         finally:
             with self._lock:
@@ -362,7 +362,7 @@ class DbosHost:
         self._records.tidy()
 
     def _send_what_is_due(self, waiting: set[str | None]) -> None:
-        """Send a message for each thread that is due and has none: it was lost, or never sent."""
+        """Send a message for each due thread without one: it was lost, or never sent."""
         now, version = time.monotonic(), DBOS.application_version
         sent, self._sent = self._sent, {}
         room = _SENT_AT_ONCE
@@ -389,5 +389,5 @@ class DbosHost:
 
 
 def _key(version: str, thread: str, seq: int) -> str:
-    """Return what DBOS knows a repeated message by; with the version, since others are not delivered here."""
+    """Return DBOS's deduplication key, with the version: messages of other versions are not delivered here."""
     return f"{version} {seq} {thread}"

@@ -1,6 +1,6 @@
 """The command line, `graphrt`. It needs the extra `cli`: click, and rich for colours and the live view.
 
-A projection of plans and journals: nothing below knows of it.
+It only presents plans and journals; no lower module depends on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line, and return its exit code; without click, say what to install."""
+    """Run a command line, and return its exit code; without click, report the package to install."""
     try:
         import click  # noqa: F401  # pyright: ignore[reportUnusedImport]  # is it there?
     except ImportError:

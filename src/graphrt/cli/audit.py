@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "erase": ("graphrt.cli.erasing:erase", "Erase a person's values from stored threads."),
     "keygen": ("graphrt.cli.audit:keygen", "Make a key."),
 }
-"""Subcommand to its function and the first line of its help."""
+"""Maps a subcommand to its function and the first line of its help."""
 _KEY: Final = click.option(
     "--key-file",
     metavar="FILE",
@@ -55,7 +55,7 @@ def audit() -> None:
 @_KEY
 @click.option("--older-key-file", multiple=True, metavar="FILE", help="File with a key that was used before.")
 @click.option("--anchor", metavar="FILE", help="File with heads that were kept outside of the log.")
-@click.option("--strict", is_flag=True, help="Exit code 1 if nothing is wrong, but not all of it is proved.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if the log is sound, but not all of it is proved.")
 def verify(
     file: str, key_file: str | None, older_key_file: tuple[str, ...], anchor: str | None, strict: bool
 ) -> Answer:
@@ -123,9 +123,9 @@ def _report_lines(report: Report, width: int) -> list[Line]:
 
 @click.command("show", cls=Command)
 @click.argument("file")
-@click.option("--limit", type=click.IntRange(min=1), help="How many lines at most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of lines.")
 def show(file: str, limit: int | None) -> Answer:
-    """List the lines of a log: records with their entries, heads, and what else is in it. Nothing is verified."""
+    """List the lines of a log: records with their entries, heads and other data. Nothing is verified."""
     if not Path(file).is_file():
         raise BAD_DOCUMENT(
             source=repr(file), form="an audit log", problem="there is no such file", fix="Name the file of a log."
@@ -139,7 +139,7 @@ def show(file: str, limit: int | None) -> Answer:
 
 
 def _told(line: bytes, *, whole: bool) -> dict[str, Any]:
-    """Return what a line is about. Whatever it has is taken for text or numbers, and believed in nothing."""
+    """Describe the content of a line. The content is untrusted, so it is only shown as text or numbers."""
     try:
         value: Mapping[str, Any] = parse(line)
         if "seal" in value:
@@ -219,7 +219,7 @@ def export(target: str, thread: str, file: str, store: str | None, key_file: str
 def replay(target: str, thread: str, store: str | None, key_file: str | None) -> Answer:
     """Fold a thread again from its first entry, and compare every reducer and router. No node runs.
 
-    Exit code 3 if one of them gives another result now, or something that is stored is damaged.
+    Exit code 3 if one of them now gives another result, or if stored data is damaged.
     """
     with opened_runtime(target, store, key_file=key_file) as runtime:
         found = runtime.replay(thread)

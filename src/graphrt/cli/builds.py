@@ -14,13 +14,13 @@ from graphrt.cli.opening import STORE, TARGET, opened_runtime
 from graphrt.cli.output import Answer
 from graphrt.console import counted, views
 from graphrt.console.screen import Line
-from graphrt.runtime import Runtime, Verdict
+from graphrt.runtime import Compatibility, Runtime
 
 COMMANDS: Final = {
     "list": ("graphrt.cli.builds:list_", "List the builds that the unfinished threads of a graph belong to."),
     "allow": ("graphrt.cli.builds:allow", "Let this build drive the threads that wait for a newer one."),
 }
-"""Subcommand to its function and the first line of its help."""
+"""Maps a subcommand to its function and the first line of its help."""
 
 
 @click.group("builds", cls=LazyGroup, table=COMMANDS, context_settings=SETTINGS)
@@ -61,7 +61,7 @@ def allow(target: str, threads: tuple[str, ...], store: str | None) -> Answer:
 
 def by_build(runtime: Runtime[Any, Any]) -> list[dict[str, Any]]:
     """Return the builds that unfinished threads of the runtime's graph belong to, newest version first."""
-    groups: dict[tuple[int, str], list[Verdict]] = {}
+    groups: dict[tuple[int, str], list[Compatibility]] = {}
     for one in _of_graph(runtime):
         groups.setdefault((one.version, one.source), []).append(one)
     return [
@@ -78,7 +78,7 @@ def by_build(runtime: Runtime[Any, Any]) -> list[dict[str, Any]]:
 
 
 def lines_of(found: list[dict[str, Any]], width: int) -> list[Line]:
-    """Return what `by_build` found as lines."""
+    """Format the result of `by_build` as lines."""
     lines: list[Line] = []
     for one in found:
         mark = ("○", "warn") if one["waiting"] else ("✓", "good")
@@ -93,7 +93,7 @@ def lines_of(found: list[dict[str, Any]], width: int) -> list[Line]:
     return lines or views.paragraph("No thread of this graph is unfinished.", width)
 
 
-def _of_graph(runtime: Runtime[Any, Any]) -> list[Verdict]:
-    """Return the verdicts on unfinished threads of the runtime's graph; a store may have those of others."""
+def _of_graph(runtime: Runtime[Any, Any]) -> list[Compatibility]:
+    """Return the verdicts on unfinished threads of the runtime's graph; the store may also have threads of others."""
     ours = {one.thread for one in runtime.threads(graph=runtime.graph.name)}
     return [one for one in runtime.check_threads() if one.thread in ours]

@@ -1,40 +1,68 @@
-"""`check`: everything that is wrong with graphs, as text, JSON or SARIF; and whether their threads can go on."""
+"""`check`: all problems of graphs, as text, JSON or SARIF, and whether their threads can continue.
+
+A target is a graph of graphrt or of LangGraph, or a file: `langgraph.json`, which names graphs, or a manifest of
+graphrt. The result for a target is a mapping, as it is in the document.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-import graphrt
 from graphrt.cli import exits
 from graphrt.cli.command import Command
+from graphrt.cli.documents import read_json
 from graphrt.cli.opening import STORE, opened_store
 from graphrt.cli.output import Answer
-from graphrt.cli.targets import graph_of
+from graphrt.cli.sarif import report
+from graphrt.cli.targets import file_of, graph_in, is_of_langgraph, load, short_path
 from graphrt.console import counted, views
 from graphrt.console.screen import Line
 from graphrt.errors import DefinitionError, InputError, Problem
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.command_line import BAD_TARGET
 from graphrt.errors._page import sections
-from graphrt.runtime import Runtime, Verdict
+from graphrt.graph import GraphBuilder
+from graphrt.nodes import registry as ready_made
+from graphrt.runtime import Compatibility, Runtime
+from graphrt.specs import Registry
 
-_SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_MARKS: Final = {"error": ("✗", "bad"), "warning": ("!", "warn"), "note": ("·", "faint")}
+_FAILING: Final = ("error", "warning")
 
 
 @click.command("check", cls=Command)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @STORE
 @click.option("--sarif", is_flag=True, help="Write SARIF 2.1.0, which code scanners read.")
-def check(targets: Sequence[str], store: str | None, sarif: bool) -> Answer:
-    """Check graphs, and list everything that is wrong with them.
+@click.option("--allow", multiple=True, metavar="CODE", help="Accept findings with this code. May be repeated.")
+@click.option("--strict", is_flag=True, help="Let findings that are only possible fail the check too.")
+@click.option(
+    "--registry",
+    metavar="MODULE:NAME",
+    help="Registry of the names in a manifest; by default that of the ready-made nodes.",
+)
+def check(
+    targets: Sequence[str], store: str | None, sarif: bool, allow: Sequence[str], strict: bool, registry: str | None
+) -> Answer:
+    """Check graphs, and list all their problems.
 
-    With --store, also check whether the unfinished threads in it can go on with the graphs.
+    A target may be a graph of LangGraph, a langgraph.json, or a manifest of graphrt. No node is run.
+
+    With --store, also check whether the unfinished threads in it can continue with the graphs.
     """
-    checked = [_checked(target, store) for target in targets]
-    wrong = any(one["problems"] or not all(thread["ok"] for thread in one["threads"]) for one in checked)
+    _check_codes(allow)
+    checked = [one for target in targets for one in _expanded(target, store, registry)]
+    for one in checked:
+        one["problems"] = [problem for problem in one["problems"] if problem["code"] not in allow]
+    failing = (*_FAILING, "note") if strict else _FAILING
+    wrong = any(
+        any(problem["level"] in failing for problem in one["problems"]) or not all(thread["ok"] for thread in one["threads"])
+        for one in checked
+    )  # fmt: skip
     failed = [one["error"] for one in checked if one["error"] is not None]
     code = exits.USAGE if failed else exits.FAILED if wrong else exits.OK
     return Answer(
@@ -42,19 +70,90 @@ def check(targets: Sequence[str], store: str | None, sarif: bool) -> Answer:
             "targets": [{**one, "error": None if one["error"] is None else str(one["error"].what)} for one in checked]
         },
         lines=lambda width: [line for one in checked for line in _lines(one, width)],
-        text=json.dumps(_sarif(checked), indent=2) if sarif else None,
+        text=json.dumps(report(checked), indent=2) if sarif else None,
         code=code,
         error=failed[0] if failed else None,
     )
 
 
-def _checked(target: str, store: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"target": target, "graph": None, "nodes": 0, "problems": [], "threads": [], "error": None}
+def _check_codes(allow: Sequence[str]) -> None:
+    """Raise an error for an unknown code: a misspelt code would silently accept nothing."""
+    known = set(sections()) | set(_rules())
+    for code in allow:
+        if code not in known:
+            raise UNKNOWN_NAME_IN_ARGUMENT(
+                argument="--allow", name=code, what="code of a finding", known_names=sorted(known), value=code
+            )
+
+
+def _rules() -> Sequence[str]:
+    """Return the codes of the rules for graphs of LangGraph; none if LangGraph is not installed."""
     try:
-        graph, runtime = graph_of(target)
+        from graphrt.compat.langgraph import RULES
+    except InputError:
+        return ()
+    return tuple(RULES)
+
+
+def _expanded(target: str, store: str | None, registry: str | None) -> list[dict[str, Any]]:
+    """Return the results for a target: one graph, or those that a `langgraph.json` names."""
+    if not target.endswith(".json"):
+        return [_checked(target, store)]
+    try:
+        document: Any = read_json(target)
+        graphs: Any = document.get("graphs") if _is_mapping(document) else None
+        if _is_mapping(graphs):
+            return [_checked(one, store) for one in _graphs_of(target, graphs)]
+        return [_checked_manifest(target, document, registry)]
+    except InputError as error:
+        return [{**_unchecked(target), "error": error}]
+
+
+def _graphs_of(file: str, graphs: dict[str, Any]) -> list[str]:
+    """Return the targets in a `langgraph.json`: texts like `./src/agent.py:graph`, or mappings with such a `path`."""
+    folder = file.replace("\\", "/").rpartition("/")[0]
+    targets: list[str] = []
+    for name, value in graphs.items():
+        place: Any = value.get("path") if _is_mapping(value) else value
+        if not isinstance(place, str):
+            raise BAD_TARGET(given=file, problem=f"the entry {name!r} of its graphs has no path", target=file)
+        is_file = ".py" in place or "/" in place
+        place = place.removeprefix("./")
+        targets.append(f"{folder}/{place}" if folder and is_file else place)
+    return targets
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _checked_manifest(target: str, document: Any, registry: str | None) -> dict[str, Any]:
+    known: Any = ready_made() if registry is None else load(registry)
+    if not isinstance(known, Registry):
+        raise BAD_TARGET(
+            given=registry, problem=f"it is of the type {type(known).__name__}, and no Registry", target=registry
+        )
+    found = _unchecked(target)
+    try:
+        graph = GraphBuilder[Any, Any].from_spec(document, known).compile()
     except DefinitionError as error:
-        problems = error.problems or (Problem(code=error.code, message=error.what, where=error.where),)
-        return {**found, "problems": [_problem(one) for one in problems]}
+        return {**found, "problems": _problems_of(error)}
+    return {**found, "graph": graph.name, "nodes": len(graph.nodes), "fingerprint": graph.fingerprint}
+
+
+def _unchecked(target: str) -> dict[str, Any]:
+    return {"target": target, "graph": None, "nodes": 0, "problems": [], "threads": [], "error": None}
+
+
+def _checked(target: str, store: str | None) -> dict[str, Any]:
+    found = _unchecked(target)
+    try:
+        value = load(target)
+        if is_of_langgraph(value):
+            return {**found, **_of_langgraph(target, value)}
+        graph, runtime = graph_in(target, value)
+    except DefinitionError as error:
+        return {**found, "problems": _problems_of(error)}
     except InputError as error:
         return {**found, "error": error}
     found |= {"graph": graph.name, "nodes": len(graph.nodes), "fingerprint": graph.fingerprint}
@@ -68,26 +167,59 @@ def _checked(target: str, store: str | None) -> dict[str, Any]:
         return {**found, "threads": [_verdict(one) for one in checking.check_threads() if one.thread in ours]}
 
 
-def _problem(one: Problem) -> dict[str, Any]:
-    return {"code": one.code, "message": one.message, "node": one.node, "hint": one.hint, "where": one.where}
+def _of_langgraph(target: str, graph: Any) -> dict[str, Any]:
+    """Return the report on a LangGraph graph."""
+    from graphrt.compat.langgraph import check as check_graph
+
+    findings = check_graph(graph, file=file_of(target))
+    nodes = getattr(graph, "builder", graph).nodes
+    return {
+        "graph": getattr(graph, "name", None) or "LangGraph",
+        "nodes": len(nodes),
+        "problems": [
+            {
+                "code": one.code, "level": one.level, "proved": one.proved, "message": one.message, "node": one.node,
+                "graph": one.graph, "why": one.why, "hint": one.fix,
+                "where": "" if one.place is None else f"{short_path(one.place.file)}:{one.place.line}",
+            }
+            for one in findings
+        ],
+    }  # fmt: skip
 
 
-def _verdict(one: Verdict) -> dict[str, Any]:
+def _problems_of(error: DefinitionError) -> list[dict[str, Any]]:
+    problems = error.problems or (Problem(code=error.code, message=error.what, where=error.where),)
+    return [
+        {"code": one.code, "level": "error", "proved": True, "message": one.message, "node": one.node, "graph": "",
+         "why": "", "hint": one.hint, "where": one.where}
+        for one in problems
+    ]  # fmt: skip
+
+
+def _verdict(one: Compatibility) -> dict[str, Any]:
     return {"thread": one.thread, "status": one.status, "kind": one.kind, "ok": one.ok,
             "waits_for": one.waits_for or None, "reasons": list(one.reasons), "pending": list(one.pending)}  # fmt: skip
 
 
 def _lines(one: dict[str, Any], width: int) -> list[Line]:
-    if one["error"] is not None:  # written to standard error already
+    if one["error"] is not None:  # already written to standard error
         return []
-    if one["problems"]:
-        lines = views.beside(("✗", "bad"), f"{one['target']}  {counted(len(one['problems']), 'problem')}", width)
+    lines: list[Line] = []
+    problems = one["problems"]
+    if one["graph"] is None:
+        lines += views.beside(_MARKS["error"], f"{one['target']}  {counted(len(problems), 'problem')}", width)
     else:
-        lines = views.beside(("✓", "good"), f"{one['target']}  {one['graph']}, {counted(one['nodes'], 'node')}", width)
-    for problem in one["problems"]:
+        worst = next((level for level in _MARKS if any(problem["level"] == level for problem in problems)), "")
+        facts = f"{one['graph']}, {counted(one['nodes'], 'node')}"
+        facts += f", {counted(len(problems), 'finding')}" if problems else ""
+        lines += views.beside(_MARKS.get(worst, ("✓", "good")), f"{one['target']}  {facts}", width)
+    for problem in problems:
         place = f" ({problem['where']})" if problem["where"] else ""
-        lines += views.paragraph(f"[{problem['code']}] {problem['message']}{place}", width)
-        lines += views.paragraph(f"Fix: {problem['hint']}", width, style="faint") if problem["hint"] else []
+        inner = f" in {problem['graph']}" if problem["graph"] else ""
+        possible = "" if problem["proved"] else "Possible: "
+        lines += views.paragraph(f"[{problem['code']}]{inner} {possible}{problem['message']}{place}", width)
+        for label, key in (("Why", "why"), ("Fix", "hint")):
+            lines += views.paragraph(f"{label}: {problem[key]}", width, style="faint") if problem[key] else []
     for thread in one["threads"]:
         mark = ("✓", "good") if thread["ok"] else ("✗", "bad")
         lines += views.beside(mark, f"{thread['thread']}  {thread['kind']}", width)
@@ -96,40 +228,3 @@ def _lines(one: dict[str, Any], width: int) -> list[Line]:
         for reason in thread["reasons"]:
             lines += views.paragraph(reason, width, style="faint")
     return lines
-
-
-def _sarif(checked: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the findings in the Static Analysis Results Interchange Format (OASIS, 2.1.0)."""
-    pages = sections()
-    codes = sorted({problem["code"] for one in checked for problem in one["problems"]})
-    results = [_result(one["target"], problem) for one in checked for problem in one["problems"]]
-    results += [
-        {"ruleId": "bad-target", "level": "error", "message": {"text": one["error"].what}}
-        for one in checked
-        if one["error"] is not None
-    ]
-    rules = [
-        {"id": code, "shortDescription": {"text": (pages.get(code) or code).split("\n")[0]},
-         "help": {"text": f"python -m graphrt.errors {code}"}}
-        for code in codes
-    ]  # fmt: skip
-    driver = {"name": "graphrt", "version": graphrt.__version__, "rules": rules}
-    return {"$schema": _SARIF, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-
-
-def _result(target: str, problem: dict[str, Any]) -> dict[str, Any]:
-    text = f"{problem['message']}{' ' + problem['hint'] if problem['hint'] else ''}"
-    result: dict[str, Any] = {"ruleId": problem["code"], "level": "error", "message": {"text": text}}
-    file, _, line = problem["where"].rpartition(":")
-    if file and line.isdigit():
-        place = {"artifactLocation": {"uri": _uri(target, file)}, "region": {"startLine": int(line)}}
-        result["locations"] = [{"physicalLocation": place}]
-    return result
-
-
-def _uri(target: str, file: str) -> str:
-    """Return the path of *file* from the current folder: findings name files without their folder."""
-    place = target.rpartition(":")[0] or target
-    folder = Path(place).parent if place.endswith(".py") else Path(*place.split(".")[:-1]) if "." in place else Path()
-    found = folder / file
-    return (found if found.is_file() else Path(file)).as_posix()

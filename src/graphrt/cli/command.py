@@ -1,4 +1,4 @@
-"""`Command` and `LazyGroup`: what all commands share. A command is imported when it is called, not to list it."""
+"""`Command` and `LazyGroup`, the base of all commands. Listing a command does not import it; calling it does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_c
 class LazyGroup(click.Group):
     """A group whose commands are named in a table: name to `module:attribute` and the first line of the help.
 
-    `meant` has words that people use for a command and that are not near its name.
+    `meant` maps words that people use for a command to its name, where the spelling is not similar.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Return the command, which is imported now."""
+        """Import and return the command."""
         if cmd_name not in self.table:
             return None
         module, _, name = self.table[cmd_name][0].partition(":")
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that *args* begin with.
+        """Return the command at the start of *args*.
 
         Raises:
             UsageError: There is none; the message names the closest one.
@@ -73,7 +73,7 @@ class LazyGroup(click.Group):
 
 
 class Command(click.Command):
-    """A command of the line: its answer is written as JSON or text, and an error becomes a line and an exit code.
+    """A command that writes its answer as JSON or text, and turns an error into a message and an exit code.
 
     The function returns an `Answer`. Its context object is the `Output`.
     """
@@ -126,7 +126,7 @@ def _shared() -> list[click.Parameter]:
             show_envvar=True,
             expose_value=False,
             callback=_keep,
-            help="Text, in a pipe too, or one JSON document.",
+            help="Text, even in a pipe, or one JSON document.",
         ),
         click.Option(
             ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_keep, help="No progress and no notes."

@@ -1,4 +1,4 @@
-"""`doctor`: looks at the installation, and verifies a whole database. Nothing of an extra is imported to look at it."""
+"""`doctor`: checks the installation, and verifies a whole database. It inspects extras without importing them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "otel": ("opentelemetry-api", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
     "testing": ("hypothesis",),
 }
-"""Extra to the distributions that it needs."""
+"""Maps an extra to the distributions that it needs."""
 _GUARDS: Final = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-"""What the adapter sets before it imports litellm, unless the environment says otherwise."""
+"""Settings that the adapter makes before it imports litellm, unless the environment overrides them."""
 
 
 @click.command("doctor", cls=Command)
@@ -48,7 +48,7 @@ _GUARDS: Final = {
 )
 @click.pass_obj
 def doctor(output: Output, store: str | None, replay: str | None) -> Answer:
-    """Look at the installation; with --store, read a whole database and check that it is what was written.
+    """Check the installation; with --store, read a whole database and check that it is intact.
 
     Exit code 3 if something in the database is damaged, 1 if something is wrong with the installation.
     """

@@ -1,4 +1,4 @@
-"""What comes in: JSON documents from files and standard input, and options of the form `name=value`."""
+"""Input: JSON documents from files and standard input, and options of the form `name=value`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.errors._codes.command_line import BAD_DOCUMENT
 
 _NUMBERS: Final = "Write NAME=NUMBER, as in max_steps=10,deadline_s=60, or a JSON object."
 A_TEXT: Final = "Write JSON. A text is in double quotes, and the shell needs single ones around them: '\"yes\"'."
-"""What to do about an argument that is not JSON, most often because it is a bare word."""
+"""Advice about an argument that is not JSON; usually it is a bare word."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -36,20 +36,20 @@ def parsed(text: str, source: str, fix: str | None = None) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        InputError: It is not JSON, or leaves open what it means: NaN, or a key that an object has twice.
+        InputError: It is not JSON, or it is ambiguous: it has NaN, or an object with a duplicate key.
     """
     given: dict[str, Any] = {} if fix is None else {"fix": fix}
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except RecursionError as error:
-        raise BAD_DOCUMENT(source=source, form="JSON", problem="it is nested too deep", **given) from error
+        raise BAD_DOCUMENT(source=source, form="JSON", problem="it is nested too deeply", **given) from error
     except ValueError as error:
         raise BAD_DOCUMENT(source=source, form="JSON", problem=str(error)[:200], **given) from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) != len(pairs):  # json would keep the last value in silence
+    if len(found) != len(pairs):  # json would silently keep the last value
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object has the key {twice!r} twice")
@@ -57,11 +57,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
-    """Return the values of `name=value,name=value`, or of a JSON object.
+    """Parse `name=value,name=value`, or a JSON object.
 
     Raises:
         InputError: A part is not of that form.
@@ -83,10 +83,10 @@ def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
 
 
 def seconds(text: str, option: str) -> float:
-    """Return the seconds of a text such as `90`, `15m`, `12h` or `30d`, the value of *option*.
+    """Return the seconds in a duration such as `90`, `15m`, `12h` or `30d`, the value of *option*.
 
     Raises:
-        InputError: It is none.
+        InputError: It is not one.
     """
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     try:

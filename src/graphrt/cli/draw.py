@@ -36,9 +36,7 @@ def draw(output: Output, target: str, form: str, out: str | None) -> Answer:
         case "json":
             text = graph.to_json()
         case "svg":
-            from graphrt.cli.svg import to_svg
-
-            text = to_svg(graph)
+            text = graph.to_svg()
         case _:
             text = _plain(drawing(graph, max(columns(output.out) - 2, 20)))
     data = {"graph": graph.name, "format": form, "text": text, "topology": graph.topology()}
@@ -57,7 +55,7 @@ def _plain(lines: list[Line]) -> str:
 
     out = StringIO()
     screen = PlainScreen(out, 0)
-    screen._translate = {}  # the text is a Python string: its encoding is chosen by whoever writes it
+    screen._translate = {}  # the drawing is a Python string, whose encoding the caller chooses
     for line in lines:
         screen.line(*line)
     return out.getvalue()

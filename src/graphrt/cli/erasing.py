@@ -17,12 +17,10 @@ from graphrt.runtime import ErasureReport
 @TARGET
 @click.option("--containing", "text", metavar="TEXT", help="Erase the values that contain this text.")
 @click.option("--field", nargs=2, metavar="THREAD FIELD", help="Erase all writes of a field of a thread.")
-@click.option(
-    "--thread", "threads", multiple=True, metavar="ID", help="Only in this thread; several times for several."
-)
-@click.option("--reason", default="", help="Why, for the journal. Do not repeat the values in it.")
-@click.option("--by", help="Who asked for it, for the journal.")
-@click.option("--dry-run", is_flag=True, help="Erase nothing, and say what would be erased.")
+@click.option("--thread", "threads", multiple=True, metavar="ID", help="Only in this thread; may be repeated.")
+@click.option("--reason", default="", help="The reason, for the journal. Do not repeat the values in it.")
+@click.option("--by", help="The person who asked for it, for the journal.")
+@click.option("--dry-run", is_flag=True, help="Erase nothing, and report the values that would be erased.")
 @click.option("--force", is_flag=True, help="Also values that an unfinished thread still needs.")
 @click.option("--key-file", metavar="FILE", help="File with the key of the threads' audit logs.")
 @STORE
@@ -30,7 +28,7 @@ def erase(
     target: str, text: str | None, field: tuple[str, str] | None, threads: tuple[str, ...], reason: str,
     by: str | None, dry_run: bool, force: bool, key_file: str | None, store: str | None,
 ) -> Answer:  # fmt: skip
-    """Erase a person's values from stored threads. What proves the threads stays.
+    """Erase a person's values from stored threads. Records that prove the threads stay.
 
     Exit code 1 if threads that were looked through may still hold the values.
     """

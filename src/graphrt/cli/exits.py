@@ -1,17 +1,17 @@
-"""Exit codes of the command line, and which error has which. They are stable: scripts depend on them."""
+"""Exit codes of the command line, and the code for each error. They are stable: scripts depend on them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 OK: Final = 0
-"""Done, and nothing is wrong."""
+"""Done, without problems."""
 FAILED: Final = 1
-"""The run or the check failed, or the world did: a store that is locked, full, newer or out of reach."""
+"""The run or the check failed, or its environment did: a store is locked, full, unreachable or of a newer version."""
 USAGE: Final = 2
 """The command, an argument or a module is wrong. Nothing was executed."""
 INTEGRITY: Final = 3
-"""What is stored is not what was written: damage, a broken audit log, a replay that diverges."""
+"""Stored data was changed: damage, a broken audit log, a replay that diverges."""
 WAITING: Final = 4
 """The run waits for answers: `graphrt resume`."""
 LIMIT: Final = 5
@@ -23,7 +23,7 @@ MEANINGS: Final = {
     OK: "done",
     FAILED: "the run or the check failed",
     USAGE: "the command, an argument or the module is wrong; nothing was executed",
-    INTEGRITY: "what is stored is damaged, or an audit log or a replay does not fit",
+    INTEGRITY: "stored data is damaged, or an audit log or a replay does not fit",
     WAITING: "the run waits for answers",
     LIMIT: "a budget or another limit of the run was reached",
     INTERRUPTED: "Ctrl-C; the thread can be retried",

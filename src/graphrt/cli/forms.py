@@ -1,4 +1,4 @@
-"""Forms: asks a person for a value that fits a JSON schema, field by field. The schema decides; `resume` checks again."""
+"""Forms: asks a person for a value that fits a JSON schema, field by field. `resume` validates the value again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "date-time": ("2026-01-31T08:15:00", datetime.fromisoformat),
     "time": ("08:15:00", time.fromisoformat),
 }
-"""Formats of texts that are checked at once, with an example."""
+"""Text formats that are checked on input, each with an example."""
 _YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
@@ -76,7 +76,7 @@ class Form:
                 return self._parsed(f"{title} (JSON or text)", schema, _anything, required=required)
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        for _ in range(16):  # a schema that refers to itself must not hold us
+        for _ in range(16):  # a schema that refers to itself must not cause endless recursion
             place = schema.get("$ref")
             if not isinstance(place, str):
                 break
@@ -126,7 +126,7 @@ class Form:
         found: list[Any] = []
         items = self._resolved(items)
         if items.get("type") in ("object", "array", "boolean") or "anyOf" in items or "oneOf" in items:
-            # No empty line can end these: an object asks for its fields, and an empty line may stand for a default.
+            # An empty line cannot end these lists: an object asks for its fields, and an empty line may mean a default.
             while self._parsed(f"{title}: {'another' if found else 'add one'}? (y/n)", {"default": False}, _boolean, required=False):  # fmt: skip
                 found.append(self._value(items, f"{title} {len(found) + 1}", required=True))
             return found
@@ -195,7 +195,7 @@ class _Read:
 
 
 class _Time:
-    """Reads a date or a time in ISO 8601, and leaves it a text, as JSON has it."""
+    """Reads a date or a time in ISO 8601. The value stays a text, as in JSON."""
 
     def __init__(self, form: str) -> None:
         self._form = form

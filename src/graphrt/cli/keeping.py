@@ -1,4 +1,4 @@
-"""`backup`, `export`, `import` and `sweep`: keep a database and its threads. No graph is needed."""
+"""`backup`, `export`, `import` and `sweep`: maintenance of a database and its threads. No graph is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DONE: Final = ("✓", "good")
 @STORE
 @click.pass_obj
 def backup(output: Output, file: str, store: str | None) -> Answer:
-    """Copy a SQLite database while it is in use. The copy is of one moment."""
+    """Copy a SQLite database while it is in use. The copy is from one point in time."""
     with opened_store(store) as opened:
         copy: Any = getattr(opened, "backup", None)
         if copy is None:
@@ -52,7 +52,7 @@ def export(target: str, thread: str, file: str, store: str | None, decrypted: bo
 @TARGET
 @click.argument("file")
 @STORE
-@click.option("--thread", metavar="ID", help="Id of the thread here; by default the one that it had.")
+@click.option("--thread", metavar="ID", help="Id of the new thread; by default the exported one.")
 def import_(target: str, file: str, store: str | None, thread: str | None) -> Answer:
     """Create a thread from an exported file. It becomes visible when it is complete. TARGET is the store, or a graph."""
     with opened_any(target, store, creates=True) as runtime:
@@ -66,8 +66,8 @@ def import_(target: str, file: str, store: str | None, thread: str | None) -> An
 @click.option("--older-than", required=True, metavar="TIME", help="Time since the last write, such as 90s, 12h or 30d.")
 @click.option("--status", type=click.Choice(get_args(Status)),
               help="Only threads with this status; by default those that are completed, failed or cancelled.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
-@click.option("--dry-run", is_flag=True, help="Delete nothing, and list what would be deleted.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing, and list the threads that would be deleted.")
 @click.pass_obj
 def sweep(
     output: Output,
@@ -78,7 +78,7 @@ def sweep(
     limit: int | None,
     dry_run: bool,
 ) -> Answer:
-    """Delete threads that were not written for a while, but for those that a run has. TARGET is the store; or a graph, whose threads are meant."""
+    """Delete threads that were not written for a while, except those that a run is using. TARGET is the store; or a graph."""
     age_s = seconds(older_than, "--older-than")
     with threads_of(target, store) as (runtime, graph):
         output.busy("looking for old threads")

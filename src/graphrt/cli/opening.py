@@ -1,4 +1,4 @@
-"""Opening stores and runtimes for commands, and the options that say which."""
+"""Opens stores and runtimes for commands, and defines the options that select them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,29 @@ import click
 
 from graphrt.cli.documents import assignments, key_in
 from graphrt.cli.targets import graph_of, load
-from graphrt.commands import END, START
 from graphrt.errors import InputError, closest, names
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.command_line import (
     BAD_TARGET,
-    NO_STORE_GIVEN,
     NO_SUCH_DATABASE,
 )
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
-from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
 from graphrt.runtime import Runtime
 from graphrt.stores import Store, open_store
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.urls import check_is_url
+from graphrt.viewer._no_graph import nothing
 
 if TYPE_CHECKING:
     from graphrt.audit import AuditLog
 
 MOST_SIMILAR: Final = 3
-"""Most ids that the error for an unknown thread names."""
+"""Maximum number of ids that the error for an unknown thread names."""
 MOST_COMPARED: Final = 1_000
-"""Oldest threads whose ids are compared for that: comparing takes a millisecond for each hundred."""
+"""Number of threads, oldest first, whose ids are compared for that: a hundred take a millisecond."""
 _OF_DATABASES: Final = (".db", ".sqlite", ".sqlite3")
-"""How the path of a database ends that is not there yet, or no longer."""
+"""Suffixes by which the path of a missing database is recognised."""
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,9 +46,9 @@ STORE: Final = click.option(
     help="The store: sqlite:///runs.db, postgresql://..., or the path of a SQLite file.",
 )  # fmt: skip
 TARGET: Final = click.argument("target")
-"""A graph; for commands that need none, `opened_any` takes a store in its place. It comes before everything else."""
+"""The first argument: a graph. For commands that need no graph, `opened_any` accepts a store instead."""
 LISTED: Final = click.argument("target", required=False)
-"""The same for lists of threads, which do without it where `--store` or the environment names the store."""
+"""The same argument for lists of threads, optional where `--store` or the environment names the store."""
 THREAD: Final = click.argument("thread")
 
 
@@ -59,8 +57,8 @@ def runtime_options(function: F) -> F:
     for option in reversed((
         STORE,
         click.option("--limits", multiple=True, metavar="NAME=VALUE,...", help="Override limits, such as deadline_s=60."),
-        click.option("--budget", multiple=True, metavar="NAME=VALUE,...", help="What model calls may use: usd=0.5,tokens=10000."),
-        click.option("--deps", metavar="TARGET", help="What nodes reach as ctx.deps."),
+        click.option("--budget", multiple=True, metavar="NAME=VALUE,...", help="Budget of the model calls: usd=0.5,tokens=10000."),
+        click.option("--deps", metavar="TARGET", help="Object that nodes reach as ctx.deps."),
         click.option("--harness", metavar="TARGET", help="The harness that nodes reach as ctx.harness."),
         click.option("--key-file", metavar="FILE", help="File with the key of the thread's audit log."),
         click.option("--models", metavar="TARGET", help="A mapping of agent names to the models that replace theirs."),
@@ -70,19 +68,19 @@ def runtime_options(function: F) -> F:
 
 
 def url_of(given: str | None, *, creates: bool = False) -> str:
-    """Return the URL of a store, whose file is there unless the command *creates* one.
+    """Return the URL of a store. Its file must exist unless the command *creates* it.
 
     Raises:
         InputError: None was given, or there is no such file.
     """
     if not given:
-        raise NO_STORE_GIVEN(problem="The command needs a store, and none was given")
-    check_is_url(given)  # else it were the path of a file, and shown
+        raise NO_SUCH_DATABASE(problem="The command needs a store, and none was given")
+    check_is_url(given)  # otherwise it would be taken for the path of a file, and shown
     url = given if ":" in given.replace("\\", "/").split("/")[0] else f"sqlite:///{given}"
     if url.startswith("sqlite:///") and not creates:
         path = unquote(url[len("sqlite:///") :].partition("?")[0])
         if not Path(path).is_file():
-            raise NO_SUCH_DATABASE(path=path)
+            raise NO_SUCH_DATABASE(problem=f"There is no file {path!r}")
     return url
 
 
@@ -104,7 +102,7 @@ def opened_store(given: str | None, *, creates: bool = False) -> Generator[Store
 
 @contextmanager
 def _similar_named(store: Store | None) -> Generator[None]:
-    """Name the threads of *store* whose ids are similar in the error for one that it does not have."""
+    """Add threads of *store* with similar ids to the error about an unknown thread."""
     try:
         yield
     except InputError as error:
@@ -121,10 +119,10 @@ def _similar_named(store: Store | None) -> Generator[None]:
 
 @contextmanager
 def threads_of(target: str | None, store: str | None) -> Generator[tuple[Runtime[Any, Any], str | None]]:
-    """Open the store whose threads a command lists: that of *target* (see `LISTED`), or *store*.
+    """Open the store whose threads a command lists: the store of *target* (see `LISTED`), or *store*.
 
     Yields:
-        A runtime, and the name of the graph whose threads are meant; None if those of all graphs are.
+        A runtime, and the name of the graph whose threads are listed; None for the threads of all graphs.
 
     Raises:
         InputError: As `opened_runtime`.
@@ -137,22 +135,8 @@ def threads_of(target: str | None, store: str | None) -> Generator[tuple[Runtime
         yield runtime, None if is_store(target) else runtime.graph.name
 
 
-def nothing() -> CompiledGraph[Any, Any, Any]:
-    """Return a graph that does nothing: listings and deletions need a runtime, and none of its graph."""
-    from typing import TypedDict
-
-    class Nothing(TypedDict, total=False):
-        pass
-
-    g = GraphBuilder(Nothing, name="nothing")
-    g.add_node("nothing", lambda _state: {})
-    g.add_edge(START, "nothing")
-    g.add_edge("nothing", END)
-    return g.compile()
-
-
 def is_store(target: str) -> bool:
-    """Return whether *target* is a store, a URL or the path of a database, and not a graph."""
+    """Return whether *target* names a store, by a URL or the path of a database, rather than a graph."""
     return "://" in target or target.endswith(_OF_DATABASES) or (Path(target).is_file() and not target.endswith(".py"))
 
 
@@ -194,8 +178,8 @@ def opened_runtime(
         creates: Whether the command may create the database.
         in_memory: Whether a runtime without a store keeps its thread in memory, instead of being refused.
 
-    A target that is a Runtime without a store gets the one of the option or the environment. One with a store keeps it,
-    also where the environment names another.
+    A target that is a Runtime without a store uses the store of the option or the environment. One with a store keeps
+    it, also where the environment names another.
 
     Raises:
         InputError: The target or an option is wrong, or no store was given.
@@ -203,7 +187,7 @@ def opened_runtime(
         StoreError: The store cannot be opened.
     """
     if is_store(target):
-        # Its text may have a password, so it is not shown.
+        # The target may contain a password, so it is not shown.
         raise BAD_TARGET(
             given="TARGET", problem="it is a store, and this command needs the graph of the thread", target=""
         )
@@ -229,7 +213,7 @@ def opened_runtime(
             raise ARGUMENTS_EXCLUDE_EACH_OTHER(
                 argument="--store",
                 other=f"{target!r}, a Runtime with a store of its own, a {type(runtime.store).__name__}",
-                known="the store of the Runtime is used, whatever GRAPHRT_STORE says",
+                known="the store of the Runtime is used, and GRAPHRT_STORE is ignored",
                 superfluous="--store, or make the Runtime without store= to have it take the one of --store",
             )
         if runtime.store is None and (store or not in_memory):
@@ -260,13 +244,13 @@ def opened_runtime(
 
 
 def _audit_log(key_file: str) -> AuditLog:
-    from graphrt.audit import AuditLog  # a sixth of the start of a command, which most need not pay
+    from graphrt.audit import AuditLog  # the import is a sixth of a command's start-up time, and few commands need it
 
     return AuditLog(key=key_in(key_file))
 
 
 def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:
-    """Return limits or a budget of assignments; None if there are none."""
+    """Build limits or a budget from assignments; None if there are none."""
     if not given:
         return None
     values = assignments(given, option)
@@ -280,7 +264,7 @@ def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:
 
 
 def way_on(verb: str, target: str, thread: str) -> str:
-    """Return the command line that continues *thread*, with what the present one was told of stores and nodes."""
+    """Return the command line that continues *thread*, with the store and node options of the current one."""
     words = ["graphrt", verb, target, thread]
     for name, value in click.get_current_context().params.items():
         if name in _OF_NODES and value and _on_the_line(name):
@@ -293,6 +277,6 @@ _OF_NODES: Final = ("store", "deps", "harness", "models", "key_file")
 
 
 def _on_the_line(name: str) -> bool:
-    """Return whether the option was given on the command line, and not by the environment."""
+    """Return whether the option was given on the command line rather than by the environment."""
     source: Any = click.get_current_context().get_parameter_source(name)
     return bool(source is not None and source.name == "COMMANDLINE")

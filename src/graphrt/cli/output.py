@@ -1,7 +1,8 @@
-"""Where a command writes: its answer to standard output, everything else to standard error.
+"""Output of a command: its answer goes to standard output, everything else to standard error.
 
-An answer is text, for people and for pipes, or one JSON document if `-o json` asks for it. While a command runs, standard output belongs to it alone: what modules and nodes of
-the user print goes to standard error, so that it never gets into a document.
+An answer is text, for people and for pipes, or one JSON document if `-o json` asks for it. While a command runs, only
+the command writes to standard output. Output of the user's modules and nodes goes to standard error, so it never gets
+into a document.
 """
 
 from __future__ import annotations
@@ -25,34 +26,34 @@ from graphrt.errors import GraphrtError
 from graphrt.wires import plain_data
 
 WIDEST: Final = 160
-"""Columns that text uses at most."""
+"""Maximum number of columns of text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command answers."""
+    """The answer of a command."""
 
     data: Any
     """JSON-ready data: `result` of the document."""
     lines: Callable[[int], list[Line]] | None = None
-    """Makes the text for a number of columns; None for none."""
+    """Makes the text for a number of columns; None if there is no text."""
     text: str | None = None
-    """Text for programs, such as Mermaid, which is written as it is, to pipes too."""
+    """Text for programs, such as Mermaid, which is written unchanged, also to pipes."""
     code: int = exits.OK
     error: BaseException | None = None
 
 
 class Output:
-    """The two streams of a command, and what its options say of them. A context manager, which guards standard output."""
+    """The two streams of a command, and the options for them. A context manager, which guards standard output."""
 
     def __init__(self, command: str, *, as_json: bool, asked: bool, quiet: bool, debug: bool) -> None:
         self.command = command
-        # None where the caller has closed the stream. Then nobody reads it, and nothing is wrong.
+        # None if the caller has closed the stream. Then nobody reads it, which is not an error.
         self.out: TextIO = sys.stdout or _nowhere()
         self.err: TextIO = sys.stderr or _nowhere()
         self.is_terminal: bool = self.out.isatty()
         self.as_json: bool = as_json
-        self.asked: bool = asked  # in the words of the command, and not by the environment for all commands
+        self.asked: bool = asked  # by an option of the command, not by the environment
         self.quiet = quiet
         self.debug = debug
         self._saved: int | None = None
@@ -78,7 +79,7 @@ class Output:
             self._notes.busy(None)
         sys.stdout = self._before
         if self._saved is not None:
-            with suppress(OSError):  # `write` has told it
+            with suppress(OSError):  # `write` has reported it
                 self.out.close()
             os.dup2(self._saved, 1)
             os.close(self._saved)
@@ -92,11 +93,11 @@ class Output:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether there is somebody to show progress to."""
+        """Whether there is someone to show progress to."""
         return not self.quiet and self.err.isatty()
 
     def busy(self, text: str | None) -> None:
-        """Say what goes on, if there is somebody to say it to; None: nothing does."""
+        """Show what is in progress, if someone is watching; None clears it."""
         if self.shows_progress:
             self.notes.busy(text)
 
@@ -109,7 +110,7 @@ class Output:
         """Write *answer*: its error for people, and its data or its text. Return the exit code."""
         try:
             self._write(answer)
-        except BrokenPipeError:  # the reader of our pipe has left, as `head` does
+        except BrokenPipeError:  # the reader of our pipe has exited, as `head` does
             pass
         except OSError as error:  # a full disk
             self.err.write(f"graphrt {self.command}: standard output cannot be written: {error.strerror}\n")

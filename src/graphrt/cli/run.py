@@ -1,4 +1,4 @@
-"""`run`, `resume` and `retry`: drive a thread, show it live, ask its questions, and say how it ended."""
+"""`run`, `resume` and `retry`: drive a thread, show it live, ask its questions, and report how it ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IF_EXISTS = click.option(
     type=click.Choice(get_args(IfExists)),
     default="update",
     show_default=True,
-    help="If the thread exists: fold the input into it, go on with a run that the same input began, "
+    help="If the thread exists: fold the input into it, continue with a run that the same input began, "
     "only show its result, or give up what it left undone.",
 )
 NO_INPUT = click.option("--no-input", is_flag=True, help="Ask nothing: leave questions open, and exit with 4.")
@@ -120,7 +120,7 @@ def retry(output: Output, /, target: str, thread: str, no_input: bool, **options
 
 
 def input_of(source: str | None, fields: Sequence[str]) -> Any:
-    """Return the input that a file and assignments make together.
+    """Combine a file and assignments into one input.
 
     It is a JSON object in most cases. The input of a finished thread may be anything if the graph has a reducer of the
     whole state, and the runtime checks it.
@@ -148,7 +148,7 @@ def for_people(questions: Sequence[InterruptInfo]) -> list[InterruptInfo]:
 
 
 class _Drive:
-    """Drives one thread for a command, over the pauses at which a person answers."""
+    """Drives one thread for a command, including the pauses at which a person answers."""
 
     def __init__(
         self, output: Output, runtime: Runtime[Any, Any], target: str, thread: str, *, keeps: bool, asks: bool
@@ -191,7 +191,7 @@ class _Drive:
             return view.watch(stream)
 
     def asked(self, questions: Sequence[InterruptInfo]) -> Stream[Any, Any]:
-        """Ask a person until the answers fit, and return the stream of the run that goes on with them.
+        """Ask a person until the answers fit, and return the stream of the run that continues them.
 
         Raises:
             NoAnswer: The input ended.
@@ -204,7 +204,7 @@ class _Drive:
             except InputError as error:
                 if error.code != ANSWER_DOES_NOT_FIT.code:
                     raise
-                self._output.fail(error)  # nothing was changed, and the form is filled in anew
+                self._output.fail(error)  # the thread is unchanged, and the person fills in the form again
 
     def ask(self, questions: Sequence[InterruptInfo]) -> dict[str, Any]:
         """Ask a person, and return the answers by id.
@@ -227,7 +227,7 @@ class _Drive:
         return answers
 
     def waiting(self) -> Answer:
-        """Return that the thread still waits: the person left."""
+        """Report that the thread still waits, because the person left."""
         found = self._runtime.state(self._thread)
         return Answer(
             data=plain_data.snapshot(found),
@@ -249,14 +249,14 @@ class _Drive:
         )
 
     def _failed(self, error: BaseException) -> Answer:
-        """Return how a run ended that raised, with the thread as it is now."""
+        """Return the result of a run that raised, with the current state of the thread."""
         code = exits.exit_code(error)
         if code in (exits.USAGE, exits.INTEGRITY):
             return Answer(data=None, code=code, error=error)
         found: Any = None
         try:
             found = self._runtime.state(self._thread)
-        except (GraphrtError, OSError):  # there is no such thread, or the store is what failed
+        except (GraphrtError, OSError):  # there is no such thread, or the store failed
             return Answer(data=None, code=code, error=error)
         return Answer(
             data=plain_data.snapshot(found),
@@ -271,5 +271,5 @@ class _Drive:
             return []
         return [
             [],
-            *views.paragraph(f"go on with: {way_on(verb, self._target, self._thread)}", width, style="accent"),
+            *views.paragraph(f"continue with: {way_on(verb, self._target, self._thread)}", width, style="accent"),
         ]

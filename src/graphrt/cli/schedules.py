@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "add": ("graphrt.cli.schedules:add", "Start a thread at each time that a cron expression names."),
     "remove": ("graphrt.cli.schedules:remove", "Delete a schedule."),
 }
-"""Subcommand to its function and the first line of its help."""
+"""Maps a subcommand to its function and the first line of its help."""
 
 
 @click.group("schedules", cls=LazyGroup, table=COMMANDS, meant={"delete": "remove"}, context_settings=SETTINGS)
@@ -51,12 +51,12 @@ def list_(target: str, store: str | None) -> Answer:
     "--input", "-i", "source", metavar="FILE", help="The input: a JSON object in a file, or - for standard input."
 )
 @click.option("--set", "fields", multiple=True, metavar="FIELD=TEXT", help="A field of the input, as text.")
-@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The zone that CRON is meant in.")
+@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Time zone of CRON.")
 @click.option("--missed", type=click.Choice(["once", "all", "skip"]), default="once", show_default=True,
-              help="What happens to times at which no worker ran.")  # fmt: skip
+              help="Handling of times at which no worker ran.")  # fmt: skip
 @click.option("--title", help="Title of the threads.")
 @click.option("--tag", "tags", multiple=True, help="A tag of the threads; may be given several times.")
-@click.option("--replace", is_flag=True, help="Put this in place of another schedule of this name.")
+@click.option("--replace", is_flag=True, help="Replace another schedule of this name.")
 @STORE
 def add(
     target: str, name: str, cron: str, source: str | None, fields: tuple[str, ...], store: str | None, **options: Any
@@ -73,7 +73,7 @@ def add(
 @click.argument("name")
 @STORE
 def remove(target: str, name: str, store: str | None) -> Answer:
-    """Delete a schedule. Threads that it started go on."""
+    """Delete a schedule. Threads that it started continue."""
     with opened_runtime(target, store) as runtime:
         runtime.schedules.remove(name)
     return Answer(data={"name": name}, lines=lambda width: views.beside(("✓", "good"), name, width))

@@ -1,4 +1,4 @@
-"""`schema`: the JSON schemas of the documents. They are the promise that scripts rely on; fields are only added."""
+"""`schema`: the JSON schemas of the documents. Scripts rely on them, so fields are only added."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from graphrt.wires.document_schemas import (
 
 _DRIVEN: Final = {"anyOf": [RUN, object_of(SNAPSHOT, state=ANY)]}
 _SUMS: Final = {"type": "object", "additionalProperties": USAGE}
-_PROBLEM: Final = object_of({"code": TEXT, "message": TEXT, "node": TEXT_OR_NULL, "hint": TEXT, "where": TEXT})
+_PROBLEM: Final = object_of({
+    "code": TEXT, "level": TEXT, "proved": TRUTH, "message": TEXT, "node": TEXT_OR_NULL, "graph": TEXT, "why": TEXT,
+    "hint": TEXT, "where": TEXT,
+})  # fmt: skip
 _VERDICT: Final = object_of({
     "thread": TEXT, "status": TEXT, "kind": TEXT, "ok": TRUTH, "waits_for": TEXT_OR_NULL, "reasons": list_of(TEXT),
     "pending": list_of(TEXT),
@@ -52,6 +55,7 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
     "start": object_of({"thread": TEXT, "status": TEXT}),
     "worker": object_of({"ended": WHOLE, "failed": WHOLE, "parked": WHOLE}),
     "serve": object_of({"url": TEXT, "graphs": list_of(TEXT)}),
+    "ui": object_of({"url": TEXT}),
     "trace": object_of({"thread": TEXT, "trace": TEXT}),
     "audit erase": object_of({
         "dry_run": TRUTH, "threads": list_of(TEXT), "records": WHOLE, "lines": WHOLE, "blobs": WHOLE,
@@ -63,7 +67,10 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
     "schedules list": object_of({"schedules": list_of(SCHEDULE)}),
     "schedules add": SCHEDULE,
     "schedules remove": object_of({"name": TEXT}),
-    "show": object_of({**SNAPSHOT, "state": ANY}, history=list_of(object_of(SNAPSHOT))),
+    "show": {"anyOf": [
+        object_of({**SNAPSHOT, "state": ANY}, history=list_of(object_of(SNAPSHOT))),
+        object_of({"thread": TEXT, "path": TEXT, "bytes": WHOLE}),
+    ]},
     "log": object_of({"thread": TEXT, "entries": list_of(ENTRY)}),
     "diff": object_of({
         "same": TRUTH, "left": {"anyOf": [ENTRY, {"type": "null"}]}, "right": {"anyOf": [ENTRY, {"type": "null"}]},
@@ -93,6 +100,8 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
         "build": object_of({"version": WHOLE, "fingerprint": TEXT}), "builds": list_of(_BUILD),
     }),
     "builds allow": object_of({"allowed": list_of(TEXT)}),
+    "skills list": object_of({"skills": list_of(object_of({"name": TEXT, "description": TEXT}))}),
+    "skills install": object_of({"skills": list_of(TEXT)}),
     "doctor": object_of({
         "graphrt": TEXT, "platform": TEXT,
         "checks": list_of(object_of({"what": TEXT, "told": TEXT, "ok": TRUTH})),
@@ -108,7 +117,7 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
     "import": object_of({"thread": TEXT, "path": TEXT}),
     "sweep": object_of({"dry_run": TRUTH, "deleted": WHOLE, "threads": list_of(THREAD)}),
 }  # fmt: skip
-"""Command to the schema of the `result` of its document, unless the command failed before it had one."""
+"""Maps a command to the schema of `result` in its document. A command that fails early has no `result`."""
 _ERROR: Final = object_of({
     "code": TEXT, "class": TEXT, "what": TEXT, "exit_code": WHOLE, "where": TEXT_OR_NULL, "known": TEXT_OR_NULL,
     "fix": TEXT_OR_NULL, "thread": TEXT_OR_NULL,

@@ -18,7 +18,7 @@ from graphrt.cli.opening import opened_runtime, runtime_options
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.targets import named
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.command_line import AUTHORIZE_NEEDED, NO_STORE_GIVEN
+from graphrt.errors._codes.command_line import AUTHORIZE_NEEDED, NO_SUCH_DATABASE
 from graphrt.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -35,11 +35,15 @@ TOKEN: Final = "GRAPHRT_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="The port; 0: a free one."
 )
-@click.option("--no-worker", is_flag=True, help="Drive nothing: workers of other processes do.")
-@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Threads at once, per graph.")
+@click.option("--no-worker", is_flag=True, help="Drive no threads: leave them to other processes.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Threads driven at once, per graph."
+)
 @click.option("--authorize", metavar="TARGET", help="A function of the request that returns a graphrt.serve.Caller.")
 @click.option("--cors", multiple=True, metavar="ORIGIN", help="A page that may call the server; may be repeated.")
-@click.option("--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to end what is open.")
+@click.option(
+    "--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds for open work to end."
+)
 @click.pass_obj
 def serve(
     output: Output, /, targets: tuple[str, ...], host: str, port: int, no_worker: bool, concurrency: int,
@@ -71,7 +75,7 @@ def serve(
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
         for target, runtime in zip(targets, runtimes, strict=True):
             if no_worker and isinstance(runtime.store, MemoryStore):
-                raise NO_STORE_GIVEN(
+                raise NO_SUCH_DATABASE(
                     problem=f"{target!r} has its threads in memory, so no other process can leave it any"
                 )
         workers: list[Worker] = [] if no_worker else [Worker(one, concurrency=concurrency) for one in runtimes]
@@ -101,7 +105,7 @@ def serve(
         try:
             serve_http(application, host=host, port=port, grace_s=grace, started=started)
         finally:
-            # All at once: the process has one grace period, not one for each graph.
+            # All concurrently: the process has one grace period, not one for each graph.
             with ThreadPoolExecutor(max(1, len(workers))) as pool:
                 for done in [pool.submit(worker.stop, grace_s=grace) for worker in workers]:
                     done.result()

@@ -1,6 +1,6 @@
-"""What `module:name` names: imports the module from the current folder too, and says in one line what is wrong with it.
+"""Loads the object named `module:name`. Imports also from the current folder, and reports problems in one line.
 
-What the module prints goes to standard error: `Output` has standard output to itself by then.
+Output of the module goes to standard error, because only `Output` writes to standard output by then.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Final
 
 from graphrt.errors import DefinitionError, closest, names
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
 from graphrt.errors._codes.command_line import BAD_TARGET, TARGET_NOT_IMPORTED
 from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.runtime import Runtime
@@ -25,7 +26,7 @@ _STANDARD: Final = str(Path(os.__file__).parent)
 
 
 def load(target: str) -> Any:
-    """Return the object that *target* names; a function or class is called, without arguments.
+    """Return the object that *target* names. A function or class is called without arguments.
 
     Raises:
         InputError: The target is not `module:name`, its module cannot be imported, or it has no such name.
@@ -35,7 +36,7 @@ def load(target: str) -> Any:
 
 
 def named(target: str) -> Any:
-    """Return the object that *target* names, as it is; a function is not called.
+    """Return the object that *target* names. A function is not called.
 
     Raises:
         InputError, DefinitionError: As `load`.
@@ -58,10 +59,19 @@ def graph_of(target: str) -> tuple[CompiledGraph[Any, Any, Any], Runtime[Any, An
     """Return the graph that *target* names, and the runtime if it names one.
 
     Raises:
-        InputError: As `load`; or it names something else.
+        InputError: As `load`; or *target* names something else.
         DefinitionError: The graph is wrong.
     """
-    found: Any = load(target)
+    return graph_in(target, load(target))
+
+
+def graph_in(target: str, found: Any) -> tuple[CompiledGraph[Any, Any, Any], Runtime[Any, Any] | None]:
+    """Return the same for *found*, the object that *target* names.
+
+    Raises:
+        InputError: It is something else.
+        DefinitionError: The graph is wrong.
+    """
     kind = _kind_of(found)
     if kind is Runtime:
         return found.graph, found
@@ -70,6 +80,26 @@ def graph_of(target: str) -> tuple[CompiledGraph[Any, Any, Any], Runtime[Any, An
     if kind is CompiledGraph:
         return found, None
     raise BAD_TARGET(given=target, problem=f"it is {_kind(found)}", target=target)
+
+
+def is_of_langgraph(value: Any) -> bool:
+    """Return whether *value* is a graph of LangGraph, compiled or not. The check does not import LangGraph."""
+    module = sys.modules.get("langgraph.graph.state")
+    while module is not None and hasattr(value, "bound"):  # a graph with a configuration
+        value = value.bound
+    return module is not None and isinstance(value, (module.StateGraph, module.CompiledStateGraph))
+
+
+def file_of(target: str) -> str | None:
+    """Return the file of the module that *target* names; None if it is not a file."""
+    place, _ = _parted(target)
+    name = Path(place).stem if place.endswith(".py") else place
+    return getattr(sys.modules.get(name), "__file__", None)
+
+
+def short_path(file: str) -> str:
+    """Return the path of a file relative to the current folder, with `/`; unchanged if it is outside that folder."""
+    return _short(file).replace(os.sep, "/")
 
 
 def _kind_of(found: Any) -> type[Any] | None:
@@ -97,7 +127,9 @@ def _imported(target: str, place: str) -> ModuleType:
         return _of_file(name, Path(place).resolve()) if is_file else importlib.import_module(name)
     except (DefinitionError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a module may raise anything, and SystemExit to end the program
+    except BaseException as error:  # a module may raise anything, including SystemExit
+        if isinstance(error, ModuleNotFoundError) and error.name == "langgraph":
+            raise MISSING_PACKAGE(user=repr(target), package="langgraph", extra="langgraph", value=target) from error
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             problem = f"there is no module {error.name!r} here or among the installed ones"
             raise BAD_TARGET(given=target, problem=problem, target=target) from error
@@ -144,12 +176,16 @@ def _short(file: str) -> str:
 
 def _graphs_in(place: Any) -> dict[str, Any]:
     """Return the graphs that are attributes of an object, by name."""
-    return {name: value for name, value in getattr(place, "__dict__", {}).items() if isinstance(value, _GRAPHS)}
+    known = getattr(place, "__dict__", {})
+    return {name: value for name, value in known.items() if isinstance(value, _GRAPHS) or is_of_langgraph(value)}
 
 
 def _only_graph(target: str, module: ModuleType) -> Any:
     known = _graphs_in(module)
-    compiled = {one: value for one, value in known.items() if not isinstance(value, GraphBuilder)} or known
+    builds = [
+        one for one, value in known.items() if isinstance(value, GraphBuilder) or type(value).__name__ == "StateGraph"
+    ]
+    compiled = {one: value for one, value in known.items() if one not in builds} or known
     if len(compiled) == 1:
         return next(iter(compiled.values()))
     problem = f"the module has {names(compiled)}" if compiled else "the module has no graph"
@@ -159,12 +195,16 @@ def _only_graph(target: str, module: ModuleType) -> Any:
 def _made(target: str, found: Any) -> Any:
     if not (inspect.isfunction(found) or inspect.isclass(found)):
         return found
+    arguments: tuple[Any, ...] = ()
     try:
-        inspect.signature(found).bind()
+        signature = inspect.signature(found)
+        if "langgraph.graph.state" in sys.modules and list(signature.parameters) == ["config"]:
+            arguments = ({"configurable": {}},)  # a factory for a server of LangGraph
+        signature.bind(*arguments)
     except (TypeError, ValueError) as error:
         raise BAD_TARGET(given=target, problem=f"it is {_kind(found)} that needs arguments", target=target) from error
     try:
-        return found()
+        return found(*arguments)
     except (DefinitionError, KeyboardInterrupt):
         raise
     except BaseException as error:  # as at an import

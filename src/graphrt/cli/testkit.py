@@ -1,4 +1,4 @@
-"""`routes` and `mutate`: the programs of the test kit, by their names on this command line. They parse their own words."""
+"""`routes` and `mutate`: the programs of the test kit as commands. They parse their own arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def mutate(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def _translated(words: tuple[str, ...], as_json: list[str]) -> list[str]:
-    """Return *words* with `-o json` in the words of the program, up to `--`, after which they are for pytest."""
+    """Return *words* with `-o json` translated for the program, up to `--`; the words after it are for pytest."""
     ours = list(words[: words.index("--")] if "--" in words else words)
     rest = list(words[len(ours) :])
     for forms in (["-o", "json"], ["--output", "json"], ["--output=json"]):
@@ -57,5 +57,5 @@ def _translated(words: tuple[str, ...], as_json: list[str]) -> list[str]:
 def _run(main: Callable[[list[str]], int], words: list[str]) -> int:
     try:
         return main(words)
-    except SystemExit as end:  # argparse has said what is wrong, or printed its help
+    except SystemExit as end:  # argparse has reported the problem, or printed its help
         return end.code if isinstance(end.code, int) else 2

@@ -1,4 +1,4 @@
-"""`threads`, `show`, `log`, `diff`, `why`, `fork` and `cancel`: look at threads, and the two edits that run no node."""
+"""`threads`, `show`, `log`, `diff` and `why` inspect threads; `fork` and `cancel` are the edits that run no node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from graphrt.stores import Status
 from graphrt.wires import plain_data
 
 EVENT_KINDS: Final = [event_kind(kind.__new__(kind)) for kind in get_args(Event)]
-"""What `--event` may name."""
+"""Names that `--event` accepts."""
 _ASKED_S: Final = 5.0
 """Seconds that `cancel` waits for the run of another process to end."""
 
@@ -43,7 +43,7 @@ _ASKED_S: Final = 5.0
 @click.option("--graph", metavar="NAME", help="Only threads of the graph with this name.")
 @click.option("--prefix", metavar="TEXT", help="Only threads whose id begins with this.")
 @click.option("--after", metavar="ID", help="Only threads that were created after this one.")
-@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows.")
 def threads(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the threads of a store. TARGET is the store; or a graph, whose threads are listed."""
     with threads_of(target, store) as (runtime, graph):
@@ -61,12 +61,30 @@ def threads(target: str | None, store: str | None, **filters: Any) -> Answer:
 @STORE
 @click.option("--at", type=click.IntRange(min=1), metavar="ENTRY", help="As it was after this entry.")
 @click.option("--history", "past", is_flag=True, help="List its past states too.")
-@click.option("--limit", type=click.IntRange(min=1), help="How many past states at most.")
-def show(target: str, thread: str, store: str | None, at: int | None, past: bool, limit: int | None) -> Answer:
-    """Show a thread: its state, what is next, its questions.
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of past states.")
+@click.option("--html", metavar="FILE", help="Write the thread as one HTML page, which needs no server.")
+@click.option(
+    "--prompts", is_flag=True, help="With --html: rebuild prompts, which runs nodes again on the recorded data."
+)
+@click.option(
+    "--coverage", metavar="FILE", help="With --html: the data of `pytest --graphrt-cov`, laid over the graph."
+)
+def show(
+    target: str, thread: str, store: str | None, at: int | None, past: bool, limit: int | None, html: str | None,
+    prompts: bool, coverage: str | None,
+) -> Answer:  # fmt: skip
+    """Show a thread: its state, its next nodes, its questions.
 
-    TARGET is the thread's graph; or the store, which has what was last written to each field, and no reducers.
+    TARGET is the thread's graph, or the store, which shows the last write to each field without reducers.
     """
+    if html is not None:
+        from graphrt.cli.viewing import written  # few commands make pages
+
+        if at is not None or past or limit is not None:
+            raise click.UsageError("--html writes the whole thread: leave out --at, --history and --limit.")
+        return written(target, thread, store, html, prompts=prompts, coverage=coverage)
+    if prompts or coverage:
+        raise click.UsageError("--prompts and --coverage are for --html.")
     if is_store(target):
         if at is not None or past:
             raise click.UsageError("--at and --history fold the state, which needs the graph as TARGET.")
@@ -88,7 +106,7 @@ def show(target: str, thread: str, store: str | None, at: int | None, past: bool
 
 
 def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
-    """Return what the entries of a thread say of it, without the classes and reducers of its graph."""
+    """Return the thread's state according to its entries, without the classes and reducers of its graph."""
     entries = tuple(runtime.entries(thread, raw=True))  # raises if there is no such thread
     info = next(one for one in runtime.threads(prefix=thread) if one.thread == thread)
     events = [one.event for one in entries if not one.path]
@@ -107,13 +125,13 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
         "superstep": (steps[-1] if steps else 0) + bool(due),
         "run": entries[-1].run,
         "next": due,
-        "tasks": None,  # outcomes of an open superstep stand beside the journal, in a form that needs the graph
+        "tasks": None,  # outcomes of an open superstep are staged in a form that needs the graph
         "error": info.error,
         "usage": plain_data.usage(usage),
         "interrupts": [plain_data.question(one, typed=False) for one in asked],
         "state": state,
     }
-    told = "without the graph, each field has what was last written to it: reducers were not applied"
+    told = "without the graph, each field has its last written value: reducers were not applied"
     return Answer(
         data=data,
         lines=lambda width: [
@@ -130,7 +148,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
 
 
 def _written(event: Event) -> tuple[Any, ...]:
-    """Return the updates that an event of the graph itself has, oldest first, as mappings of fields."""
+    """Return the updates in an event of the top-level graph, oldest first, as mappings of fields."""
     match event:
         case RunStarted():
             return (event.input,)
@@ -149,7 +167,7 @@ def _written(event: Event) -> tuple[Any, ...]:
 @THREAD
 @STORE
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="ENTRY", help="Only entries after this one.")
-@click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows.")
 @click.option("--event", "kinds", multiple=True, metavar="KIND", help="Only events of this kind, such as task-failed.")
 def log(target: str, thread: str, store: str | None, after: int, limit: int | None, kinds: tuple[str, ...]) -> Answer:
     """Show the journal of a thread. TARGET is the thread's graph; or the store, with values as they are stored."""
@@ -200,7 +218,7 @@ def diff(target: str, thread: str, other: str, store: str | None, run: str | Non
 @STORE
 @click.option("--at", type=click.IntRange(min=1), metavar="ENTRY", help="The value after this entry.")
 def why(target: str, thread: str, field: str, store: str | None, at: int | None) -> Answer:
-    """Tell what gave a field of a thread its value, back to the input."""
+    """Explain where the value of a field came from, back to the input."""
     with opened_runtime(target, store) as runtime:
         found = runtime.why(thread, field, at=at)
         writes = [_write(one) for one in found.all()]
@@ -232,14 +250,14 @@ def _write(one: Any) -> dict[str, Any]:
 @click.option("--to", metavar="ID", help="Id of the new thread.")
 @click.option("--keep-effects", is_flag=True, help="Give the first superstep the effects and answers it had.")
 def fork(target: str, thread: str, store: str | None, at: int | None, to: str | None, keep_effects: bool) -> Answer:
-    """Create a thread from an entry of another one. The old thread stays as it is."""
+    """Create a thread from an entry of another thread. The old thread stays as it is."""
     with opened_runtime(target, store) as runtime:
         made = runtime.fork(thread, at=at, to=to, keep_effects=keep_effects)
         found = runtime.state(made)
         data = {"thread": made, "source": thread, "status": found.status, "next": list(found.next)}
-    # A fork of a superstep that was under way is due, and nobody drives it.
+    # A fork from within a superstep is due, and has no driver.
     verb = {"running": "retry", "interrupted": "resume"}.get(found.status)
-    then = f"go on with: {way_on(verb, target, made)}" if verb is not None else ""
+    then = f"continue with: {way_on(verb, target, made)}" if verb is not None else ""
     return Answer(
         data=data,
         lines=lambda width: [
@@ -259,7 +277,7 @@ def cancel(output: Output, target: str, thread: str, store: str | None) -> Answe
     with opened_runtime(target, store) as runtime:
         done = runtime.cancel(thread)
         if done:
-            with suppress(GraphrtError):  # its driver may take longer, or the run ended otherwise: the status says so
+            with suppress(GraphrtError):  # its driver may take longer, or the run ended otherwise
                 runtime.wait(thread, timeout_s=_ASKED_S)
         found = runtime.state(thread)
         data = {"thread": thread, "cancelled": done, "status": found.status}

@@ -1,4 +1,4 @@
-"""`usage`: what the model calls of threads took, by node, model, tool and run, read from their journals."""
+"""`usage`: sums the usage of model calls from the journals of threads, by node, model, tool and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`inbox` and `signal`: what threads wait for, and what arrives for them. No graph is needed."""
+"""`inbox` and `signal`: list what threads wait for, and send them signals. No graph is needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from graphrt.wires import plain_data
 @click.option("--tenant", metavar="NAME", help="Only questions of this tenant's threads.")
 @click.option("--tag", "tags", multiple=True, help="Only threads with this tag; may be given several times.")
 @click.option("--after", metavar="TOKEN", help="Only questions after the one with this token.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of rows.")
 def inbox(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the open questions of all threads of a store. TARGET is the store; or a graph, whose questions are listed."""
     with threads_of(target, store) as (runtime, graph):

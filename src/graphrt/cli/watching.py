@@ -1,4 +1,4 @@
-"""What the `worker` command shows while it works: log lines for people, and a file with its health for probes."""
+"""Output of the `worker` command while it works: log lines for people, and a file with its health for probes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def health_file(path: str | None, health: Callable[[], WorkerHealth]) -> Generat
 
     Args:
         path: The file; None writes nothing.
-        health: Returns what to write.
+        health: Returns the content to write.
 
     Raises:
         InputError: The file cannot be written now. Later, that is logged and tried again.
@@ -81,7 +81,7 @@ def health_file(path: str | None, health: Callable[[], WorkerHealth]) -> Generat
 
 
 def _tried(path: str, report: WorkerHealth, *, failed_before: bool) -> bool:
-    """Write the report; return whether that failed, which is logged once in a row."""
+    """Write the report; return whether that failed. Of consecutive failures, only the first is logged."""
     try:
         _write(path, report)
     except OSError as error:
@@ -92,7 +92,7 @@ def _tried(path: str, report: WorkerHealth, *, failed_before: bool) -> bool:
 
 
 def _write(path: str, report: WorkerHealth) -> None:
-    """Replace the file at once, so that a probe never reads half of it."""
+    """Replace the file atomically, so that a probe never reads half of it."""
     new = Path(f"{path}.{os.getpid()}.new")
     told = {"ok": report.ok, "written_at": time.time(), **asdict(report)}
     try:

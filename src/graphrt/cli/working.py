@@ -1,4 +1,4 @@
-"""`start`, `worker` and `trace`: runs that are left to others, the process that drives them, and their traces."""
+"""`start`, `worker` and `trace`: start runs for workers, drive them, and export their traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphrt.cli.run import IF_EXISTS, input_of
 from graphrt.cli.targets import load
 from graphrt.errors import a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.command_line import NO_STORE_GIVEN
+from graphrt.errors._codes.command_line import NO_SUCH_DATABASE
 from graphrt.runtime import IfExists
 from graphrt.stores import MemoryStore
 
@@ -37,7 +37,7 @@ def start(
     target: str, source: str | None, fields: tuple[str, ...], thread: str | None, if_exists: IfExists,
     title: str | None, tags: tuple[str, ...], priority: int, store: str | None,
 ) -> Answer:  # fmt: skip
-    """Begin a run, and leave it to a worker."""
+    """Start a run, and leave it to a worker."""
     given = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
         labels: dict[str, Any] = {"title": title, "tags": tags, "priority": priority}
@@ -51,9 +51,15 @@ def start(
 @runtime_options
 @click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Threads at once.")
 @click.option(
-    "--poll", type=click.FloatRange(0, min_open=True), default=0.1, show_default=True, help="Seconds between two looks."
+    "--poll",
+    type=click.FloatRange(0, min_open=True),
+    default=0.1,
+    show_default=True,
+    help="Seconds between two polls of the store.",
 )
-@click.option("--max-tries", type=click.IntRange(1), default=5, show_default=True, help="Deaths that park a thread.")
+@click.option(
+    "--max-tries", type=click.IntRange(1), default=5, show_default=True, help="Deaths in a row that park a thread."
+)
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="A queue whose tasks it runs; may be repeated.")
 @click.option("--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to end supersteps.")
 @click.option("--delete-older-than", "age", metavar="TIME",
@@ -80,7 +86,7 @@ def worker(
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
         for target, runtime in zip(targets, runtimes, strict=True):
             if isinstance(runtime.store, MemoryStore):
-                raise NO_STORE_GIVEN(
+                raise NO_SUCH_DATABASE(
                     problem=f"{target!r} has its threads in memory, so no other process can leave it any"
                 )
         working = Worker(
@@ -119,7 +125,7 @@ def trace(output: Output, target: str, thread: str, store: str | None, provider:
         id_ = trace_thread(runtime, thread, tracer_provider=made, namespace=namespace)
     if made is None:
         output.note(("sent to the global tracer provider, which keeps nothing unless it is configured", "quiet"))
-    # The API has no `force_flush`, which is of the SDK: it returns False if an exporter did not take all in time.
+    # The API has no `force_flush`, which belongs to the SDK. It returns False if an exporter timed out.
     elif (flush := getattr(made, "force_flush", None)) is not None and flush() is False:
         output.note(("the provider could not export all spans in time", "warn"))
     return Answer(data={"thread": thread, "trace": id_}, lines=lambda _width: [[(id_, "title")]], code=exits.OK)

@@ -1,4 +1,4 @@
-"""Graphs, runs, threads and usage in a terminal: drawings, tables, a live view, and text that harms none.
+"""Graphs, runs, threads and usage in a terminal: drawings, tables, a live view, and escaping of unsafe text.
 
 `views` and `progress` make lines; a `Screen` shows them, with rich or without it. `import graphrt` does not import it.
 """

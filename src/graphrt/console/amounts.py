@@ -1,4 +1,4 @@
-"""Amounts in the words of people: bytes, seconds, counts, times."""
+"""Human-readable amounts: bytes, seconds, counts, times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 
 def size(amount: float) -> str:
-    """Bytes for people, in powers of 1,000."""
+    """Format a number of bytes for people, in powers of 1,000."""
     for unit in ("B", "kB", "MB"):
         if amount < 1_000:
             return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
@@ -15,7 +15,7 @@ def size(amount: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Format seconds for people."""
     if seconds < 1:
         return f"{seconds * 1_000:.1f} ms" if seconds < 0.1 else f"{seconds * 1_000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
@@ -30,5 +30,5 @@ def moment(at: float) -> str:
     """Return a time in seconds since the epoch as local date and time."""
     try:
         return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, OSError, ValueError):  # a clock of the user's own may say anything
+    except (OverflowError, OSError, ValueError):  # a user's own clock may return any time
         return f"{at:g}"

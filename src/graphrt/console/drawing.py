@@ -62,13 +62,13 @@ def _read(topology: dict[str, Any]) -> tuple[list[str], list[Edge]]:
         kind = str(edge["kind"])
         label = {"static": "", "conditional": safe(str(edge.get("label") or "otherwise"))}.get(kind, kind)
         ends = (at[edge["from"]], at[edge["to"]])
-        if ends not in edges:  # an arrow that is there already needs no second one
+        if ends not in edges:  # no second arrow where one is already drawn
             edges[ends] = Edge(*ends, label)
     return names, sorted(edges.values())
 
 
 class _Drawing:
-    """Rows of cells; a line is a set of directions in a cell, so that crossings come out by themselves."""
+    """Rows of cells. A line is a set of directions in a cell, so crossings need no special case."""
 
     def __init__(self, names: list[str], edges: list[Edge]) -> None:
         self._names = names

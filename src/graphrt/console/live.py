@@ -1,4 +1,4 @@
-"""The live view of a run in a terminal: `RunProgress`, drawn again eight times a second. Needs rich."""
+"""The live view of a run in a terminal: `RunProgress`, redrawn eight times a second. Needs rich."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PER_SECOND: Final = 8
 
 
 class Lines:
-    """Lines as a renderable of rich.
+    """Lines as a rich renderable.
 
     Args:
         make: Returns the lines for a number of columns.
@@ -34,7 +34,7 @@ class Lines:
 
 
 def renderable(make: Callable[[int], list[Line]]) -> Lines:
-    """Return what rich prints of a view: `console.print(renderable(lambda width: views.run(result, width)))`."""
+    """Return a rich renderable: `console.print(renderable(lambda width: views.run(result, width)))`."""
     return Lines(make)
 
 
@@ -42,7 +42,7 @@ class LiveView:
     """A context manager that shows a run while its stream is read.
 
     Args:
-        progress: What is shown, and takes the items.
+        progress: The progress to show; it takes the items of the stream.
         console: A `rich.console.Console`; None makes one for standard error.
         clock: Returns seconds.
 
@@ -70,7 +70,7 @@ class LiveView:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the view was made."""
+        """Seconds since the view was created."""
         return self._clock() - self._began
 
     def __enter__(self) -> te.Self:
@@ -93,6 +93,6 @@ def watched(stream: Stream[Any, S], progress: RunProgress) -> RunResult[S]:
         for mode, item in stream:
             progress.take(mode, item)
     result = stream.result
-    if result is None:  # a stream that was read to its end has one, or has raised
+    if result is None:  # a stream that was read to its end has a result, or has raised
         raise RuntimeError("the stream was read before")
     return result

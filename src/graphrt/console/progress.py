@@ -1,4 +1,4 @@
-"""How far a run is: read from the items of `Runtime.stream`, and shown as lines. No terminal, and no clock of its own."""
+"""Progress of a run: read from the items of `Runtime.stream`, and formatted as lines. No terminal, and no clock."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _MARKS: Final = {"idle": ("○", "faint"), "running": ("●", "accent"), "done":
 
 
 class NodeProgress:
-    """What one node of the graph did so far."""
+    """Progress of one node of the graph."""
 
     __slots__ = ("ended", "failed", "inner", "note", "runs", "started", "total", "waiting")
 
     def __init__(self) -> None:
         self.total: int = 0
-        """Tasks of the present superstep, running or due; 0 if it has none."""
+        """Tasks of the node in the current superstep, running or due."""
         self.started: int = 0
         self.ended: int = 0
         self.failed: int = 0
@@ -47,7 +47,7 @@ class NodeProgress:
         self.runs: int = 0
         """Tasks that ended in earlier supersteps."""
         self.inner: str = ""
-        """Node of a nested graph that runs now."""
+        """The node of a nested graph that is running."""
         self.note: str = ""
 
     @property
@@ -63,7 +63,7 @@ class NodeProgress:
 
 
 class RunProgress:
-    """How far a run is. Give it the items of a stream with `modes=MODES`.
+    """Progress of a run. Give it the items of a stream with `modes=MODES`.
 
     Args:
         graph: The graph of the run.
@@ -77,14 +77,14 @@ class RunProgress:
         self.budget = budget
         self.superstep: int = 0
         self.steps: int = 0
-        """Supersteps that were committed since this began to watch."""
+        """Supersteps committed since this object was created."""
         self.thread: str | None = None
         self.status: str = "running"
         self.nodes: dict[str, NodeProgress] = {name: NodeProgress() for name in graph.nodes}
         self.tracker: TokenTracker = TokenTracker()
 
     def take(self, mode: str, item: Any) -> None:
-        """Take in one item of the stream."""
+        """Process one item of the stream."""
         if mode == "live":
             self._live(item)
         elif mode == "events":
@@ -154,7 +154,7 @@ class RunProgress:
     # -- as lines ------------------------------------------------------------------------------------------------
 
     def lines(self, width: int, elapsed_s: float) -> list[Line]:
-        """Return the lines that show it after *elapsed_s* seconds: a line for each node, then what is used and left."""
+        """Return its lines after *elapsed_s* seconds: one per node, then the usage and what remains of the limits."""
         thread = f"  thread {self.thread}" if self.thread else ""
         head = f"{duration(elapsed_s)}, superstep {self.superstep}"
         room = width - len(head) - 2
@@ -194,7 +194,7 @@ class RunProgress:
         return [[(fit(text, width).rstrip(), "accent")]]
 
     def _left(self, width: int, elapsed_s: float) -> list[Line]:
-        """Return what is left to the limits that were set; only those that a run can come near to."""
+        """Return what remains of the limits that were set, as far as a run can approach them."""
         left = [f"{self.limits.max_steps - self.steps:,} supersteps"]
         if self.limits.deadline_s is not None:
             left.append(duration(max(self.limits.deadline_s - elapsed_s, 0)))

@@ -1,7 +1,7 @@
-"""Where things are shown: a terminal with rich, or plain lines. Widths, colours, the spinner, questions; no content.
+"""Output and input at a terminal, with rich or as plain lines: widths, colours, the spinner, questions. No content.
 
-Every text passes `safe` here, so that nothing which comes from a model, a user or a file reaches the terminal as a
-control sequence, and none of it is read as markup.
+Every text passes through `safe` here, so that no text from a model, a user or a file can act as a control sequence or
+as markup.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ STYLES: Final = {
     "verdict-good": "bold green",
     "verdict-bad": "bold red",
 }
-"""Names of styles, and what rich calls them."""
+"""Names of styles, with rich's names for them."""
 _ASCII: Final = str.maketrans("─│╭╮╰╯├┤┬┴┼●○◉◀✓✗·…→█░", "-|..''||+++*oO<+x.~>#.")
 WIDEST: Final = 100
-"""Columns that are used at most: longer lines are hard to read."""
+"""Maximum number of columns: longer lines are hard to read."""
 
 
 class Screen(Protocol):
-    """What the views need."""
+    """The terminal functions that the views need."""
 
     width: int
     """Columns of a line, without its indent."""
@@ -48,7 +48,7 @@ class Screen(Protocol):
         ...
 
     def busy(self, text: str | None) -> None:
-        """Say what goes on, until something else does; None: nothing does."""
+        """Show what is in progress, until the next call; None clears it."""
         ...
 
     def ask(self, prompt: str) -> str | None:
@@ -68,12 +68,12 @@ class PlainScreen:
         """Show one line, indented."""
         text = "".join(part if isinstance(part, str) else part[0] for part in segments)
         text = safe(text).translate(self._translate)
-        if self._translate:  # what is left of other scripts
+        if self._translate:  # all other scripts
             text = text.encode("ascii", "backslashreplace").decode()
         self._out.write(f"  {text}".rstrip() + "\n")
 
     def busy(self, text: str | None) -> None:
-        """Show nothing: a pipe has no use for it."""
+        """Show nothing, because a pipe has no use for it."""
 
     def ask(self, prompt: str) -> str | None:
         """Return one line from the person, or None at the end of input."""
@@ -101,7 +101,7 @@ class RichScreen:
         self.console.print(as_text(["  ", *segments]), soft_wrap=True)
 
     def busy(self, text: str | None) -> None:
-        """Turn the spinner on, with another text, or off."""
+        """Start the spinner, change its text, or stop it."""
         with self._lock:
             if text is None:
                 if self._status is not None:
@@ -124,7 +124,7 @@ class RichScreen:
 
 
 def as_text(segments: Line) -> Any:
-    """Return segments as rich's `Text`, which knows no markup; needs rich."""
+    """Return segments as rich's `Text`, without markup; needs rich."""
     from rich.text import Text
 
     text = Text(no_wrap=True)
@@ -136,7 +136,7 @@ def as_text(segments: Line) -> Any:
 
 
 def open_screen(out: TextIO, *, colour: bool = True, widest: int = WIDEST, elsewhere: int = 80) -> Screen:
-    """Return the best screen that *out* can be, of *elsewhere* columns if it is not a terminal."""
+    """Return the best screen for *out*, with *elsewhere* columns if it is not a terminal."""
     width = max(20, min(widest, columns(out, elsewhere)) - 2)
     if colour and has_colour(out) and importlib.util.find_spec("rich") is not None:
         return RichScreen(out, width)
@@ -144,8 +144,8 @@ def open_screen(out: TextIO, *, colour: bool = True, widest: int = WIDEST, elsew
 
 
 def has_colour(out: TextIO) -> bool:
-    """Return whether colours belong into *out*: into a terminal, unless `NO_COLOR` or `FORCE_COLOR` says otherwise."""
-    if os.environ.get("NO_COLOR"):  # https://no-color.org: any value but an empty one
+    """Return whether *out* gets colours: a terminal does, unless `NO_COLOR` or `FORCE_COLOR` says otherwise."""
+    if os.environ.get("NO_COLOR"):  # https://no-color.org: any non-empty value
         return False
     forced = os.environ.get("FORCE_COLOR")
     if forced:
@@ -154,13 +154,13 @@ def has_colour(out: TextIO) -> bool:
 
 
 def has_unicode(out: TextIO) -> bool:
-    """Return whether *out* takes every character."""
+    """Return whether *out* can encode every character."""
     encoding: str | None = getattr(out, "encoding", None)
-    return encoding is None or encoding.lower().startswith("utf")  # a text in memory has no encoding
+    return encoding is None or encoding.lower().startswith("utf")  # an in-memory text stream has no encoding
 
 
 def columns(out: TextIO, elsewhere: int = 80) -> int:
-    """Return the columns of the terminal *out*; `COLUMNS` says otherwise, and *elsewhere* are those of anything else."""
+    """Return `COLUMNS` if it is set, else the columns of the terminal *out*, else *elsewhere*."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):
         return int(given)
@@ -198,7 +198,7 @@ def fold(text: str, width: int) -> list[str]:
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
     """Return *text* in exactly *width* columns: cut with an ellipsis, or filled with blanks."""
-    text = safe(text)  # before it is measured
+    text = safe(text)  # made safe before it is measured
     if cells(text) > width:
         while text and cells(text) > width - 1:
             text = text[:-1]

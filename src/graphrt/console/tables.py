@@ -1,4 +1,4 @@
-"""Tables that fit: columns shrink, then the least important ones go, until the table is as narrow as it has to be."""
+"""Tables that fit: columns shrink, then the least important ones are dropped, until the table is narrow enough."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Column:
 
     title: str
     least: int = 0
-    """Columns it may shrink to; 0: it does not shrink."""
+    """The width to which it may shrink; 0: it does not shrink."""
     right: bool = False
     wrap: bool = False
-    """Text that does not fit goes on below, instead of being cut."""
+    """Text that does not fit continues on the next line, instead of being cut."""
     rank: int = 0
-    """What goes first when there is no room: the highest rank; 0 stays."""
+    """Rank for dropping columns when there is no room: the highest goes first; 0 is never dropped."""
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int) -> list[Line]:
@@ -29,7 +29,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: i
     Args:
         columns: 1..n columns.
         rows: 0..n rows of one cell for each column.
-        width: What no line exceeds.
+        width: Maximum width of a line.
     """
     texts = [[safe(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
     kept = list(range(len(columns)))
@@ -53,7 +53,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: i
 
 
 def _shrunk(columns: Sequence[Column], sizes: Sequence[int], kept: Sequence[int], width: int) -> dict[int, int] | None:
-    """The width of each kept column, or None if one has to go."""
+    """The width of each remaining column, or None if one has to be dropped."""
     fitted = {n: sizes[n] for n in kept}
     over = sum(fitted.values()) + 2 * (len(fitted) - 1) - width
     while over > 0:

@@ -1,6 +1,6 @@
-"""What results, threads, histories, journals and usage look like, as lines of segments. Nothing is read or decided here.
+"""Formats results, threads, histories, journals and usage as lines of segments. It reads and decides nothing.
 
-A function takes the values that the verbs of `Runtime` return, and the columns that there are. `Screen.line` shows the
+A function takes values that methods of `Runtime` return, and the number of columns. `Screen.line` shows the
 lines, and `renderable` makes them a renderable of rich.
 """
 
@@ -28,7 +28,7 @@ STATUS: Final[Mapping[str, tuple[str, str]]] = {
 """Mark and style of each status of a thread."""
 _DETAIL: Final = ("task", "node", "superstep", "next", "wrote", "verb", "key", "id", "reason", "error", "message",
                   "model", "usage", "updates", "result", "answer", "payload", "input", "values", "upto", "source")  # fmt: skip
-"""Fields of events that a log shows, in this order."""
+"""Event fields that a log shows, in this order."""
 
 
 def status_segment(status: str) -> Segment:
@@ -38,7 +38,7 @@ def status_segment(status: str) -> Segment:
 
 
 def run(result: RunResult[Any], width: int, *, elapsed_s: float | None = None) -> list[Line]:
-    """Return the lines of the summary of a run: how it ended, what it took, its questions and its state."""
+    """Return the lines of the summary of a run: its end, its usage, its questions and its state."""
     facts = [counted(result.steps, "superstep")]
     facts += [] if elapsed_s is None else [duration(elapsed_s)]
     used = usage_text(result.usage)
@@ -84,7 +84,7 @@ _WAITS: Final[Mapping[str, str]] = {
     "thread": "waits for the child thread",
     "task": "waits for a worker of the queue",
 }
-"""Kind of a question that nobody answers to what its node waits for."""
+"""Maps a kind of question that no person answers to a text about what its node waits for."""
 
 
 def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
@@ -132,7 +132,7 @@ def history(snapshots: Sequence[Snapshot[Any]], width: int) -> list[Line]:
 def threads(found: Sequence[ThreadInfo | Any], width: int) -> list[Line]:
     """Return a table of threads, from `Runtime.threads` or `Store.heads`."""
     columns = [
-        # Ids are copied from here, so they are never cut: other columns go first, for one of the length of a UUID.
+        # Users copy ids from here, so ids up to the length of a UUID are never cut; other columns are dropped first.
         Column(title="thread", least=max(12, min(36, width - 20)), wrap=True),
         Column(title="status"),
         Column(title="graph", least=6, rank=2),
@@ -164,7 +164,7 @@ def log(entries: Iterable[Entry], width: int) -> list[Line]:
 
 
 def detail(entry: Entry, most: int) -> str:
-    """Return what an entry says, in a line of about *most* characters."""
+    """Summarise an entry in one line of about *most* characters."""
     event = entry.event
     parts = [entry.path] if entry.path else []
     for name in _DETAIL:
@@ -219,14 +219,14 @@ def divergence(found: Divergence | None, width: int) -> list[Line]:
 
 
 def why(found: Provenance, width: int) -> list[Line]:
-    """Return which writes gave a field its value, and what they were made from."""
-    title, *rest = str(found).split("\n")  # `FieldWrite` cuts its values itself
+    """Return the writes that gave a field its value, and the values that they were made from."""
+    title, *rest = str(found).split("\n")  # `FieldWrite` truncates its own values
     lines = paragraph(title, width, style="title")
     return lines + [line for text in rest for line in paragraph(text, width, style="" if text[:1] == "=" else "faint")]
 
 
 def beside(mark: Segment, text: str, width: int) -> list[Line]:
-    """Return a mark and the text that belongs to it: in one line, or below it where there is no room."""
+    """Return a mark with its text: on one line, or with the text below if there is no room."""
     taken = cells(mark if isinstance(mark, str) else mark[0]) + 2
     folded = paragraph(text, width - taken)
     if not text or len(folded) > 1:

@@ -98,13 +98,14 @@ ATTRIBUTES = frozenset(
     | {"interrupts", "state", "messages", "tool", "request_id", "arg", "declared_at", "status"}
     | {"inner_codes"}
 )
-"""Names of the data attributes that an error may have; one that was not given reads as None."""
+"""Names of the data attributes that an error may have; an attribute that was not set is None."""
 
 
 class GraphrtError(Exception):
     """Base of all graphrt errors. It survives copying and pickling with all its attributes.
 
-    The text is made of the attributes, in up to five lines: what happened, where, what was known, what to do, and the
+    The text is built from the attributes, in up to five lines: what happened, where, what was known, what to do, and
+        the
     command that prints the documentation of its code, and of `inner_codes`: those of the graphrt errors that caused it.
 
     Args:
@@ -113,7 +114,7 @@ class GraphrtError(Exception):
         where: Where it happened: a text, or a `Place` whose parts become attributes.
         known: What was known, such as the valid names.
         fix: What to do.
-        **data: More attributes; one that is None is left out.
+        **data: More attributes; None values are left out.
     """
 
     default_code: ClassVar[str] = "graphrt-error"
@@ -179,7 +180,7 @@ class GraphrtError(Exception):
         return None
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return *error* for use inside another message: its class and what happened.
 
     Where, Fix and See of a graphrt error are left out; the outer message has its own.
@@ -290,7 +291,7 @@ class AgentLimitError(LimitError):
 
 
 class RunFailedError(GraphrtError):
-    """The run of a thread failed in another process, or was parked. The text says with what; `node` is the node, if any."""
+    """The run of a thread failed in another process, or was parked. The text names the error; `node` is the node, if any."""
 
     default_code = "run-failed"
 
@@ -309,7 +310,7 @@ class ChildThreadError(GraphrtError):
 
 
 class WaitTimeoutError(GraphrtError):
-    """A run had not ended when the time of a `wait` was over. The run goes on."""
+    """A run had not ended when the time of a `wait` was over. The run continues."""
 
     default_code = "wait-timeout"
 
@@ -329,7 +330,7 @@ class HarnessError(GraphrtError):
     """Whether the provider answered with status 200, or began a stream, before the failure. Providers charge such calls:
     trackers and budgets count them, and an unknown `usage` counts against budgets as all that the call reserved."""
     usage: Usage | None = None
-    """What the provider reported for the failed call; None if it reported nothing. Only billed calls have one."""
+    """Usage that the provider reported for the failed call; None if it reported nothing. Only billed calls have one."""
 
 
 class AuthenticationError(HarnessError):
@@ -384,7 +385,7 @@ class ScriptError(HarnessError):
 
 
 class ToolError(HarnessError):
-    """A tool failed, and the model must not be told; `__cause__` is what the tool raised."""
+    """A tool failed, and its policy hides the error from the model; `__cause__` is the tool's exception."""
 
     default_code = "tool-failed"
 
@@ -414,7 +415,7 @@ class StoreError(GraphrtError):
 
 
 class ConflictError(StoreError):
-    """Another living writer owns the thread. Nothing was lost, and nothing was forked."""
+    """Another living writer owns the thread. No data was lost, and no thread was forked."""
 
     default_code = "conflict"
 
@@ -427,6 +428,6 @@ class AuditError(GraphrtError):
 
 
 class ReplayDivergedError(GraphrtError):
-    """A node that ran again, or a journal that was replayed, did something else than before."""
+    """A node that ran again, or a journal that was replayed, behaved differently from before."""
 
     default_code = "replay-diverged"

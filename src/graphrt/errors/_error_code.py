@@ -5,7 +5,7 @@ The values themselves are in `_codes`. A raise names one and gives the fields of
     raise UNKNOWN_THREAD(thread=thread)
 
 A template is a `str.format` text whose fields are plain names. Besides the usual conversions and format specifications
-it knows `{items:names}`, `{value:brief}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:told}`,
+it knows `{items:names}`, `{value:brief}`, `{value:type}`, `{value:a_type}`, `{noun:a}`, `{error:described}`,
 `{number:count entry}` for a number, or the length of a collection, with its noun, and `{items:is|are}`, which chooses by
 the number, or by the length of a collection. An error must not be lost while its text is made: a field that is missing,
 or a `__repr__` that raises, leaves a mark in the text. A test over the syntax tree finds missing fields.
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, overload
 
-from graphrt.errors import GraphrtError, Place, Problem, _words, told
+from graphrt.errors import GraphrtError, Place, Problem, _words, describe_error
 
 _E_co = TypeVar("_E_co", bound=GraphrtError, covariant=True)  # frozen: nothing puts another class in
 _F = TypeVar("_F", bound=GraphrtError)
@@ -168,7 +168,7 @@ class Finding:
         Args:
             node: Name of the node that it is about; None if it is about the graph. The templates may show it.
             where: `file:line` of the call that declared it; empty if unknown.
-            fix: What to do, if the declaration's does not fit.
+            fix: The fix, if that of the declaration does not fit.
             guess: Name that was probably meant, and becomes what to do; empty for none.
             **fields: The fields of the templates.
         """
@@ -187,7 +187,7 @@ _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
     "names": _words.names,
     "a_type": _words.a_type,
     "a": _words.a,
-    "told": told,
+    "described": describe_error,
     "brief": _words.brief,
     "type": lambda value: type(value).__name__,
 }

@@ -30,7 +30,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     **{verb: f"compile().{verb}(...)" for verb in _RUNS},
     **{verb: f"Runtime(graph, store=...).{verb}(...)" for verb in _THREADS},
 }
-"""What to use, by an attribute that a builder, a graph or a runtime does not have."""
+"""The name to use instead, by an attribute that a builder, a graph or a runtime does not have."""
 EXPORTS: Final[Mapping[str, str]] = {
     "StateGraph": "GraphBuilder",
     "interrupt": "the method interrupt() of a node's Context",
@@ -42,13 +42,13 @@ EXPORTS: Final[Mapping[str, str]] = {
     "create_react_agent": "graphrt.harness.Agent",
     "ToolNode": "graphrt.harness.Agent",
 }
-"""What to use, by a name that the package does not export."""
+"""The name to use instead, by a name that the package does not export."""
 
 
 def no_export(module: str, name: str) -> Exception:
     """Return the error for *name*, which *module* does not have: an ImportError with what to use, if it is LangGraph's.
 
-    Not an AttributeError then, whose text `from graphrt import ...` replaces. Any other name is an AttributeError.
+    Not an AttributeError, because `from graphrt import ...` replaces its text. Any other name is an AttributeError.
     """
     if name in EXPORTS:
         return ImportError(f"{module} has no {name!r}. Use {EXPORTS[name]}.", name=module)

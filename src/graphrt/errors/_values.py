@@ -13,11 +13,11 @@ class Problem:
     code: str
     """Stable slug, for instance `unknown-node`."""
     message: str
-    """What is wrong, with the names."""
+    """The problem, with the names involved."""
     node: str | None = None
     """The node that it is about; None if it is about the graph."""
     hint: str = ""
-    """What to do."""
+    """How to solve it."""
     where: str = ""
     """`file:line` of the call that declared it; empty if unknown."""
 
@@ -32,7 +32,7 @@ class TaskFailure:
     """A failed task, for the `on_error` node that handles it: one of `ctx.failures`."""
 
     error: BaseException
-    """What the node raised; after a restart, what the journal kept of it."""
+    """The node's exception; after a restart, as much of it as the journal stored."""
     node: str
     """Name of the node."""
     task_id: str

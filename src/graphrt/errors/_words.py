@@ -1,6 +1,6 @@
 """Text that error messages share: the "Where" line, lists of names, guesses, articles and plurals.
 
-No exception lives here, and nothing decides when to raise.
+This module has no exceptions, and does not decide when to raise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, final
 _ADDRESS: Final = r" at 0x[0-9a-fA-F]+>"
 """The address in memory that the `repr` of a function or an object without its own ends with."""
 MOST_ARGUMENT: Final = 200
-"""Most characters of a Send's argument that a message quotes."""
+"""Maximum number of characters of a Send's argument that a message quotes."""
 
 
 @final
@@ -21,7 +21,7 @@ class Place:
 
     Args:
         **known: Attributes of `GraphrtError`: graph, path, node, declared_at, task_id, superstep, arg, thread, run_id,
-            seq. One that is None is not known, and is left out.
+            seq. A part that is None is not known, and is left out.
     """
 
     __slots__ = ("known",)
@@ -72,7 +72,7 @@ def line(text: str, known: Mapping[str, Any], what: str) -> str:
     """Return the "Where" line.
 
     Args:
-        text: What the error was raised with.
+        text: The text with which the error was raised.
         known: Attributes of the error, which add their parts.
         what: The first line of the message; a part that it or *text* contains is not repeated.
     """

@@ -1,7 +1,7 @@
-"""Events, which say what became true, and journal entries, which carry them. All are frozen values in the past tense.
+"""Events, which state facts, and journal entries, which carry them. All are frozen; events are named in the past tense.
 
-Events, `Usage` and `Entry` live here, with their conversion to JSON-ready data. What follows from an event is decided
-by the engine; stores keep the entries.
+Events, `Usage` and `Entry` are defined here, with their conversion to JSON-ready data. The engine decides the
+consequences of an event; stores keep the entries.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def event_kind(event: Event) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a journal: an event, and when, where and why it became true."""
+    """One entry of a journal: an event, with its time, location and cause."""
 
     seq: int
     """Position in the thread's journal: from 1, without gaps."""
@@ -187,7 +187,7 @@ class Entry:
     cause: int
     """`seq` of the entry that led to this one; 0 for a first one."""
     event: Event
-    """What became true."""
+    """The event."""
     path: str = field(default="")
     """Id of the task whose nested graph the entry belongs to; empty for the graph at the top."""
     thread: str | None = field(default=None)

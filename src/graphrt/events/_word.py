@@ -1,8 +1,8 @@
-"""The base of all events, which compares, hashes and shows them by their fields.
+"""The base class of all events, which implements comparison, hashing and repr based on the fields.
 
-An event is a frozen dataclass that says what became true in a thread. `dataclass` would compile these three methods
-from source text for each event class. On CPython 3.11 that is a third of the decorator's time, and every
-`import graphrt` pays for it.
+An event is a frozen dataclass that states a fact about a thread. `dataclass` would compile these three methods from
+source text for each event class. On CPython 3.11 that is a third of the decorator's time, and every `import graphrt`
+pays for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Word"]
 
 
 class Word:
-    """Base of a dataclass that is made with `eq=False, repr=False`, so that it has the methods of this class."""
+    """Base of dataclasses created with `eq=False, repr=False`, which inherit the methods of this class."""
 
     __slots__ = ()
 

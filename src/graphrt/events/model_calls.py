@@ -1,8 +1,8 @@
 """Events about model calls and budgets of a task: replies, usage, reservations and grants (decision 0080).
 
-A call is identified by `task`, `failed_attempts` and `key`. The key is a digest of the request, so that the same request
-finds its reply after a pause or a crash. After a failed attempt it does not, because the replies may be what made the
-attempt fail: `failed_attempts` counts those attempts.
+A call is identified by `task`, `failed_attempts` and `key`. The key is a digest of the request, so that the same
+request finds its reply after a pause or a crash. After a failed attempt it does not, because the replies may have
+caused the failure; `failed_attempts` counts those attempts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ModelReplied(Word):
-    """A model, or a harness as a whole, replied. If the task asks the same again, it gets *reply* and nothing is paid.
+    """A model, or a harness as a whole, replied. If the task repeats the request, it gets *reply* without paying again.
 
     The reply settles the newest reservation of its call.
     """
@@ -42,19 +42,19 @@ class ModelReplied(Word):
     reply: Mapping[str, Any]
     """The reply as plain data, without its usage and the name of the model."""
     usage: Usage | None = None
-    """What the call used; None if the provider did not report it, which counts as one unreported call."""
+    """Usage of the call; None if the provider did not report it, which counts as one unreported call."""
     model: str | None = None
     """Name of the model, as the provider reports it; None if it does not."""
     answers: int = 0
-    """Answers that its task had been given by then."""
+    """Answers that its task had received by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ReplyStopped(Word):
-    """A model's reply was cut off while it was streamed, because its run was cancelled or its attempt given up.
+    """A model's reply was cut off while it was streamed, because its run was cancelled or its attempt abandoned.
 
-    If the task runs again, the model is asked again. If a new input abandons the task, the text becomes a partial message
-    (`SuperstepAbandoned.said`).
+    If the task runs again, the model is called again. If a new input abandons the task, the text becomes a partial
+    message (`SuperstepAbandoned.said`).
     """
 
     task: str
@@ -64,7 +64,7 @@ class ReplyStopped(Word):
     failed_attempts: int = 0
     """Failed attempts of the task, after model calls, before this call."""
     text: Any
-    """What had been streamed, a str; `Erased()` after an erasure."""
+    """The text that had been streamed, a str; `Erased()` after an erasure."""
     model: str | None = None
     """Name of the model."""
     attempt: int = 1
@@ -75,8 +75,8 @@ class ReplyStopped(Word):
 class UsageRecorded(Word):
     """A task used models in a way that leaves no reply to record.
 
-    The call failed and was billed: the provider answered with status 200, or began a stream. Or an agent has a graph as a
-    tool. If the task runs again, it makes the call again. The usage takes the place of the reservation of its call.
+    Either the call failed but was billed, because the provider answered with status 200 or began a stream, or an agent
+    used a graph as a tool. If the task runs again, it repeats the call. The usage replaces the reservation of the call.
     """
 
     task: str
@@ -88,14 +88,14 @@ class UsageRecorded(Word):
     nth: int = 1
     """Number of the call among those with the same key, from 1."""
     usage: Usage
-    """What the call used."""
+    """Usage of the call."""
     model: str | None = None
     """Name of the model, or of the graph; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RepliesDiscarded(Word):
-    """An attempt of a task failed after model calls: the next one finds no replies, and asks its models anew."""
+    """An attempt of a task failed after model calls, so the next one finds no replies and calls its models again."""
 
     task: str
     """Id of the task."""
@@ -107,9 +107,9 @@ class RepliesDiscarded(Word):
 class BudgetHeld(Word):
     """Amounts were reserved for a model call before it was made.
 
-    A reply settles the newest reservation of its call. A call that ends without one takes it out: the next event of the
-    call has the others. What is left belongs to executions that a crash cut off: those calls may have been paid, so their
-    amounts count as used (rule R11).
+    A reply settles the newest reservation of its call. A call that ends without a reply removes it; the next event of
+    the call has the others. The remaining ones belong to executions that a crash cut off. Those calls may have been
+    billed, so their amounts count as used (rule R11).
     """
 
     task: str
@@ -119,14 +119,14 @@ class BudgetHeld(Word):
     failed_attempts: int = 0
     """Failed attempts of the task, after model calls, before this call."""
     reservations: tuple[Amounts, ...]
-    """Reservations of the call, 1 or more, oldest first: one for each time that it was begun and did not fail."""
+    """Reservations of the call, 1 or more, oldest first: one for each time it was started without failing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BudgetReleased(Word):
-    """No reservation of a model call is left: it failed or was cancelled.
+    """No reservation of a model call is left, because it failed or was cancelled.
 
-    Either it used nothing, or what it used is in a `UsageRecorded`.
+    Either it used nothing, or its usage is in a `UsageRecorded`.
     """
 
     task: str
@@ -139,7 +139,7 @@ class BudgetReleased(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BudgetGranted(Word):
-    """A person allowed a budget more than its limit, with the answer to a question of the kind `budget`."""
+    """A person raised a budget above its limit by answering a question of the kind `budget`."""
 
     task: str
     """Id of the task that records the grant: the one whose budget it is."""
@@ -148,4 +148,4 @@ class BudgetGranted(Word):
     of: str
     """Name of the budget: `run`, or `node 'name'`, or the name of an agent's."""
     amounts: Amounts
-    """What may be used in addition."""
+    """The additional amounts that may be used."""

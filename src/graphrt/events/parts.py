@@ -1,4 +1,4 @@
-"""Parts of events: the open generation of a join, and a failed task that another one handles."""
+"""Parts of events: the open generation of a join, and a failed task that another task handles."""
 
 from __future__ import annotations
 

@@ -57,13 +57,13 @@ class RunStarted(Word):
     fresh: bool = True
     """Whether *input* is the whole state. If not, it is an update of the thread's state."""
     user: str = ""
-    """Who started it, as the audit log of the runtime says; empty if that is not known."""
+    """Who started it, according to the runtime's audit log; empty if unknown."""
     redaction: str = ""
     """Redaction rules in force, and a digest of them; empty without any."""
     parent: str | None = None
     """Id of the thread whose task started this thread by `ctx.start`; None for any other."""
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Field to the BLAKE2b digest (16 bytes, in hexadecimal) of its stored form, of the fields that the caller gave;
+    """Maps each field that the caller gave to the BLAKE2b digest (16 bytes, in hexadecimal) of its stored form;
     `if_exists="continue"` compares them. Empty without a thread."""
 
 
@@ -76,7 +76,7 @@ class RunResumed(Word):
     thread: str | None
     """Id of the thread, with its tenant."""
     user: str = ""
-    """Who resumed it, as the audit log of the runtime says; empty if that is not known."""
+    """Who resumed it, according to the runtime's audit log; empty if unknown."""
     redaction: str = ""
     """Redaction rules in force, and a digest of them; empty without any."""
 
@@ -89,12 +89,12 @@ class InterruptAnswered(Word):
     """Id of the interrupt."""
     answer: Any
     nth: int = 0
-    """Number of the answer among those that its task was given, from 1."""
+    """Number of the answer among those of its task, from 1."""
     by: str = ""
     """What answered it:
 
     - empty: a person or a program, by `resume`;
-    - `timer`: the time of a `ctx.sleep` came;
+    - `timer`: the timer of a `ctx.sleep` fired;
     - `default`: no answer came in time, and *answer* is the default of the question;
     - `expiry`: no answer came in time, and the node gets a `QuestionExpiredError`;
     - `thread`: a child thread ended, and the node reads its result.
@@ -103,12 +103,12 @@ class InterruptAnswered(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AnswerUsed(Word):
-    """A node asked the question of an answered interrupt again, and was given the answer."""
+    """A node asked the question of an answered interrupt again, and got the answer."""
 
     id: str
     """Id of the interrupt."""
     reworded: bool = False
-    """Whether the node asked with another payload than the one that was answered."""
+    """Whether the node asked with a different payload from the answered one."""
     payload: Any = None
     """The payload that the node asked with, if *reworded*; else None."""
     nth: int = 0
@@ -125,7 +125,7 @@ class AnswerDiscarded(Word):
     """Why:
 
     - `expired`: no answer came in time, the task failed, and the thread was retried;
-    - `failed-task`: it was "fail" for an effect, the task failed, and the thread was retried;
+    - `failed-task`: the answer was "fail" for an effect, the task failed, and the thread was retried;
     - `reworded`: the node asked with another payload, and without a key;
     - `retyped`: the node wants an answer of another type;
     - `not-asked`: the node ended without asking.
@@ -136,7 +136,7 @@ class AnswerDiscarded(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptWithdrawn(Word):
-    """An open interrupt accepts no answer any more. Its task runs again and may ask anew, under another id."""
+    """An open interrupt accepts no answer any more. Its task runs again and may ask again, under another id."""
 
     id: str
     """Id of the interrupt."""
@@ -152,7 +152,7 @@ class InterruptWithdrawn(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class InterruptExpired(Word):
-    """An interrupt was not answered in time, and its thread was retried. Its task runs again and may ask anew."""
+    """An interrupt was not answered in time, and its thread was retried. Its task runs again and may ask again."""
 
     id: str
     """Id of the interrupt."""
@@ -169,7 +169,7 @@ class InterruptRaised(Word):
     node: str
     """Name of the task's node."""
     payload: Any
-    """What the task asked."""
+    """The request of the task."""
     key: str = ""
     """Key of the question inside its task: from the node's `key=`, or derived, such as an ordinal."""
     answer_type: Any = None
@@ -177,7 +177,7 @@ class InterruptRaised(Word):
     expires_at: float | None = None
     """Seconds since the epoch at which it answers itself, and after which no answer is accepted; None for no limit."""
     usage: Usage | None = None
-    """What the task's model calls used so far; None if it made none."""
+    """Usage of the task's model calls so far; None if it made none."""
     kind: str = "question"
     """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal`, `thread` or `task`."""
     version: int = 1
@@ -192,7 +192,7 @@ class InterruptRaised(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TaskRetried(Word):
-    """An attempt failed, and the task's retry policy allowed another one after *delay_s* seconds."""
+    """An attempt failed, and the task's retry policy allowed another attempt after *delay_s* seconds."""
 
     task: str
     """Id of the task."""
@@ -207,7 +207,7 @@ class TaskRetried(Word):
     message: str
     """First line of the error's text."""
     usage: Usage | None = None
-    """What the task's model calls used so far; None if it made none."""
+    """Usage of the task's model calls so far; None if it made none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -221,7 +221,7 @@ class EffectStarted(Word):
     starts: int = 1
     """How often it was started: once more for each answer "run" to the question about its outcome."""
     answers: int = 0
-    """Answers that its task had been given by then."""
+    """Answers that its task had received by then."""
     arguments: Any = None
     """As `EffectRecorded.arguments`."""
 
@@ -240,11 +240,11 @@ class MemoryWritten(Word):
     """Its value; None if it was deleted."""
     deleted: bool = False
     expires_s: float | None = None
-    """Seconds after the commit at which it expires; None if *expires_at* says it, or if it stays."""
+    """Seconds after the commit at which it expires; None if *expires_at* is set, or if it does not expire."""
     expires_at: float | None = None
-    """The moment, in seconds since the epoch."""
+    """The time of expiry, in seconds since the epoch."""
     embedded: Any = None
-    """What `embed=` of the runtime made of it: `text`, and its `vector` as bytes. None without an embedding."""
+    """Made by the runtime's `embed=`: `text`, and its `vector` as bytes. None without an embedding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -257,13 +257,13 @@ class EffectRecorded(Word):
     """Key of the effect inside its task."""
     result: Any
     answers: int = 0
-    """Answers that its task had been given by then."""
+    """Answers that its task had received by then."""
     arguments: Any = None
-    """What it was called with, by which a repeated call is compared: the text of a JSON array with an item for each
-    argument. A small plain one is itself; of others the item has `digest` and `shown`, or `left_out` if it is not
-    stored. None for a call without arguments or with a `key=`, and for tools of agents, whose keys have a digest."""
+    """Its arguments, which a repeated call is compared with: the text of a JSON array with one item per argument. A
+    small plain argument is stored as it is; for others the item has `digest` and `shown`, or `left_out` if it is not
+    stored. None for a call without arguments or with a `key=`, and for agents' tools, whose keys contain a digest."""
     memory: tuple[MemoryWritten, ...] = ()
-    """What it wrote to the memory, in order. A task that gets the *result* writes the same again."""
+    """The items that it wrote to the memory, in order. A task that gets the *result* writes the same again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -275,25 +275,26 @@ class TaskSucceeded(Word):
     node: str
     """Name of the task's node."""
     updates: tuple[Mapping[str, Any], ...] = ()
-    """0 or 1 validated updates, without untracked fields; for a nested graph one per commit of its own.
+    """The validated updates, without untracked fields: 0 or 1, more if the node returned a list; for a nested graph one
+    per commit of its own.
 
-    In a graph with a reducer of the whole state, what the node returned is the only value, under the key `*`. The same
-    holds for the input of a finished thread and for an edit.
+    In a graph with a reducer of the whole state, the node's result is the only value, under the key `*`. The input of a
+    finished thread and an edit are stored in the same way.
     """
     goto: tuple[str, ...] | None = None
     """Targets of the task's Command, in order; None if the edges of its node apply."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """Arguments of the targets that are Sends, by their position in *goto*."""
     usage: Usage | None = None
-    """What the task's model calls used; None if it made none."""
+    """Usage of the task's model calls; None if it made none."""
     edited: bool = False
     """Whether `update(as_node=)` marked the task as finished. If so, the `interrupt_after` of its node is skipped."""
     above: bool = False
-    """Whether *goto* names nodes of the graph around the nested one that the task belongs to, which ends by that."""
+    """Whether *goto* names nodes of the graph that encloses the task's nested graph, which then ends."""
 
     @property
     def update(self) -> Mapping[str, Any] | None:
-        """The single update of an ordinary task; None if it made none, or if its nested graph made several."""
+        """The single update of an ordinary task; None if it made none, or several."""
         return self.updates[0] if len(self.updates) == 1 else None
 
 
@@ -312,9 +313,9 @@ class TaskFailed(Word):
     handler: str | None
     """Name of the `on_error` node that takes over; None if there is none."""
     exception: BaseException | None = None
-    """What the node raised, which the handler gets as `ctx.error`."""
+    """The exception of the node, which the handler gets as `ctx.error`."""
     usage: Usage | None = None
-    """What the task's model calls used; None if it made none."""
+    """Usage of the task's model calls; None if it made none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -363,30 +364,33 @@ class SuperstepCommitted(Word):
     Routers and joins are evaluated once all of them are answered (`TasksRouted` with the reason `answered`). Until then
     *next* and *joins* are empty.
     """
+    waits: int = 0
+    """Number of nodes at the end of *next* that are deferred: they start once no other task is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SuperstepAbandoned(Word):
-    """A run on a new input gave up the unfinished work of its thread (R10). A `RunStarted` with the input follows."""
+    """A run on a new input abandoned the unfinished work of its thread (R10). A `RunStarted` with the input follows."""
 
     superstep: int
-    """Number of the last superstep; it was open if *tasks* is not empty."""
+    """Number of the abandoned superstep, which is not used again; it was open if *tasks* is not empty, else due. If
+    nothing was due, the number of the last superstep."""
     tasks: tuple[str, ...] = ()
     """Ids of the tasks of the open superstep, in task order."""
     finished: tuple[str, ...] = ()
-    """Ids of those tasks whose outcomes were kept, and are not folded."""
+    """Ids of those tasks whose outcomes were stored but are not folded."""
     interrupts: tuple[str, ...] = ()
     """Ids of the interrupts that were open."""
     effects: tuple[str, ...] = ()
     """Effects of the kind `once` that were started and whose outcome is unknown, each as `task#key`."""
     next: tuple[str, ...] = ()
-    """Nodes that were due, if no superstep was open."""
+    """Nodes that were due, if no superstep was open, and those that waited."""
     usage: Usage | None = None
-    """What the model calls of the abandoned tasks used; None if they made none."""
+    """Usage of the model calls of the abandoned tasks; None if they made none."""
     threads: tuple[str, ...] = ()
     """Ids of the child threads, started by `ctx.start`, that are cancelled with it."""
     said: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Partial messages, by the field that they are folded into: what stopped replies of its tasks had said."""
+    """Partial messages, by the field that they are folded into: the text that stopped replies had streamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -426,7 +430,7 @@ class RunFailed(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RunHandedOver(Word):
-    """The run ended with work left to do, and its thread is free: another process may go on at once (R20)."""
+    """The run ended with work left and released its thread, so that another process may continue at once (R20)."""
 
     reason: str
     """Why: a phrase such as `the worker shuts down`."""

@@ -10,7 +10,7 @@ Status: TypeAlias = Literal["new", "running", "interrupted", "failed", "cancelle
 """Status of a thread:
 
 - `new`: it was claimed, and has no entry yet;
-- `running`: a run drives it, or drove it when its process ended; or a fork or an edit left something to do;
+- `running`: a run drives it, or drove it when its process ended; or a fork or an edit left work to do;
 - `interrupted`: it waits for answers;
 - `failed`: its run raised an error;
 - `cancelled`: its run was asked to halt;

@@ -52,6 +52,8 @@ class TasksRouted(Word):
     """Joins whose open generation changed."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
     """The failed tasks behind *errors*, by the same positions; in task order if the error is a group."""
+    waits: int = 0
+    """Number of nodes at the end of *next* that are deferred: they start when no other task is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -61,7 +63,7 @@ class ThreadUpdated(Word):
     values: Mapping[str, Any]
     """The validated values, without untracked fields."""
     as_node: str | None
-    """The node that counts as finished, and whose edges chose what is due; None if there is none."""
+    """The node that counts as finished, and whose edges chose the due nodes; None if there is none."""
     next: tuple[str, ...] | None = None
     """Nodes that are due after the edit, in task order; None if that did not change."""
     sends: Mapping[int, Any] = field(default_factory=dict[int, Any])
@@ -79,9 +81,11 @@ class ThreadUpdated(Word):
     fresh: bool = False
     """Whether the edit created the thread: *values* are its whole state."""
     user: str = ""
-    """Who edited it, as the audit log of the runtime says; empty if that is not known."""
+    """Who edited it, according to the runtime's audit log; empty if unknown."""
     redaction: str = ""
     """Redaction rules in force, and a digest of them; empty without any."""
+    waits: int = 0
+    """Number of nodes at the end of *next* that are deferred: they start when no other task is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -107,7 +111,7 @@ class StateSaved(Word):
     entering: bool = False
     """Whether START's router is still to be called."""
     usage: Usage | None = None
-    """What the model calls of the run's committed tasks used; None if there were none."""
+    """Usage of the model calls of the run's committed tasks; None if there were none."""
     status: str = "running"
     """Status of the thread."""
     run: str = ""
@@ -123,24 +127,27 @@ class StateSaved(Word):
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
     """The chain so far, if the journal is chained: rolling digests of the fields, in hexadecimal."""
     granted: Amounts | None = None
-    """What people allowed the run's budget beyond its limits."""
+    """Amounts by which people raised the run's budget beyond its limits."""
     handled: Mapping[int, tuple[HandledTask, ...]] = field(default_factory=dict[int, tuple[HandledTask, ...]])
     """The failed tasks behind *errors*, by the same positions; in task order if the error is a group."""
     held: tuple[TaskSucceeded | TaskFailed, ...] = ()
     """Outcomes of the last superstep in task order, if an `interrupt_after` keeps its routers from being called."""
     after: tuple[str, ...] = ()
-    """Those of its tasks whose `interrupt_after` is not answered yet."""
+    """Tasks among them whose `interrupt_after` is not answered yet."""
     waits: int = 0
-    """Number of nodes at the end of *next* that an edit made due. They start after the open superstep."""
+    """Number of nodes at the end of *next* that wait: they are deferred, or an edit made them due while a superstep was
+    open, and they start after it."""
     signals: tuple[tuple[str, str, Any], ...] = ()
     """Signals that no node has taken yet, in order of arrival: id, name and value of each."""
     children: tuple[str, ...] = ()
-    """Ids of the child threads that are cancelled with this one, in the order of their start. Those that are known to
-    have ended are left out."""
+    """Ids of the child threads that are cancelled with this one, in start order. Threads known to have ended are left
+    out."""
     parent: str | None = None
     """Id of the thread whose task started this one by `ctx.start`; None for any other."""
     began: Mapping[str, str] = field(default_factory=dict[str, str])
     """Digests of the input that began the last run; see `RunStarted.digests`."""
+    args: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Arguments of the Sends that started the tasks of *held*, by their position there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -152,12 +159,12 @@ class ThreadForked(Word):
     at: int
     """`seq` of the last entry that the fork is based on."""
     state: StateSaved
-    """What the thread begins with."""
+    """The initial content of the thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ThreadCopied(Word):
-    """The thread is a copy: the entries before this one are those of *source*. It is the first entry of its own."""
+    """The thread is a copy: the entries before this one are those of *source*. It is a separate first entry."""
 
     source: str
     """Id of the thread that was copied, exported or restored, with its tenant."""
@@ -174,9 +181,9 @@ class ThreadLabelled(Word):
     tags: tuple[str, ...]
     """All tags, sorted."""
     user: str = ""
-    """Who labelled it, as the audit log of the runtime says; empty if that is not known."""
+    """Who labelled it, according to the runtime's audit log; empty if unknown."""
     priority: int = 0
-    """Of the threads that are due, workers drive those with a higher number first."""
+    """Workers drive due threads with a higher number first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -186,7 +193,7 @@ class ThreadMigrated(Word):
     source: str
     """Fingerprint of the older graph."""
     target: str
-    """Fingerprint of the present graph."""
+    """Fingerprint of the current graph."""
     why: str
     """Why that is allowed: `compatible: ...`, the name of the migration, or `allowed, though ...` (`Runtime.adopt`)."""
     values: Mapping[str, Any] | None = None
@@ -195,7 +202,7 @@ class ThreadMigrated(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class HistoryPruned(Word):
-    """Entries up to *upto* are removed; a snapshot holds what they folded to.
+    """Entries up to *upto* are removed; a snapshot holds their fold.
 
     It is written before they are removed: if pruning was interrupted, some of them may still exist.
     """
@@ -209,7 +216,7 @@ class ThreadDeleted(Word):
     """The thread was deleted from its store. It is the last entry in the file of its audit log, and in no store."""
 
     user: str = ""
-    """Who deleted it, as the audit log of the runtime says; empty if that is not known."""
+    """Who deleted it, according to the runtime's audit log; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -220,16 +227,16 @@ class ValuesErased(Word):
     """
 
     by: str = ""
-    """Who erased them; empty if that was not given."""
+    """Who erased them; empty if not given."""
     reason: str = ""
-    """Why, in the words of the person who erased them; empty if that was not given."""
+    """Reason given by the person who erased them; empty if not given."""
     records: int
-    """Number of records that lost values."""
+    """Number of records from which values were erased."""
     lines: int
-    """Number of values that were erased; each write of a field, answer or reply is one."""
+    """Number of values erased; each field write, answer or reply counts as one."""
     erased: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """What stands for these values in the log now: number of a record's last entry to the numbers of its lines that
-    were erased. A line that is gone and that no such entry names was taken away by somebody else."""
+    """Replacements of these values in the log: maps the number of a record's last entry to the numbers of its erased
+    lines. A missing line that no such entry names was removed by someone else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -239,10 +246,10 @@ class SignalReceived(Word):
     id: str
     """Id of the signal, chosen by its sender or generated."""
     name: str
-    """Name that a node receives it by."""
+    """Name under which a node receives it."""
     value: Any = None
     user: str = ""
-    """Who sent it, as the audit log of the sender's runtime says; empty if that is not known."""
+    """Who sent it, according to the audit log of the sender's runtime; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -257,12 +264,12 @@ class SignalTaken(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LetterDropped(Word):
-    """Mail of another process changed nothing, because it came too late or did not fit the thread."""
+    """Mail from another process had no effect, because it came too late or did not fit the thread."""
 
     id: str
     """Id of the letter."""
     what: str
-    """What it asked for: `cancel`, `answers`, `input` or `signal`."""
+    """The kind of its request: `cancel`, `answers`, `input` or `signal`."""
     reason: str
     """Why it changed nothing, as a phrase."""
 
@@ -279,11 +286,11 @@ class ThreadStarted(Word):
     key: str
     """Name or ordinal of the child thread inside its task."""
     thread: str
-    """Id of the child thread, made of the ids of thread and task and of *key*."""
+    """Id of the child thread, derived from the ids of thread and task and from *key*."""
     graph: str
     """Name of the graph of the child thread."""
     detached: bool = False
-    """Whether it goes on when this thread is cancelled."""
+    """Whether it continues when this thread is cancelled."""
     made: bool = False
     """Whether the child thread is known to exist. If not, the task creates it when it runs again."""
     arguments: Any = None

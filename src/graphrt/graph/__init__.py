@@ -1,7 +1,7 @@
-"""The public API to declare a graph (floor 6): a builder collects declarations, `compile()` freezes them.
+"""The public API for declaring a graph (floor 6): a builder collects declarations, `compile()` freezes them.
 
-A compiled graph can be drawn, routed without a run, changed into another one, and run. `observe` and `substitute` are
-for tools: they show them each graph that is compiled in the process, or let them replace it.
+A compiled graph can be drawn, routed without a run, turned into a modified graph, and run. `observe` and `substitute`
+are for tools, which can observe or replace each graph compiled in the process.
 """
 
 from typing import TYPE_CHECKING

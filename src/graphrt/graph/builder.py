@@ -1,7 +1,7 @@
 """`GraphBuilder`: collects the declarations of a graph in the order of the calls.
 
-It runs nothing and judges nothing: `compile()` has the plan checked as a whole, so that all problems are reported at
-once. Declarations therefore keep the place of the call, as `file:line` (*where*), for error messages.
+It runs nothing and checks nothing: `compile()` checks the plan as a whole, so that all problems are reported at once.
+Each declaration therefore records the location of the call, as `file:line` (*where*), for error messages.
 
 `S` is the state, and `U` is the update that a node returns. For the terms, see docs/glossary.md.
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overloa
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
+from graphrt._engine.route import RouterContext
 from graphrt._observers import substituted
 from graphrt._plan import hints
 from graphrt._plan.node_attributes import fields_of
@@ -36,7 +37,7 @@ from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, EndType, NodeRef, node_name
 from graphrt.errors import Problem, names
-from graphrt.errors._codes.findings import BAD_GRAPH_NAME, BAD_LIMIT_OPTION, DUPLICATE_EDGE, UNKNOWN_FIELDS_OF_UPDATE
+from graphrt.errors._codes.findings import BAD_LIMIT_OPTION, BAD_NAME, DUPLICATE_EDGE, UNKNOWN_FIELDS_OF_UPDATE
 from graphrt.errors._langgraph_names import no_attribute
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
@@ -54,11 +55,11 @@ if TYPE_CHECKING:
 X = TypeVar("X")
 """A state class, where `S` is already the builder's own."""
 V = TypeVar("V")
-"""An update class, likewise."""
+"""The same for an update class."""
 D = TypeVar("D", bound=Mapping[str, object])
-"""A TypedDict: a state, or an `input=`. Of any other class a part is a mapping of which nothing is known."""
+"""A TypedDict: a state, or an `input=`. For any other class a part is a mapping of unknown keys."""
 E = TypeVar("E", bound=Mapping[str, object])
-"""A TypedDict that is the update of another one."""
+"""A TypedDict that is the update of another TypedDict."""
 L = TypeVar("L")
 """Labels of a router. Invariant: `Branch.to` takes exactly the labels that the router returns."""
 
@@ -67,7 +68,7 @@ L = TypeVar("L")
 class Branch(Generic[L, S, U, I_co]):
     """A conditional edge without its routes yet, made by `GraphBuilder.branch`; only `to` declares the edge."""
 
-    def __init__(self, builder: GraphBuilder[S, U, I_co], src: Source, router: Callable[[S], Any], where: str) -> None:
+    def __init__(self, builder: GraphBuilder[S, U, I_co], src: Source, router: Callable[..., Any], where: str) -> None:
         self._builder = builder
         self._src = src
         self._router = router
@@ -78,7 +79,7 @@ class Branch(Generic[L, S, U, I_co]):
 
         Args:
             routes: Label to node or END.
-            default: Where any other label leads; None refuses other labels.
+            default: Target of any other label; None rejects other labels.
         """
         self._builder._branch(self._src, self._router, routes, default, self._where)
         return self._builder
@@ -90,23 +91,24 @@ class GraphBuilder(Generic[S, U, I_co]):
 
     Args:
         state: A pydantic model, a dataclass or a TypedDict. Reducers are annotations of its fields.
-        update: What nodes return: a TypedDict with total=False, a pydantic model or a dataclass. By default any mapping
-            of the state's fields.
+        update: The type that nodes return: a TypedDict with total=False, a pydantic model or a dataclass. By default
+            any mapping of the state's fields.
         name: The graph's name in messages, journals and pictures.
         input: A class with the fields that an input may have. By default all fields of the state.
         output: A class with the fields of `RunResult.output`. By default the whole state.
         inline: Run sync nodes on the event loop under `arun` and the other async verbs, unless a node says otherwise.
         reducer: A pure function `(state, update) -> state` that folds each update into the whole state, in task order.
-            *update* may then be any type: a number, an enum, a union of models. Fields have no reducers beside it.
-        version: Number of the build, from 0. It is not part of the fingerprint; it orders builds where their shape
-            cannot tell which is newer: threads with work left are not driven by a lower version than their last one.
-        hands_over_to: Nodes of the graphs around this one, or END, to which its nodes may lead by
-            `Command(goto=..., graph=PARENT)` where it is nested. Each graph around it must have them.
+            *update* may then be any type: a number, an enum, a union of models. Fields then have no reducers.
+        version: Build number, from 0. It is not part of the fingerprint. It orders builds whose shape does not show
+            which is newer: a lower version does not drive threads that a higher one left unfinished.
+        hands_over_to: Nodes of the enclosing graphs, or END, to which its nodes may lead with `Command(goto=...,
+            graph=PARENT)` where it is nested. Each enclosing graph must have them.
     """
 
-    # With an update class, U is that class; without one, it is a mapping of the state's fields. With a reducer, U is what
-    # that takes: mypy infers no type of updates from a union of classes. What a run takes (I_co) is known in all its parts
-    # if `input=` or the state is a TypedDict; a part of a model or dataclass is just a mapping.
+    # With an update class, U is that class; without one, it is a mapping of the state's fields. With a reducer, U is
+    # the type that it accepts, since mypy cannot infer an update type from a union of classes. Type checkers know the
+    # parts of a run's input (I_co) if `input=` or the state is a TypedDict. A part of a model or dataclass is just a
+    # mapping.
     @overload
     def __init__(
         self: GraphBuilder[X, V, V | Mapping[str, Any]],
@@ -222,10 +224,12 @@ class GraphBuilder(Generic[S, U, I_co]):
         self._input = input
         self._output = output
         self._defaults: dict[str, Any] = {"inline": True} if inline else {}
-        """Policy arguments of nodes that were not given them, as they stand in a `Policy`."""
+        """Default policy arguments for nodes that do not set them, as a `Policy`."""
         if not is_name(name):
-            self._problems.append(BAD_GRAPH_NAME(name=name, where=self._where))
-        if version.__class__ is not int or version < 0:  # a bool is no version
+            self._problems.append(
+                BAD_NAME(name=repr(name), owner="a graph", wanted="a string that is not blank", where=self._where)
+            )
+        if version.__class__ is not int or version < 0:  # a bool is not a version
             self._problems.append(
                 BAD_LIMIT_OPTION(
                     owner=f"graph {name!r}", option="version", given=version, wanted="an int from 0", where=self._where
@@ -296,13 +300,13 @@ class GraphBuilder(Generic[S, U, I_co]):
         state: type[Any] | None = None,
         limits: specs.SpecLimits | None = None,
     ) -> GraphBuilder[Any, Any, Any]:
-        """Return a builder with what a manifest declares, its limits for `compile()` included. Nothing is executed.
+        """Return a builder with the declarations of a manifest and its limits for `compile()`. Nothing is executed.
 
         Args:
             spec: What `graph.to_spec()` returned, or the same as JSON text or a mapping.
-            registry: What the names in it mean. `graphrt.nodes.registry(...)` also knows the ready-made nodes.
-            state: The state class; None takes the one of the manifest.
-            limits: How large the manifest may be; None takes the defaults.
+            registry: Resolves the names in it. `graphrt.nodes.registry(...)` also knows the ready-made nodes.
+            state: The state class; None uses that of the manifest.
+            limits: Size limits of the manifest; None uses the defaults.
 
         Raises:
             InputError: It is not JSON, or too large (`bad-spec-text`).
@@ -322,7 +326,8 @@ class GraphBuilder(Generic[S, U, I_co]):
         """
         return NodeDecorator(self._add)
 
-    # Functions that only return Commands come first: pyright infers no dictionary type through a union of classes.
+    # Functions that only return Commands come first, since pyright cannot infer a dictionary type through a union of
+    # classes.
     @overload
     def add_node(
         self, name: str, fn: Callable[[S], Command[U]], /, **policy: Unpack[NodePolicy[S]]
@@ -355,12 +360,13 @@ class GraphBuilder(Generic[S, U, I_co]):
             fn: `fn(state)` or `fn(state, ctx)`, sync or async; or a CompiledGraph. A graph shares the fields that have
                 the same name here, or those that `input=` and `output=` map. An agent or harness continues the
                 conversation in the state's field with the reducer `messages`, or uses `input=` and `output=`.
-            policy: `retry`, `timeout_s`, `idle_timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
-                `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`, `queue`. For a graph also
-                `input` (its field to this graph's field, or a function of this state), `output` (this graph's field to
-                its field, or a function of its last state) and `hands_over_to` (nodes of this graph). For an agent or harness: `input`, a field, a Template or
-                a function of the state that is the prompt, and `output`, a field for the answer or a mapping of fields
-                to attributes of the reply.
+            policy: `retry`, `timeout_s`, `idle_timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`,
+                `key`, `writes`, `goto`, `interrupt_before`, `interrupt_after`, `defer`, `version`, `tools`, `budget`,
+                `queue`. For a graph also `input` (its field to this graph's field, or a function of this state),
+                `output` (this graph's field to its field, or a function of its last state), `stateful` (the field that
+                keeps its state) and `hands_over_to` (nodes of this graph). For an agent or harness: `input`, a field, a
+                Template or a function of the state that is the prompt, and `output`, a field for the answer or a
+                mapping of fields to attributes of the reply.
         """
         self._add(name, fn, policy, here())
         return self
@@ -373,7 +379,7 @@ class GraphBuilder(Generic[S, U, I_co]):
             fn, given, problem = harness_node(name, fn, given, self._state, where)
             self._problems += [] if problem is None else [problem]
         fields = fields_of(fn)
-        if fields is not None and fields.writes:  # what `declare_fields` said about the function
+        if fields is not None and fields.writes:  # the first line of `declare_fields` for the function
             given = {"writes": fields.writes, **given}
         tools = offered_tools(fn, given)
         policy, problems = read_policy(name, given, self._ref, where)
@@ -385,8 +391,8 @@ class GraphBuilder(Generic[S, U, I_co]):
     def set_node_defaults(self, **policy: Unpack[NodeDefaults]) -> GraphBuilder[S, U, I_co]:
         """Set policy arguments for all nodes of this graph, whenever they are added, and return the builder.
 
-        An argument of a node itself prevails. The node that `on_error` or `on_fatigue` names does not handle itself.
-        Nodes of nested graphs have the defaults of their own builders.
+        A node's own argument takes precedence. The node named by `on_error` or `on_fatigue` does not handle itself.
+        Nodes of nested graphs use the defaults of their own builders.
 
         Args:
             policy: `retry`, `timeout_s`, `idle_timeout_s`, `inline`, `queue`, `on_error`, `on_fatigue`, `max_visits`,
@@ -399,7 +405,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         return self
 
     def _with_defaults(self, item: Declared) -> Declared:
-        """Return a declaration; that of a node with the defaults for what it was not given."""
+        """Return a declaration; a node's declaration gets the defaults for arguments it does not set."""
         if not isinstance(item, NodeSpec):
             return item
         is_graph = hasattr(item.fn, "__graphrt_plan__") or isinstance(item.fn, ChosenGraph)
@@ -408,7 +414,7 @@ class GraphBuilder(Generic[S, U, I_co]):
             for option, value in self._defaults.items()
             if option not in item.given
             and not (option in ("on_error", "on_fatigue") and value == item.name)
-            and not (option == "idle_timeout_s" and is_graph)  # the nodes in it may have one
+            and not (option == "idle_timeout_s" and is_graph)  # the nodes inside the graph may have one
         }
         return replace(item, policy=replace(item.policy, **missing)) if missing else item
 
@@ -422,7 +428,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         return self
 
     def add_sequence(self, nodes: Sequence[Source | Target]) -> GraphBuilder[S, U, I_co]:
-        """Add a static edge between each two neighbours of *nodes*, which are 2..n nodes in order.
+        """Add a static edge between each consecutive pair of *nodes*, which are 2..n nodes in order.
 
         START may be the first and END the last. Elsewhere `compile()` reports them, since the type cannot exclude them.
         """
@@ -456,7 +462,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         sources = (src,) if isinstance(src, str) else tuple(src)  # a text is one source, not its characters
         self._declared.append(JoinSpec(tuple(self._ref(ref) for ref in sources), self._ref(dst), when, starved, where))
 
-    # Pairs have a signature of their own: mypy infers no pairs through a union.
+    # Pairs have a separate signature, since mypy cannot infer pairs or lambdas through a union.
     @overload
     def add_conditional_edges(
         self,
@@ -473,33 +479,54 @@ class GraphBuilder(Generic[S, U, I_co]):
         routes: Sequence[tuple[Any, Target]],
         default: Target | None = None,
     ) -> GraphBuilder[S, U, I_co]: ...
+    @overload
     def add_conditional_edges(
-        self, src: Source, router: Callable[[S], RouterResult], routes: Any = None, default: Target | None = None
+        self,
+        src: Source,
+        router: Callable[[S, RouterContext[Any]], RouterResult],
+        routes: Mapping[Any, Target] | Sequence[Target] | None = None,
+        default: Target | None = None,
+    ) -> GraphBuilder[S, U, I_co]: ...
+    @overload
+    def add_conditional_edges(
+        self,
+        src: Source,
+        router: Callable[[S, RouterContext[Any]], RouterResult],
+        routes: Sequence[tuple[Any, Target]],
+        default: Target | None = None,
+    ) -> GraphBuilder[S, U, I_co]: ...
+    def add_conditional_edges(
+        self, src: Source, router: Callable[..., RouterResult], routes: Any = None, default: Target | None = None
     ) -> GraphBuilder[S, U, I_co]:
         """Add a conditional edge: after *src*, *router* is called with the committed state and chooses the next nodes.
 
         Args:
             src: The source node, or START.
-            router: A pure sync function of the state that returns a label, a list of labels or a list of Sends.
+            router: A pure sync function of the state that returns a label, a list of labels or a list of Sends. With a
+                second parameter, which gets a `RouterContext`, it is asked for each task of *src*.
             routes: Label to node or END, as a mapping or as pairs. In a list of nodes, each node's name is its label.
-                None, if the router is annotated to return a Literal or Enum of names of nodes: each label is a node,
+                None, if the router is annotated to return a Literal or Enum of node names: each label is a node,
                 and `"__end__"` is END.
-            default: Where any other label leads; None refuses other labels.
+            default: Target of any other label; None rejects other labels.
         """
         self._branch(src, router, routes, default, here())
         return self
 
-    @overload  # L is the type of the labels, whether the router returns a list of them or one
+    @overload  # L is the type of a label, whether the router returns one or a list
     def branch(self, src: Source, router: Callable[[S], list[L]]) -> Branch[L, S, U, I_co]: ...
     @overload
     def branch(self, src: Source, router: Callable[[S], L]) -> Branch[L, S, U, I_co]: ...
-    def branch(self, src: Source, router: Callable[[S], Any]) -> Branch[Any, S, U, I_co]:
+    @overload
+    def branch(self, src: Source, router: Callable[[S, RouterContext[Any]], list[L]]) -> Branch[L, S, U, I_co]: ...
+    @overload
+    def branch(self, src: Source, router: Callable[[S, RouterContext[Any]], L]) -> Branch[L, S, U, I_co]: ...
+    def branch(self, src: Source, router: Callable[..., Any]) -> Branch[Any, S, U, I_co]:
         """Begin a conditional edge whose labels and targets type checkers verify: `g.branch(a, router).to({...})`.
 
         Args:
             src: The source node, or START.
-            router: A pure sync function of the state that returns a label or a list of labels. A router that returns
-                Sends needs `add_conditional_edges`.
+            router: A pure sync function, as for `add_conditional_edges`, that returns a label or a list of labels. A
+                router that returns Sends needs `add_conditional_edges`.
         """
         return Branch(self, src, router, here())
 
@@ -547,8 +574,22 @@ class GraphBuilder(Generic[S, U, I_co]):
         routes: Sequence[tuple[Any, Target]],
         default: Target | None = None,
     ) -> GraphBuilder[S, U, I_co]: ...
+    @overload
     def set_conditional_entry(
-        self, router: Callable[[S], RouterResult], routes: Any = None, default: Target | None = None
+        self,
+        router: Callable[[S, RouterContext[Any]], RouterResult],
+        routes: Mapping[Any, Target] | Sequence[Target] | None = None,
+        default: Target | None = None,
+    ) -> GraphBuilder[S, U, I_co]: ...
+    @overload
+    def set_conditional_entry(
+        self,
+        router: Callable[[S, RouterContext[Any]], RouterResult],
+        routes: Sequence[tuple[Any, Target]],
+        default: Target | None = None,
+    ) -> GraphBuilder[S, U, I_co]: ...
+    def set_conditional_entry(
+        self, router: Callable[..., RouterResult], routes: Any = None, default: Target | None = None
     ) -> GraphBuilder[S, U, I_co]:
         """Add a conditional edge from START: *router* is called with the initial state; see `add_conditional_edges`."""
         self._branch(START, router, routes, default, here())
@@ -560,11 +601,11 @@ class GraphBuilder(Generic[S, U, I_co]):
         return self
 
     def _ref(self, ref: Any) -> Any:
-        """Return the name of the node that *ref* names; START, END and anything unknown as they are."""
+        """Return the name of the node that *ref* refers to; START, END and unknown values unchanged."""
         if isinstance(ref, str):
             return ref
         name = node_name(ref)
-        if name is ref and callable(ref):  # the bare function of a node that was added by name
+        if name is ref and callable(ref):  # the plain function of a node that was added by name
             return self._by_function.get(id(ref), ref)
         return name
 
@@ -596,7 +637,7 @@ class GraphBuilder(Generic[S, U, I_co]):
             problems=tuple(self._problems),
         )
         graph: CompiledGraph[S, U, I_co] = CompiledGraph(checked(spec, limits, accepted), accepted)
-        # A tool such as mutation testing may have asked to put another graph in the place of each that is compiled.
+        # A tool such as mutation testing may have asked to substitute another graph for each compiled one.
         replaced: CompiledGraph[S, U, I_co] = substituted(graph)
         return replaced
 
@@ -610,7 +651,7 @@ class GraphBuilder(Generic[S, U, I_co]):
 
 
 def _is_pair(route: Any) -> bool:
-    """Return True if an item of routes is a pair of label and target. A node is named by a text, handle or function."""
+    """Return True if an item of routes is a (label, target) pair. A node is named by a str, a handle or a function."""
     return route.__class__ in (tuple, list) and len(route) == 2
 
 
@@ -622,7 +663,7 @@ def is_name(name: object) -> bool:
 def schema_names(
     option: str, schema: Any, state: StateSchema, localns: Mapping[str, Any], where: str, problems: list[Problem]
 ) -> frozenset[str] | None:
-    """Return the field names of an input or output schema; None without a schema: then all fields of the state.
+    """Return the field names of an input or output schema; None without a schema, which means all fields of the state.
 
     Args:
         option: `input` or `output`.
@@ -630,7 +671,7 @@ def schema_names(
         state: The schema of the state, which must have its fields.
         localns: Local names around the builder, for annotations.
         where: `file:line` of the builder.
-        problems: What is wrong is appended to it.
+        problems: Problems are appended to it.
     """
     if schema is None:
         return None

@@ -1,4 +1,4 @@
-"""The checks of `compile()`: from the declarations of a graph to its plan, or to one error with all problems.
+"""The checks of `compile()`: turns the declarations of a graph into its plan, or into one error with all problems.
 
 For the terms, see docs/glossary.md.
 """
@@ -31,6 +31,6 @@ def checked(spec: GraphSpec, limits: Limits, allow: frozenset[str]) -> Plan:
     if not found:  # judgements need a plan, and only a graph without errors has one
         plan = Plan(spec, limits)
         found = [problem for problem in judgements(plan) if problem.code not in allow]
-    if found or plan is None:  # the second condition is for type checkers
+    if found or plan is None:  # the second condition is only for type checkers
         raise DEFINITION(who=f"Graph {spec.name!r}", problems=found, where=f"defined at {spec.where}")
     return plan

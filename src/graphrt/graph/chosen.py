@@ -19,14 +19,14 @@ def chosen_graph(
 ) -> ChosenGraph:
     """Return a node for `add_node` whose nested graph is chosen for each task.
 
-    It is started by Sends. *choose* gets the argument of the Send, which is in the journal: so the same graph is chosen
-    when a run is resumed. The graph then runs like any nested graph: in the parent's journal, from the parent's values
-    of the fields that both have (rule R17). The argument is not part of its input.
+    The node is started by Sends. *choose* receives the argument of the Send. The argument is in the journal, so the
+    same graph is chosen when a run is resumed. The graph then runs like any nested graph: in the parent's journal, and
+    starting from the parent's values of the shared fields (rule R17). The argument is not part of its input.
 
     Args:
-        choose: A pure function from the argument to a compiled graph. It is called whenever the task is made, also when
-            a thread is loaded, so it should remember what it compiled. What it raises fails the task.
-        states: State classes of the graphs, beside that of the graph around them.
+        choose: A pure function from the argument to a compiled graph. It is called whenever the task is created,
+            including when a thread is loaded, so it should cache what it compiles. An exception in it fails the task.
+        states: State classes of the graphs, in addition to that of the enclosing graph.
 
     Raises:
         InputError: *choose* is not a function.

@@ -1,6 +1,6 @@
 """`CompiledGraph`: a checked and frozen graph. It can be drawn, routed without a run, copied with other nodes, and run.
 
-`run` and its other verbs make the same calls as those of `Runtime`, each with a configuration of its own, for one run.
+`run` and the other verbs make the same calls as those of `Runtime`, with a configuration for a single run.
 
 The attribute `__graphrt_plan__` has the *plan*: the checked declarations, with edges resolved to nodes. Other modules
 recognise a graph by it. For the terms, see docs/glossary.md.
@@ -9,13 +9,14 @@ recognise a graph by it. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, final, overload
 
 from typing_extensions import Unpack
 
 from graphrt._drivers.context import Context
 from graphrt._engine.route import Router
 from graphrt._engine.steps import Step
+from graphrt._engine.task import Outside
 from graphrt._flows.live import Live, MessageItem
 from graphrt._observers import observed
 from graphrt._plan import render
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
     from graphrt.specs import GraphDiff, GraphSpec, Registry
 
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
-"""A replacement for a node's function. Its result is checked at run time: nothing is inferred for a lambda in a union."""
+"""A replacement for a node's function. Its result is checked at run time, since types of a lambda in a union are not
+inferred."""
+_DRAWN: Final = 60
+"""Maximum number of nodes for which notebooks show a graph as a picture; drawing takes up to a millisecond per node."""
 
 
 @final
@@ -52,7 +56,7 @@ class CompiledGraph(Generic[S, U, I_co]):
 
     __slots__ = ("__graphrt_form__", "__graphrt_plan__", "__weakref__", "_allow", "_fingerprint")
     __graphrt_form__: MadeOf | None
-    """How a factory of `graphrt.nodes` made the graph, for `to_spec`; None for any other graph."""
+    """How a factory in `graphrt.nodes` created the graph, for `to_spec`; None for any other graph."""
     __graphrt_plan__: Plan
     _allow: frozenset[str]
     """Codes of the judgements that `compile` was asked to accept; `rewired` accepts them too."""
@@ -148,7 +152,8 @@ class CompiledGraph(Generic[S, U, I_co]):
         file, _, line = where.rpartition(":")
         if not file or not line.isdigit():
             return None
-        # Places have no folder, so that messages are the same on every machine; only the graph's own file is known.
+        # Locations have no folder, so that messages are the same on every machine; only the path of the graph's own
+        # file is known.
         return (plan.spec.file if plan.spec.file.endswith(file) else file), int(line)
 
     def topology(self) -> dict[str, Any]:
@@ -163,6 +168,12 @@ class CompiledGraph(Generic[S, U, I_co]):
         """Return the graph in the DOT language of Graphviz."""
         return render.to_dot(self.__graphrt_plan__)
 
+    def to_svg(self) -> str:
+        """Return the graph as an SVG picture with a layered layout, suited to graphs of a few dozen nodes."""
+        from graphrt.graph.svg import to_svg  # few processes draw
+
+        return to_svg(self.topology())
+
     def to_json(self) -> str:
         """Return the topology as JSON text."""
         return render.to_json(self.__graphrt_plan__)
@@ -171,20 +182,20 @@ class CompiledGraph(Generic[S, U, I_co]):
         """Return the graph as a manifest, which `GraphBuilder.from_spec` reads back.
 
         Args:
-            registry: What has names. None makes names of the functions' own; `graphrt.nodes.registry_of(graph)` has
-                what they mean.
+            registry: Names of the parts. None uses the functions' own names; `graphrt.nodes.registry_of(graph)` maps
+                these to the objects.
 
         Raises:
-            DefinitionError: Something is not in the registry (`unknown-part`), or cannot be data (`bad-spec`).
+            DefinitionError: A part is not in the registry (`unknown-part`), or cannot be written as data (`bad-spec`).
         """
         from graphrt.specs.writing import write  # few programs write manifests
 
         return write(self, registry)
 
     def diff(self, other: CompiledGraph[Any, Any, Any]) -> GraphDiff:
-        """Return what *other* has that this graph has not, and the other way round: `print(old.diff(new))`.
+        """Return the differences between this graph and *other*: `print(old.diff(new))`.
 
-        Manifests are compared, so functions and models are known by their names alone.
+        It compares manifests, so functions and models are identified by name only.
 
         Raises:
             DefinitionError: One of the graphs cannot be written as a manifest.
@@ -194,8 +205,9 @@ class CompiledGraph(Generic[S, U, I_co]):
         return diff(self.to_spec(), other.to_spec())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
-        """Return Mermaid and plain text for notebooks. JupyterLab draws Mermaid itself, without a network."""
-        return {"text/vnd.mermaid": self.to_mermaid(), "text/plain": repr(self)}
+        """Return a picture, Mermaid and plain text, of which notebooks show one without network access."""
+        picture = {"image/svg+xml": self.to_svg()} if len(self.nodes) <= _DRAWN else {}
+        return {**picture, "text/vnd.mermaid": self.to_mermaid(), "text/plain": repr(self)}
 
     if not TYPE_CHECKING:  # hidden from type checkers, which report unknown attributes themselves
 
@@ -205,12 +217,23 @@ class CompiledGraph(Generic[S, U, I_co]):
     def __repr__(self) -> str:
         return f"CompiledGraph({self.name!r}, {len(self.nodes)} nodes)"
 
-    def route(self, node: NodeRef | StartType, state: S | Mapping[str, Any]) -> tuple[str | Send | EndType, ...]:
-        """Return where the edges of *node* lead for *state*. Its routers are called; no node runs.
+    def route(
+        self,
+        node: NodeRef | StartType,
+        state: S | Mapping[str, Any],
+        *,
+        arg: Any = None,
+        deps: Any = None,
+        thread: str | None = None,
+    ) -> tuple[str | Send | EndType, ...]:
+        """Return where the edges of *node* lead for *state*. This calls its routers but runs no node.
 
         Args:
             node: A node, or START.
             state: A state, or a mapping of its fields. It is validated like an input.
+            arg: `arg` of a router's context.
+            deps: `deps` of a router's context.
+            thread: `thread` of a router's context.
 
         Returns:
             Names in task order, then Sends, then END if a branch ends. The node of a join is included as if the join
@@ -223,7 +246,7 @@ class CompiledGraph(Generic[S, U, I_co]):
         plan = self.__graphrt_plan__
         source = plan.start if isinstance(node, StartType) else self._known(node, "route()", ", or START")
         values = plan.state.initial(state, where=plan.place())
-        routed = Router(plan, plan.place).ask(source, plan.state.view(values))
+        routed = Router(plan, plan.place, Outside(deps, thread)).ask(source, plan.state.view(values), (arg,))
         for join, _ in routed.arrivals:  # joins that *node* leads to, by their number
             target = plan.joins[join].dst
             routed.plain[target.index] = target
@@ -260,10 +283,10 @@ class CompiledGraph(Generic[S, U, I_co]):
         return CompiledGraph(copies.with_functions(self.__graphrt_plan__, replacements), self._allow)
 
     def without_queues(self) -> CompiledGraph[S, U, I_co]:
-        """Return a copy whose nodes, also those of nested graphs, run where their thread is driven: they name no queue.
+        """Return a copy without queues: its nodes, including those of nested graphs, run where their thread is driven.
 
-        For tests, notebooks and explorations, where no worker serves the queues. The fingerprint is the same. A nested
-        graph that is chosen while it runs keeps its queues.
+        For tests, notebooks and experiments, where no worker serves the queues. The fingerprint is the same. A nested
+        graph chosen at run time keeps its queues.
         """
         plan = self.__graphrt_plan__
         return CompiledGraph(copies.without_queues(plan), self._allow) if plan.queues else self
@@ -278,7 +301,7 @@ class CompiledGraph(Generic[S, U, I_co]):
     ) -> RunResult[S]:
         """Run the graph once: `Runtime(self, **options).run(input, thread=thread, if_exists=if_exists)`.
 
-        Without a store nothing is kept.
+        Without a store, nothing is stored.
 
         Raises:
             GraphrtError: The run failed.
@@ -297,7 +320,7 @@ class CompiledGraph(Generic[S, U, I_co]):
         return await run_to_end.arun(self._configured(options), input, thread, if_exists=if_exists)
 
     async def __graphrt_resume__(self, thread: str, answers: Any, **options: Unpack[RuntimeOptions]) -> RunResult[S]:
-        """Answer questions of a thread, by their ids, and continue it; for graphs that are tools. See `resume`."""
+        """Answer questions of a thread by id and continue it; for graphs used as tools. See `resume`."""
         return await run_to_end.aresume(self._configured(options), thread, answers, UNSET)
 
     def steps(self, input: S | I_co, **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
@@ -308,8 +331,8 @@ class CompiledGraph(Generic[S, U, I_co]):
         """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
         return streams.astream(self._configured(options), input, STEPS)
 
-    # *modes* chooses what is yielded. The overloads give the items' type: those of a single mode come as they are,
-    # those of several modes as pairs (mode, item). `astream` has the same ones.
+    # *modes* chooses the items that are yielded. The overloads give the items' type: those of a single mode come as
+    # they are, those of several modes as pairs (mode, item). `astream` has the same ones.
     @overload
     def stream(
         self,
@@ -353,7 +376,7 @@ class CompiledGraph(Generic[S, U, I_co]):
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> Stream[Any, S]:
-        """Run the graph once and yield what happens; see `Runtime.stream`."""
+        """Run the graph once and yield the stream's items; see `Runtime.stream`."""
         return streams.stream(self._configured(options), input, stream_modes(modes))
 
     @overload
@@ -399,7 +422,7 @@ class CompiledGraph(Generic[S, U, I_co]):
         modes: Mode | Modes = ("updates",),
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[Any, S]:
-        """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
+        """Run the graph once on the running event loop and yield the stream's items; see `Runtime.stream`."""
         return streams.astream(self._configured(options), input, stream_modes(modes))
 
     def __graphrt_reexecute__(self, store: Any, thread: str, options: RuntimeOptions) -> Any:

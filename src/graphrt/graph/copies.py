@@ -1,8 +1,8 @@
 """Plans of copies of a compiled graph: with other functions, or without queues.
 
-A copy declares some nodes anew, and its plan is made of all declarations again. The checks of `compile()` are not
-repeated, since the edges stay. A value with the attribute `__graphrt_plan__` is a compiled graph, which is nested if it
-is the function of a node. For the terms, see docs/glossary.md.
+A copy replaces the declarations of some nodes and builds its plan from all declarations again. The checks of
+`compile()` are not repeated, since the edges are unchanged. A value with the attribute `__graphrt_plan__` is a compiled
+graph, which is nested if it is the function of a node. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
 
 
 def without_queues(plan: Plan) -> Plan:
-    """Return the plan with no queue at its nodes, nor at those of nested graphs; see `CompiledGraph.without_queues`."""
+    """Return the plan without queues, including in nested graphs; see `CompiledGraph.without_queues`."""
     return _declared_anew(plan, {name: _without_queue(node) for name, node in _nodes(plan).items()})
 
 
@@ -69,6 +69,6 @@ def _nodes(plan: Plan) -> dict[str, NodeSpec]:
 
 
 def _declared_anew(plan: Plan, nodes: Mapping[str, NodeSpec]) -> Plan:
-    """Return the plan with other declarations of *nodes*, in the same places."""
+    """Return the plan with the declarations of *nodes* replaced in place."""
     declared = tuple(nodes.get(item.name, item) if isinstance(item, NodeSpec) else item for item in plan.spec.declared)
     return Plan(replace(plan.spec, declared=declared), plan.limits)

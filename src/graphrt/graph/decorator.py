@@ -89,7 +89,7 @@ class NodeDecorator(Generic[S, U]):
             A handle that can be called like the function, and that is accepted wherever a node is named.
 
         Raises:
-            InputError: A text was given instead of a function (`input`).
+            InputError: The argument is a text instead of a function (`input`).
         """
         if isinstance(fn, str):
             raise INVALID_ARGUMENT(

@@ -1,8 +1,8 @@
 """From a manifest to a builder: the entries of a manifest become the declarations that the builder's methods make.
 
-Reading a manifest belongs to `specs`, which looks up its names, and returns a `ReadGraph`: the state class, and one
-call for each declaration. Paths in the manifest stand in place of source lines, so that `compile()` says where in the
-manifest a problem is. For the terms, see docs/glossary.md.
+`specs` reads the manifest, looks up its names, and returns a `ReadGraph`: the state class, and one call for each
+declaration. Paths in the manifest replace source lines, so that `compile()` reports where in the manifest a problem is.
+For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ B = TypeVar("B")
 def declared_builder(
     builder: type[B], spec: Any, registry: Registry | None, state: Any, limits: SpecLimits | None
 ) -> B:
-    """Return a builder with what a manifest declares; see `GraphBuilder.from_spec`.
+    """Return a builder with the declarations of a manifest; see `GraphBuilder.from_spec`.
 
     Args:
         builder: The class `GraphBuilder`. It is passed in, because its module imports this one.
         spec: The manifest: a GraphSpec, a mapping, or JSON text or bytes.
         registry: What its names mean.
-        state: The state class; None takes the one of the manifest.
+        state: The state class; None uses that of the manifest.
         limits: How large the manifest may be.
     """
 
     def compiled(found: ReadGraph) -> Any:
-        """Compile a nested graph. The reader also compiles the whole one, to report all problems at once."""
+        """Compile a nested graph. The reader also compiles the whole graph, to report all problems at once."""
         return _declared(builder, found).compile()
 
     made: B = _declared(builder, read_graph(spec, registry, compiled, state, limits))

@@ -19,8 +19,9 @@ S = TypeVar("S")
 U = te.TypeVar("U", default=Mapping[str, Any])
 """The update. Invariant, like the state."""
 I_co = te.TypeVar("I_co", default=Mapping[str, Any], covariant=True)
-"""What a run takes besides a whole state. Covariant, so that a graph whose input is checked more strictly can be used where
-any mapping is taken: a function of graphs, or a variable that is annotated without it. Each run checks its input again."""
+"""The type of a run's input other than a whole state. Covariant, so that a graph with a more strictly typed input can
+be used where any mapping is accepted: by a function that takes graphs, or in a variable annotated without this type.
+Each run checks its input again."""
 P = ParamSpec("P")
 """The parameters of a node's function."""
 R_co = TypeVar("R_co", covariant=True)
@@ -31,9 +32,9 @@ Source: TypeAlias = NodeRef | StartType
 Target: TypeAlias = NodeRef | EndType
 Label: TypeAlias = str | bool | int | Enum
 RouterResult: TypeAlias = Label | Send | Sequence[Label | Send]
-# A node returns an update, a Command (an update with the next nodes), an Interrupt (a question that pauses the run), or
-# None for no change.
-Returned: TypeAlias = U | Command[U] | Interrupt | None
+# A node returns an update or a list of updates, a Command (these with the next nodes), an Interrupt (a question that
+# pauses the run), or None for no change.
+Returned: TypeAlias = U | Sequence[U] | Command[U] | Command[Sequence[U]] | Interrupt | None
 Outcome: TypeAlias = Returned[U] | Coroutine[Any, Any, Returned[U]]
 """The result of calling a node's function: a returned value, or a coroutine of one."""
 
@@ -66,5 +67,5 @@ class NodeHandle(Generic[P, R_co]):
 
 
 def function_of(fn: Any) -> Any:
-    """Return the function of a handle; anything else as it is. Plans must call the function itself."""
+    """Return the function of a handle; any other value unchanged. Plans must call the function itself."""
     return fn._fn if isinstance(fn, NodeHandle) else fn

@@ -1,9 +1,9 @@
 """An agent or another harness as a node: where its prompt comes from, and which fields its reply goes to.
 
-`add_node` makes an async function of an agent or harness, which sends a prompt and writes its *reply* to fields. Two
-policy arguments say how: `input=` gives the prompt, and `output=` the fields. By default, both are the *conversation*:
-a field of messages that the reducer `messages` extends. Ready-made nodes that do more (templates, structured output,
-fallbacks) belong to `graphrt.nodes`. For the terms, see docs/glossary.md.
+`add_node` turns an agent or harness into an async function that sends a prompt and writes the *reply* to fields. Two
+policy arguments control this: `input=` is the prompt, and `output=` the fields. By default, both are the
+*conversation*: a field of messages that the reducer `messages` extends. Ready-made nodes that do more (templates,
+structured output, fallbacks) belong to `graphrt.nodes`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import reducers
+from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
-from graphrt._plan.fields import is_mapping
 from graphrt._plan.node_attributes import declare_fields, declare_form
 from graphrt._plan.state import StateSchema
 from graphrt.errors import Problem, names
 from graphrt.errors._codes.findings import (
     BAD_HARNESS_NODE,
     BAD_HARNESS_PART,
-    HARNESS_WITHOUT_ANSWER_FIELD,
 )
 from graphrt.graph.handles import S
 from graphrt.graph.policies import NodePolicy, several
@@ -52,7 +51,8 @@ def harness_node(
 ) -> tuple[Any, dict[str, Any], Problem | None]:
     """Return the node function of a harness, the policy arguments left, and the problem of `input=` and `output=`.
 
-    The function is returned also with a problem, so that `compile()` can go on and report all problems at once.
+    The function is returned even if there is a problem, so that `compile()` can continue and report all problems at
+    once.
 
     Args:
         name: The node's name.
@@ -64,7 +64,7 @@ def harness_node(
     policy = {option: value for option, value in given.items() if option not in ("input", "output")}
     source, target = given.get("input"), given.get("output")  # of the prompt, and for the reply
     chat = _conversation(state)
-    if source is None:  # a prompt of one's own needs an `output=`, and does not continue the conversation
+    if source is None:  # a custom prompt needs an `output=` and does not continue the conversation
         source = chat
         target = chat if target is None else target
     problem = _problem(name, source, target, where)
@@ -96,13 +96,13 @@ def _conversation(state: StateSchema) -> str | None:
 
 
 def _problem(name: Any, source: Any, target: Any, where: str) -> Problem | None:
-    """Return what is wrong with the source of the prompt or the target of the reply; None if nothing is."""
+    """Return the problem with the source of the prompt or the target of the reply; None if there is none."""
     node = name if isinstance(name, str) else None
     parts: tuple[Any, ...] = tuple(target.values()) if is_mapping(target) else ()
     if source is None:
-        return BAD_HARNESS_NODE(node=node, name=name, where=where)
+        return BAD_HARNESS_NODE(node=node, name=name, part="prompt", where=where)
     if target is None:
-        return HARNESS_WITHOUT_ANSWER_FIELD(node=node, name=name, where=where)
+        return BAD_HARNESS_NODE(node=node, name=name, part="answer", where=where)
     if not (isinstance(source, str) or callable(source) or hasattr(source, "render")):
         return BAD_HARNESS_PART(
             name=name,
@@ -141,7 +141,7 @@ def _prompt(source: Any, state: Any) -> Any:
 
 
 def _is_missing(reply: Any, part: str, *, is_chat: bool) -> bool:
-    """Return whether *part* is the answer, and a tool led to another node before the agent gave one."""
+    """Return whether *part* is the answer and a tool routed to another node before the agent gave one."""
     return reply.stopped == "goto" and part in ("", "output") and not is_chat
 
 

@@ -1,4 +1,4 @@
-"""The place of the user's call, as `file:line`: found in the call stack, for the messages of `compile()`.
+"""Finds the location of the user's call in the call stack, as `file:line`, for the messages of `compile()`.
 
 No other module of this package inspects the stack.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-_OURS = (__name__.rpartition(".")[0], "graphrt.nodes", "graphrt.specs")
-"""Modules whose frames are skipped: this package, and what builds graphs for its caller: factories, and readers of
-manifests."""
+_OURS = (__name__.rpartition(".")[0], "graphrt.nodes", "graphrt.specs", "graphrt.compat.langgraph")
+"""Modules whose frames are skipped: this package, and code that builds graphs for its caller, such as factories,
+manifest readers, and the conversion of graphs."""
 
 
 def caller() -> FrameType:
     """Return the frame of the user's code that called into this package: the nearest one outside `_OURS`."""
     frame = sys._getframe(1)
-    # The outermost frame is taken if all of them are ours.
+    # Fall back to the outermost frame if all of them are ours.
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     return frame

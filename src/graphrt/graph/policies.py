@@ -36,11 +36,11 @@ class NodeDefaults(te.TypedDict, total=False):
     """Policy arguments that a builder can set for all of its nodes."""
 
     retry: RetryPolicy | int | None
-    """Which failed attempts are repeated, and when; a number is the number of attempts."""
+    """Which failed attempts are retried, and when; a number sets the number of attempts."""
     timeout_s: float | None
     """Seconds for one attempt; None takes the limit of the run."""
     idle_timeout_s: float | None
-    """Seconds that an attempt may go on without a sign of life, such as `ctx.heartbeat()`; None is no limit."""
+    """Seconds that an attempt may go without activity, such as `ctx.heartbeat()`; None means no limit."""
     inline: bool
     """Run a sync node on the event loop under `arun` and the other async verbs, not on a worker thread. For nodes that
     never wait."""
@@ -51,13 +51,13 @@ class NodeDefaults(te.TypedDict, total=False):
     on_fatigue: Target | None
     """Target that runs instead of the node once `max_visits` is reached."""
     max_visits: int | None
-    """Number of supersteps in which the node may be active; None is no limit."""
+    """Number of supersteps in which the node may be active; None means no limit."""
     tools: Iterable[str | Tool]
-    """Tools that the agent of the run may use for this node, or their names; by default all of its tools, and in a nested
-    graph all that need no approval. An empty list offers none. `compile()` checks what tools declare to read and write
-    if they are given themselves."""
+    """Tools that the agent of the run may use for this node, or their names. By default all of its tools, and in a
+    nested graph all that need no approval. An empty list offers none. `compile()` checks the declared reads and writes
+    of tools given as objects."""
     budget: Budget | None
-    """How much the model calls of each task of the node may use."""
+    """Limits of the model calls of each task of the node."""
 
 
 DEFAULTS: Final = frozenset(NodeDefaults.__annotations__)
@@ -68,7 +68,7 @@ class NodePolicy(NodeDefaults, Generic[S], total=False):
     """How a node is run, apart from its function."""
 
     cache: bool | int
-    """Keep results by the node's inputs; a number is how many results to keep."""
+    """Cache results by the node's inputs; a number sets how many results to keep."""
     key: Callable[[S], Hashable] | None
     """Function of the state whose result is the cache key; None uses all inputs."""
     writes: Iterable[str] | None
@@ -78,7 +78,9 @@ class NodePolicy(NodeDefaults, Generic[S], total=False):
     interrupt_before: bool
     """Pause before the node runs."""
     interrupt_after: bool
-    """Pause after the node ran and its update was folded."""
+    """Pause after the node has run and its update was folded."""
+    defer: bool
+    """Run the node once no other task is due. A Send does not wait."""
     version: str | None
     """Part of the graph's fingerprint: change it when the node's meaning changes."""
 
@@ -86,16 +88,20 @@ class NodePolicy(NodeDefaults, Generic[S], total=False):
 class GraphPolicy(NodePolicy[S], total=False):
     """How a nested graph is run, and how its fields map to the fields of this graph."""
 
-    input: Mapping[str, str] | Callable[[S], Any] | None
-    """Field of the nested graph to field of this graph, or a function from this state to the nested graph's input."""
+    input: Mapping[str, str] | Callable[[S], Any] | Callable[[S, Any], Any] | None
+    """Maps fields of the nested graph to fields of this graph, or a function from this state to the nested graph's
+    input. A function with two parameters also gets the argument of the Send and returns the whole input."""
     output: Mapping[str, str] | Callable[[Any], Mapping[str, Any]] | None
-    """Field of this graph to field of the nested one, or a function from the nested graph's last state to an update."""
+    """Maps fields of this graph to fields of the nested one, or a function from the nested graph's last state to an
+    update."""
     hands_over_to: Target | Iterable[Target] | None
-    """Nodes of this graph that Commands with `graph=PARENT` in the nested graph may lead to, beside those that it declares
-    itself."""
+    """Nodes of this graph that Commands with `graph=PARENT` in the nested graph may lead to, in addition to those that
+    it declares itself."""
+    stateful: str | None
+    """Field of this graph that keeps the nested graph's state between tasks; its type is that state or None."""
     update_of: Callable[[Any], Any] | None
-    """Function from an update of the nested graph to an update of this one, or to None for no change. Needed where one of
-    the two has a reducer of the whole state and the other has not the same type of updates."""
+    """Function from an update of the nested graph to an update of this one, or to None for no change. Needed if one of
+    the two has a reducer of the whole state and the other does not have the same update type."""
 
 
 def read_policy(
@@ -108,15 +114,15 @@ def read_policy(
 ) -> tuple[Policy, list[Problem]]:
     """Return the policy of a node, or the defaults of all nodes, and the problems of its arguments.
 
-    A wrong argument is left out of the policy, so that `compile()` can go on and report all problems at once. Arguments
-    that are not looked at here are checked by `compile()`, which knows the whole graph.
+    A wrong argument is left out of the policy, so that `compile()` can continue and report all problems at once.
+    Arguments not checked here are checked by `compile()`, which knows the whole graph.
 
     Args:
         name: The node's name.
         given: The policy arguments, as the user wrote them.
         resolve: Returns the name of the node that a handle, a string or its function names.
         where: `file:line` of the call.
-        known: Names of the arguments that there are.
+        known: Names of all valid arguments.
     """
     if not given:
         return _NOTHING, []
@@ -178,14 +184,15 @@ def read_policy(
 
 
 def _tool_name(tool: Any) -> Any:
-    """Return the name of a tool, which may be given in place of its name; any other value unchanged."""
+    """Return the name of a tool given as an object; any other value unchanged."""
     return tool if isinstance(tool, str) else getattr(getattr(tool, "spec", None), "name", tool)
 
 
 def offered_tools(fn: Any, given: Mapping[str, Any]) -> tuple[ToolUse, ...]:
-    """Return what the tools that a node offers declare to do with the state, as far as the tools are known.
+    """Return the state access that the node's tools declare, as far as the tools are known.
 
-    They are known if the node runs an agent that it declares, or if `tools=` has the tools and not their names.
+    They are known if the node declares the agent that it runs, or if `tools=` has the tools themselves rather than
+    names.
 
     Args:
         fn: The function of the node.
@@ -204,7 +211,7 @@ def offered_tools(fn: Any, given: Mapping[str, Any]) -> tuple[ToolUse, ...]:
 
 
 def _misplaced(name: Any, options: dict[str, Any], node: str | None, where: str) -> list[Problem]:
-    """Remove from *options* those that say where the node runs and are wrong; return their problems."""
+    """Remove invalid options about where the node runs from *options*; return their problems."""
     problems: list[Problem] = []
     if not isinstance(options.get("inline", False), bool):
         problems.append(
@@ -232,7 +239,7 @@ def _misplaced(name: Any, options: dict[str, Any], node: str | None, where: str)
 
 
 def several(given: Any) -> tuple[Any, ...]:
-    """Return the names or targets that an option gives, which may be a single one, or something that is neither."""
+    """Return the names or targets in an option, which may be a single one, or something that is neither."""
     if isinstance(given, (str, EndType)) or hasattr(given, "__graphrt_node__") or not hasattr(given, "__iter__"):
         return (given,)
     return tuple(given)

@@ -1,14 +1,14 @@
-"""`rewired`: a copy of a graph that is wired as edited topology data says, with the functions of the original.
+"""`rewired`: copies a graph with the wiring of an edited topology and the functions of the original.
 
-For tools that ask what another graph would do, such as mutation testing. It reads no source and judges nothing itself:
-the declarations are changed, and the checks of `compile()` judge them. What the data leaves as it was is kept as it was
-declared, since topologies do not tell everything.
+For tools that examine what a different graph would do, such as mutation testing. It reads no source and does no checks
+itself: it changes the declarations, and the checks of `compile()` apply to them. Parts that the data leaves unchanged
+keep their declarations, since a topology does not describe everything.
 
 A *topology* is a graph as plain data, from `graph.topology()`. Its edges are a flat list of mappings with `from`, `to`
 and `kind`: `static`, `conditional` (one for each label of a router), `join` (one for each source), or the name of a
-policy that leads to a node. `START` and `END` are texts there. Each declaration takes its edges out of the edited list,
-and becomes what they say. A static edge that no declaration takes is new; any other edge that is left is refused. For
-the terms, see docs/glossary.md.
+policy that leads to a node. `START` and `END` are texts there. Each declaration takes its edges out of the edited list
+and is updated from them. A remaining static edge is new; any other remaining edge is rejected. For the terms, see
+docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from graphrt.graph.policies import read_policy
 from graphrt.limits import Limits
 
 _POLICIES: Final = (
-    "retry", "timeout_s", "idle_timeout_s", "max_visits", "cache", "writes", "interrupt_before", "interrupt_after", "tools", "budget",
-    "version", "input", "output", "queue",
+    "retry", "timeout_s", "idle_timeout_s", "max_visits", "cache", "writes", "interrupt_before", "interrupt_after", "defer", "tools", "budget",
+    "version", "input", "output", "stateful", "queue",
 )  # fmt: skip
 """Policies that a node of a topology shows; `on_error`, `on_fatigue` and `goto` are edges."""
 _NOTHING: Final = Policy()
 """The defaults of all policies, for those that were removed."""
 _MISSING: Final = object()
-"""Equal to no value of a topology, where None is one."""
+"""Sentinel that differs from every value in a topology, including None."""
 
 
 def rewired(
@@ -52,18 +52,20 @@ def rewired(
     *,
     wrap: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> CompiledGraph[S, U]:
-    """Return a copy of *graph* that is wired as *topology* says.
+    """Return a copy of *graph* with the wiring of *topology*.
 
     Args:
         graph: The original. It does not change.
-        topology: What `graph.topology()` returns, edited: edges removed, added or with another target; routes with
-            another target or removed, defaults removed; policies of nodes removed, or set to what `add_node` accepts;
-            limits removed or set; `need` and `starved` of a join. The `reducer` of a field may be the name of a
-            built-in reducer, `"overwrite"` included, or a function. Nodes, fields, routers and labels stay.
+        topology: The result of `graph.topology()`, edited: edges removed, added or with another target; routes with
+            another target or removed, defaults removed. Policies of nodes may be removed, or set to values that
+            `add_node` accepts; limits may be removed or set, and so may `need` and `starved` of a join. The `reducer`
+            of a field may be the name of a built-in reducer, `"overwrite"` included, or a function. Nodes, fields,
+            routers and labels stay.
         wrap: Names of nodes to functions that take the node's function and return the one to call instead.
 
     Raises:
-        DefinitionError: `compile()` would refuse the graph. What `compile(allow=...)` accepted is accepted here.
+        DefinitionError: `compile()` would reject the graph. Judgements accepted with `compile(allow=...)` are also
+            accepted here.
         InputError: The topology has other nodes or fields, or an edge that cannot be added.
     """
     plan = graph.__graphrt_plan__
@@ -74,7 +76,8 @@ def rewired(
             argument="wrap=", name=unknown[0], what="node of the graph", known_names=plan.by_name, where=plan.place()
         )
     if wrap:
-        # After the checks, which look into the code of functions: a wrapper does not show what its function returns.
+        # After the checks, since they inspect the code of functions, and a wrapper does not show what its function
+        # returns.
         declared = tuple(
             replace(item, fn=function_of(wrap[item.name](item.fn)))
             if isinstance(item, NodeSpec) and item.name in wrap
@@ -110,7 +113,7 @@ def _changed(graph: CompiledGraph[Any, Any, Any], topology: Mapping[str, Any]) -
                 declared += _join(item, edges)
             case BranchSpec():
                 declared.append(_branch(item, edges))
-    # Static edges that are left are new. They have no line of their own, so errors name the graph's.
+    # Remaining static edges are new. They have no line of their own, so errors name the graph's line.
     declared += [EdgeSpec(_ref(src), _ref(dst), plan.spec.where) for src, dst in edges.static]
     left = edges.left()
     if left:  # a new router or a new join would need more than its edges
@@ -161,9 +164,9 @@ class _Edges:
         self.policies: dict[tuple[str, str], list[str]] = {}
         """Targets by node and policy: `on_error`, `on_fatigue` or `goto`."""
         self._branches: dict[str, int] = {}
-        """Conditional edges that were found so far, by their source."""
+        """Number of conditional edges found so far, by source."""
         self._found_joins = 0
-        """Joins that were found so far."""
+        """Number of joins found so far."""
         for edge in edges:
             match edge["kind"]:
                 case "static":
@@ -202,7 +205,7 @@ def _node(
     edges: _Edges,
     problems: list[Problem],
 ) -> NodeSpec:
-    """Return the declaration of a node with the policies and the nested graph that the topology has for it.
+    """Return the declaration of a node with the policies and nested graph from the topology.
 
     Args:
         item: The declaration.
@@ -210,7 +213,7 @@ def _node(
         new: The node in the edited one.
         old_edges: The edges of the graph's own topology.
         edges: The edges of the edited one.
-        problems: What is wrong with a policy is appended to it.
+        problems: Problems of the policy are appended to it.
     """
     changes: dict[str, Any] = {}
     given = {key: new[key] for key in _POLICIES if key in new and new[key] != old.get(key, _MISSING)}
@@ -256,8 +259,8 @@ def _branch(item: BranchSpec, edges: _Edges) -> BranchSpec:
     # Unchanged routes stay as they were declared, for instance as a list of nodes.
     if all(targets.get(_shown(label)) == _name(target) for label, target in known):
         return replace(item, default=default)
-    # A list of nodes has END twice, as the object and as its text. If the router's annotation is closed, that is, names
-    # all labels that it can return, `compile()` refuses a route for any other: then only the END that it names is kept.
+    # A list of nodes has END twice, as the object and as text. If the router's annotation is closed, that is, names all
+    # labels that it can return, `compile()` rejects a route for any other label, so only the END that it names is kept.
     labels, closed = item.labels or ((), False)
     routes = {
         label: _ref(targets[_shown(label)])
@@ -284,7 +287,7 @@ def _schemas(
         plan: The plan, whose schemas do not change.
         before: The fields of the graph's own topology.
         after: Those of the edited one.
-        problems: What is wrong with a reducer is appended to it.
+        problems: Problems of reducers are appended to it.
     """
     changed = {name: after[name]["reducer"] for name in before if after[name]["reducer"] != before[name]["reducer"]}
     if plan.update.reducer is not None:
@@ -307,7 +310,7 @@ def _field(field: Field, reducer: Any, problems: list[Problem]) -> Field:
     Args:
         field: The field.
         reducer: Name of a built-in reducer, or a function.
-        problems: What is wrong with the reducer is appended to it.
+        problems: Problems of the reducer are appended to it.
 
     Raises:
         DefinitionError: There is no such reducer.
@@ -319,7 +322,7 @@ def _field(field: Field, reducer: Any, problems: list[Problem]) -> Field:
             problems=[
                 BAD_REDUCER(
                     reducer=reducer,
-                    field=field.name,
+                    owner=f"field {field.name!r}",
                     problem="is not known",
                     fix="Use a built-in reducer's name, or a function.",
                 )
@@ -329,19 +332,19 @@ def _field(field: Field, reducer: Any, problems: list[Problem]) -> Field:
     copied.kind, copied.aggregates = LAST, False  # as without a reducer; `read_marks` sets what *fn* needs
     read_marks(copied, (fn,), problems)
     copied.identity = field.identity  # the value that the field starts from stays
-    copied.boxed = True  # values may be lists or mappings now, whose length the engine watches
+    copied.boxed = True  # values may now be lists or mappings, whose length the engine tracks
     if copied.kind == LAST and copied.check is not copied.check_whole:
-        # `check` accepts what the old reducer takes, which may be of another type than the field. The field now gets
-        # the value as it is, so it is checked as a whole. `exact` is a shortcut around the old check.
+        # `check` accepts the input of the old reducer, whose type may differ from the field's. The field now gets the
+        # value unchanged, so it is checked as a whole. `exact` is a shortcut around the old check.
         copied.check, copied.exact = copied.check_whole, None
     return copied
 
 
 def _name(ref: Any) -> str:
-    """Return a reference of a declaration as a topology shows it."""
+    """Return a declaration's reference in the form used in a topology."""
     return "START" if ref is START else "END" if isinstance(ref, EndType) else str(ref)
 
 
 def _ref(name: Any) -> Any:
-    """Return a reference of a topology as a declaration has it."""
+    """Return a topology's reference in the form used in a declaration."""
     return START if name == "START" else END if name == "END" else name

@@ -1,9 +1,9 @@
-"""Speak to models: the harness protocol, typed messages, agents, tools, budgets, test doubles and the litellm adapter.
+"""Model access: the harness protocol, typed messages, agents, tools, budgets, test doubles and the litellm adapter.
 
-This module only names what the package exports. Each name is imported at its first use (PEP 562), so that importing
-the package costs next to nothing; no work may happen here. Modules of the package import no engine, journal, driver
-or runtime: the import contract `floors` allows only the rooms below. The one exception are the two names of graphs as
-tools and as harnesses, which are documented here and live in `graphrt._agents` (decision 0081).
+This module only lists the names that the package exports. Each name is imported at first use (PEP 562), so that
+importing the package costs next to nothing; no work may happen here. Modules of the package import no engine, journal,
+driver or runtime: the import contract `floors` allows only lower packages. The one exception is the two names for
+graphs as tools and as harnesses, which are documented here and defined in `graphrt._agents` (decision 0081).
 """
 
 from __future__ import annotations

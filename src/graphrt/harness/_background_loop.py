@@ -1,4 +1,4 @@
-"""One asyncio event loop in a worker thread of its own, and calls into it from any other loop or worker thread.
+"""An asyncio event loop in a dedicated worker thread, callable from any other loop or worker thread.
 
 Adapters need it for libraries that break when several event loops use them. The module starts, feeds and stops the
 loop; it does not know what a model, a harness or litellm is.
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("graphrt.harness")
 _QUEUE_ITEMS: Final = 32
-"""Most items buffered for the reader of a stream; as many again may be in transit to it."""
+"""Maximum number of items buffered for the reader of a stream; as many again may be in transit to it."""
 
 
 class LoopThread:
@@ -72,7 +72,7 @@ class LoopThread:
 
         async def take() -> list[tuple[T] | Exception | None]:
             taken = [await queue.get()]
-            while not queue.empty():  # take all that is ready: each hop between the two loops takes time
+            while not queue.empty():  # take everything that is ready, since each hop between the two loops takes time
                 taken.append(queue.get_nowait())
             return taken
 
@@ -92,7 +92,7 @@ class LoopThread:
         """Cancel running work, run *last* on the loop, then stop the loop and its thread.
 
         Args:
-            last: Makes a coroutine that closes connections, for instance; None if there is nothing to close.
+            last: Returns a coroutine that, for instance, closes connections; None if there is nothing to close.
             wait_s: Seconds to wait for this work, and again for the thread.
         """
         with self._lock:

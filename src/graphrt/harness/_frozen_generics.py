@@ -12,5 +12,8 @@ from typing import NoReturn
 
 
 def refuse_assignment(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - the signature of __setattr__
-    """Raise what a frozen dataclass raises. Assigned after the class: dataclass takes no method of that name."""
+    """Raise the error of a frozen dataclass.
+
+    Assigned after the class, since dataclass rejects a method of that name.
+    """
     raise FrozenInstanceError(f"cannot assign to field {name!r}")

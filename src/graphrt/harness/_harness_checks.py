@@ -53,7 +53,7 @@ def check_harness(harness: Any, *, taker: str, of_model: str, otherwise: str, **
 
 
 def check_real(asked: Any) -> None:
-    """Let the model or harness *asked* refuse a real request, through its hook `__graphrt_check_real__`.
+    """Give the model or harness *asked* a chance to refuse a real request, through its hook `__graphrt_check_real__`.
 
     Call this before reading its profile or reserving a budget, which may import litellm (decision 0041).
 
@@ -66,11 +66,11 @@ def check_real(asked: Any) -> None:
 
 
 _MOST: Final = 2**63 - 1
-"""The largest count, and the highest price. A journal could not be read with a sum of more than 4,300 digits."""
+"""The largest count and the highest price. A journal with a sum of more than 4,300 digits could not be read."""
 
 
 def usage_problem(usage: Any) -> str | None:
-    """Return what is wrong with the usage that a harness or model reported; None if it can be counted.
+    """Return the problem with the usage that a harness or model reported; None if it can be counted.
 
     The harness or model may be written by a user. A negative count would make a budget grow, and no journal could hold
     a number of thousands of digits.

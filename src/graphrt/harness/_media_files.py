@@ -1,4 +1,4 @@
-"""Reading of the file that becomes an image, audio or a document: what it is and how large, before its bytes are read."""
+"""Reads the file for an image, audio or a document, checking what it is and its size before reading its bytes."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def read(
     check_size: Callable[[int, str], None],
     wrong: Callable[[str, str, str], InputError],
 ) -> Found:
-    """Read the file at *path*, which must be a file of at most *max_bytes* bytes, in the folder *root* if there is one.
+    """Read the file at *path*, a regular file of at most *max_bytes* bytes, inside the folder *root* if given.
 
     Args:
         path: The file.
         root: The folder; None for any.
-        max_bytes: Largest size, in bytes.
-        check_size: Raises the error of a size that is refused; takes the path, too.
-        wrong: Makes the error of a problem, what to do, and a place.
+        max_bytes: Maximum size in bytes.
+        check_size: Raises the error for a size that is too large; also takes the path.
+        wrong: Creates the error from a problem, a fix and a location.
 
     Raises:
-        InputError: It is not.
+        InputError: It is not such a file.
     """
     given: Any = path
     if not isinstance(given, (str, os.PathLike)):
@@ -50,7 +50,7 @@ def read(
         if root is not None and not file.resolve().is_relative_to(Path(root).resolve()):
             raise wrong(f"cannot be read from outside of {os.fspath(root)!r}", "Name a file in that folder.", where)
         with open(file, "rb", opener=_without_waiting) as opened:
-            found = os.fstat(opened.fileno())  # of the file that is open: the path may lead to another one by now
+            found = os.fstat(opened.fileno())  # of the open file, since the path may lead to another one by now
             if not stat.S_ISREG(found.st_mode):
                 raise wrong("cannot be read from what is not a file", "Name a file.", where)
             check_size(found.st_size, where)
@@ -63,5 +63,5 @@ def read(
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open *path*. Without the flag, a FIFO waits for a writer."""
+    """Open *path*. Without the flag, opening a FIFO would wait for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

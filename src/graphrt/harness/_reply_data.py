@@ -1,6 +1,6 @@
 """Replies of models as plain JSON data and back: the form in which journals store them.
 
-Images, audio and documents stay the values that they are, and the journal keeps their bytes apart.
+Images, audio and documents stay values, and the journal keeps their bytes separately.
 
 Usage and the name of the model are not part of the data: events have fields for them (`events.ModelReplied`). Old
 journals are read by this module too, so fields may be added, but not renamed or removed.
@@ -24,7 +24,7 @@ _BLOCK: Final[Mapping[str, Any]] = {name: getattr(ThinkingBlock(), name) for nam
 
 
 def is_plain(reply: Any) -> bool:
-    """Return whether `reply_to` loses nothing of *reply*: it has no output, conversation or limit of an agent's."""
+    """Return whether `reply_to` loses no part of *reply*: it has no output, conversation or limit of an agent's."""
     return type(reply) is AgentReply and reply.output is None and not reply.messages and reply.stopped is None
 
 

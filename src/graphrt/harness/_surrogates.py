@@ -1,7 +1,7 @@
-"""Repair of texts and data of models: lone surrogates, which no UTF-8 file, database or socket accepts, and non-JSON.
+"""Repairs texts and data from models: lone surrogates, which UTF-8 cannot encode, and values that JSON lacks.
 
-A JSON escape can name half of a surrogate pair (U+D83D alone), so answers may contain one. An answer is repaired and
-not refused, because it is paid for (decision 0037). Pure functions over texts and plain values.
+A JSON escape can denote half of a surrogate pair (U+D83D alone), so answers may contain one. An answer is repaired
+rather than rejected, because it has been paid for (decision 0037). Pure functions over texts and plain values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from graphrt._arguments import is_list, is_mapping, is_tuple
 _HIGH: Final = ("\ud800", "\udbff")
 """First and last of the high surrogates, with which a pair begins."""
 _LEVELS: Final = 100
-"""Levels of nesting that are kept of a provider's data. The items that providers send have fewer than ten."""
+"""Maximum nesting depth kept of a provider's data. Items sent by providers have fewer than ten levels."""
 
 
 def whole(text: str) -> str:
@@ -43,7 +43,7 @@ def whole_values(value: Any) -> Any:
 def json_copy(value: Any, levels: int = _LEVELS) -> Any:
     """Return a copy of *value* as JSON data that shares no container with it; texts and keys are made `whole`.
 
-    What JSON cannot express becomes null: objects, infinite numbers, and whatever is nested more than *levels* deep,
+    Values that JSON cannot express become null: objects, infinite numbers, and data nested more than *levels* deep,
     as a value that contains itself is. A key that is not a text becomes one.
     """
     if isinstance(value, str):

@@ -1,10 +1,11 @@
-"""Images, audio and documents: what messages hold beside text, as immutable values that check themselves.
+"""Images, audio and documents in messages, as immutable values that validate themselves.
 
-A value has either bytes or a URL. Bytes are told apart by how they begin, so that a file with a wrong name is found
-before a provider refuses it. A URL is passed on to the provider: nothing here, or below, fetches one.
+A value has either bytes or a URL. The type of bytes is detected from how they begin, so that a file with a wrong name
+is found before a provider rejects it. A URL is passed on to the provider; neither this module nor those below it fetch
+one.
 
-Journals keep the bytes once, under their SHA-256 (`graphrt._codec.media`). Which form a provider wants is in
-`harness.litellm`.
+Journals store the bytes once, under their SHA-256 (`graphrt._codec.media`). `harness.litellm` defines the forms that
+providers expect.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["MAX_MEDIA", "MAX_MEDIA_BYTES", "Audio", "Document", "Image", "Media", "MediaKind"]
 
 MediaKind: TypeAlias = Literal["image", "audio", "document"]
-"""What a part is: the class in small letters."""
+"""The kind of the part: the class in small letters."""
 
 MAX_MEDIA_BYTES: Final = 20 * 1024 * 1024
-"""Most bytes of one part, unless `max_bytes=` says otherwise. Most providers take no larger requests."""
+"""Maximum number of bytes of one part, unless `max_bytes=` is set. Most providers do not accept larger requests."""
 MAX_MEDIA: Final = 100
-"""Most images, audio and documents in one message."""
+"""Maximum number of images, audio and documents in one message."""
 _MAX_URL: Final = 8_192
 """Longest URL, in characters; data URLs are bounded by their bytes."""
 
@@ -50,9 +51,9 @@ _AUDIO: Final = (
     (b"\xff\xf9", "aac"),
     (b"\x1a\x45\xdf\xa3", "webm"),
 )
-"""How files begin, and their subtypes."""
+"""Initial bytes of files, and their subtypes."""
 _RIFF: Final[Mapping[bytes, str]] = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
-"""What stands at byte 8 of a RIFF file."""
+"""The format name at byte 8 of a RIFF file."""
 _BRANDS: Final[Mapping[bytes, str]] = {
     b"heic": "image/heic",
     b"heix": "image/heic",
@@ -61,7 +62,7 @@ _BRANDS: Final[Mapping[bytes, str]] = {
     b"M4A ": "audio/mp4",
     b"M4B ": "audio/mp4",
 }
-"""What stands at byte 8 of a file of ISO's base media format, after `ftyp`."""
+"""The brand at byte 8 of a file of ISO's base media format, after `ftyp`."""
 _SUFFIXES: Final[Mapping[str, str]] = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -96,12 +97,12 @@ _ALIASES: Final[Mapping[str, str]] = {
     "audio/x-m4a": "audio/mp4",
     "application/x-pdf": "application/pdf",
 }
-"""Other names of media types, and the ones that are used here."""
+"""Aliases of media types, with the names used here."""
 _TOLD_BY_BYTES: Final = frozenset(
     {f"image/{kind}" for _, kind in _IMAGES} | {f"audio/{kind}" for _, kind in _AUDIO}
     | {*_RIFF.values(), *_BRANDS.values(), "application/pdf"}
 )  # fmt: skip
-"""Media types that `_by_bytes` knows: bytes that begin in another way are not of these."""
+"""Media types that `_by_bytes` recognizes; bytes that begin differently are not of these types."""
 _TEXT: Final = "text/plain"
 _ZIP: Final = "application/zip"
 
@@ -158,7 +159,7 @@ class Media:
 
         Args:
             data: The content of a file.
-            media_type: Such as "image/png". None: told from the bytes, and for texts and ZIP files from *name*.
+            media_type: Such as "image/png". None: detected from the bytes, and for texts and ZIP files from *name*.
             name: Name of the file, which models may be shown.
             max_bytes: Largest size, in bytes.
 
@@ -192,7 +193,7 @@ class Media:
             InputError: There is no such file, it is a directory or outside *root*, or as for `from_bytes`
                 (`bad-media`).
         """
-        from graphrt.harness._media_files import read  # only here is a file opened
+        from graphrt.harness._media_files import read  # the only place that opens a file
 
         made = cls.__new__(cls)
         made._check_texts(media_type, None)
@@ -216,7 +217,7 @@ class Media:
 
     @property
     def media_type(self) -> str | None:
-        """Such as "image/png"; None only for a URL that does not say it."""
+        """Such as "image/png"; None only for a URL that does not show it."""
         return self._media_type
 
     @property
@@ -245,7 +246,7 @@ class Media:
         return kind.startswith("text/") or kind in ("application/json", "application/xml")
 
     def outline(self) -> dict[str, Any]:
-        """Return what logs and digests say of the part: kind, media type, size, SHA-256, URL and name; never the bytes."""
+        """Return a description for logs and digests: kind, media type, size, SHA-256, URL and name; never the bytes."""
         said = {
             "kind": self.kind,
             "media_type": self._media_type,
@@ -308,7 +309,8 @@ class Media:
         wanted = _normal(wanted)
         if not self._is_mine(wanted):
             raise self._bad(f"cannot be of the media type {wanted!r}", self._other_class(wanted), where)
-        # A type that the bytes would show must be shown; of others, such as "image/tiff", the caller's word counts.
+        # A type that can be detected from the bytes must be detected; for others, such as "image/tiff", the caller is
+        # trusted.
         if (wanted in _TOLD_BY_BYTES or told in _TOLD_BY_BYTES) and not _agree(wanted, told):
             known = "they begin as no file that graphrt knows" if told is None else f"they are {told!r}"
             raise self._bad(
@@ -341,7 +343,7 @@ class Media:
             raise self._bad("has a data: URL that is not base64", "Encode the bytes with base64.b64encode().") from None
 
     def _checked_url(self, url: str) -> str:
-        """Return *url* if it is one that a provider may be given."""
+        """Return *url* if it may be passed to a provider."""
         try:
             parts = urlsplit(url)
             host, user = parts.hostname, parts.username
@@ -366,7 +368,7 @@ class Media:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field of a new value; refuse it afterwards."""
+        """Set a field of a new value; raise afterwards."""
         if name not in Media.__slots__ or hasattr(self, name):
             raise AttributeError(f"{type(self).__name__} is immutable: {name!r} cannot be set")
         object.__setattr__(self, name, value)
@@ -394,7 +396,10 @@ class Media:
 
     @classmethod
     def _restored(cls, data: bytes | None, url: str | None, media_type: str | None, name: str | None) -> te.Self:
-        """Return the value with these fields, which were checked when it was made first. The codec calls it too."""
+        """Return the value with these fields, which were checked when it was first created.
+
+        The codec also calls this.
+        """
         made = cls.__new__(cls)
         put = object.__setattr__
         fields = (("_data", data), ("_url", url), ("_media_type", media_type), ("_name", name), ("_digest", None))
@@ -496,7 +501,7 @@ class Document(Media):
 
 
 KINDS: Final[Mapping[MediaKind, type[Image | Audio | Document]]] = {one.kind: one for one in (Image, Audio, Document)}
-"""Kind to its class."""
+"""Maps a kind to its class."""
 
 
 def made_of(data: bytes, media_type: str | None, name: str | None = None) -> Image | Audio | Document:
@@ -512,7 +517,7 @@ def made_of(data: bytes, media_type: str | None, name: str | None = None) -> Ima
 
 
 def _as_json(value: Any, info: Any) -> Any:
-    """Return plain data that validates again; what logs say of the part, if the context asks for outlines."""
+    """Return plain data that validates again; or a description for logs, if the context asks for outlines."""
     if not isinstance(value, Media):
         return value
     if info.context == OUTLINES:

@@ -1,7 +1,7 @@
 """Messages, tools and tool calls between an agent and a model, as frozen values that check themselves.
 
-A message of a user and the result of a tool may hold images, audio and documents (`media`) between texts: `content` has
-them in order. `text` is then the texts alone, for all code that reads no more.
+A user message or a tool result may hold images, audio and documents (`media`) between texts; `content` has them in
+order. `text` then contains only the texts, for code that reads nothing else.
 
 Wire formats of providers, requests and replies do not belong here.
 """
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def as_conversation(given: object) -> tuple[Message, ...] | None:
-    """Return what a function of the user's returned as 1..n messages; None if it is something else."""
+    """Return the result of a user's function as 1..n messages; None if it is something else."""
     several: Any = given
     if isinstance(given, str) or not isinstance(given, Iterable):
         return None
@@ -57,7 +57,7 @@ def check_conversation(messages: Sequence[Message], *, conversation: str = "the 
 
     Args:
         messages: The messages.
-        conversation: What they are, for the error.
+        conversation: Noun for the values, for the error text.
 
     Raises:
         InputError: A call has no result, or a result no call (`bad-conversation`); `index` is that of the message.
@@ -141,7 +141,7 @@ class ToolCall:
     """Why `arguments_text` is not a JSON object; None if it is one."""
 
     def __post_init__(self) -> None:
-        put = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
+        put = object.__setattr__  # frozen: fields are only set here, before any other code holds the value
         for name in ("id", "name", "arguments_text"):
             text: Any = getattr(self, name)
             if isinstance(text, str) and not text.isascii():
@@ -215,9 +215,9 @@ class ProviderPart:
     provider: str
     """Whose form `data` has: "openai", "google", "anthropic", ..."""
     type: str
-    """What it is, in the provider's words: "url_citation", "web_search_call", ..."""
+    """The provider's name of the kind: "url_citation", "web_search_call", ..."""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
-    """The part as JSON data, as the provider sent it. A copy: what JSON cannot express becomes null."""
+    """The part as JSON data, as the provider sent it. A copy; values that JSON cannot express become null."""
     kind: Literal["provider"] = "provider"
 
     def __post_init__(self) -> None:
@@ -225,7 +225,7 @@ class ProviderPart:
 
 
 def _clean(value: Any, *texts: str) -> None:
-    """Make the given texts of a new *value* whole, and its `data` a copy of its own that is JSON."""
+    """Normalize the texts of a new *value*, and copy its `data` as JSON."""
     put = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
     for name in texts:
         text: Any = getattr(value, name)
@@ -240,13 +240,13 @@ MediaPart: TypeAlias = Image | Audio | Document
 Part: TypeAlias = TextPart | Image | Audio | Document | ProviderPart
 """Any part of a message. `kind` distinguishes them, in Python and in stored JSON."""
 Content: TypeAlias = str | TextPart | Image | Audio | Document
-"""An item of the content of a message, as it is written: a text may be a plain string."""
+"""An item of the content of a message, as written: a text may be a plain string."""
 _CONTENT: Final = (str, TextPart, Media)
 _FILES: Final = (Image, Audio, Document)
 
 
 def parts_of(text: str, others: tuple[MediaPart | ProviderPart, ...] = ()) -> tuple[Part, ...]:
-    """Return the parts of what is said by *text*, none if it is empty, and then the *others*."""
+    """Return *text* as parts, none if it is empty, and then the *others*."""
     return (TextPart(text=text), *others) if text else others
 
 
@@ -271,7 +271,7 @@ def check_media(media: Sequence[object], taker: str) -> None:
 
 
 def _settle(message: Any) -> None:
-    """Set `text` and `content` of a new *message* by each other."""
+    """Derive `text` and `content` of a new *message* from each other."""
     given: Any = message.content
     if given.__class__ is tuple and not given:
         return
@@ -318,7 +318,7 @@ class SystemMessage:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the message says, part by part: 0..n, none for an empty text."""
+        """The parts of the message: 0..n, none for an empty text."""
         return parts_of(self.text)
 
     @property
@@ -341,7 +341,7 @@ class UserMessage:
     """The text; with `content`, its texts, one per line. A text that differs from them takes their place, before the
     media, so that `dataclasses.replace(message, text=...)` keeps the media."""
     content: Sequence[Content] = ()
-    """What the message says in order, if it has media; else empty. `parts` has it with texts as `TextPart`s."""
+    """The parts of the message in order, if it has media; else empty. `parts` has it with texts as `TextPart`s."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["user"] = "user"
@@ -380,8 +380,8 @@ class ThinkingBlock:
     id: str = ""
     """The provider's id of the item; empty if it has none."""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
-    """The whole item as JSON data in the provider's form, where `text` and `signature` do not say all of it; else
-    empty. A copy: what JSON cannot express becomes null."""
+    """The whole item as JSON data in the provider's form, if `text` and `signature` do not cover all of it; else
+    empty. A copy; values that JSON cannot express become null."""
 
     def __post_init__(self) -> None:
         _clean(self, "text", "signature", "redacted", "provider", "id")
@@ -390,8 +390,8 @@ class ThinkingBlock:
     def sealed(self) -> bool:
         """Whether the provider wants the block back; only such blocks are sent.
 
-        Anthropic wants what it can verify as its own: a signature or hidden data. Of other providers, a block exists
-        only because they want it back.
+        Anthropic accepts only thinking that it can verify as its own, by a signature or hidden data. For other
+        providers, a block exists only because they want it back.
         """
         if self.provider == "anthropic":
             return bool(self.signature or self.redacted)
@@ -400,17 +400,17 @@ class ThinkingBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What the model was not sent of a conversation that was too long; see `Compaction`."""
+    """The messages that were left out of a conversation that was too long; see `Compaction`."""
 
     messages: int = 0
-    """Number of messages, the first ones, that were not sent. The instructions at the beginning are sent, and not
-    counted; of the messages that are counted, the last one of the user before the run is sent."""
+    """Number of messages at the beginning that were not sent. The initial instructions are sent and not counted. The
+    user's last message before the run is sent even if it is among the counted ones."""
     results: int = 0
-    """Number of messages, the first ones, whose tool results were sent without their texts."""
+    """Number of messages at the beginning whose tool results were sent without their texts."""
     summary: str = ""
-    """The summary that was sent in their place; empty if there is none."""
+    """The summary sent in their place; empty if there is none."""
     digest: str = ""
-    """Digest of the messages that this is about. A later run goes on from here if its conversation begins with them."""
+    """Digest of the messages that this is about. A later run continues from here if its conversation begins with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,12 +431,12 @@ class AssistantMessage:
     partial: bool = False
     """Whether the reply was cut off: the run was cancelled while the model spoke. Providers never see it."""
     left_out: LeftOut | None = None
-    """What was left out of the conversation from here on, if that changed with this message; providers never see it."""
+    """Messages left out of the conversation from here on, if that changed with this message; providers never see it."""
     role: Literal["assistant"] = "assistant"
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the message says, part by part: 0..n.
+        """The parts of the message: 0..n.
 
         The text is first, if there is one, then come `media`, and then `provider_parts`.
         """
@@ -450,12 +450,12 @@ class ToolMessage:
     tool_call_id: str
     text: str = ""
     content: Sequence[Content] = ()
-    """What the result says in order, if it has media; else empty. See `UserMessage.content`."""
+    """The parts of the result in order, if it has media; else empty. See `UserMessage.content`."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     error: bool = False
-    """Whether the text describes a failure. Providers that have a field for it are told: Anthropic, Gemini, and Amazon
-    Bedrock if its requests are not signed."""
+    """Whether the text describes a failure. It is sent to providers that have a field for it: Anthropic, Gemini, and
+    Amazon Bedrock if its requests are not signed."""
     role: Literal["tool"] = "tool"
 
     def __post_init__(self) -> None:

@@ -95,10 +95,10 @@ class AgentReply(Generic[OutputT_co]):
     messages: tuple[Message, ...] = field(default=(), repr=False)
     """The whole conversation, this reply at its end, if an Agent led it; else empty."""
     stopped: str | None = None
-    """What ended an Agent's run early: the name of a limit, or "goto" if a tool led to another node; None if the run
-    came to its end."""
+    """The reason that ended an Agent's run early: the name of a limit, or "goto" if a tool led to another node. None
+    if the run completed."""
     agent: str | None = None
-    """Name of the Agent that answered: after a handoff not the one that was asked. None if no Agent did."""
+    """Name of the Agent that answered; after a handoff, the second agent. None if no Agent did."""
     prompt_messages: int | None = field(default=None, repr=False)
     """How many of `messages` preceded the first answer, instructions included; None if unknown."""
 
@@ -112,7 +112,7 @@ class AgentReply(Generic[OutputT_co]):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the model said, part by part: 0..n, without thinking and tool calls.
+        """The parts of the model's text: 0..n, without thinking and tool calls.
 
         The text is first, if there is one, then come `media`, and then `provider_parts`.
         """
@@ -132,7 +132,7 @@ class AgentReply(Generic[OutputT_co]):
 
     @property
     def left_out(self) -> LeftOut | None:
-        """What the model was not sent of the conversation, by an Agent with a `Compaction`; None if it was sent all."""
+        """The messages that an Agent with a `Compaction` left out of the request; None if it sent all."""
         noted = (one.left_out for one in reversed(self.messages) if isinstance(one, AssistantMessage))
         return next((one for one in noted if one is not None), None)
 
@@ -140,7 +140,7 @@ class AgentReply(Generic[OutputT_co]):
     def new_messages(self) -> tuple[Message, ...]:
         """The messages after the prompt, to append to a stored conversation: 0..n.
 
-        These are answers, results of tools and, if an Agent had an answer repaired, the request to do so. The prompt
+        These are answers, tool results and, if an Agent had an answer repaired, the request for the repair. The prompt
         and instructions are never among them. Without a conversation it is `message` alone.
         """
         if self.prompt_messages is not None:
@@ -271,17 +271,17 @@ class ModelProfile:
     audio: bool = True
     """Whether it takes audio."""
     documents: bool = True
-    """Whether it takes documents, such as PDF files. Those that are texts are sent as text, which every model takes."""
+    """Whether it takes documents, such as PDF files. Parts that are texts are sent as text, which every model takes."""
     output_schema: bool = True
-    """Whether the provider can enforce an `OutputSpec`. If not, the instructions ask for the schema in words."""
+    """Whether the provider can enforce an `OutputSpec`. If not, the instructions describe the schema."""
     output_schema_with_tools: bool = True
-    """Whether it can do so while tools are offered. If not, the instructions ask for the schema whenever they are."""
+    """Whether it can do this while tools are offered. If not, the instructions ask for the schema whenever they are."""
     open_output_schema: bool = True
     """Whether it can enforce a schema that is not strict. If not, the instructions ask for such a schema."""
     input_usd_per_token: float | None = None
     output_usd_per_token: float | None = None
     count_tokens: Callable[[ModelRequest], int] | None = field(default=None, compare=False)
-    """Counts the tokens of a request. None: unknown, and a budget reserves one token per byte."""
+    """Counts the tokens of a request. None: unknown, so a budget reserves one token per byte."""
 
     def __post_init__(self) -> None:
         check_whole("max_input_tokens of a ModelProfile", self.max_input_tokens, least=1)
@@ -298,7 +298,7 @@ class ModelProfile:
     def check_media(self, request: ModelRequest) -> None:
         """Check that the model takes the images, audio and documents in *request*.
 
-        Those that a model made before are no obstacle: they are described where they cannot be shown.
+        Media that a model made before are allowed: they are described where they cannot be shown.
 
         Raises:
             BadRequestError: It does not (`media-not-taken`).
@@ -324,7 +324,7 @@ class ModelProfile:
 
 
 def cost_of(profile: ModelProfile, read: int, written: int) -> float | None:
-    """Return the dollars for *read* input tokens and *written* output tokens; None if a price is unknown."""
+    """Return the cost in dollars of *read* input tokens and *written* output tokens; None if a price is unknown."""
     if profile.input_usd_per_token is None or profile.output_usd_per_token is None:
         return None
     return read * profile.input_usd_per_token + written * profile.output_usd_per_token

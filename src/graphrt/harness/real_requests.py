@@ -50,7 +50,7 @@ class _Allowing:
         self._before = before
 
     def __enter__(self) -> None:
-        """Do nothing: the setting holds since the call."""
+        """Do nothing: the setting has applied since the call."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -132,7 +132,7 @@ def _allowed() -> bool:
 
 def _is_loopback(api_base: str | None) -> bool:
     """Return whether *api_base* is an address of this machine."""
-    # Parsers of URLs may disagree about the host of an address with one of these signs: it counts as real.
+    # URL parsers may disagree about the host of an address with one of these characters, so it counts as real.
     if api_base is None or not api_base.isprintable() or any(sign in api_base for sign in "\\ @"):
         return False
     try:

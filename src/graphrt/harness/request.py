@@ -121,8 +121,8 @@ class ModelRequest:
 
         Raises:
             InputError: An option is unknown or has an invalid value, the prompt is empty, an item of it is not a
-                message, a tool call in it has no result or a result no call (`bad-conversation`), or a tool is given
-                twice.
+                message, or a tool is given twice. Or a tool call in it has no result, or a result no call
+                (`bad-conversation`).
         """
         for name in options:
             if name not in RunOptions.__annotations__:
@@ -132,7 +132,7 @@ class ModelRequest:
         merged: dict[str, Any] = {**base, **given}
         system: Any = merged.get("system")
         if system is not None and not isinstance(system, str):
-            raise INVALID_ARGUMENT(  # only the type is shown, here and for the prompt: it is what a user told a model
+            raise INVALID_ARGUMENT(  # only the type is shown, here and for the prompt: the text was written by a user for a model
                 argument="system", value=type(system), wanted="a text; render a Template first: template.render(state)"
             )
         _check(base)

@@ -1,6 +1,6 @@
 """The vocabulary of scripts for test doubles: replies, functions that make replies, and patterns that select calls.
 
-It includes how errors show the items of a script. How a script is followed is defined in `_doubles`.
+It includes how errors show the items of a script. `_doubles` defines how a script is followed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPLIES: Final = (
     "a reply is a text, a ToolCall, an AgentReply, an exception, a value of the type that the call's output= asks for, "
     "or a function that makes one of these"
 )
-"""What counts as a reply, for errors."""
+"""Types that count as a reply, for errors."""
 
 
 class _Dataclass(Protocol):

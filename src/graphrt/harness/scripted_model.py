@@ -74,7 +74,7 @@ class ScriptedModel(ScriptPlayer):
 
     @property
     def profile(self) -> ModelProfile:
-        """The profile that was given, or one with the name "scripted" alone."""
+        """The given profile, or one with the name "scripted" alone."""
         return self._profile
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
@@ -135,7 +135,7 @@ class FunctionModel(Recorder):
 
     @property
     def profile(self) -> ModelProfile:
-        """The profile that was given, or one with the name "function" alone."""
+        """The given profile, or one with the name "function" alone."""
         return self._profile
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:

@@ -1,4 +1,4 @@
-"""The memory across threads: items by namespace and key, kept by the store of the runtime.
+"""Memory shared by threads: items by namespace and key, kept by the store of the runtime.
 
 A node reaches it as `ctx.memory`, a program as `Runtime.memory`, and an agent by the tools that `memory_tools` makes. See
 the how-to page "Remember across threads".

@@ -1,4 +1,4 @@
-"""Two tools of agents, `remember` and `recall`, which write to the memory of the node that the agent works for."""
+"""Two agent tools, `remember` and `recall`, which use the memory of the node that the agent works for."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def memory_tools(
 ) -> list[Tool]:
     """Return the tools `remember` and `recall` for an agent: `Agent(tools=[*memory_tools("customers/42")])`.
 
-    A model never chooses the namespace. What it remembers is stored when the superstep of the node commits; a recall in
-    the same task finds it at once.
+    A model never chooses the namespace. Remembered facts are stored when the superstep of the node commits; a recall in
+    the same task finds them at once.
 
     Args:
         namespace: Where they write and search, or a function that returns it for a call, for instance of
             `context.deps`, or of `context.state`.
         reads: Fields of the graph's state that the function reads, as for `@tool`.
         limit: Maximum number of items that a recall shows to the model.
-        expires_s: Seconds after which what was remembered is forgotten; None keeps it.
+        expires_s: Seconds after which facts expire; None keeps them.
     """
 
     def place(context: ToolContext) -> str:

@@ -1,6 +1,6 @@
 """Ready-made nodes: factories of functions and graphs for `GraphBuilder.add_node`, and of routers.
 
-They stand on the public face alone: whatever they do, a node of your own could do. `import graphrt` does not import
+They use only the public API: a node of your own could do the same. `import graphrt` does not import
 them.
 """
 

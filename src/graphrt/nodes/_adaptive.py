@@ -1,12 +1,13 @@
 """`adaptive`: a nested graph that is designed at run time, judged, and run.
 
 ```text
-   START -> design ==Send(design)==> run: the graph that was designed
+   START -> design ==Send(design)==> run: the designed graph
             ask, judge, ask again      under its own budget and limits
 ```
 
 The design is the argument of a Send, so it is in the journal, and a resumed run makes the same graph of it. Each round
-is in the journal too, as the effect "verdict". Who designs is asked through `ctx`, so a resumed run asks nobody twice.
+is in the journal too, as the effect "verdict". The designer is asked through `ctx`, so a resumed run does not ask
+twice.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ def adaptive(
     graph_name: str = "adaptive",
     **options: Unpack[ModelOptions],
 ) -> CompiledGraph[S, Mapping[str, Any]]:
-    """Return a graph for `add_node` that lets a graph be designed, judges it, and runs it.
+    """Return a graph for `add_node` that has a graph designed, validates it, and runs it.
 
     A design is a manifest over the same state. It is refused unless the validator allows everything in it; then the
     designer is asked again, with all reasons. After the last attempt the node fails with `design-rejected`, which
-    `on_error=` routes; nothing of a refused design runs.
+    `on_error=` routes; no part of a refused design runs.
 
     An accepted design runs as a nested graph, under the limits and the budget of the validator. A run that is resumed
     runs the same design, and does not ask the designer again.
@@ -68,9 +69,9 @@ def adaptive(
         state: The state class of the graph around it.
         designer: The text of a prompt, a Template over fields of the state, or a function of the state and a
             `DesignRequest`. A function's result is recorded.
-        registry: What the names in a design mean.
+        registry: Resolves the names in a design.
         validator: What a design may use. By default it allows nothing.
-        attempts: How often the designer is asked, 1 or more.
+        attempts: Maximum number of designs that are requested, 1 or more.
         record: A field for the accepted design: a mapping with `design`, `validator` (its digest), `attempts` and
             `fingerprint`.
         graph_name: Name of the nested graph, for messages.
@@ -137,15 +138,15 @@ def adaptive(
 
 
 class AdaptiveForm(ModelForm):
-    """Lets a graph be designed at run time, judges it, and runs it."""
+    """Has a graph designed at run time, validates it, and runs it."""
 
     kind: Literal["adaptive"] = "adaptive"
     designer: TemplateText | FunctionRef
     """The prompt for a model that designs the graph, or a function of the registry."""
     validator: dict[str, Any] = Field(default={})
-    """What a design may use, by name; what is not named is not allowed."""
+    """The things that a design may use, by name; others are not allowed."""
     attempts: int = 3
-    """How often the designer is asked."""
+    """Maximum number of designs that are requested."""
     record: Name | None = None
     """The field for the accepted design."""
     graph_name: Name = "adaptive"
@@ -219,7 +220,7 @@ def _call(
 async def _proposed(
     call: ModelCall | None, designer: Any, request: DesignRequest, before: Any, values: Any, ctx: Context[Any]
 ) -> Any:
-    """Return a design as plain data, or the text of what was wrong with it."""
+    """Return a design as plain data, or a description of its problem."""
     plain = request.validator.plain
     if call is not None:
         template: Any = call.prompt
@@ -242,7 +243,7 @@ def _always(text: str) -> Callable[[Any], str]:
 
 
 def _plain(found: Any, plain: Callable[[Any], dict[str, Any]]) -> Any:
-    """Return a design as plain data that can be stored, or a text that says why it is none."""
+    """Return a design as plain data that can be stored, or a text that describes the problem."""
     try:
         return plain(found)
     except InputError as error:
@@ -257,7 +258,7 @@ def _problems_in(text: Any) -> tuple[Problem, ...]:
 def _of_text(
     design: Mapping[str, Any], judged: Callable[[str], tuple[Any, tuple[Problem, ...]]]
 ) -> tuple[Any, tuple[Problem, ...]]:
-    """Judge a design by its text, so that equal designs are judged and compiled once."""
+    """Validate a design by its text, so that equal designs are validated and compiled once."""
     return judged(json.dumps(design))
 
 

@@ -1,11 +1,11 @@
-"""`batch`: a nested graph that runs nodes side by side, once each or once per item, and judges what failed.
+"""`batch`: a nested graph that runs nodes in parallel, once each or once per item, and handles failures.
 
 ```text
    START -> split ==Sends==> the nodes of the batch --on_error--> settle
 ```
 
-Each item is a task of the nested graph. So its outcome is journalled when it ends, a resumed run repeats only what is
-missing, and updates fold through the reducers of the graph around it, in the order of the items.
+Each item is a task of the nested graph. So its outcome is journalled when it ends, and a resumed run repeats only
+unfinished items. Updates fold through the reducers of the parent graph, in the order of the items.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from graphrt.specs.manifest import Name, Number
 
 S = TypeVar("S")
 OnFailure: TypeAlias = Literal["raise", "collect", "best_effort", "quorum"]
-"""What a batch does about items that failed."""
+"""Handling of failed items of a batch."""
 
 _POLICIES: Final = ("raise", "collect", "best_effort", "quorum")
 _SPLIT, _SETTLE, _WORK = "split", "settle", "work"
 _LISTED: Final = 5
-"""Failures that a message names."""
+"""Maximum number of failures that a message names."""
 
 
 class ItemFailure(ErrorRecord):
     """A failed item of a batch, as plain data."""
 
     index: int | None
-    """Place of the item, from 0; None in a batch without items."""
+    """Index of the item, from 0; None in a batch without items."""
 
 
 def batch(
@@ -63,14 +63,14 @@ def batch(
     name: str = "batch",
     **policy: Unpack[GraphPolicy[S]],
 ) -> CompiledGraph[S, Mapping[str, Any]]:
-    """Return a graph for `add_node` that runs nodes side by side: each once, or each once per item.
+    """Return a graph for `add_node` that runs nodes in parallel: each once, or each once per item.
 
-    What the nodes return folds through the reducers of the graph around it, in the order of the items.
+    The returned updates fold through the reducers of the parent graph, in the order of the items.
 
     Args:
-        state: The state class of the graph around it.
+        state: The state class of the parent graph.
         work: What runs: a node (function, compiled graph, agent), or a mapping of names to nodes.
-        over: The field with the items, or a function of the state that returns them. None runs each node once. Over no
+        over: The field with the items, or a function of the state that returns them. None runs each node once. Without
             items, nothing runs and nothing is written.
         item: For a compiled graph: its field that gets the item. Without it each item is a mapping of its fields. A
             function finds the item as `ctx.arg`.
@@ -80,10 +80,10 @@ def batch(
             fails, and nothing is written.
         quorum: How many tasks must succeed; one task is one node for one item.
         failures: A list field with an appending reducer for `ItemFailure`s, in the order of the items.
-        max_concurrency: Tasks at the same time; None takes the limit of the run.
-        max_items: More items are refused with a LimitError (`batch-limit`), before anything runs.
-        total_timeout_s: Seconds for all of the work. Tasks that have not ended by then have failed with a TimeoutError, and
-            are not retried; `on_failure` says what follows. None is no limit. `timeout_s` is the time of each task.
+        max_concurrency: Maximum number of concurrent tasks; None uses the limit of the run.
+        max_items: Maximum number of items; more raise a LimitError (`batch-limit`) before anything runs.
+        total_timeout_s: Seconds for the whole batch. Tasks that have not ended by then fail with a TimeoutError and are
+            not retried; `on_failure` decides what follows. None means no limit. `timeout_s` is the time of each task.
         name: Name of the nested graph, for messages.
         **policy: Policy arguments of every node in it, such as `retry`, `timeout_s` and `tools`; and `input` and
             `output` of a compiled graph.
@@ -123,7 +123,7 @@ def batch(
         return {} if failures is None else {failures: found}
 
     builder = GraphBuilder(state, name=name)
-    # Only over items can there be nothing to do: END would otherwise be a route that no run takes.
+    # Only a batch over items can be empty; otherwise no run would take the route to END.
     builder.add_node(_SPLIT, split, goto=[*nodes, END] if over is not None else [*nodes])
     lasting = on_failure != "raise"
     if lasting:
@@ -154,11 +154,11 @@ def batch(
 
 
 class BatchForm(Form):
-    """Runs nodes side by side: each once, or each once per item."""
+    """Runs nodes in parallel: each once, or each once per item."""
 
     kind: Literal["batch"] = "batch"
     work: list[NodeSpec]
-    """What runs: 1..n nodes. Their policy is `each`."""
+    """The nodes that run: 1..n. Their policy is `each`."""
     over: Name | FunctionRef | None = None
     """The field with the items, or a function of the registry; null runs each node once."""
     item: Name | None = None
@@ -173,7 +173,7 @@ class BatchForm(Form):
     """Seconds for all of the work."""
     batch_name: Name = "batch"
     each: PolicySpec | None = None
-    """How every node of the batch is run."""
+    """The policy of every node of the batch."""
 
     factory: ClassVar[Any] = staticmethod(batch)
     renamed: ClassVar[Mapping[str, str]] = {"batch_name": "name"}
@@ -253,7 +253,7 @@ def _check(
 
 
 def _tasks(state: Any, *, over: Any, nodes: tuple[str, ...], item: str | None, most: int, name: str) -> list[Any]:
-    """Return what starts: the nodes themselves, or a Send for each item and node, in this order.
+    """Return the tasks to start: the nodes themselves, or a Send for each item and node, in this order.
 
     Raises:
         LimitError: There are more than *most* items (`batch-limit`).
@@ -280,7 +280,7 @@ def _failed(failure: TaskFailure, nodes: tuple[str, ...], item: str | None, *, e
 
 
 def _place(task_id: str) -> int:
-    """Return the place of a task in its superstep, which its id has after the dot: "1.0:batch/2.7:work" is the 7th."""
+    """Return the index of a task in its superstep, the number after the dot in its id: 7 for "1.0:batch/2.7:work"."""
     return int(task_id.rpartition("/")[2].partition(":")[0].partition(".")[2])
 
 

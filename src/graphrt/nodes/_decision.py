@@ -16,15 +16,15 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, create_model, mod
 from graphrt.stores import register_type
 
 Words: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""A text that says something."""
+"""A non-blank text."""
 
 
 class Rules(NamedTuple):
-    """What an answer must be."""
+    """The required form of an answer."""
 
     choices: tuple[str, ...]
     roles: tuple[tuple[str, tuple[str, ...]], ...]
-    """Choice to the roles that may make it; a choice without an entry is free to anybody."""
+    """Maps a choice to the roles that may make it; anyone may make a choice without an entry."""
     rationale: bool
     """Whether a reason must be given."""
     edit: tuple[str, ...]
@@ -37,14 +37,14 @@ class Rules(NamedTuple):
 
 
 def _one_of(names: tuple[str, ...]) -> Any:
-    """Return the Literal of names that are known at run time only."""
+    """Return the Literal of names that are known only at run time."""
     literal: Any = Literal
     return literal[names]
 
 
 @lru_cache(maxsize=256)
 def decision_type(rules: Rules) -> type[BaseModel]:
-    """Return the class of the answers that keep *rules*, registered with the stores."""
+    """Return the class of answers that follow *rules*, registered with the stores."""
     digest = hashlib.sha256(json.dumps(rules).encode()).hexdigest()[:16]
     may: dict[str, tuple[str, ...]] = dict(rules.roles)
     roles: Any = _one_of(rules.known_roles) if rules.roles else Words
@@ -67,7 +67,7 @@ def decision_type(rules: Rules) -> type[BaseModel]:
             raise ValueError("edits belong to the choice 'edit', which needs at least one")
         return self
 
-    make: Any = create_model  # the fields are known at run time only
+    make: Any = create_model  # the fields are known only at run time
     more = {"judge": model_validator(mode="after")(judge)}
     made: type[BaseModel] = make(
         f"Decision_{digest}",

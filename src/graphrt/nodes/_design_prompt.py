@@ -1,4 +1,4 @@
-"""What a designer is asked for, and the prompt that says it to a model: the task, what is allowed, what was refused."""
+"""The request to a designer, and its prompt for a model: the task, the allowed parts, the refused designs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Design a graph of nodes for this task, as one JSON object that fits the schema.
 - "edges" lead from "START" through the nodes to "END": {"from": "START", "to": "first"}.
 - A text with a field of the state in braces, such as {topic}, gets its value. No other form of braces is filled."""
 _MOST = 8_000
-"""Characters of the last design that are repeated."""
+"""Maximum number of characters of the last design that the prompt repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignRequest:
-    """What a designer is asked for."""
+    """The request to a designer."""
 
     attempt: int
     """Number of the attempt, from 1."""
     problems: tuple[Problem, ...]
-    """Why the design before was refused; empty in the first attempt."""
+    """Why the previous design was refused; empty in the first attempt."""
     schema: Mapping[str, Any]
-    """JSON schema of the designs that are allowed."""
+    """JSON schema of allowed designs."""
     registry: Registry
-    """What a design may use."""
+    """The things that a design may use."""
     validator: TopologyValidator
 
 

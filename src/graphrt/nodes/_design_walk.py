@@ -1,6 +1,7 @@
-"""A design as it stands: what its validator refuses without reading it, and what is added before it is read.
+"""Walks the raw form of a design: checks it against the validator before it is read, and adds limits to it.
 
-A design may be anything, so every step asks what it looks at. Names and edges are left to `from_spec` and `compile()`.
+A design may be any data, so every step checks the types that it meets. Names and edges are left to `from_spec` and
+`compile()`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from graphrt.specs.plain_data import joined
 from graphrt.specs.states import part_of
 
 _OUTLINE: Final = ("state", "update", "reducer", "overwrite", "input", "output", "allow")
-"""What a design may not say: its state is that of the graph around it, and no judgement is waived."""
+"""Parts that a design must not have: it uses the parent's state, and must not waive findings."""
 _UPDATE: Final = "FieldsToWrite"
 _MODEL_FIELDS: Final = ("model", "harness")
 
 
 class Rules(Protocol):
-    """The limits and lists of a `TopologyValidator` that are looked at here."""
+    """The limits and lists of a `TopologyValidator` that are checked here."""
 
     @property
     def kinds(self) -> Collection[str]: ...
@@ -69,7 +70,7 @@ class DesignWalk:
         self._nodes = 0
 
     def problems(self, data: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of a design, in its order."""
+        """Return the problems of a design, in document order."""
         self._graph(data, "", 0)
         if self._nodes > self._rules.max_nodes:
             self._refuse(f"It has {self._nodes} nodes, and {self._rules.max_nodes} are allowed", "nodes")
@@ -178,7 +179,7 @@ class DesignWalk:
             self._refuse("A design may not ask for more", joined(path, "on_exceeded"))
 
     def _fields(self, node: Mapping[str, Any], path: str) -> None:
-        """Refuse the fields of a batch, and of a router, which no node declares."""
+        """Check the fields of batches and routers, which no node declares."""
         readable = (*self._rules.reads, *self._rules.writes)
         kind = node.get("kind")
         for of, name, allowed in (
@@ -220,7 +221,7 @@ class DesignWalk:
 
 
 def _folded(text: str) -> str:
-    """Return a text without what hides a word from a comparison: case, look-alike forms, invisible characters, spaces."""
+    """Normalise a text for word search: fold case and look-alike forms, drop invisible characters and spaces."""
     shown = "".join(
         char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) not in ("Cf", "Mn")
     )
@@ -228,7 +229,7 @@ def _folded(text: str) -> str:
 
 
 def _asks(node: Mapping[str, Any]) -> bool:
-    """Return whether a node asks a model by a prompt of its own."""
+    """Return whether a node calls a model with its own prompt."""
     kind = node.get("kind")
     return kind == "llm" or (kind == "reduce" and "prompt" in node) or (kind == "adaptive" and not _by_function(node))
 
@@ -244,7 +245,7 @@ def _entries(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def node_paths(data: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return where each node of a valid design stands, and the same of the nodes inside it, by its name."""
+    """Map the name of each node of a valid design to its path, and to the same for the nodes inside it."""
     found: dict[str, Any] = {}
     for at, node in _entries(data.get("nodes")):
         where = f"{joined(path, 'nodes')}[{at}]"
@@ -264,8 +265,8 @@ def prepared(
 ) -> tuple[dict[str, Any], Registry]:
     """Return a design with the limits of its validator, and the registry to read it with.
 
-    It gets the readable fields alone, and its nodes return the writable ones: both hold while it runs, whatever its
-    functions do.
+    The graph gets only the readable fields, and its nodes return only the writable ones. Both are enforced at run time,
+    whatever its functions do.
     """
     ready = _limited(data, rules)
     ready["input"] = list(dict.fromkeys((*rules.reads, *rules.writes)))

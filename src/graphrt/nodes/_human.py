@@ -1,4 +1,4 @@
-"""`human`: a node that asks a person for a decision, and makes it a value that a router can follow."""
+"""`human`: a node that asks a person for a decision, and turns it into a value for a router."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EDIT: Final = "edit"
 
 
 class Decision(TypedDict):
-    """Who decided what, and why: what `record=` of `human` writes."""
+    """Who decided what, and why; written to the field `record=` of `human`."""
 
     choice: str
     by: str | None
@@ -53,8 +53,8 @@ def human(
     """Return a node that asks a person, and writes the choice into a field for `router`.
 
     The run pauses with an interrupt. The answer is a mapping: `resume(thread, answer={"choice": "approve", "by":
-    "Ann"})`. An answer without a person, with an unknown choice or role, or in a role that may not make this choice is
-    an InputError (`bad-answer`), and the question stays open.
+    "Ann"})`. An answer without a person, with an unknown choice or role, or with a role that may not make this choice
+    raises InputError (`bad-answer`), and the question stays open.
 
     Args:
         question: The text of a Template over fields, or a Template.
@@ -62,15 +62,15 @@ def human(
         choices: 1..n choices; "edit" is added if `edit` names fields.
         record: The field for the whole `Decision`.
         show: Fields that the question shows.
-        roles: Roles that may decide; or by choice, where a choice that is not named is free to anybody. None asks for
-            no role.
+        roles: Roles that may decide; or a mapping of choices to roles, in which anyone may make an unlisted choice.
+            None requires no role.
         rationale: Whether a reason must be given. It may always be given.
         edit: Fields that the person may replace, with the choice "edit" and `edits={field: value}`.
-        timeout_s: Seconds after which the choice is `on_timeout`. A worker goes on with the thread then, or
+        timeout_s: Seconds after which the choice is `on_timeout`. A worker continues the thread then, or
             `drive(thread)`, or `retry(thread)`.
         on_timeout: The choice after a timeout.
-        terminal: True asks at the terminal if there is one, instead of pausing; or a function that shows a prompt and
-            returns a line. Where the input ends, the run pauses.
+        terminal: True asks at the terminal, if there is one, instead of pausing; or a function that shows a prompt and
+            returns a line. If the input ends, the run pauses.
 
     Raises:
         InputError: An argument is wrong (`input`, or the code of a template).
@@ -104,7 +104,7 @@ def human(
                 return update(given)
         if timeout_s is None:
             return Interrupt(payload, answer_type=answer_type)
-        # Recorded once, so that a later execution knows when the question was asked.
+        # Recorded once, so that later executions know when the question was asked.
         left = ctx.effect("asked", ctx.now) + timeout_s - ctx.now()
         if left <= 0:
             return late()
@@ -155,7 +155,7 @@ class HumanForm(Form):
     show: Name | list[Name] = Field(default=[])
     """Fields that the question shows."""
     roles: list[Name] | dict[Name, list[Name]] | None = None
-    """Roles that may decide; or by choice."""
+    """Roles that may decide; or a mapping of choices to roles."""
     rationale: bool = False
     """Whether a reason must be given."""
     edit: Name | list[Name] = Field(default=[])

@@ -1,4 +1,4 @@
-"""The kinds of ready-made nodes in manifests, and the registries that know them."""
+"""The kinds of ready-made nodes in manifests, and registries with these kinds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def registry(
 ) -> Registry:
     """Return a registry for `GraphBuilder.from_spec` that knows the ready-made nodes.
 
-    Each section is a mapping of names, or a list of what has a name of its own; see `graphrt.specs.Registry`.
+    Each section is a mapping of names, or a list of objects that have names; see `graphrt.specs.Registry`.
 
     Args:
         functions: Functions of nodes, prompts, cache keys, and of the mappings of nested graphs.
@@ -61,7 +61,7 @@ def registry(
         kinds: Forms of your own factories.
 
     Raises:
-        InputError: A section is neither, or has a name twice (`bad-registry`).
+        InputError: A section is neither, or has a duplicate name (`bad-registry`).
     """
     return Registry(
         functions=functions,

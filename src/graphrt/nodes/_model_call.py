@@ -1,4 +1,4 @@
-"""One question to a model: its prompt from the state, who answers, and the reply with its thinking kept apart.
+"""One question to a model: the prompt from the state, the model or harness, and the reply with its thinking separated.
 
 `llm`, `subagent` and `reduce` differ in what they do with the reply.
 """
@@ -36,14 +36,14 @@ _FOR_THE_CALL: Final = ("reasoning", "max_tokens", "temperature", "options")
 
 
 class ModelOptions(te.TypedDict, total=False):
-    """Who answers, and how. Each may be left out."""
+    """Options for the model or harness and the call. All are optional."""
 
     model: str | ChatModel | None
-    """A model, which an agent of its own then calls; None uses the run's harness."""
+    """A model, called by a dedicated agent; None uses the run's harness."""
     harness: AgentHarness | None
     """An agent or harness, in place of the run's; with all tools of the agent."""
     fallbacks: Sequence[str | ChatModel]
-    """Models that are called in turn when *model* has failed for good."""
+    """Models that are called in turn when *model* has failed permanently."""
     name: str
     """Name of the agent that calls *model*, for events and for `models=` of a runtime; "llm" by default."""
     system: str | Template | None
@@ -63,7 +63,7 @@ class ModelForm(Form):
     harness: Name | None = None
     """An agent or harness of the registry, in place of a model."""
     fallbacks: list[Name] = Field(default=[])
-    """Models of the registry that are called in turn when the model has failed for good."""
+    """Models of the registry that are called in turn when the model has failed permanently."""
     agent_name: Name | None = None
     """Name of the agent that calls the model, for events."""
     system: str | TemplateRef | None = None
@@ -90,7 +90,7 @@ PromptField: TypeAlias = TemplateText | FunctionRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """A question to a model, as a factory was given it."""
+    """A question to a model, from the arguments of a factory."""
 
     prompt: Template | Callable[[Any], Prompt]
     harness: AgentHarness | None
@@ -99,7 +99,7 @@ class ModelCall:
     options: Mapping[str, Any]
     """Options of the call."""
     item: str | None
-    """The template field that is `ctx.arg`."""
+    """The template field that is filled with `ctx.arg`."""
     budget: Budget | None = None
     tools: Sequence[Any] | None = None
 
@@ -110,11 +110,11 @@ class ModelCall:
         return tuple(dict.fromkeys(name for one in templates for name in one.fields if name != self.item))
 
     async def ask(self, state: Any, ctx: Context[Any]) -> AgentReply:
-        """Ask, and return the reply with its thinking split off.
+        """Ask, and return the reply with its thinking separated.
 
         Raises:
             InputError: A template cannot be filled.
-            AgentLimitError: A limit of the agent ended its run before it had the output that was asked for.
+            AgentLimitError: A limit of the agent ended its run before it had the requested output.
             GraphrtError: The call failed.
         """
         prompt = self._filled(self.prompt, state, ctx) if isinstance(self.prompt, Template) else self.prompt(state)
@@ -143,7 +143,7 @@ def model_call(
     budget: Budget | None = None,
     tools: Sequence[Any] | None = None,
 ) -> ModelCall:
-    """Return the call that the arguments of a factory describe.
+    """Return the call for the arguments of a factory.
 
     Args:
         prompt: See `PromptSource`.
@@ -186,7 +186,7 @@ def model_call(
 
 
 def _can_prompt(source: object) -> bool:
-    """Return True for a Template or a function; a plain function, so that checkers keep the type of what they see."""
+    """Return True for a Template or a function; not a type guard, so that checkers keep the argument's type."""
     return callable(source) or isinstance(source, Template)
 
 

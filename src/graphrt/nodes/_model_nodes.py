@@ -31,18 +31,19 @@ def llm(
 ) -> AsyncNode:
     """Return a node that asks a model and writes its answer.
 
-    The reply is recorded, budgeted and shown on the stream mode `messages`, as every call of `ctx.harness` is. A failed
-    call fails the node, so `retry=` and `on_error=` of `add_node` apply.
+    Like every call of `ctx.harness`, the reply is recorded, charged to the budget, and streamed in the mode `messages`.
+    A failed call fails the node, so `retry=` and `on_error=` of `add_node` apply.
 
     Args:
         prompt: The text of a Template over fields of the state, a Template, or a function of the state that returns a
             prompt.
-        into: The field for the answer: its text, or its value with `output=`. Or fields to parts of that value.
+        into: The field for the answer: its text, or its value with `output=`. Or a mapping of fields to parts of that
+            value.
         output: Type of the answer, as `output=` of a harness.
         thinking: The field for the model's thinking, which is never part of the answer.
-        messages: The field to which the new messages go, as for a conversation.
+        messages: The field for the new messages, as for a conversation.
         item: Name in the templates for `ctx.arg`, the item of a batch or the argument of a Send.
-        as_list: Write a list of the one value, for a field whose reducer appends.
+        as_list: Write the value as a one-element list, for a field whose reducer appends.
         **options: See `ModelOptions`. Without `model=` and `harness=` the run's harness answers, with the tools that
             the node may use (`tools=` of `add_node`).
 
@@ -70,11 +71,11 @@ class LlmForm(ModelForm):
     thinking: Name | None = None
     """The field for the model's thinking."""
     messages: Name | None = None
-    """The field to which the new messages go."""
+    """The field for the new messages."""
     item: Name | None = None
     """Name in the prompt for the item of a batch."""
     as_list: bool = False
-    """Write a list of the one value, for a field whose reducer appends."""
+    """Write the value as a one-element list, for a field whose reducer appends."""
 
     factory: ClassVar[Any] = staticmethod(llm)
 
@@ -91,21 +92,21 @@ def subagent(
     item: str | None = None,
     as_list: bool = False,
 ) -> AsyncNode:
-    """Return a node that gives a task to an agent, which works with its own instructions and tools.
+    """Return a node that gives a task to an agent with its own instructions and tools.
 
-    Its model and tool calls are recorded one by one, so that a resumed run repeats none. Its conversation stays its
-    own, unless `messages=` names a field.
+    Its model and tool calls are recorded individually, so a resumed run repeats none. Its conversation is private,
+    unless `messages=` names a field.
 
     Args:
         agent: The agent.
         prompt: The task; see `llm`.
         into: The field for the answer, or fields to parts of the agent's output.
         thinking: The field for the model's thinking.
-        messages: The field to which the agent's new messages go.
-        budget: Budget of each run of the node, inside those of the run and the node.
-        tools: Names of the agent's tools that it may use here; None allows all.
+        messages: The field for the agent's new messages.
+        budget: Budget of each run of the node, within those of the run and the node.
+        tools: Names of the agent's tools that are allowed here; None allows all.
         item: Name in the template for `ctx.arg`.
-        as_list: Write a list of the one value.
+        as_list: Write the value as a one-element list.
 
     Raises:
         InputError: An argument is wrong (`input`, or the code of a template).
@@ -123,7 +124,7 @@ def subagent(
 
 
 class SubagentForm(Form):
-    """Gives a task to an agent, which works with its own instructions and tools."""
+    """Gives a task to an agent with its own instructions and tools."""
 
     kind: Literal["subagent"] = "subagent"
     agent: Name
@@ -137,7 +138,7 @@ class SubagentForm(Form):
     budget: BudgetSpec | None = None
     """Budget of each run of the node."""
     tools: list[Name] | None = None
-    """Tools of the agent that it may use here; null for all."""
+    """Tools of the agent that are allowed here; null for all."""
     item: Name | None = None
     as_list: bool = False
 
@@ -153,7 +154,7 @@ def _node(
 
     async def ask(state: Any, ctx: Context[Any]) -> dict[str, Any]:
         reply = await call.ask(state, ctx)
-        routed = reply.stopped == ROUTED  # a tool led to another node before there was an answer
+        routed = reply.stopped == ROUTED  # a tool routed to another node before there was an answer
         update = {} if routed else update_of(target, answer_of(reply), as_list=as_list, of=of)
         if thinking is not None:
             update[thinking] = [reply.thinking] if as_list else reply.thinking

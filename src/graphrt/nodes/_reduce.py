@@ -39,15 +39,15 @@ def reduce(
 ) -> AsyncNode | SyncNode:
     """Return a node that compresses fields into one, and then deletes them.
 
-    The sources are deleted in the same commit in which the result appears: never without it. A deleted field has its
-    default again, or is absent. If a node of another branch declares to read a source, `compile()` reports
+    The sources are deleted in the same commit that writes the result, never without it. A deleted field has its default
+    again, or is absent. If a node of another branch declares that it reads a source, `compile()` reports
     `deleted-source`.
 
     Args:
         sources: 1..n fields.
         into: The field for the result; it replaces the old value and may be one of the sources.
         prompt: The question to a model; a template must use every source.
-        function: In place of `prompt`: called with the values of the sources, in order; sync or async.
+        function: Used instead of `prompt`: called with the values of the sources, in order; sync or async.
         output: Type of the model's answer.
         keep: Sources that are not deleted.
         **options: See `ModelOptions`; only with `prompt`.
@@ -70,7 +70,7 @@ class ReduceForm(ModelForm):
     prompt: PromptField | None = None
     """The question to a model; it must use every source."""
     function: Name | None = None
-    """In place of the prompt: a function of the registry, which gets the values of the sources."""
+    """Instead of the prompt: a function of the registry, called with the values of the sources."""
     output: Name | None = None
     keep: Name | list[Name] = Field(default=[])
     """Sources that are not deleted."""

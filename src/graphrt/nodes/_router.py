@@ -1,4 +1,4 @@
-"""`router`: the arguments of a conditional edge that goes where a field, or a function of the state, says."""
+"""`router`: the arguments of a conditional edge that follows a field, or a function of the state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphrt.specs import Form, Parts, declare_form
 from graphrt.specs.manifest import Name
 
 NOTHING: Final = "(nothing)"
-"""Label for a field that is None; only the default takes it."""
+"""Label of a field that is None; only the default accepts it."""
 
 
 class Routes(NamedTuple):
@@ -24,7 +24,7 @@ class Routes(NamedTuple):
     routes: Mapping[Any, Target] | Sequence[Target]
     """Label to target, or a list of nodes."""
     default: Target | None
-    """Where any other label leads; None refuses other labels."""
+    """Target of any other label; None rejects other labels."""
 
 
 def router(
@@ -33,7 +33,7 @@ def router(
     *,
     default: Target | None = None,
 ) -> Routes:
-    """Return a conditional edge that goes where a field says.
+    """Return a conditional edge that chooses its target by a field.
 
     The routes are those of `add_conditional_edges`: `compile()` checks them, and `graph.route()` tests them. A label
     without a route, or a field that is None, goes to the default; without one it is a RouteError.
@@ -42,7 +42,7 @@ def router(
         by: The field whose value is the label (a string, bool, int, Enum member, or a list of these), or a function of
             the state.
         routes: Label to target, or a list of nodes.
-        default: Where any other label leads.
+        default: Target of any other label.
 
     Raises:
         InputError: *by* is neither a field nor a function (`input`).
@@ -62,7 +62,7 @@ def router(
 
 
 class FieldRouterForm(Form):
-    """Goes where a field says."""
+    """Chooses the next node by a field."""
 
     kind: Literal["field"] = "field"
     field: Name

@@ -1,6 +1,6 @@
-"""What all factories share: the types of nodes, how fields are read, and how a result becomes an update.
+"""Shared parts of all factories: the types of nodes, reading fields, and converting a result to an update.
 
-Nothing here knows a model, a tool or a person.
+This module knows nothing of models, tools or people.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphrt.errors._codes.ready_nodes import MISSING_PART
 AsyncNode: TypeAlias = Callable[[Any, Context[Any]], Coroutine[Any, Any, Any]]
 """An async node for a graph of any state. Its update is `Any`: the fields are names, which `compile()` checks."""
 SyncNode: TypeAlias = Callable[[Any, Context[Any]], Any]
-"""A sync node, likewise."""
+"""The same for a sync node."""
 Into: TypeAlias = str | Mapping[str, str]
 """The field for a result, or fields to keys (or attributes) of the result."""
 
@@ -31,7 +31,7 @@ def read(state: Any, name: str) -> Any:
 
 
 def checked_into(into: Any, taker: str) -> Into:
-    """Return *into* if it names fields.
+    """Return *into* after checking that it names fields.
 
     Raises:
         InputError: It does not (`input`).
@@ -52,7 +52,7 @@ def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tup
     """Return *given* as a tuple of names; a string is one name.
 
     Raises:
-        InputError: It is something else, has too few names, or one twice (`input`).
+        InputError: It is something else, has too few names, or has a duplicate (`input`).
     """
     found: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
     if any(not isinstance(name, str) or not name for name in found):
@@ -75,8 +75,8 @@ def update_of(into: Into, result: Any, *, as_list: bool, of: str) -> dict[str, A
     Args:
         into: See `Into`.
         result: The whole result.
-        as_list: Write a list of the one value, for a field whose reducer appends.
-        of: What made the result, for the message.
+        as_list: Write the value as a one-element list, for a field whose reducer appends.
+        of: Source of the result, for the message.
 
     Raises:
         UpdateError: The result lacks a part that *into* names (`missing-part`).

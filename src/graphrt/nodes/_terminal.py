@@ -12,11 +12,11 @@ from pydantic import BaseModel, ValidationError
 from graphrt.nodes._decision import Rules
 
 ReadLine = Callable[[str], str]
-"""Shows a prompt and returns a line, as `input` does; EOFError if there is no more."""
+"""Shows a prompt and returns a line, as `input` does; raises EOFError at the end of input."""
 
 
 def line_reader(*, terminal: bool | ReadLine) -> ReadLine | None:
-    """Return how to ask at the terminal; None if nobody sits there, or *terminal* is False."""
+    """Return the function that asks at the terminal; None without a terminal, or if *terminal* is False."""
     if callable(terminal):
         return terminal
     return input if terminal and sys.stdin is not None and sys.stdin.isatty() else None
@@ -54,7 +54,7 @@ def _lines(read_line: ReadLine, head: str, rules: Rules) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return a line as JSON if it is JSON, so that numbers and lists can be typed, else as it is."""
+    """Parse a line as JSON if possible, so that numbers and lists can be typed; otherwise return it unchanged."""
     try:
         return json.loads(text)
     except ValueError:

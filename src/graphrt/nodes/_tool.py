@@ -37,8 +37,8 @@ def tool(
 ) -> AsyncNode | SyncNode:
     """Return a node that calls a function with fields of the state.
 
-    The function sees no state and no context, so it can be tested, and used by a model, as it is. What it raises fails
-    the node: `retry=` and `on_error=` of `add_node` apply, and the result is then not written.
+    The function gets neither state nor context, so it can be tested, or used by a model, unchanged. An exception in it
+    fails the node: `retry=` and `on_error=` of `add_node` apply, and the result is then not written.
 
     Args:
         fn: The function, sync or async.
@@ -47,7 +47,7 @@ def tool(
         into: The field for the result, or fields to keys (or attributes) of the result. By default the result is an
             update itself: a mapping of fields, or None.
         item: The parameter that gets `ctx.arg`, the item of a batch or the argument of a Send.
-        as_list: Write a list of the one value, for a field whose reducer appends.
+        as_list: Write the value as a one-element list, for a field whose reducer appends.
         effect: How the call is recorded, so that a task that runs again after a pause or a crash does not repeat it;
             see `Context.effect`. None does not record it.
 
@@ -72,7 +72,7 @@ class ToolForm(Form):
     item: Name | None = None
     """The parameter that gets the item of a batch."""
     as_list: bool = False
-    """Write a list of the one value, for a field whose reducer appends."""
+    """Write the value as a one-element list, for a field whose reducer appends."""
     effect: Literal["pure", "idempotent", "once"] | None = "idempotent"
 
     factory: ClassVar[Any] = staticmethod(tool)

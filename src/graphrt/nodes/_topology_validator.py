@@ -1,7 +1,7 @@
-"""`TopologyValidator`: what a graph that is designed at run time may be. Whatever is not allowed is refused.
+"""`TopologyValidator`: what a graph designed at run time may contain. Anything not allowed is refused.
 
-It judges data: the design is walked as it stands, then read with a registry that has only what is allowed, and compiled.
-All reasons are collected. It asks no model, so no text in a design can persuade it.
+It validates data: it walks the raw design, reads it with a registry that has only the allowed parts, and compiles it.
+All problems are collected. It calls no model, so no text in a design can persuade it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _FORBIDDEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyValidator:
-    """What a designed graph may use, and how large it may be. Every list is empty by default, and allows nothing.
+    """The parts that a designed graph may use, and its maximum size.
+
+    Every list is empty by default, and allows nothing.
 
     Raises:
         InputError: A list or a limit is wrong (`input`).
@@ -49,7 +51,7 @@ class TopologyValidator:
     kinds: Collection[str] = ()
     """Kinds of nodes and routers, such as "llm", "tool", "batch" and "field"."""
     functions: Collection[str] = ()
-    """Names of the registry. The same holds for the six lists below."""
+    """Names of the registry, as in the six lists below."""
     routers: Collection[str] = ()
     reducers: Collection[str] = ()
     tools: Collection[str] = ()
@@ -60,15 +62,15 @@ class TopologyValidator:
     types: Collection[str] = ()
     queues: Collection[str] = ()
     """Queues that a node may name in its policy. The task of a node on any other queue would wait for a worker that
-    nobody runs."""
+    does not exist."""
     reads: Collection[str] = ()
-    """Fields of the state that a design gets. Others are not even there while it runs."""
+    """Fields of the state that a design gets. Other fields do not exist while it runs."""
     writes: Collection[str] = ()
-    """Fields that it may write. It may read them too."""
+    """Fields that it may write, and also read."""
     run_harness: bool = False
-    """Whether nodes without a model may ask the run's harness."""
+    """Whether nodes without a model may use the run's harness."""
     max_nodes: int = 20
-    """Nodes in all, those of nested graphs and batches included."""
+    """Total number of nodes, including those of nested graphs and batches."""
     max_depth: int = 1
     """Levels of nested graphs and batches in the design."""
     max_fan_out: int = 8
@@ -80,19 +82,19 @@ class TopologyValidator:
     max_prompt: int = 4_000
     """Characters of any text in the design, such as a prompt."""
     max_tokens: int = 1_024
-    """Tokens of each answer of a model. A node that does not say gets this number."""
+    """Maximum tokens of each model answer, and the default of nodes that set none."""
     max_bytes: int = 64_000
-    """Size of the design."""
+    """Maximum size of the design in bytes."""
     timeout_s: float | None = None
-    """Seconds that the design may run; None for no limit of its own."""
+    """Seconds that the design may run; None for no separate limit."""
     budget: Budget | None = None
-    """How much its model calls may use together; None for no limit of its own."""
+    """Total usage of its model calls; None for no separate limit."""
     adaptive_depth: int = 0
     """Levels of adaptive nodes inside a design, which also need the kind "adaptive". They get this validator with one
-    level less."""
+    level fewer."""
     forbidden_words: Collection[str] = _FORBIDDEN
-    """Words that no text of a design may have, in any case: a tripwire for texts that talk to whoever judges them. No
-    rule depends on it."""
+    """Words that no text of a design may contain, in upper or lower case: a tripwire for texts addressed to the
+    validator. No other rule depends on it."""
 
     def __post_init__(self) -> None:
         for name in _NAMES:
@@ -123,7 +125,7 @@ class TopologyValidator:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the lists and limits, which the journal keeps beside each verdict."""
+        """SHA-256 of the lists and limits, which the journal keeps with each verdict."""
         return hashlib.sha256(json.dumps(self.to_data(), sort_keys=True).encode()).hexdigest()
 
     def to_data(self) -> dict[str, Any]:
@@ -159,18 +161,18 @@ class TopologyValidator:
         return TopologyValidator(**given)
 
     def allowed(self, registry: Registry) -> Registry:
-        """Return the registry that designs are read with: it has only what is allowed."""
+        """Return the registry for reading designs, which has only the allowed parts."""
         kinds = [kind for kind in self.kinds if kind != "adaptive" or self.adaptive_depth > 0]
         return registry.only(kinds=kinds, **{section: getattr(self, section) for section in _SECTIONS})
 
     def judge(
         self, design: Any, registry: Registry, state: type[Any]
     ) -> tuple[CompiledGraph[Any, Any, Any] | None, tuple[Problem, ...]]:
-        """Judge a design.
+        """Validate a design.
 
         Args:
             design: A manifest: a mapping, JSON text, or a GraphSpec.
-            registry: What its names mean; only what is allowed is seen.
+            registry: The meaning of its names; only the allowed ones are visible.
             state: The state class of the graph around it.
 
         Returns:
@@ -197,19 +199,19 @@ class TopologyValidator:
         """Return a design as plain data within `max_bytes`.
 
         Raises:
-            InputError: It is no plain data, or too large (`bad-spec-text`).
+            InputError: It is not plain data, or too large (`bad-spec-text`).
         """
         given = design.to_data() if hasattr(design, "to_data") else design
         most = self.max_bytes
         return plain_data(given, SpecLimits(max_bytes=most, max_values=most, max_depth=24 + 6 * self.max_depth))
 
     def _fields(self, graph: CompiledGraph[Any, Any, Any], paths: Mapping[str, Any], path: str) -> list[Problem]:
-        """Return a problem for each field that a node declares and that is not allowed.
+        """Return a problem for each declared field that is not allowed.
 
         Args:
             graph: The graph, or one that is nested in it.
-            paths: Name of a node to where it stands, and to the same of what is nested in it; see `node_paths`.
-            path: Where a node stands that is not in *paths*, because it belongs to a graph of the registry.
+            paths: Maps the name of a node to its place, and to the same for its nested nodes; see `node_paths`.
+            path: Path of a node that is not in *paths*, because it belongs to a graph of the registry.
         """
         found: list[Problem] = []
         readable = {*self.reads, *self.writes}

@@ -17,7 +17,7 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
 from graphrt.nodes._state_access import SyncNode, checked_names, read
-from graphrt.specs import Entry, Form, FunctionRef, Parts, TemplateRef, Writer, declare_form
+from graphrt.specs import Form, FunctionRef, Parts, SpecEntry, TemplateRef, Writer, declare_form
 from graphrt.specs.manifest import Name, Number
 
 
@@ -29,7 +29,7 @@ class ErrorRecord(TypedDict):
     code: str | None
     """Stable slug, if it is an error of graphrt."""
     message: str
-    """What happened, without advice."""
+    """The problem, without advice."""
     node: str
     """The node that failed."""
     task_id: str
@@ -39,7 +39,7 @@ class ErrorRecord(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FieldCopy:
-    """What `copy_of` returns."""
+    """The result of `copy_of`."""
 
     name: str
 
@@ -57,8 +57,8 @@ def set_value(**values: Any) -> SyncNode:
     """Return a node that writes values.
 
     Args:
-        **values: By field: a value, of which each run gets a copy of its own; `copy_of(field)`; a Template over fields;
-            or a function of the state.
+        **values: By field: a value, copied for each run; `copy_of(field)`; a Template over fields; or a function of the
+            state.
 
     Raises:
         InputError: No value was given (`input`).
@@ -79,19 +79,19 @@ def set_value(**values: Any) -> SyncNode:
     return declare_fields(write, reads=dict.fromkeys(reads), writes=values)
 
 
-class CopyRef(Entry):
+class CopyRef(SpecEntry):
     """A copy of another field."""
 
     copy_of: Name
 
 
-class DataValue(Entry):
+class DataValue(SpecEntry):
     """Any data."""
 
     value: Any
 
 
-class Deleted(Entry):
+class Deleted(SpecEntry):
     """Deletes the field, which then has its default again."""
 
     delete: Literal[True]
@@ -102,7 +102,7 @@ class SetValueForm(Form):
 
     kind: Literal["set_value"] = "set_value"
     values: dict[Name, str | bool | Number | DataValue | TemplateRef | CopyRef | FunctionRef | Deleted | None]
-    """Field to value. Lists and objects stand as {"value": ...}."""
+    """Maps a field to its value. Lists and objects are written as {"value": ...}."""
 
     def make(self, parts: Parts) -> Any:
         """Return the node."""
@@ -146,9 +146,9 @@ def _made(value: Any, state: Any) -> Any:
 
 
 def clear_error(*fields: str) -> SyncNode:
-    """Return a node that deletes fields, such as the one that `record_error` wrote: each has its default again.
+    """Return a node that deletes fields, such as the one that `record_error` wrote, so that each has its default again.
 
-    An error is never a flag that stays: a handled error marks nothing. This is for errors that you keep as values.
+    A handled error leaves no flag behind. This node is for errors that you keep as values.
 
     Args:
         *fields: 1..n fields; "error" by default.
@@ -178,12 +178,12 @@ class ClearErrorForm(Form):
 
 
 def record_error(*, into: str = "error", as_list: bool = False) -> SyncNode:
-    """Return a node for `on_error=`: it writes what failed as an `ErrorRecord`.
+    """Return a node for `on_error=` that writes the failure as an `ErrorRecord`.
 
     Args:
         into: The field.
-        as_list: Write a list with a record of each task that failed. Otherwise the field has the first record, and its
-            message says how many others there are.
+        as_list: Write a list with a record for each failed task. Otherwise the field gets the first record, whose
+            message gives the number of others.
 
     Raises:
         InputError: *into* is not a name (`input`).
@@ -206,7 +206,7 @@ def record_error(*, into: str = "error", as_list: bool = False) -> SyncNode:
 
 
 class RecordErrorForm(Form):
-    """For `on_error`: writes what failed into a field, as data."""
+    """For `on_error`: writes the failure into a field, as data."""
 
     kind: Literal["record_error"] = "record_error"
     into: Name = "error"
@@ -217,7 +217,7 @@ class RecordErrorForm(Form):
 
 def error_record(error: BaseException, node: str, task_id: str, item: Any) -> ErrorRecord:
     """Return *error* as plain data."""
-    # An error of a foreign class that came back from a journal is a RecordedError, with the name of its class.
+    # An error of a foreign class that was read from a journal is a RecordedError with the name of its class.
     kept: str | None = getattr(error, "type_name", None)
     message: str = getattr(error, "message", "") if kept else str(error)
     return ErrorRecord(

@@ -1,7 +1,9 @@
 """OpenTelemetry for graphrt: traces and metrics of runs, live or from a stored journal. Needs `graphrt[otel]`.
 
-`import graphrt` does not import it. Only the API of OpenTelemetry is used: which spans are kept, and where they go, is
-decided by the SDK that the application configures.
+Experimental: names may change in a minor version (docs/reference/versions.md).
+
+`import graphrt` does not import it. Only the API of OpenTelemetry is used. The SDK that the application configures
+decides which spans are kept and where they go.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from importlib import import_module
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
 
 try:
-    import_module("opentelemetry.trace")  # asked for here, so that its absence is told once and clearly
+    import_module("opentelemetry.trace")  # imported here, so that a missing package is reported once and clearly
 except ModuleNotFoundError as _missing:
     raise MISSING_PACKAGE(user="graphrt.otel", package=_missing.name, extra="otel", value=_missing.name) from _missing
 

@@ -1,7 +1,7 @@
-"""The way from a run to a tracer: a bounded queue, and one worker thread that works it off.
+"""Delivers telemetry from runs to a tracer: a bounded queue, and one worker thread that processes it.
 
-A run only appends to the queue. An exporter that hangs, raises or is slow therefore costs spans and no run; the first
-loss is told by a warning. What the work is belongs to the caller.
+A run only appends to the queue. So an exporter that hangs, raises or is slow can lose spans but never harms a run. A
+warning reports the first loss. The caller defines the work.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from graphrt._forks import FreshLock
 __all__ = ["Delivery"]
 
 MOST_WAITING: Final = 16_384
-"""Most pieces of work in the queue: the entries of some 5,000 steps. More are dropped."""
+"""Maximum number of items in the queue: the entries of some 5,000 steps. More are dropped."""
 PAUSE_S: Final = 0.05
-"""Seconds that pieces are collected for, before the worker thread wakes up: it competes with the run for the
-interpreter, so it should do so seldom."""
+"""Seconds for which items are collected before the worker thread wakes up. It competes with the run for the
+interpreter, so it should wake rarely."""
 AT_EXIT_S: Final = 5.0
-"""Seconds that the end of the process waits for the queue."""
+"""Seconds that process exit waits for the queue."""
 
 
 class Delivery:
-    """A queue of function calls, made in order on a worker thread, which starts with the first and after a fork."""
+    """A queue of function calls for a worker thread, which starts on the first call and again after a fork."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -42,7 +42,7 @@ class Delivery:
         self._pid = 0
         self._warned = False
         self.dropped = 0
-        """Pieces of work that the queue had no room for."""
+        """Number of items that did not fit into the queue."""
         atexit.register(_flush_at_exit, weakref.ref(self))
 
     def start(self) -> None:
@@ -51,10 +51,10 @@ class Delivery:
             return
         with self._starting:
             if self._pid != os.getpid():
-                if self._pid:  # after a fork: the parent delivers what it had queued
+                if self._pid:  # after a fork: the parent delivers the items that it had queued
                     self._queue, self._work, self._hurry = deque(), threading.Event(), threading.Event()
                 threading.Thread(target=_serve, args=(weakref.ref(self),), name="graphrt-otel", daemon=True).start()
-                self._pid = os.getpid()  # last: if there can be no thread now, the next run tries again
+                self._pid = os.getpid()  # set last: if the thread cannot start now, the next run tries again
 
     def put(self, call: Callable[..., None], *args: Any) -> None:
         """Queue a call. It never waits and never raises."""
@@ -68,8 +68,8 @@ class Delivery:
             self._work.set()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything that was queued before is delivered; return False if that takes longer."""
-        # The mark goes through the queue, also through an empty one: its last piece may be in the works.
+        """Wait until everything queued so far is delivered; return False after the timeout."""
+        # The mark goes through the queue even if it is empty, because the last item may still be in progress.
         if self._pid != os.getpid():
             return True
         done = threading.Event()
@@ -82,19 +82,19 @@ class Delivery:
             self._hurry.clear()
 
     def flush_with(self, provider: Any) -> None:
-        """Have `force_flush` of a tracer *provider* deliver what waits here too, if the provider takes processors."""
-        add = getattr(provider, "add_span_processor", None)  # the SDK's has it; the API has no word for it
+        """Make `force_flush` of a tracer *provider* also deliver this queue, if the provider takes processors."""
+        add = getattr(provider, "add_span_processor", None)  # the SDK's provider has it; the API does not define it
         if add is not None:
             add(_Flusher(provider, self))
 
     def warn(self, problem: str) -> None:
-        """Say once that telemetry is lost; later problems have the same cause, or follow from it."""
+        """Warn once that telemetry is lost; later problems have the same cause, or follow from it."""
         if not self._warned:
             self._warned = True
             text = f"graphrt.otel: {problem}. Runs are not affected; this is said once."
             try:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
-            except RuntimeWarning:  # warnings are errors here, and a run must not fail by one
+            except RuntimeWarning:  # warnings are errors here, and must not fail a run
                 import sys
 
                 print(text, file=sys.stderr)  # noqa: T201 - the only place left where a person may see it
@@ -110,30 +110,30 @@ class Delivery:
 
 
 class _Flusher:
-    """A span processor that takes no spans: it makes those that wait in a `Delivery` when its provider is flushed.
+    """A span processor that ignores spans, and delivers the queue of a `Delivery` when its provider is flushed.
 
-    It was added after the exporters' processors, which have been flushed by then. So it flushes the provider once more.
+    It was added after the exporters' processors, which are flushed before it. So it flushes the provider again.
     """
 
     def __init__(self, provider: Any, delivery: Delivery) -> None:
         self._provider = provider
-        self._delivery = weakref.ref(delivery)  # the provider outlives it
+        self._delivery = weakref.ref(delivery)  # the provider outlives the delivery
         self._again = False
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         """Do nothing."""
 
     def _on_ending(self, span: Any) -> None:
-        """Do nothing; the SDK calls it of every processor."""
+        """Do nothing; the SDK calls this on every processor."""
 
     def on_end(self, span: Any) -> None:
         """Do nothing."""
 
     def shutdown(self) -> None:
-        """Do nothing: the end of the process flushes, see `Delivery`."""
+        """Do nothing: `Delivery` flushes when the process ends."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Deliver what waits, and let the provider send it; return False if that takes longer than the timeout."""
+        """Deliver the queue, and make the provider send it; return False if that takes longer than the timeout."""
         delivery = self._delivery()
         if delivery is None or self._again:
             return True
@@ -150,17 +150,17 @@ class _Flusher:
 
 
 def _serve(found: weakref.ref[Delivery]) -> None:
-    """Work off the queue until its owner is gone."""
+    """Process the queue until its owner is collected."""
     while (delivery := found()) is not None:
         work, hurry = delivery._work, delivery._hurry
-        del delivery  # so that it can be collected while this waits
+        del delivery  # so that the owner can be collected while this waits
         if not work.wait(5.0):
             continue
         hurry.wait(PAUSE_S)
         delivery = found()
         if delivery is None:
             return
-        work.clear()  # first: what is queued from here on sets it again
+        work.clear()  # first: items that are queued from here on set it again
         delivery._drain()
         del delivery
 

@@ -1,7 +1,7 @@
 """Ids of traces and spans, derived from names that every process knows (decision 0140).
 
-A process that continues a thread finds the ids of the one before it without asking: a trace is derived from its thread,
-and a span from its trace and from what it is about. Nothing is stored and nothing is shared.
+A process that continues a thread computes the same ids as the previous process: a trace id is derived from its thread,
+and a span id from its trace and its subject. Nothing is stored or shared.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _next: Final = _Next()
 
 
 class DerivedIds:
-    """An id generator for a `TracerProvider` of the SDK. It gives spans of graphrt their derived ids, others random ones.
+    """An id generator for a `TracerProvider` of the SDK. Spans of graphrt get their derived ids, others random ones.
 
-    `Tracing` puts it into the tracer of graphrt by itself. Pass one only to a provider that wraps its tracers, as that
-    of logfire does.
+    `Tracing` installs it in graphrt's tracer. Pass one yourself only to a provider that wraps its tracers, as logfire's
+    does.
 
     Args:
         others: Makes the ids of all other spans; None makes random ones.
@@ -65,7 +65,7 @@ class DerivedIds:
         return made
 
     def is_trace_id_random(self) -> bool:
-        """Return True: the bits of a digest are as evenly spread as random ones, which is what samplers rely on."""
+        """Return True: the bits of a digest are as evenly distributed as random ones, which samplers rely on."""
         return True
 
 
@@ -100,12 +100,12 @@ def run_span(trace: int, run: str) -> int:
 
 
 def superstep_span(trace: int, run: str, path: str, superstep: str) -> int:
-    """Return the id of what a run did of a superstep, at the top (*path* is empty) or in a nested graph."""
+    """Return the id of a run's part of a superstep, at the top (*path* is empty) or in a nested graph."""
     return _span(trace, "superstep", run, path, superstep)
 
 
 def task_span(trace: int, run: str, task: str) -> int:
-    """Return the id of what a run did of a task."""
+    """Return the id of a run's part of a task."""
     return _span(trace, "task", run, task)
 
 
@@ -124,6 +124,7 @@ def _span(trace: int, *parts: str) -> int:
 
 
 def _digest(size: int, *parts: str) -> bytes:
-    # Lengths before the texts, so that no two lists of parts give the same bytes. Lone surrogates may be in a key.
+    # Lengths come before the texts, so that different lists of parts give different bytes. A key may contain lone
+    # surrogates.
     text = "".join(f"{len(part)}:{part}" for part in parts)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size, person=b"graphrt.otel").digest()

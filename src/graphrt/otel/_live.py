@@ -1,7 +1,7 @@
-"""The watcher of one run: what it measures and passes on while the run goes, and what it makes of it afterwards.
+"""The watcher of one run: it takes measurements during the run, and turns them into telemetry afterwards.
 
-Methods of the first kind are called by the run and only append to the queue; those of the second kind begin with an
-underscore and run on the worker thread of the delivery. `Sending` is where the watchers of one `Tracing` send both.
+Public methods are called by the run and only append to the queue. Methods that begin with an underscore run on the
+worker thread of the delivery. `Sending` is the common receiver of the watchers of one `Tracing`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ record nothing."""
 
 
 class Sending:
-    """Where the watchers of a `Tracing` send what they have."""
+    """The receiver of the data of a `Tracing`'s watchers."""
 
     def __init__(
         self, *, emitter: Emitter, metrics: Metrics, delivery: Delivery, namespace: str, content: Redact | None
@@ -55,7 +55,7 @@ class Sending:
 
 T = TypeVar("T")
 TAIL: Final = 64
-"""Entries that are read of a thread that goes on, to find its last run. If that is longer, ever more are read."""
+"""Number of entries read to find the last run of a continued thread; ever more if the run is longer."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class RunWatch:
     """
 
     __graphrt_reads__: Final = True
-    """Entries are only read, so they need not be copied for it."""
+    """Entries are only read, so they need not be copied for the watcher."""
 
     def __init__(self, opened: Any, sending: Sending) -> None:
         self._sending: Final = sending
@@ -92,7 +92,7 @@ class RunWatch:
         self._begun_ns = time.time_ns()
         caller = trace.get_current_span().get_span_context()
         inside = opened.thread is None and caller.is_valid
-        if inside:  # a run that no other process will continue is a part of the trace that it is called in
+        if inside:  # a run that no other process will continue joins its caller's trace
             self._trace = caller.trace_id
             self._flags = int(caller.trace_flags)
         else:
@@ -120,15 +120,15 @@ class RunWatch:
     # -- called by the run -----------------------------------------------------------------------------------------------
 
     def __call__(self, entry: Entry, /) -> None:
-        """Take an entry."""
+        """Process an entry."""
         self._sending.put(self._take, entry)
 
     def __graphrt_later__(self, make: Callable[[], Iterable[Entry]]) -> None:
-        """Take the entries of a step, which *make* makes: on the worker thread, not here."""
+        """Process the entries of a step. *make* is called on the worker thread, not here."""
         self._sending.put(self._take_step, make)
 
     def attempt(self, task: str, node: str, attempt: int, /) -> Callable[[str, str | None], None]:  # noqa: ARG002
-        """Make the span of the task current until the returned function is called."""
+        """Make the span of the task the current span until the returned function is called."""
         span = LateSpan(self._trace, self._flags, partial(task_span, self._trace, self._run, task))
         token = otel_context.attach(trace.set_span_in_context(span, otel_context.get_current()))
         started = time.time_ns()
@@ -182,7 +182,7 @@ class RunWatch:
         return done  # type: ignore[no-any-return]  # what *make* returned
 
     def asks(self, model: str, messages: Any, /) -> None:
-        """Note what the running model call asks. The last attempt counts."""
+        """Record the request of the running model call. The last attempt counts."""
         calling = _calling.get()
         if calling is not None:
             calling.model = model
@@ -195,7 +195,7 @@ class RunWatch:
             calling.billed = usage if calling.billed is None else calling.billed + usage
 
     def headers(self) -> Mapping[str, str]:
-        """Return the headers that carry the current span, as the application's propagators write them."""
+        """Return the headers with the current span, written by the application's propagators."""
         carrier: dict[str, str] = {}
         try:
             propagate.inject(carrier)
@@ -204,11 +204,11 @@ class RunWatch:
         return carrier
 
     def committed(self, seq: int, count: int, size: int, seconds: float, /) -> None:
-        """Take note of a commit."""
+        """Record a commit."""
         self._sending.put(self._stored, seq, count, size, time.time_ns(), seconds)
 
     def ended(self, error: BaseException | None, /) -> None:
-        """Take note of the end of the run."""
+        """Record the end of the run."""
         lost = isinstance(error, ConflictError)
         self._sending.put(self._close, time.time_ns(), None if error is None else type(error).__name__, lost)
 
@@ -218,7 +218,7 @@ class RunWatch:
         return current.span_id if current.trace_id == self._trace else 0
 
     def _read(self, opened: Any) -> None:
-        """Fold the entries of the thread's last run, to know what this one goes on from."""
+        """Fold the entries of the thread's last run, which this one continues."""
         try:
             tail = TAIL
             while True:
@@ -229,7 +229,7 @@ class RunWatch:
                 tail *= 16
             for entry in found:
                 if entry.seq <= opened.seq:
-                    for _ in self._projection.feed(entry):  # the process that ran it has told them
+                    for _ in self._projection.feed(entry):  # reported by the process that ran it
                         pass
         except Exception as error:  # noqa: BLE001 - a damaged thread is for the run to report
             self._sending.warn(f"the last run of a thread could not be read: {type(error).__name__}")
@@ -310,7 +310,7 @@ class RunWatch:
         self._written += size
         self._sending.metrics.committed(self._graph, seconds)
         if not count:
-            return  # an outcome beside the journal: it is counted, and a trace shows entries
+            return  # a staged outcome is only counted, since a trace shows entries
         started = ended - round(seconds * 1e9)
         attributes: dict[str, Value] = {
             _names.FIRST_SEQ: seq - count + 1,
@@ -323,14 +323,14 @@ class RunWatch:
     def _close(self, at: int, error: str | None, lost: bool) -> None:  # noqa: FBT001 - queued by position
         if lost:
             self._sending.metrics.conflicted(self._graph)
-        # Without an entry that ended the run, the store did not take one.
+        # Without an entry that ends the run, the store failed to write one.
         for span in self._projection.end(max(at, self._projection.last_ns), "failed", error):
             self._emit(span)
         if self._thread is not None:
             self._sending.metrics.written(self._graph, self._written)
 
     def _content(self, attributes: dict[str, Value], name: str, value: Any) -> None:
-        """Put *value* into *attributes* as JSON, if content was asked for, as the redaction function leaves it."""
+        """Put *value* into *attributes* as JSON, filtered by the content function, if content is recorded."""
         redact = self._sending.content
         if redact is None:
             return
@@ -373,7 +373,7 @@ _BOUNDARIES: Final = (events.RunStarted, events.SuperstepCommitted, events.Threa
 
 
 def _has_last_run(found: list[Entry]) -> bool:
-    """Return whether *found* has the beginning of the last run, and of the superstep that was open then."""
+    """Return whether *found* includes the beginning of the last run and of the superstep open at that time."""
     at_top = [entry.event for entry in found if not entry.path]
     begun = [number for number, event in enumerate(at_top) if isinstance(event, _BEGINNINGS)]
     return bool(begun) and any(isinstance(event, _BOUNDARIES) for event in at_top[: begun[-1] + 1])

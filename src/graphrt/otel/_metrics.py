@@ -1,4 +1,4 @@
-"""The metrics, made from what the trace is made of. Recorded on the worker thread of the delivery."""
+"""The metrics, from the same data as the trace. Recorded on the worker thread of the delivery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Metrics"]
 
 MOST_PAUSED: Final = 1000
-"""Most paused threads whose questions are counted at each collection: each one has to be loaded."""
+"""Maximum number of paused threads whose questions are counted per collection, since each has to be loaded."""
 
 
 class Metrics:
@@ -62,7 +62,7 @@ class Metrics:
         self._runs.record(seconds, {**workflow, _names.RUN_STATUS: status})
 
     def attempt_ended(self, graph: str, node: str, outcome: str, seconds: float) -> None:
-        """Count an attempt of a task."""
+        """Count an attempt at a task."""
         self._nodes.record(seconds, {_names.GRAPH: graph, _names.NODE_NAME: node, _names.OUTCOME: outcome})
 
     def retried(self, graph: str, node: str, error: str) -> None:
@@ -78,7 +78,7 @@ class Metrics:
         }
         self._model.record(seconds, {**common, **({_names.ERROR_TYPE: error} if error else {})})
         if usage is None or usage.unreported_calls >= usage.calls > 0:
-            return  # no zeros: nothing was reported
+            return  # no zeros, because nothing was reported
         self._call_input.record(usage.input_tokens, common)
         self._call_output.record(usage.output_tokens, common)
         counted = {**common, _names.TOKEN_MODALITY: "unknown"}
@@ -108,7 +108,7 @@ class Metrics:
         self._conflicts.add(1, {_names.GRAPH: graph})
 
     def taken_over(self, graph: str) -> None:
-        """Count a thread that was taken over."""
+        """Count a takeover of a thread."""
         self._takeovers.add(1, {_names.GRAPH: graph})
 
     def observe(self, runtime: Runtime[Any, Any]) -> None:

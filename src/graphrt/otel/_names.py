@@ -1,8 +1,7 @@
-"""Names of spans, attributes and metrics: the GenAI semantic conventions v0.1.0, and graphrt's own beside them.
+"""Names of spans, attributes and metrics: the GenAI semantic conventions v0.1.0, and graphrt's own names.
 
 The conventions are under development, and their package marks every GenAI constant as moved. So the names are constants
-here, in one file; a change of the conventions is a change of this file and of its snapshot test. No other module spells
-a name.
+in this file. If the conventions change, only this file and its snapshot test change; no other module spells a name.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ __all__: list[str] = []
 SCOPE: Final = "graphrt"
 """Name of the instrumentation scope of all spans and metrics."""
 
-# -- operations, and the spans that are named after them -----------------------------------------------------------------
+# -- operations, and the spans named after them ------------------------------------------------------------------------
 
 INVOKE_WORKFLOW: Final = "invoke_workflow"
 """Operation and span `invoke_workflow GRAPH`: one run."""
@@ -29,63 +28,98 @@ NODE: Final = "graphrt.node"
 COMMIT: Final = "graphrt.commit"
 """Span `graphrt.commit`: a store takes entries."""
 EDIT: Final = "graphrt.edit"
-"""Span `graphrt.edit GRAPH`: a thread began with a fork or an edit instead of a run."""
+"""Span `graphrt.edit GRAPH`: a fork or an edit that began a thread."""
 
 # -- GenAI attributes ----------------------------------------------------------------------------------------------------
 
 OPERATION_NAME: Final = "gen_ai.operation.name"
+"""`invoke_workflow`, `chat` or `execute_tool`. On runs, model calls, tool calls."""
 AGENT_NAME: Final = "gen_ai.agent.name"
+"""Name of the graph. On runs."""
 PROVIDER_NAME: Final = "gen_ai.provider.name"
-"""Provider of the model, as the conventions spell it; `unknown` if the name of the model has none."""
+"""The provider, if the name of the model begins with it (`openai/gpt-5`), else `unknown`. On model calls."""
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
+"""Id of the thread, with its tenant (`acme~t`). On all spans of a thread."""
 REQUEST_MODEL: Final = "gen_ai.request.model"
+"""The requested model. On model calls."""
 RESPONSE_MODEL: Final = "gen_ai.response.model"
+"""The model that answered. On model calls."""
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+"""Why the model stopped. On model calls."""
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+"""Tokens that were sent. On model calls."""
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+"""Tokens that the model wrote. On model calls."""
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+"""Sent tokens that the provider had in its cache. On model calls."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+"""Tokens written that were spent on thinking. On model calls."""
 TOKEN_MODALITY: Final = "gen_ai.token.modality"  # noqa: S105 - a name
-"""Always `unknown`: usage is not split by text, images and audio."""
+"""`unknown`: usage is not split by text, images and audio. On counters of tokens."""
 TOOL_NAME: Final = "gen_ai.tool.name"
+"""Name of the tool. On tool calls."""
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+"""Id of the call, assigned by the model. On tool calls."""
 TOOL_TYPE: Final = "gen_ai.tool.type"
+"""`function`. On tool calls."""
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
+"""The request, as JSON; only with `content=`. On model calls."""
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+"""The reply, as JSON; only with `content=`. On model calls."""
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+"""The arguments, as JSON; only with `content=`. On tool calls."""
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
+"""The result for the model; only with `content=`. On tool calls."""
 ERROR_TYPE: Final = "error.type"
+"""Class of the error; `OwnerDied` for a run whose owner died, `tool_error` for a failure that the model received. On
+failed spans."""
 
 # -- attributes of graphrt -----------------------------------------------------------------------------------------------
 
 RUN_ID: Final = "graphrt.run.id"
+"""Id of the run. On runs."""
 RUN_VERB: Final = "graphrt.run.verb"
-"""`run`, `resume` or `retry`."""
+"""`run`, `resume` or `retry`. On runs."""
 RUN_STATUS: Final = "graphrt.run.status"
-"""`completed`, `interrupted`, `cancelled`, `failed`, or `lost` if the owner of the run died."""
+"""`completed`, `interrupted`, `cancelled`, `failed`, or `lost` if its owner died. On runs."""
 TAKEN_OVER: Final = "graphrt.run.taken_over"
+"""True if the run took the thread over from a dead owner. On runs."""
 NODE_NAME: Final = "graphrt.node.name"
+"""Name of the node. On tasks."""
 TASK_ID: Final = "graphrt.task.id"
+"""Id of the task. On tasks."""
 SUPERSTEP_NUMBER: Final = "graphrt.superstep"
+"""Number of the superstep. On supersteps, tasks."""
 ATTEMPT: Final = "graphrt.attempt"
+"""Attempts that the run made. On tasks."""
 OUTCOME: Final = "graphrt.outcome"
-"""`success`, `error`, `interrupted` or `stopped`."""
+"""`success`, `error`, `interrupted` or `stopped`. On tasks."""
 ROUTE_TAKEN: Final = "graphrt.route.taken"
+"""Names of the nodes that became due. On tasks."""
 BUSY_S: Final = "graphrt.node.busy_s"
-"""Seconds that the attempts of a task took, waits between them left out. Measured, so absent from stored traces."""
+"""Seconds of the attempts, without the waits between them. On tasks, live."""
 TIMES: Final = "graphrt.times"
-"""`bounded` if nothing measured a span: it has the times of the superstep around it."""
+"""`bounded` if the span was not measured, and has the times of its superstep. On tasks, model calls."""
 COST_USD: Final = "graphrt.usage.cost_usd"
+"""Price of the call, if it is known. On model calls."""
 UNREPORTED_CALLS: Final = "graphrt.usage.unreported_calls"
+"""Calls without usage reported by the provider, including failed attempts that were billed. On model calls."""
 FIRST_SEQ: Final = "graphrt.commit.first_seq"
+"""Number of the first entry. On commits."""
 LAST_SEQ: Final = "graphrt.commit.last_seq"
+"""Number of the last entry. On commits."""
 SIZE: Final = "graphrt.commit.size"
+"""Bytes. On commits."""
 LINK: Final = "graphrt.link"
-"""Of a link: `previous-run`, `forked-from` or `caller`."""
+"""`previous-run`, `forked-from`, `caller` or `parent-thread`. On links."""
 FORKED_AT: Final = "graphrt.fork.at"
+"""Entry of the source that a fork is based on. On `graphrt.edit`."""
 DELAY_S: Final = "graphrt.retry.delay_s"
+"""Seconds until the next attempt. On `graphrt.retry`."""
 GRAPH: Final = "graphrt.graph"
+"""Name of the graph. On metrics."""
 STATUS: Final = "graphrt.thread.status"
+"""Status of the threads. On `graphrt.threads`."""
 
 # -- events of spans -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +152,7 @@ NODE_DURATION: Final = ("graphrt.node.duration", "s", "Time that the attempts of
 COMMIT_DURATION: Final = ("graphrt.commit.duration", "s", "Duration of commits to the store")
 THREAD_WRITTEN: Final = ("graphrt.thread.written", "By", "Bytes that a run wrote to its thread")
 COST: Final = ("graphrt.cost", "{USD}", "Cost of model calls whose price is known")
-RETRIES: Final = ("graphrt.retries", "{retry}", "Attempts of tasks that failed and were followed by another one")
+RETRIES: Final = ("graphrt.retries", "{retry}", "Attempts of tasks that failed and were followed by another attempt")
 CONFLICTS: Final = (
     "graphrt.conflicts",
     "{conflict}",
@@ -142,7 +176,7 @@ _PROVIDERS: Final = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""Prefixes of models that the conventions spell in another way."""
+"""Prefixes of models that the conventions spell differently."""
 
 
 def provider_of(model: str) -> str:

@@ -1,12 +1,12 @@
-"""The entries of a thread, folded into the spans of its trace. The same for a live run and for a stored journal.
+"""Folds the entries of a thread into the spans of its trace, for live runs and for stored journals.
 
     run            from its first entry to its last                           parent: the thread's first run
       superstep    from the commit before it to its own, if it has several tasks
         task       likewise; a nested graph's tasks are below the task that it runs as
           model    a recorded reply                                           stored traces only
 
-A live trace passes in what was measured. What nobody measured has the times of the superstep around it: a journal has
-one time for each commit, so that it is the same whoever was faster (R13).
+A live trace passes in its measurements. Parts without a measurement have the times of their superstep: a journal has
+    one time per commit, which does not depend on which task was faster (R13).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphrt.stores.ids import beside
 __all__ = ["Measured", "Projection", "above", "node_of", "superstep_of"]
 
 LOST: Final = "OwnerDied"
-"""`error.type` of a run that nobody ended."""
+"""`error.type` of a run without an end."""
 _ENDS: Final = {
     events.RunCompleted: "completed",
     events.RunInterrupted: "interrupted",
@@ -38,7 +38,7 @@ _ENDS: Final = {
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """What a live run measured of a task: its attempts together."""
+    """A live run's measurements of a task, over all attempts."""
 
     node: str
     start_ns: int
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(slots=True)
 class _Task:
-    """What the entries of one run say of a task, until its superstep ends."""
+    """The data about a task in the entries of one run, until its superstep ends."""
 
     node: str
     outcome: str = "success"
@@ -91,10 +91,10 @@ class Projection:
         trace: Id of the trace.
         thread: Id of the thread; None for a run without one.
         namespace: Namespace of trace ids, for links to other threads.
-        graph: Name of the graph, until an entry says it.
-        live: Whether the runs are watched: then only tasks that ran in the run have a span there, and model calls
-            have theirs already.
-        parent: Id of the span that the first run is below; 0 if it begins the trace.
+        graph: Name of the graph, until an entry has it.
+        live: Whether the runs are watched. If so, only tasks that ran in the run have a span there, and model calls
+            already have theirs.
+        parent: Id of the first run's parent span; 0 if it begins the trace.
     """
 
     def __init__(
@@ -115,27 +115,27 @@ class Projection:
         self._above: Final = parent
         self._run: _Run | None = None
         self._before: int | None = None
-        """Span of the run before; None if it is not known."""
+        """Span of the previous run; None if it is unknown."""
         self._last_ns = 0
         self._begun: dict[str, int] = {}
-        """When the open superstep of each graph began, by its path."""
+        """Start time of the open superstep of each graph, by its path."""
         self._due: dict[str, int] = {}
-        """How many tasks that superstep has."""
+        """Number of tasks in that superstep."""
         self._tasks: dict[str, dict[str, _Task]] = {}
         """Tasks with an entry since then."""
         self._notes: list[tuple[str, int, dict[str, Value]]] = []
-        """Events before the beginning of the next run that belong to it."""
+        """Events before the start of the next run that belong to it."""
         self.measured: dict[str, Measured] = {}
-        """What was measured of the run's tasks, by their ids."""
+        """The measurements of the run's tasks, by their ids."""
         self.caller: SpanLink | None = None
-        """Span of another trace in which the run was called."""
+        """Span of another trace from which the run was called."""
         self.taken_over = False
         """Whether the next run took the thread over."""
         self._family: SpanLink | None = None
-        """Where the parent began, in a child thread. Each run has it: the process that makes a child shows no span."""
+        """In a child thread: where the parent began. Each run has it, since creating a child makes no span."""
 
     def feed(self, entry: Entry) -> Iterator[SpanData]:
-        """Fold the next entry, and yield the 0..n spans that it ends."""
+        """Fold the next entry, and yield the spans that it ends: 0..n."""
         at, path = round(entry.at * 1e9), entry.path
         event: Any = entry.event
         match event:
@@ -149,12 +149,12 @@ class Projection:
                 yield from self._commit(path, at, event)
             case events.TasksRouted() | events.ThreadUpdated():
                 if event.next is not None:
-                    self._begun[path], self._due[path] = at, len(event.next)
+                    self._begun[path], self._due[path] = at, len(event.next) - event.waits
                 if entry.seq == 1:
                     yield self._edit(at, [])
             case events.ThreadForked():
                 source = trace_id_of(event.source, namespace=self._namespace)
-                self._due[""] = len(event.state.next)
+                self._due[""] = len(event.state.next) - event.state.waits
                 yield self._edit(at, [SpanLink(source, root_span(source), "forked-from")], {_names.FORKED_AT: event.at})
             case _:
                 self._tell(entry, at, event)
@@ -165,7 +165,7 @@ class Projection:
         run = self._run
         if run is None:
             return
-        for task, measured in self.measured.items():  # an outcome that is staged has no entry yet
+        for task, measured in self.measured.items():  # a staged outcome has no entry yet
             self._tasks.setdefault(above(task), {}).setdefault(task, _Task(measured.node))
         for path in list(self._tasks):
             yield from self._superstep(path, at, None)
@@ -240,12 +240,12 @@ class Projection:
         )
         self._notes = []
         self._tasks.clear()
-        # What was open is open again from now on: nothing ran in between.
+        # Open parts begin again now, because nothing ran in between.
         self._begun = dict.fromkeys(self._begun, at)
         self._begun[""] = at
 
     def _edit(self, at: int, links: list[SpanLink], more: dict[str, Value] | None = None) -> SpanData:
-        """Return the span of what a thread began with in the place of a run."""
+        """Return the span of the fork or edit with which a thread began."""
         return SpanData(
             name=f"{_names.EDIT} {self._graph}",
             trace=self._trace,
@@ -258,11 +258,11 @@ class Projection:
         )
 
     def _tell(self, entry: Entry, at: int, event: Any) -> None:
-        """Note what *event* says of a task, or of the run."""
+        """Record the data of *event* about a task or the run."""
         path = entry.path
         match event:
             case events.TaskSucceeded():
-                if not event.edited:  # else nothing ran
+                if not event.edited:  # otherwise nothing ran
                     self._task(path, event).goto = event.goto
             case events.TaskFailed():
                 task = self._task(path, event)
@@ -296,19 +296,19 @@ class Projection:
 
     def _commit(self, path: str, at: int, event: events.SuperstepCommitted) -> Iterator[SpanData]:
         yield from self._superstep(path, at, event)
-        self._due[path] = len(event.next)
-        if not path:  # all supersteps of a nested graph have the time of the commit above them
+        self._due[path] = len(event.next) - event.waits
+        if not path:  # all supersteps of a nested graph have the time of their parent's commit
             self._begun[path] = at
 
     def _superstep(self, path: str, at: int, event: events.SuperstepCommitted | None) -> Iterator[SpanData]:
-        """End what is known of the open superstep of the graph at *path*; None for an *event* if it stays open."""
+        """End the known parts of the open superstep of the graph at *path*; None for an *event* if it stays open."""
         run, tasks = self._run, self._tasks.pop(path, {})
         if run is None:
             return
-        # One group, unless a nested graph that ended early has done several supersteps.
+        # One group, unless a nested graph that ended early completed several supersteps.
         groups: dict[int, dict[str, _Task]] = {}
         for name, task in tasks.items():
-            if not self._live or name in self.measured:  # else it ran in an earlier run, which has its span
+            if not self._live or name in self.measured:  # otherwise it ran in an earlier run, which has its span
                 groups.setdefault(superstep_of(name), {})[name] = task
         for number, group in groups.items():
             alone = len(group) == 1 and self._due.get(path, 1) <= 1
@@ -372,7 +372,7 @@ class Projection:
         )
 
     def _models(self, path: str, name: str, task: _Task, at: int) -> Iterator[SpanData]:
-        """Yield the model calls that the journal remembers of a task."""
+        """Yield the recorded model calls of a task."""
         assert self._run is not None  # noqa: S101 - the caller checked
         run = self._run.id
         for event in task.models:
@@ -398,14 +398,14 @@ class Projection:
             )
 
     def _since(self, path: str) -> int:
-        """Return when the open superstep of the graph at *path* began: with the superstep above it, at the latest."""
+        """Return when the open superstep of the graph at *path* began; if unknown, when its parent superstep began."""
         while path and path not in self._begun:
             path = above(path)
         found = self._begun.get(path)
         return self._last_ns if found is None else found
 
     def _span_above(self, run: _Run, path: str) -> int:
-        """Return the span that the supersteps of the graph at *path* are below."""
+        """Return the parent span of the supersteps of the graph at *path*."""
         return task_span(self._trace, run.id, path) if path else run.span
 
 

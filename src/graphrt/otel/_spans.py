@@ -1,7 +1,7 @@
-"""A finished span as data, and how it becomes a span of a tracer.
+"""Finished spans as data, and their conversion to spans of a tracer.
 
-Spans are made when they are over, with the ids and times that they have: while something runs, only its id is passed on,
-and so a run never waits for a tracer. Which spans there are is decided elsewhere.
+A span is created when it is over, with known ids and times. While it runs, only its id is passed on, so a run never
+waits for a tracer. Other modules decide which spans exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Value = str | bool | int | float | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class SpanLink:
-    """A link to a span that belongs to the same story."""
+    """A link to a related span."""
 
     trace: int
     span: int
@@ -34,24 +34,24 @@ class SpanLink:
 
 @dataclass(slots=True, kw_only=True)
 class SpanData:
-    """A span that is over."""
+    """A span that has ended."""
 
     name: str
     trace: int
     span: int
     parent: int
-    """Id of the span above; 0 for the first span of a trace."""
+    """Id of the parent span; 0 for the first span of a trace."""
     start_ns: int
     """Nanoseconds since the epoch, as is *end_ns*."""
     end_ns: int
     attributes: dict[str, Value]
     client: bool = False
-    """Whether it is a call of another system."""
+    """Whether it is a call to another system."""
     links: list[SpanLink] = field(default_factory=list[SpanLink])
     events: list[tuple[str, int, dict[str, Value]]] = field(default_factory=list[tuple[str, int, dict[str, Value]]])
     """0..n events: name, nanoseconds since the epoch, attributes."""
     error: str | None = None
-    """Class of the error that it ended with; None if it ended well."""
+    """Class of the error with which it ended; None if it succeeded."""
     flags: int = 1
     """Trace flags of the parent: 1 if the trace is sampled."""
 
@@ -67,13 +67,13 @@ class Emitter:
         tracer: Any = provider.get_tracer(_names.SCOPE)
         own = getattr(tracer, "id_generator", None)
         if own is not None and not isinstance(own, DerivedIds):
-            tracer.id_generator = DerivedIds(own)  # of this tracer alone: the SDK keeps one for each scope
+            tracer.id_generator = DerivedIds(own)  # set on this tracer only: the SDK keeps one tracer per scope
         self._tracer: Final[trace.Tracer] = tracer
         self._sampler: Final = getattr(tracer, "sampler", None)
         self._derives: Final = own is not None or isinstance(getattr(provider, "id_generator", None), DerivedIds)
 
     def samples(self, trace_id: int, name: str) -> bool:
-        """Return whether the trace is to be recorded, so that all its processes decide alike before its first span."""
+        """Return whether to record the trace. All its processes decide alike, before its first span."""
         if self._sampler is None:
             return True
         decided: Any = self._sampler.should_sample(Context(), trace_id, name, SpanKind.INTERNAL, {}, ())
@@ -81,14 +81,14 @@ class Emitter:
         return sampled
 
     def emit(self, data: SpanData) -> None:
-        """Make the span of *data* and end it, which hands it to the processors of the provider."""
+        """Create the span of *data* and end it, which passes it to the provider's processors."""
         if not data.flags & TraceFlags.SAMPLED:
             return
         if data.parent:
             above = context_of(data.trace, data.parent, data.flags)
         elif self._derives:
             above = Context()
-        else:  # a parent that is never seen: it is the only way to choose the trace without choosing ids
+        else:  # a parent that is never recorded: the only way to choose the trace without choosing ids
             above = context_of(data.trace, data.span, data.flags)
         links = [
             Link(
@@ -109,12 +109,12 @@ class Emitter:
             span.add_event(name, attributes, timestamp=at_ns)
         if data.error is not None:
             span.set_attribute(_names.ERROR_TYPE, data.error)
-            span.set_status(Status(StatusCode.ERROR))  # without the error's text, which may quote values
+            span.set_status(Status(StatusCode.ERROR))  # without the error's text, because it may quote values
         span.end(max(data.end_ns, data.start_ns))
 
 
 class LateSpan(NonRecordingSpan):
-    """The current span while a node runs. Its id is derived when somebody asks for it, which few nodes do.
+    """The current span while a node runs. Its id is derived on demand, since few nodes need it.
 
     Args:
         trace_id: Id of the trace.

@@ -1,4 +1,4 @@
-"""`trace_thread`: the trace of a thread from its stored journal, after the fact."""
+"""`trace_thread`: makes the trace of a thread from its stored journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["trace_thread"]
 
 
 class _NoState(BaseModel):
-    """State of the graph that stands in for the thread's own."""
+    """State of the placeholder for the thread's own graph."""
 
 
 def trace_thread(
@@ -31,17 +31,17 @@ def trace_thread(
     tracer_provider: trace.TracerProvider | None = None,
     namespace: str = "",
 ) -> str:
-    """Make the trace of a stored thread, with the ids and times that `Tracing` gives it.
+    """Make the trace of a stored thread, with the same ids and times as `Tracing`.
 
-    The journal has one time for each commit. So a model call, a task beside others, and a task of a nested graph have
-    the times of the superstep around them, and the attribute `graphrt.times` with the value `bounded`. Tool calls and
-    commits are not shown: only a live trace has measured them.
+    The journal has one time for each commit. So model calls, parallel tasks, and tasks of nested graphs have the times
+    of their superstep, and the attribute `graphrt.times` with the value `bounded`. Tool calls and commits are missing,
+    because only a live trace measures them.
 
     Args:
-        source: A runtime of any graph that knows the classes of the thread's values, such as that of the thread's own;
-            or a store or its URL, if all values are plain or of registered classes.
+        source: A runtime whose graph knows the classes of the thread's values, such as the thread's own graph. Or a
+            store or its URL, if all values are plain or of registered classes.
         thread: Id of the thread.
-        tracer_provider: Makes the spans; None takes the global provider.
+        tracer_provider: Makes the spans; None uses the global provider.
         namespace: The `namespace` of the `Tracing` of the live runs.
 
     Returns:
@@ -49,7 +49,7 @@ def trace_thread(
 
     Raises:
         InputError: There is no such thread.
-        StoreError: An entry is missing or damaged. What comes before it is shown.
+        StoreError: An entry is missing or damaged. Earlier supersteps are shown.
     """
     emitter = Emitter(tracer_provider if tracer_provider is not None else trace.get_tracer_provider())
     if isinstance(source, Runtime):
@@ -66,7 +66,7 @@ def _emit(runtime: Runtime[Any, Any], thread: str, namespace: str, emitter: Emit
         for span in projection.feed(entry):
             emitter.emit(span)
     running = [one for one in runtime.threads(prefix=thread) if one.thread == thread and one.owned]
-    if not running:  # a run without an end has lost its owner; one that is under way is not over yet
+    if not running:  # a run without an end has lost its owner, unless it is still in progress
         for span in projection.end(projection.last_ns, "lost", "OwnerDied"):
             emitter.emit(span)
     return f"{trace_id:032x}"

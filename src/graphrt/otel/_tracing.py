@@ -1,4 +1,4 @@
-"""`Tracing`: the sink that makes traces and metrics of runs."""
+"""`Tracing`: the sink that turns runs into traces and metrics."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Tracing:
     runtime = Runtime(graph, store="sqlite:///runs.db", sinks=[tracing])
     ```
 
-    All runs of a thread are one trace, in whatever processes they were: its id is derived from the thread's. Spans are
-    made on a worker thread, so an exporter that hangs or raises costs spans, and a warning, but no run.
+    All runs of a thread form one trace, in whichever processes: its id is derived from the thread's id. Spans are
+    made on a worker thread, so an exporter that hangs or raises causes lost spans and a warning, but never harms a run.
 
     Args:
-        tracer_provider: Makes the spans; None takes the global provider when the first run begins.
-        meter_provider: Makes the metrics; None takes the global provider.
-        content: Records prompts, replies, and arguments and results of tools, as this function leaves them:
-            `lambda name, value: value` records them as they are. None records none of them.
-        namespace: Tells threads of the same id apart, if several stores send to one backend. All processes of a store
-            must use the same.
+        tracer_provider: Makes the spans; None uses the global provider when the first run begins.
+        meter_provider: Makes the metrics; None uses the global provider.
+        content: Filters prompts, replies, arguments and tool results before they are recorded: `lambda name, value:
+            value` records them unchanged. None records none of them.
+        namespace: Distinguishes threads with the same id, if several stores send to one backend. All processes of a
+            store must use the same.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Tracing:
         self._sending: Sending | None = None
 
     def __call__(self, entry: Entry, /) -> None:
-        """Take an entry, as sinks do. `Runtime` passes those of edits to `__graphrt_edited__` instead."""
+        """Process an entry, as a sink. `Runtime` passes entries of edits to `__graphrt_edited__` instead."""
         self.__graphrt_edited__(entry, entry.thread)
 
     def __graphrt_edited__(self, entry: Entry, thread: str | None) -> None:
-        """Take an entry that was written outside a run: an edit or a fork. Only those that begin a thread are shown.
+        """Process an entry of an edit or a fork, outside any run. Only those that begin a thread become spans.
 
         Args:
             thread: Id of the thread, with its tenant.
@@ -72,7 +72,7 @@ class Tracing:
             sending.put(_begun, sending, entry, thread)
 
     def __graphrt_watch__(self, opened: Any) -> Any:
-        """Return the watcher of a run, as `Runtime` asks for it; None while no provider is configured."""
+        """Return the watcher of a run for `Runtime`; None while no provider is configured."""
         try:
             sending = self._resolved()
             if sending is None:
@@ -84,21 +84,21 @@ class Tracing:
             return None
 
     def __graphrt_conflict__(self, graph: str) -> None:
-        """Count a thread that could not be claimed, as `Runtime` tells it."""
+        """Count a thread that could not be claimed, as `Runtime` reports it."""
         self._metrics.conflicted(graph)
 
     def observe(self, runtime: Runtime[Any, Any]) -> None:
-        """Measure the threads of *runtime*'s graph whenever metrics are collected: how many, orphaned, open questions.
+        """Measure the threads of *runtime*'s graph at each collection of metrics: total, orphaned, open questions.
 
         Each collection lists the threads and loads the paused ones, so call it in one process of a deployment.
         """
         self._metrics.observe(runtime)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until all that runs have told so far is handed to the tracer provider.
+        """Wait until all reports of runs so far have been handed to the tracer provider.
 
-        The end of the process does this by itself, and so does `force_flush` of a tracer provider of the SDK, which
-        sends the spans as well. This is for the metrics, and for providers of other kinds.
+        Process exit does this automatically, and so does `force_flush` of an SDK tracer provider, which also sends the
+        spans. Call this for metrics, and for other kinds of providers.
 
         Returns:
             False if it takes longer than *timeout_s*.
@@ -106,7 +106,7 @@ class Tracing:
         return self._delivery.flush(timeout_s)
 
     def _resolved(self) -> Sending | None:
-        """Return where to send; None while the application has configured no provider."""
+        """Return the receiver of the data; None while the application has configured no provider."""
         if self._sending is None:
             provider = self._provider if self._provider is not None else trace.get_tracer_provider()
             if isinstance(provider, trace.ProxyTracerProvider):  # nothing is configured yet

@@ -5,8 +5,8 @@ Experimental: names may change in a minor version (docs/reference/versions.md).
     app = graphrt.serve.app(runtime, authorize=who)        # starts, shows, answers, edits; drives nothing
     client = graphrt.serve.Client("http://localhost:8000", "research", token="...")
 
-`graphrt serve module:graph --store URL` runs the application, with a worker beside it. Names are imported when they are
-first used: a client needs httpx alone, a server starlette.
+`graphrt serve module:graph --store URL` runs the application together with a worker. Names are imported on first use: a
+client needs only httpx, and a server starlette.
 """
 
 from __future__ import annotations

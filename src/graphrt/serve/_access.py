@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from ipaddress import ip_address
@@ -17,17 +17,22 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 Right: TypeAlias = Literal["read", "run", "answer", "operate"]
-"""What a caller may do: look at threads; start, continue and cancel runs; answer questions; edit, fork and delete."""
+"""The rights of a caller: look at threads; start, continue and cancel runs; answer questions; edit, fork and delete."""
 ALL_RIGHTS: Final[frozenset[Right]] = frozenset(get_args(Right))
 
 _FORWARDING: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
-"""Headers that proxies add. A server for one person of this machine has no proxy in front."""
+"""Headers that proxies add. A server for one person on this machine has no proxy in front."""
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
+"""Methods that write nothing."""
+_FOREIGN_PAGE: Final = "the Origin of another page"
+_OWN_SITES: Final = ("same-origin", "none")
+"""`Sec-Fetch-Site` of requests by the server's own pages, and of navigations from the address bar."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sent a request, and what they may do.
+    """The sender of a request, and the sender's rights.
 
     Raises:
         InputError: A right is unknown, or *tenant* cannot be the name of a tenant (`bad-tenant`).
@@ -38,7 +43,7 @@ class Caller:
     tenant: str | None = None
     """The tenant whose threads the caller sees; None for all threads of the store."""
     rights: frozenset[Right] = field(default=ALL_RIGHTS)
-    """What the caller may do; everything by default. Any collection of rights is accepted."""
+    """The rights of the caller; everything by default. Any collection of rights is accepted."""
 
     def __post_init__(self) -> None:
         rights = frozenset(self.rights)
@@ -56,12 +61,39 @@ Authorize: TypeAlias = "Callable[[Request], Caller | Awaitable[Caller | None] | 
 
 
 def anyone(_request: Request) -> Caller:
-    """Let every request do everything: for tests, and for servers behind something else that authorizes."""
+    """Allow every request everything: for tests, and for servers behind another layer that authorizes."""
     return Caller()
 
 
+def check_origin(method: str, headers: Mapping[str, str], cors: Collection[str]) -> None:
+    """Refuse a write from a page of another origin, because the browser may add cookies that `authorize` reads.
+
+    Browsers state the origin of a request in `Sec-Fetch-Site`. Without TLS, and in old browsers, `Origin` is compared
+    with `Host` instead. A client that sends neither is not a browser, and adds no credentials on its own.
+
+    Args:
+        method: Method of the request.
+        headers: Headers of the request, by names in lower case.
+        cors: Origins whose pages may also write; "*" for all.
+
+    Raises:
+        InputError: The request is one (`forbidden`).
+
+    Source:
+        https://words.filippo.io/csrf/, like Go's `CrossOriginProtection`.
+    """
+    if method in _SAFE or "*" in cors:
+        return
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    is_own = (
+        origin is None or _netloc(origin) == headers.get("host", "").lower() if site is None else site in _OWN_SITES
+    )
+    if not is_own and origin not in cors:
+        raise FOREIGN_REQUEST(problem=_FOREIGN_PAGE)
+
+
 def is_loopback(host: str) -> bool:
-    """Return whether *host*, a name or an address, is this machine alone."""
+    """Return whether *host*, a name or an address, is loopback."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True
@@ -73,14 +105,14 @@ def is_loopback(host: str) -> bool:
 
 @final
 class LoopbackAccess:
-    """Authorizes requests to a server on loopback: those with its token, from no foreign page and through no proxy.
+    """Authorizes requests to a server on loopback: with its token, from no foreign page, and through no proxy.
 
-    A page of another origin can reach loopback from the browser of the user. It knows no token; besides, its `Origin`
-    is refused, and so is a `Host` that is not loopback, which a page has whose name was rebound to 127.0.0.1.
+    A page of another origin can reach loopback from the user's browser, but it does not know the token. In addition,
+    its `Origin` is refused. So is a `Host` that is not loopback, as a page sends after DNS rebinding to 127.0.0.1.
 
     Args:
-        token: What requests send as `Authorization: Bearer TOKEN`.
-        cors: Origins of pages that may call the server too.
+        token: Token that requests send as `Authorization: Bearer TOKEN`.
+        cors: Origins of pages that may also call the server.
     """
 
     def __init__(self, token: str, *, cors: Iterable[str] = ()) -> None:
@@ -102,7 +134,7 @@ class LoopbackAccess:
             raise FOREIGN_REQUEST(problem="a Host that is not loopback")
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins and origin != f"{request.url.scheme}://{host}":
-            raise FOREIGN_REQUEST(problem="the Origin of another page")
+            raise FOREIGN_REQUEST(problem=_FOREIGN_PAGE)
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not compare_digest(given.strip().encode(), self._token):
             return None
@@ -114,4 +146,12 @@ def _hostname(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:  # brackets that enclose no address
+        return ""
+
+
+def _netloc(origin: str) -> str:
+    """Return host and port of an `Origin`; empty for "null" and invalid ones."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
         return ""

@@ -1,10 +1,10 @@
-"""`app`: the server as an ASGI application. Starlette is imported here alone.
+"""`app`: the server as an ASGI application. The only module that imports starlette.
 
-A request passes the bounds and `authorize`, then its verb runs on a worker thread of the application:
+A request passes the bounds and `authorize`; then its verb runs on a worker thread of the application:
 
     headers ──> authorize ──> right ──> query, body ──> thread of the graph ──> key ──> handler ──> document
 
-Nothing depends on the lifespan of the application, which a program that mounts it need not run.
+Nothing depends on the ASGI lifespan, so a program that mounts the application need not run it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar, cast, final
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -41,7 +42,6 @@ from graphrt.errors._codes.serving import (
     BAD_REQUEST_PART,
     BODY_TOO_SLOW,
     FORBIDDEN,
-    METHOD_NOT_ALLOWED,
     REQUEST_TOO_LARGE,
     TOO_MANY_REQUESTS,
     TOO_MANY_WAITS,
@@ -52,8 +52,8 @@ from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_THREAD
 from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
 from graphrt.serve import _chat_page
-from graphrt.serve._access import Authorize, Caller, Right
-from graphrt.serve._bodies import POSITION, Following, Part
+from graphrt.serve._access import Authorize, Caller, Right, check_origin
+from graphrt.serve._bodies import POSITION, Following, Part, Turns
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
 from graphrt.serve._chat import (
     ChatForm,
@@ -62,31 +62,33 @@ from graphrt.serve._chat import (
     begin_of_run,
     begin_of_turn,
     decided,
-    goes_on,
+    page_of_messages,
     title_of,
 )
-from graphrt.serve._events import OVER, EventStream, Form, JournalForm
+from graphrt.serve._events import OVER, EventStream, Form, JournalForm, OpenStreams
 from graphrt.serve._keys import Keys
 from graphrt.serve._openapi import document
 from graphrt.serve._problems import MEDIA_TYPE, problem, retry_after_s, status_of
 from graphrt.serve._verbs import VERBS, Call, Reply, Verb, check_free, present, state_document
 from graphrt.stores import TenantStore, ThreadFilter
-from graphrt.wires import ui_history
-from graphrt.wires.conversation import Seen
+from graphrt.wires.chat_events import Seen
+from graphrt.wires.conversation import goes_on
 
 T = TypeVar("T")
 
 log: Final = logging.getLogger("graphrt.serve")
 
 _WORKER_THREADS: Final = 16
-"""Worker threads for calls of the store. Commits that wait for the disk together share a sync."""
+"""Worker threads for store calls. Commits that wait for the disk at the same time share a sync."""
 _TENANTS: Final = 1_000
-"""Tenants whose runtimes are kept."""
+"""Maximum number of tenants whose runtimes are cached."""
 _CHECKED_S: Final = 2.0
-"""Seconds after which a stream begins, if it has shown nothing and refused nothing: a thread may sleep for days."""
+"""Seconds after which the response begins if there was no item and no error yet: a thread may sleep for days."""
+_READY_S: Final = 1.0
+"""Seconds for which a result of the store's readiness check is reused."""
 _ALLOWED_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "last-event-id")
 _OF_CHATS: Final = {one.name: one for one in VERBS if one.name in ("run", "answer", "retry")}
-"""The verbs that messages of chats are."""
+"""The verbs behind chat messages."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -101,17 +103,19 @@ def app(
 ) -> Application:
     """Return an ASGI application that serves the threads of *runtimes* over HTTP. It mounts anywhere.
 
-    It drives nothing: a `Worker` does, in this process or in another one.
+    It drives no threads; a `Worker` does, in this process or another.
 
     Args:
         runtimes: A runtime, or several with graphs of different names. Each needs a store.
         authorize: A function of the request, sync or async, that returns the `Caller`, or None for a request without
             valid credentials. `authorize=anyone` lets every request do everything.
-        cors: Origins of pages that may call the application from a browser. By default there are none.
-        mounts: What else is served, by path. A `UiMessageChat` is a chat for `useChat`, and an `AgUiAgent` an agent for
-            front ends of AG-UI. An ASGI application, such as `StaticFiles(...)`, gets the requests of callers with the right to read, with the `Caller` as
-            `request.state.caller`. WebSockets are refused.
-        bounds: How much the application and each caller may take.
+        cors: Origins of pages that may call the application from a browser. By default, the list is empty.
+        mounts: Further endpoints by path. A `UiMessageChat` is a chat for `useChat`, and an `AgUiAgent` an agent for
+            AG-UI front ends. An ASGI application, such as `graphrt.viewer.app(...)`, gets the requests of callers with
+            the right to read, with the `Caller` as `scope["graphrt.caller"]` and complete bodies. Paths in its
+            attribute `public_paths` (below the mount, such as "/") are served without credentials and without a caller,
+            so that a browser can load a page. WebSockets are refused.
+        bounds: Limits of the application and of each caller.
         ready: More conditions of readiness, such as `lambda: worker.health().ok`.
 
     Raises:
@@ -128,7 +132,7 @@ def app(
 
 
 def checked_runtimes(runtimes: Any) -> dict[str, Runtime[Any, Any]]:
-    """Return the runtimes by the names of their graphs."""
+    """Return the runtimes by graph name."""
     given: list[Any] = [runtimes] if hasattr(runtimes, "graph") else list(runtimes)
     found: dict[str, Runtime[Any, Any]] = {}
     for one in given:
@@ -165,6 +169,7 @@ class Application:
             raise INVALID_ARGUMENT(argument="authorize=", value=given, wanted="a function of the request")
         self._runtimes: Final = runtimes
         self._authorize: Final = authorize
+        self._cors: Final = cors
         self._bounds: Final = bounds
         self._ready: Final = ready
         self._pool: Final = ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="graphrt-serve")
@@ -173,8 +178,10 @@ class Application:
         self._running: Final = RunningThreads(bounds)
         self._open: Final = OpenRequests(bounds.streams, bounds.streams_per_caller, TOO_MANY_REQUESTS)
         self._waits: Final = OpenRequests(bounds.waits, bounds.waits_per_caller, TOO_MANY_WAITS)
-        self._streams: Final[set[EventStream]] = set()
+        self._streams: Final = OpenStreams(bounds)
         self._draining = False
+        self._readiness: tuple[float, asyncio.Future[bool]] | None = None
+        """Event-loop time of the last check of the store, and its result."""
         middleware = [
             Middleware(CORSMiddleware, allow_origins=cors, allow_methods=_METHODS, allow_headers=_ALLOWED_HEADERS)
         ]
@@ -192,22 +199,28 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         if scope["type"] == "http":
+            root = scope.get("root_path", "")
             size = sum(len(name) + len(value) for name, value in scope["headers"])
             if size > self._bounds.header_bytes:
-                error = REQUEST_TOO_LARGE(part="header", most=self._bounds.header_bytes)
-                await _problem(error, scope.get("root_path", ""), 431)(scope, receive, send)
+                error = REQUEST_TOO_LARGE(part="header", limit=f"{self._bounds.header_bytes} bytes")
+                await _problem(error, root, 431)(scope, receive, send)
+                return
+            try:
+                check_origin(scope["method"], Headers(scope=scope), self._cors)
+            except InputError as error:
+                await _problem(error, root)(scope, receive, send)
                 return
         await self._routes(scope, receive, send)
 
     @property
     def draining(self) -> bool:
-        """Whether the server is about to stop: `/ready` says no, and no event stream begins."""
+        """Whether the server is about to stop: `/ready` fails, and no event stream begins."""
         return self._draining
 
     def drain(self) -> None:
-        """End the open event streams, and begin no more; clients connect again, to another replica. From any thread."""
+        """End the open event streams, and begin no more; clients reconnect to another replica. Thread-safe."""
         self._draining = True
-        for one in tuple(self._streams):
+        for one in self._streams:
             one.stop()
 
     def openapi(self, root: str = "") -> dict[str, Any]:
@@ -217,7 +230,7 @@ class Application:
     # -- routes ----------------------------------------------------------------------------------------------------
 
     def _table(self, mounts: dict[str, ASGIApp | ChatProtocol]) -> list[Any]:
-        """Return the routes: those of the verbs, the few besides, and what is mounted."""
+        """Return the routes of the verbs, the few other routes, and the mounted ones."""
         paths: dict[str, dict[str, Verb]] = {}
         for verb in VERBS:
             paths.setdefault(f"/graphs/{{graph}}{verb.path}", {})[verb.method] = verb
@@ -235,7 +248,7 @@ class Application:
         ]  # fmt: skip
 
     def _mounted(self, path: str, inner: ASGIApp | ChatProtocol) -> list[Any]:
-        """Return the routes of what is mounted at *path*."""
+        """Return the routes mounted at *path*."""
         if not isinstance(inner, ChatProtocol):
             return [Mount(path, _Guarded(self, inner))]
         if inner.graph not in self._runtimes:
@@ -268,19 +281,32 @@ class Application:
         return _json({"status": "ok"})
 
     async def _is_ready(self, _request: Request) -> Response:
+        """Answer whether the replica can work. It needs no credentials, so all callers share one check of the store."""
+        loop = asyncio.get_running_loop()
+        known = self._readiness
+        if known is None or known[1].get_loop() is not loop or known[0] + _READY_S < loop.time():
+            if known is not None and known[1].get_loop() is loop and not known[1].done():
+                known = loop.time(), known[1]  # the store is slow: do not start a second check meanwhile
+            else:
+                known = loop.time(), loop.create_task(self._look())
+            self._readiness = known
+        ok = not self._draining and await asyncio.shield(known[1])
+        return _json({"status": "ready" if ok else "not ready"}, 200 if ok else 503)
+
+    async def _look(self) -> bool:
+        """Return whether the stores answer and the other readiness checks pass."""
+
         def look() -> bool:
             for one in self._runtimes.values():
                 if one.store is not None:
                     one.store.query(ThreadFilter(), limit=1)
             return all(check() for check in self._ready)
 
-        ok = False
-        if not self._draining:
-            try:
-                ok = await self._aside(look)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong, this replica cannot work now
-                log.warning("Not ready: %s", type(error).__name__)
-        return _json({"status": "ready" if ok else "not ready"}, 200 if ok else 503)
+        try:
+            return await self._aside(look)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong, this replica cannot work now
+            log.warning("Not ready: %s", type(error).__name__)
+            return False
 
     async def _explain(self, request: Request) -> Response:
         found = sections().get(request.path_params["code"])
@@ -301,26 +327,29 @@ class Application:
         """Answer a request for which there is no route."""
         status = cast("HTTPException", error).status_code
         path = repr(request.url.path)
-        told = METHOD_NOT_ALLOWED(path=path, method=request.method) if status == 405 else UNKNOWN_PATH(path=path)
-        return _problem(told, request.scope.get("root_path", ""), status)
+        error = UNKNOWN_PATH(path=f"{request.method} {path}")
+        return _problem(error, request.scope.get("root_path", ""), status)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         """Answer a request that raised."""
         if isinstance(error, GraphrtError) and status_of(error) >= 500:  # the server logs all others
             log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         told = _problem(error, request.scope.get("root_path", ""))
-        if not isinstance(error, GraphrtError) and request.scope.get("http_version") == "1.1":
-            told.headers["connection"] = "close"  # the error reaches the server, which closes the connection then
+        # Any other error reaches the server, which then closes the connection. The rest of a refused body keeps
+        # arriving.
+        is_last = not isinstance(error, GraphrtError) or error.code == REQUEST_TOO_LARGE.code
+        if is_last and request.scope.get("http_version") == "1.1":
+            told.headers["connection"] = "close"
         return told
 
     async def _left(self, _request: Request, _error: Exception) -> Response:
-        """End a request whose client has left: nobody reads the response."""
+        """End a request whose client has disconnected: the response has no reader."""
         return Response(status_code=400)
 
     # -- a request -------------------------------------------------------------------------------------------------
 
     async def admit(self, request: Request, right: Right) -> Caller:
-        """Return who sent the request.
+        """Return the caller of the request.
 
         Raises:
             InputError: It has no valid credentials (`unauthenticated`), or the caller lacks *right* (`forbidden`).
@@ -330,14 +359,14 @@ class Application:
         return caller
 
     async def _who(self, request: Request) -> Caller:
-        """Return who sent the request, whatever they may do."""
+        """Return the sender of the request, with any rights."""
         try:
             found: Any = self._authorize(request)
             caller: Any = await found if isawaitable(found) else found
         except InputError as error:
             if error.code in (UNAUTHENTICATED.code, FORBIDDEN.code):
                 raise
-            # A mistake of that function, such as an unknown right, and no mistake of the client.
+            # A mistake in that function, such as an unknown right, not in the request.
             raise RuntimeError("authorize= raised an InputError") from error
         if caller is None:
             raise UNAUTHENTICATED()
@@ -353,7 +382,7 @@ class Application:
         if name not in self._runtimes:
             raise UNKNOWN_PATH(path=f"graph {name!r}")
         query = _checked(verb.query, "query", _query_of(request, verb.query))
-        raw = b"" if verb.body is None else await self._body(request, self._bounds.body_bytes)
+        raw = b"" if verb.body is None else await self._json_body(request, self._bounds.body_bytes)
         body = None if verb.body is None else _checked(verb.body, "body", _parsed(raw))
         runtime, keys = self._of(name, caller)
         call = Call(
@@ -369,7 +398,7 @@ class Application:
             return await self._events(call, request)
         call.digest = sha256(b"\0".join((verb.name.encode(), request.url.path.encode(), raw))).hexdigest()
         waits = verb.waits and query.wait_s > 0
-        # Counted before the write: a request that is refused has had no effect.
+        # Counted before the write, so that a refused request has no effect.
         with self._waits.held(caller) if waits else nullcontext():
             reply = await self._aside(lambda: self._handled(call, verb, keys))
             if waits:
@@ -380,7 +409,7 @@ class Application:
         return _json(reply.data, reply.status, {"location": where} if where and reply.status > 200 else {})
 
     def _of(self, name: str, caller: Caller) -> tuple[Runtime[Any, Any], Keys]:
-        """Return the runtime of a graph as the caller uses it, and the keys of its store."""
+        """Return the runtime of a graph on behalf of the caller, and the idempotency keys of its store."""
         runtime, keys = self._runtimes[name], self._keys[name]
         if caller.tenant is not None:
             known = self._tenants.get((name, caller.tenant))
@@ -413,7 +442,7 @@ class Application:
             self._count(call, verb)
             reply = verb.handle(call)
         except GraphrtError as error:
-            if status_of(error) < 500:  # nothing was changed
+            if status_of(error) < 500:  # the request changed nothing
                 keys.forget(acting)
             raise
         keys.end(record)
@@ -431,13 +460,13 @@ class Application:
             self._running.enter(store, call.runtime, call.caller)
 
     async def _ended(self, call: Call, wait_s: float, reply: Reply) -> Reply:
-        """Wait for the end of the run, and return the thread; *reply* if the run goes on."""
+        """Wait for the end of the run, and return the thread; *reply* if the run is still in progress."""
         thread = reply.data["thread"]
         try:
             await call.runtime.await_(thread, timeout_s=min(wait_s, self._bounds.wait_s))
         except WaitTimeoutError:
             return reply
-        except RunFailedError:  # the document says so
+        except RunFailedError:  # the document describes the failure
             pass
         return Reply(await self._aside(lambda: state_document(call.runtime, thread)))
 
@@ -458,10 +487,10 @@ class Application:
             return {"thread": call.thread, "status": head.status, "seq": head.seq}
 
         after = asked.after if last is None else last
-        with self._slot(call.caller) as slot:
+        with self.slot(call.caller) as slot:
             return await self._follow(call, slot, JournalForm(end), after, asked.live, had=last is not None)
 
-    def _slot(self, caller: Caller) -> ExitStack:
+    def slot(self, caller: Caller) -> ExitStack:
         """Count one more stream of the caller, until the stack is closed.
 
         Raises:
@@ -477,19 +506,19 @@ class Application:
         slot: ExitStack,
         form: Form,
         after: int | str,
-        live: bool | None,  # noqa: FBT001 - handed on
+        live: bool | None,  # noqa: FBT001 - passed on
         *,
         had: bool,
     ) -> ASGIApp:
         """Return a stream of the thread in a *form*.
 
         Args:
-            call: Of which the runtime, the caller and the thread are used.
-            slot: Where the stream is counted. It is the stream's own from here on.
-            form: How it is written.
-            after: Where it begins, as for `Runtime.follow`.
-            live: Whether live items are read; None: if the store can.
-            had: Whether the client had a stream before: it is told if nothing comes any more.
+            call: Supplies the runtime, the caller and the thread.
+            slot: The stream's place in the count, owned by the stream from here on.
+            form: How items are written.
+            after: The position to begin at, as for `Runtime.follow`.
+            live: Whether to read live items; None if the store supports it.
+            had: Whether the client had a stream before. If so, it is notified if nothing more will come.
 
         Raises:
             InputError: There is no such position.
@@ -511,7 +540,7 @@ class Application:
         self._streams.add(stream)
         try:
             await asyncio.wait([first], timeout=_CHECKED_S)
-            # A browser connects again to a stream that ended; 204 tells it that nothing more comes.
+            # A browser reconnects to a stream that ended, unless it gets 204.
             if first.done() and first.result() is OVER and had:
                 await stream.close()
                 return Response(status_code=204)
@@ -523,11 +552,11 @@ class Application:
     # -- chats -----------------------------------------------------------------------------------------------------
 
     async def _chat(self, chat: ChatProtocol, request: Request) -> ASGIApp:
-        """Take what a chat was sent, and stream the run that it begins or continues. A repeated request is taken once."""
+        """Accept a message to a chat, and stream the run that it begins or continues. Repetitions count once."""
         if self._draining:
             return _stopping()
         caller = await self._who(request)
-        body = await self._body(request, self._bounds.chat_body_bytes)
+        body = await self._json_body(request, self._bounds.chat_body_bytes)
         asked = await self._aside(lambda: chat.turn_of(body))
         self._bounds.check_files(asked.files)
         may = partial(_check_right, caller)
@@ -536,7 +565,7 @@ class Application:
         call = Call(runtime=runtime, caller=caller, thread=asked.thread)
 
         def taken() -> tuple[int, int]:
-            """Do it, and return where the turn begins, and up to where the client has it."""
+            """Perform the request, and return the start of the turn and the position that the client has."""
             if asked.verb == "run":
                 check_free(call, call.thread)
             else:
@@ -555,12 +584,12 @@ class Application:
             begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
             return begin, begin if turn.whole else begin_of_run(runtime, call.thread, begin)
 
-        with self._slot(caller) as slot:  # counted before the write: a request that is refused has had no effect
+        with self.slot(caller) as slot:  # counted before the write, so that a refused request has no effect
             begin, at = await self._aside(taken)
             return await self._chat_stream(chat, call, slot, begin, at - 1, asked.seen)
 
     async def _chat_again(self, chat: ChatProtocol, request: Request) -> ASGIApp:
-        """Stream the turn that goes on from its beginning, if there is one; or the whole thread, if the protocol can."""
+        """Stream the turn in progress from its beginning, if any; or the whole thread, if the protocol supports it."""
         caller = await self.admit(request, "read")
         runtime, _ = self._of(chat.graph, caller)
         call = Call(runtime=runtime, caller=caller, thread=request.path_params["thread"])
@@ -569,34 +598,35 @@ class Application:
         except InputError as error:
             if error.code != UNKNOWN_THREAD.code:
                 raise
-            return Response(status_code=204)  # the page of a new chat asks too
-        if not chat.replays and not await self._aside(lambda: goes_on(runtime, call.thread)):
+            return Response(status_code=204)  # the page of a new chat also requests it
+        if not chat.replays and not await self._aside(lambda: goes_on(runtime.state(call.thread))):
             return Response(status_code=204)
-        with self._slot(caller) as slot:
+        with self.slot(caller) as slot:
             begin = 1 if chat.replays else await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))
             return await self._chat_stream(chat, call, slot, begin, begin - 1)
 
     async def _chat_messages(self, chat: UiMessageChat, request: Request) -> Response:
-        """Answer with the messages of a chat so far."""
+        """Answer with the messages of a chat: those of the last turns, or of the turns before an earlier page."""
         caller = await self.admit(request, "read")
+        asked: Turns = _checked(Turns, "query", _query_of(request, Turns))
         runtime, _ = self._of(chat.graph, caller)
         call = Call(runtime=runtime, caller=caller, thread=request.path_params["thread"])
 
-        def read() -> list[ui_history.UiMessage]:
+        def read() -> Any:
             try:
-                call.head()
+                seq = call.head().seq
             except InputError as error:
                 if error.code != UNKNOWN_THREAD.code:
                     raise
-                return []  # the page of a new chat asks too
-            return ui_history.messages(runtime.entries(call.thread))
+                return {"id": call.thread, "messages": [], "before": None}  # the page of a new chat also requests it
+            return page_of_messages(runtime, call.thread, min(asked.before or seq + 1, seq + 1), asked.limit)
 
-        return _json({"id": call.thread, "messages": await self._aside(read)})
+        return _json(await self._aside(read))
 
     async def _chat_stream(
         self, chat: ChatProtocol, call: Call, slot: ExitStack, begin: int, after: int, seen: Seen | None = None
     ) -> ASGIApp:
-        """Return the stream of the turn that begins at an entry, after what the client has of it."""
+        """Return the stream of the turn that begins at an entry, without the part that the client has."""
 
         def known() -> ChatForm:
             entries = call.runtime.entries(call.thread, after=begin - 1) if after >= begin else ()
@@ -606,32 +636,37 @@ class Application:
 
         return await self._follow(call, slot, await self._aside(known), after, None, had=False)
 
-    async def _body(self, request: Request, most: int) -> bytes:
-        """Return the body, of at most *most* bytes.
+    async def _json_body(self, request: Request, most: int) -> bytes:
+        """Return the body, which must have the type JSON or be empty; raises as `body`."""
+        body = await self.body(request, most)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != "application/json":
+            raise BAD_REQUEST_PART(part="header Content-Type", problem="it is not application/json")
+        return body
+
+    async def body(self, request: Request, most: int | None = None) -> bytes:
+        """Return the body, of at most *most* bytes, by default as many as the bounds allow.
 
         Raises:
-            InputError: It is too long or too slow (`request-too-large`), or not JSON (`bad-request-part`).
+            InputError: It is too long or too slow (`request-too-large`).
         """
+        most = self._bounds.body_bytes if most is None else most
         told = request.headers.get("content-length", "0")
         if not told.isdecimal() or int(told) > most:
-            raise REQUEST_TOO_LARGE(part="body", most=most)
+            raise REQUEST_TOO_LARGE(part="body", limit=f"{most} bytes")
 
         async def read() -> bytes:
             found = bytearray()
             async for piece in request.stream():
                 found += piece
                 if len(found) > most:
-                    raise REQUEST_TOO_LARGE(part="body", most=most)
+                    raise REQUEST_TOO_LARGE(part="body", limit=f"{most} bytes")
             return bytes(found)
 
         try:
-            body = await asyncio.wait_for(read(), self._bounds.body_s)
+            return await asyncio.wait_for(read(), self._bounds.body_s)
         except TimeoutError:
             raise BODY_TOO_SLOW(most=self._bounds.body_s) from None
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if body and kind != "application/json":  # a form of another page cannot send this type
-            raise BAD_REQUEST_PART(part="header Content-Type", problem="it is not application/json")
-        return body
 
     async def _aside(self, call: Callable[[], T]) -> T:
         """Return the result of *call*, made on a worker thread of the application."""
@@ -641,24 +676,34 @@ class Application:
 
 @final
 class _Guarded:
-    """A mounted application that gets the requests of callers who may read."""
+    """A mounted application. It gets the requests of callers who may read; each counts as an open stream."""
 
     def __init__(self, server: Application, inner: ASGIApp) -> None:
         self._server = server
         self._inner = inner
+        self._public: Final = frozenset(getattr(inner, "public_paths", ()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":  # `authorize` takes HTTP requests
+        if scope["type"] == "websocket":  # `authorize` accepts only HTTP requests
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] == "http":
-            request = Request(scope)
-            request.state.caller = await self._server.admit(request, "read")
-        await self._inner(scope, receive, send)
+        request = Request(scope, receive)
+        if scope["path"].removeprefix(scope["root_path"]) in self._public and request.method in ("GET", "HEAD"):
+            await self._inner(scope, receive, send)
+            return
+        caller = await self._server.admit(request, "read")
+        with self._server.slot(caller):
+            body = await self._server.body(request)
+            unread = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def rest() -> Any:
+                return unread.pop() if unread else await receive()
+
+            await self._inner({**scope, "graphrt.caller": caller}, rest, send)
 
 
 def _stopping() -> Response:
-    """Answer a request for a stream while the server stops: another replica has it."""
+    """Answer a request for a stream while the server stops; another replica can serve it."""
     return Response(status_code=503, headers={"retry-after": "1"})
 
 
@@ -697,7 +742,7 @@ def _checked(model: type[Part], part: str, given: Any) -> Any:
 
 
 def _json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a JSON response. It is ASCII, which also carries texts that UTF-8 cannot."""
+    """Return a JSON response in ASCII, which can also carry texts that are not valid in UTF-8."""
     body = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
     return Response(body, status, {"cache-control": "no-store", **(headers or {})}, "application/json")
 

@@ -1,4 +1,4 @@
-"""What requests carry: their JSON bodies and their query parameters, as models that check them and describe them."""
+"""The content of requests: models that validate and describe JSON bodies and query parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSITION: Final = r"[0-9]{1,15}(\.[0-9]{1,15}(-[0-9]{1,15})?\.[^\r\n]{1,200})?"
 
 
 class Part(BaseModel):
-    """A body or a query: nothing that it does not name is accepted."""
+    """A body or a query; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,7 +36,7 @@ class NewRun(Part):
     input: Any = Field(default_factory=dict)
     if_exists: IfExists = "update"
     while_running: Literal["refuse", "queue", "abandon"] = Field(
-        "refuse", description="What becomes of the input while a run of the thread goes on."
+        "refuse", description="What becomes of the input while a run of the thread is in progress."
     )
     title: str | None = None
     tags: list[str] = []
@@ -51,7 +51,7 @@ class Answers(Part):
 
 
 class Labels(Part):
-    """Change what a thread is found by. What is left out stays."""
+    """Change the labels of a thread. Omitted fields stay."""
 
     title: str | None = None
     add_tags: list[str] = []
@@ -63,7 +63,7 @@ class Edit(Part):
     """Fold values into the state."""
 
     values: Any = None
-    as_node: str | None = Field(None, description="Go on as if this node had returned the values.")
+    as_node: str | None = Field(None, description="Continue as if this node had returned the values.")
     goto: str | list[str] | None = Field(
         None, description='Where *as_node* leads instead of its edges; "__end__" ends.'
     )
@@ -122,6 +122,13 @@ class Past(Part):
     before: int | None = Field(None, ge=1, description="Only states of entries before this one.")
 
 
+class Turns(Part):
+    """A page of a chat."""
+
+    limit: int = Field(50, ge=1, le=200, description="Turns: an input, and the answer to it.")
+    before: int | None = Field(None, ge=1, description="Only turns before the page that had this `before`.")
+
+
 class After(Part):
     """A page of entries or steps."""
 
@@ -130,12 +137,12 @@ class After(Part):
 
 
 class Following(Part):
-    """Where a stream begins; the header `Last-Event-ID` takes precedence."""
+    """The position to begin a stream at; the header `Last-Event-ID` takes precedence."""
 
     after: str = Field(
         "0",
         pattern=f"^{POSITION}$",
-        description="Where to go on: the number of an entry, or the position of a live item.",
+        description="Where to continue: the number of an entry, or the position of a live item.",
     )
     live: bool | None = Field(
         None, description="Whether tokens and progress come between entries; yes if the store can."

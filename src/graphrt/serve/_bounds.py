@@ -1,4 +1,4 @@
-"""`Bounds`: how much one server, and each of its callers, may take."""
+"""`Bounds`: limits of one server and of each of its callers."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from typing import Any, Final, final
 
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.serving import REQUEST_TOO_LARGE, TOO_MANY_FILES, TOO_MANY_RUNS
+from graphrt.errors._codes.serving import REQUEST_TOO_LARGE, TOO_MANY_RUNS
 from graphrt.errors._error_code import ErrorCode
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Caller
 from graphrt.stores import Store
 
 _COUNTED_S: Final = 1.0
-"""Seconds for which a count of running threads is used: counting costs a query of the store."""
+"""Seconds for which a count of running threads is reused, since counting costs a store query."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Bounds of a server. Whatever exceeds one is refused before it costs anything.
+    """Bounds of a server. A request that exceeds one is refused before it costs anything.
 
     Raises:
         InputError: A bound is not a number above 0.
     """
 
     body_bytes: int = 1_048_576
-    """Longest body of a request, except for those to chats."""
+    """Maximum length of a request body, except for requests to chats."""
     chat_body_bytes: int = 16_777_216
-    """Longest body of a request to a chat, whose messages may hold files in base64."""
+    """Maximum length of the body of a request to a chat, whose messages may hold files in base64."""
     files: int = 10
-    """Files in one request to a chat."""
+    """Maximum number of files in one request to a chat."""
     file_bytes: int = 5_242_880
-    """Largest of these files."""
+    """Maximum size of such a file."""
     header_bytes: int = 16_384
-    """Longest headers of a request, together."""
+    """Maximum total length of the headers of a request."""
     body_s: float = 30.0
     """Seconds in which the body of a request has to arrive."""
     streams: int = 2_000
@@ -54,11 +54,11 @@ class Bounds:
     running_per_caller: int = 1_000
     """Running threads of one tenant, or of the whole store for callers without a tenant, above which no run begins."""
     wait_s: float = 60.0
-    """Longest time that a request may wait for the end of a run."""
+    """Maximum time that a request may wait for the end of a run."""
     keep_alive_s: float = 15.0
     """Seconds without an event after which a stream sends a comment, so that proxies keep the connection."""
     stalled_s: float = 30.0
-    """Seconds after which the stream of a reader that reads nothing is closed. The reader goes on from its position."""
+    """Seconds after which a stream is closed if its client reads nothing. The client can continue from its position."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -73,19 +73,19 @@ class Bounds:
             InputError: There are too many, or one is too large (`request-too-large`).
         """
         if len(sizes) > self.files:
-            raise TOO_MANY_FILES(number=len(sizes), most=self.files)
+            raise REQUEST_TOO_LARGE(part="number of files", limit=str(self.files))
         if max(sizes, default=0) > self.file_bytes:
-            raise REQUEST_TOO_LARGE(part="file", most=self.file_bytes)
+            raise REQUEST_TOO_LARGE(part="file", limit=f"{self.file_bytes} bytes")
 
 
 @final
 class OpenRequests:
-    """How many requests of one kind are open, for each caller. Used on the event loop alone.
+    """Counts open requests of one kind per caller. Used only on the event loop.
 
     Args:
-        total: How many may be open at once.
-        per_caller: How many of them may be of one user of a tenant.
-        refused: The error for one more; its text takes the *number* that the caller has.
+        total: Maximum number of open requests.
+        per_caller: Maximum number per user of a tenant.
+        refused: The error for one more; its text contains the *number* that the caller has.
     """
 
     def __init__(self, total: int, per_caller: int, refused: ErrorCode[InputError]) -> None:
@@ -128,7 +128,7 @@ class OpenRequests:
 
 @final
 class RunningThreads:
-    """How many threads of a tenant are running, counted in the store once a second, and in between by what begins."""
+    """Counts running threads per tenant: in the store once a second, plus the runs begun since then."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._most: Final = bounds.running_per_caller
@@ -137,12 +137,12 @@ class RunningThreads:
         self._lock: Final = Lock()
 
     def enter(self, store: Store, runtime: Runtime[Any, Any], caller: Caller) -> None:
-        """Count a run that is to begin.
+        """Count a run that is about to begin.
 
         Args:
-            store: The store that the application was given. That of a tenant is made anew from time to time.
-            runtime: As the caller uses it.
-            caller: Who begins the run.
+            store: The application's store; views for tenants are recreated from time to time.
+            runtime: The caller's runtime.
+            caller: The caller who begins the run.
 
         Raises:
             InputError: Too many threads are running (`too-many-requests`).

@@ -1,11 +1,11 @@
-"""Chats: protocols of front ends in which a chat is a thread, and a message of its user is the input of a run.
+"""Chat protocols of front ends: a chat is a thread, and a user message is the input of a run.
 
-`ChatProtocol` is what the server needs of one; `UiMessageChat` (the AI SDK) and `AgUiAgent` (AG-UI) are entries of
-`mounts=`. The response is a stream of `graphrt.wires`:
+`ChatProtocol` is the interface that the server needs; `UiMessageChat` (the AI SDK) and `AgUiAgent` (AG-UI) are entries
+of `mounts=`. The response is a stream of `graphrt.wires`:
 
     POST /                  a message of the user, or their answers: the stream of the run
-    GET  /{thread}/stream   the turn that goes on, or the whole thread, and then what comes; 204 if there is nothing
-    GET  /{thread}/messages of the AI SDK: the messages so far, as `useChat({ messages })` takes them
+    GET  /{thread}/stream   the turn in progress, or the whole thread, and then what comes; 204 if there is nothing
+    GET  /{thread}/messages of the AI SDK: the last messages, as `useChat({ messages })` takes them, and those before
     GET  /                  of the AI SDK, with `page=True`: a page to chat in
 """
 
@@ -28,54 +28,57 @@ from graphrt.runtime import LiveItem, Runtime
 from graphrt.serve._access import Caller
 from graphrt.serve._events import HEADERS
 from graphrt.serve._problems import problem
-from graphrt.wires import ag_ui, conversation, ui_messages
-from graphrt.wires.conversation import Seen, line
+from graphrt.wires import ag_ui, ui_history, ui_messages
+from graphrt.wires.chat_events import RunBegan, Seen
+from graphrt.wires.conversation import Conversation, inputs, line
 
 T = TypeVar("T")
 InputOf: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""Makes the input of a run of a request; see the protocol for what it is given."""
+"""Makes the input of a run from a request; each protocol documents its argument."""
 Shows: TypeAlias = "Collection[str] | Callable[[Caller], Collection[str]]"
-"""Names of fields of the state that are shown: the same for all, or as a function of the caller."""
+"""Names of the state fields to show: for all callers, or as a function of the caller."""
 Aside: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Makes a call that may block, off the event loop."""
+"""Runs a call that may block off the event loop."""
 _TITLE: Final = 60
-"""Characters of the first message of a chat that are its title."""
+"""Number of characters of a chat's first message that become its title."""
 _PAGE: Final = 64
-"""Entries that are read at once while the beginning of a turn is looked for, from the end."""
+"""Entries to read at a time while searching backwards for the beginning of a turn."""
+_MOST_ENTRIES: Final = 4_096
+"""Entries of a page of messages, unless one turn has more."""
 
 
 class Turn(NamedTuple):
-    """What a request of a chat asks for."""
+    """The request of a chat."""
 
     verb: Literal["run", "answer", "retry", ""]
-    """Which verb of a thread does it; empty if nothing is left to do."""
+    """The verb that performs the request; empty if nothing is left to do."""
     thread: str
     request: Mapping[str, Any]
-    """What `input_of` is given."""
+    """The argument of `input_of`."""
     key: tuple[str, ...] = ()
-    """Names the request: one that is sent again is taken once. Empty: it is taken each time."""
+    """Identifies the request, so that a repetition counts once; empty to accept it each time."""
     answers: Mapping[str, Any] = {}
     """Answers by the ids of the questions."""
     dropped: tuple[str, ...] = ()
-    """Ids of questions that the user does not want to answer: an approval is refused, else the run is cancelled."""
+    """Ids of questions that the user declines: an approval is refused; for any other question the run is cancelled."""
     said: tuple[str, ...] = ()
-    """Ids of the messages of the user. If the thread failed in the turn that they began, it is retried."""
+    """Ids of the user's messages. If the thread failed in the turn that they began, it is retried."""
     seen: Seen = Seen()
-    """What the page has of the turn that the request continues."""
+    """The page's part of the turn that the request continues."""
     title: str = ""
-    """By which a new thread is found: what the user said; empty for none."""
+    """Title of a new thread, from the user's message; empty for none."""
     files: tuple[int, ...] = ()
-    """Sizes in bytes of the files that the messages of the user hold, which the server bounds."""
+    """Sizes in bytes of the files in the user's messages, which the server limits."""
     whole: bool = False
-    """Whether the response begins with the whole turn, and not where the run began or went on."""
+    """Whether the response begins with the whole turn instead of where the run began or continued."""
 
 
 class Projection(Protocol):
-    """The stream of a thread: a fold over its entries, with live items between them. Pure, but for states that it reads."""
+    """The stream of a thread: a fold over its entries, with live items between them. Pure except for reading states."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing may follow, because what was written does not hold any more."""
+        """Whether nothing may follow, because the written events are no longer valid."""
         ...
 
     def reads(self, entry: Entry) -> bool:
@@ -83,19 +86,19 @@ class Projection(Protocol):
         ...
 
     def entry(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return what is sent of an entry."""
+        """Return the bytes to send for an entry."""
         ...
 
     def had(self, seen: Seen) -> None:
-        """Do not write what the client has *seen* of the present turn. Comes before the first entry."""
+        """Skip the part of the current turn that the client has *seen*. Called before the first entry."""
         ...
 
     def known(self, entry: Entry) -> None:
-        """Take an entry that the client has already."""
+        """Fold an entry that the client already has."""
         ...
 
     def live(self, mode: str, item: Any, missed: int = 0) -> list[dict[str, Any]]:
-        """Return what is sent of a live item."""
+        """Return the bytes to send for a live item."""
         ...
 
 
@@ -115,19 +118,19 @@ class ChatProtocol(Protocol):
 
     @property
     def end(self) -> str:
-        """What comes after the last event of a response; may be empty."""
+        """The text after the last event of a response; may be empty."""
         ...
 
     @property
     def replays(self) -> bool:
-        """Whether a page that is loaded again is given the whole thread, and not the turn that goes on alone."""
+        """Whether a reloaded page receives the whole thread instead of only the turn in progress."""
         ...
 
     def turn_of(self, body: bytes) -> Turn:
-        """Return what the body of a request asks for.
+        """Parse the body of a request.
 
         Raises:
-            InputError: It is not a request that a thread can take.
+            InputError: It is not a request that a thread can accept.
         """
         ...
 
@@ -140,7 +143,7 @@ class ChatProtocol(Protocol):
         ...
 
     def failure(self, detail: str, code: str) -> dict[str, Any]:
-        """Return the event that says that the stream broke."""
+        """Return the event that reports a broken stream."""
         ...
 
 
@@ -185,16 +188,17 @@ def as_messages(message: Mapping[str, Any]) -> Any:
 
 
 def _user_message(content: list[Content], id: str) -> UserMessage:
-    """Return a message of the user. Adjoining texts are one, as the page shows them."""
+    """Return a user message. Adjacent texts are joined, as the page shows them."""
     if all(isinstance(one, str) for one in content):
         return UserMessage(text="".join(map(str, content)), id=id)
     return UserMessage(content=content, id=id)
 
 
 def _file(url: Any, media_type: Any, name: Any) -> MediaPart:
-    """Return a file of a message of the user.
+    """Return a file of a user message.
 
-    An http URL is refused: it would be the user who chooses what a provider, or a model in the server's own network, fetches.
+    An http URL is refused: otherwise a user could choose what a provider, or a model in the server's own network,
+    fetches.
 
     Raises:
         InputError: It is no `data:` URL (`bad-request-part`), or not what its media type says (`bad-media`).
@@ -203,7 +207,7 @@ def _file(url: Any, media_type: Any, name: Any) -> MediaPart:
         raise BAD_REQUEST_PART(part="body", problem="a file of a message is not a data: URL")
     head, comma, body = url[5:].partition(",")
     told = str(media_type or "") or head.partition(";")[0]
-    if told in ("", _UNKNOWN) and head.endswith(";base64"):  # a browser does not know it: its bytes and its name do
+    if told in ("", _UNKNOWN) and head.endswith(";base64"):  # the browser does not know the type
         told, url = "", f"data:;base64{comma}{body}"
     kind = told.partition("/")[0].lower()
     cls = Image if kind == "image" else Audio if kind == "audio" else Document
@@ -214,7 +218,7 @@ _UNKNOWN: Final = "application/octet-stream"
 
 
 def _size(url: Any) -> int:
-    """Return about how many bytes a `data:` URL holds, by its length."""
+    """Estimate the number of bytes in a `data:` URL from its length."""
     return len(str(url)) * 3 // 4
 
 
@@ -224,10 +228,10 @@ class UiMessageChat:
 
     Args:
         graph: Name of the graph.
-        input_of: Makes the input of a run of a message of the user, which is as the AI SDK sends it: `id`, `role`,
-            `parts`. By default the field `messages` gets its texts and files, as a `UserMessage`.
-        page: Whether a browser is given a page to chat in. Like any page it is loaded without credentials, which it
-            asks for: it holds the name of the graph, and nothing of a thread.
+        input_of: Makes the input of a run from a user message in the AI SDK's form: `id`, `role`, `parts`. By default
+            the field `messages` gets its texts and files, as a `UserMessage`.
+        page: Whether to serve a chat page to browsers. The page is loaded without credentials and then asks for them.
+            It contains the name of the graph, but no data of a thread.
     """
 
     headers: Mapping[str, str] = ui_messages.HEADERS
@@ -240,7 +244,7 @@ class UiMessageChat:
         self.page: Final = page
 
     def turn_of(self, body: bytes) -> Turn:
-        """Return what the body of a request asks for; see `ChatProtocol`."""
+        """Parse the body of a request; see `ChatProtocol`."""
         try:
             asked = _parsed(body)
             thread, last = asked["id"], asked["messages"][-1]
@@ -253,7 +257,7 @@ class UiMessageChat:
             answers = {str(approval["id"]): _decision(approval) for approval in decided if "id" in approval}
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             raise BAD_REQUEST_PART(part="body", problem="it is not what useChat of the AI SDK sends") from None
-        if asked.get("trigger") == "regenerate-message":  # a thread that has completed refuses it: it can be forked
+        if asked.get("trigger") == "regenerate-message":  # a completed thread refuses it, but can be forked
             return Turn("retry", thread, message, whole=True)
         key = (message["id"], *([json.dumps(answers, sort_keys=True)] if answers else []))
         if role == "user":
@@ -269,12 +273,12 @@ class UiMessageChat:
         return ui_messages.UiMessages()
 
     def failure(self, detail: str, code: str) -> dict[str, Any]:  # noqa: ARG002 - as the protocol
-        """Return the chunk that says that the stream broke."""
+        """Return the chunk that reports a broken stream."""
         return {"type": "error", "errorText": detail}
 
 
 def _seen_parts(parts: Iterable[Mapping[str, Any]]) -> Seen:
-    """Return what a page has of a message of the AI SDK."""
+    """Parse a message of the AI SDK as the page sent it."""
     tools = [one for one in parts if "toolCallId" in one]
     return Seen(
         texts=tuple(
@@ -300,11 +304,11 @@ _FILES: Final = ("image", "audio", "video", "document")
 
 
 def as_user_messages(request: Mapping[str, Any]) -> Any:
-    """Return the input of a graph whose state has a field `messages`: the last messages of the user.
+    """Return the input of a graph whose state has a field `messages`: the user's last messages.
 
     Raises:
-        InputError: One has a part that is neither a text nor a file with its data, or there is none
-            (`bad-request-part`); or a file is not what its media type says (`bad-media`).
+        InputError: A message has a part that is neither a text nor a file with its data, or no part at all
+            (`bad-request-part`); or a file does not match its media type (`bad-media`).
     """
     said = _said(request)
     if not said:
@@ -318,8 +322,8 @@ class AgUiAgent:
 
     Args:
         graph: Name of the graph.
-        input_of: Makes the input of a run of a request, which is a `RunAgentInput` as JSON data. By default the field
-            `messages` gets the last messages of the user, as `UserMessage`s.
+        input_of: Makes the input of a run from a request, which is a `RunAgentInput` as JSON data. By default the field
+            `messages` gets the user's last messages, as `UserMessage`s.
         shows: Names of the fields of the state that a page may see, or a function of the `Caller` that returns them. By
             default no state is sent.
     """
@@ -334,7 +338,7 @@ class AgUiAgent:
         self._shows: Final = shows
 
     def turn_of(self, body: bytes) -> Turn:
-        """Return what the body of a request asks for; see `ChatProtocol`."""
+        """Parse the body of a request; see `ChatProtocol`."""
         try:
             asked = _parsed(body)
             thread, run = str(asked["threadId"]), str(asked["runId"])
@@ -358,12 +362,12 @@ class AgUiAgent:
         return ag_ui.AgUi(state_at=lambda seq: runtime.state(thread, at=seq), shows=shows)
 
     def failure(self, detail: str, code: str) -> dict[str, Any]:
-        """Return the event that says that the stream broke."""
+        """Return the event that reports a broken stream."""
         return {"type": "RUN_ERROR", "message": detail, "code": code}
 
 
 def _said(request: Mapping[str, Any]) -> list[Any]:
-    """Return the messages of the user at the end of a request."""
+    """Return the user messages at the end of a request."""
     found: list[Any] = []
     for one in reversed(request["messages"]):
         if one["role"] != "user":
@@ -373,7 +377,7 @@ def _said(request: Mapping[str, Any]) -> list[Any]:
 
 
 def _seen_messages(messages: Iterable[Mapping[str, Any]]) -> Seen:
-    """Return what a page has of the turn: its messages after the last one of the user."""
+    """Return the page's part of the turn: its messages after the last user message."""
     texts: list[tuple[Any, str]] = []
     calls, results, files = set[str](), set[str](), list[str]()
     for one in messages:
@@ -402,7 +406,7 @@ def _parts_of(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _content(part: Mapping[str, Any]) -> Content:
-    """Return a content part of a message of the user."""
+    """Return a content part of a user message."""
     kind = part.get("type")
     if kind == "text":
         return str(part.get("text", ""))
@@ -420,21 +424,21 @@ def _data_url(source: Mapping[str, Any]) -> str:
     return f"data:{source.get('mimeType', '')};base64,{source['value']}"
 
 
-# -- what is done ----------------------------------------------------------------------------------------------------
+# -- performing requests -----------------------------------------------------------------------------------------------
 
 
 def title_of(turn: Turn) -> str:
-    """Return the title of a new chat: the beginning of what the user said, as one line."""
+    """Return the title of a new chat: the beginning of the user's message, as one line."""
     line = "".join(one if one.isprintable() else " " for one in turn.title[: 4 * _TITLE])
     return " ".join(line.split())[:_TITLE].rstrip()
 
 
 def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) -> Turn:
-    """Return what is to be done of *turn*, now that its thread is looked at. May cancel a paused thread.
+    """Return the part of *turn* that is left to do, given the state of its thread. May cancel a paused thread.
 
     Args:
-        turn: What the request asks for.
-        runtime: As the caller uses it.
+        turn: The request.
+        runtime: The caller's runtime.
         may: Checks a right of the caller.
 
     Raises:
@@ -458,7 +462,7 @@ def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) 
 
 
 def _new_answers(answers: Mapping[str, Any], runtime: Runtime[Any, Any], thread: str) -> Mapping[str, Any]:
-    """Return *answers* without those that the thread has already: a page sends a message with all its decisions."""
+    """Return *answers* without those that the thread already has: a page sends a message with all its decisions."""
     found = runtime.state(thread)
     open_ = {one.id for one in found.interrupts}
     if open_.isdisjoint(answers) or open_.issuperset(answers):
@@ -474,16 +478,8 @@ def _same(known: Any, answer: Any) -> bool:
     return known == answer or (isinstance(known, Mapping) and cast("Any", known).get("approve") is answer)
 
 
-def goes_on(runtime: Runtime[Any, Any], thread: str) -> bool:
-    """Return whether a run of *thread* goes on, or will without a person: after a time, a child thread or a queue."""
-    found = runtime.state(thread)
-    kinds = {one.kind for one in found.interrupts}
-    sleeps = "task" in kinds or bool(kinds and kinds <= {"timer", "thread"})
-    return found.status == "running" or (found.status == "interrupted" and sleeps)
-
-
 def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...]:
-    """Return the ids of the messages of the user that began the turn in which the thread failed; empty if it did not."""
+    """Return the ids of the user messages that began the turn in which the thread failed; empty if it did not fail."""
     try:
         head = runtime.state(thread)
     except InputError as error:
@@ -496,26 +492,43 @@ def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...]:
 def _began_with(runtime: Runtime[Any, Any], thread: str, seq: int) -> tuple[str, ...]:
     begin = begin_of_turn(runtime, thread, seq)
     entry = next(iter(runtime.entries(thread, after=begin - 1)))
-    began = next(
-        (one for one in conversation.Conversation().entry(entry) if isinstance(one, conversation.RunBegan)), None
-    )
+    began = next((one for one in Conversation().entry(entry) if isinstance(one, RunBegan)), None)
     return () if began is None else tuple(one.id or "" for one in began.said)
 
 
 def begin_of_turn(runtime: Runtime[Any, Any], thread: str, seq: int) -> int:
-    """Return the position of the last input up to the entry *seq*: where its turn begins. Reads from the end."""
+    """Return the position of the last input up to the entry *seq*, where its turn begins. Reads backwards."""
+    return next(iter(begins_of_turns(runtime, thread, seq, 1)), 1)
+
+
+def begins_of_turns(runtime: Runtime[Any, Any], thread: str, seq: int, number: int) -> list[int]:
+    """Return the positions of the last inputs up to the entry *seq*, newest first.
+
+    There are *number* of them, or fewer: at the beginning of the thread, or where turns are long.
+    """
     size = _PAGE
     while True:
         after = max(0, seq - size)
-        found = conversation.last_input(takewhile(lambda one: one.seq <= seq, runtime.entries(thread, after=after)))
-        if found is not None or after == 0:
-            return found or 1
+        found = inputs(takewhile(lambda one: one.seq <= seq, runtime.entries(thread, after=after)))
+        if len(found) >= number or after == 0 or (found and size >= _MOST_ENTRIES):
+            return found[::-1][:number]
         size *= 4
 
 
+def page_of_messages(runtime: Runtime[Any, Any], thread: str, before: int, turns: int) -> dict[str, Any]:
+    """Return the messages of the last turns whose input comes before the entry *before*: *turns*, or fewer long ones.
+
+    `before` of the page requests the previous page; None if there is none.
+    """
+    begins = begins_of_turns(runtime, thread, before - 1, turns)
+    first = next((one for one in reversed(begins) if before - one <= _MOST_ENTRIES), begins[0] if begins else 1)
+    found = takewhile(lambda one: one.seq < before, runtime.entries(thread, after=first - 1, live=True))
+    return {"id": thread, "messages": ui_history.messages(found), "before": first if first > 1 else None}
+
+
 def begin_of_run(runtime: Runtime[Any, Any], thread: str, turn: int) -> int:
-    """Return the position at which the run began, or went on, that is the last of the turn which begins at *turn*."""
-    seen = conversation.Conversation()
+    """Return the position at which the last run of the turn that begins at *turn* began or continued."""
+    seen = Conversation()
     for number, entry in enumerate(runtime.entries(thread, after=turn - 1)):
         if number and isinstance(entry.event, events.RunStarted) and not entry.path:  # the next turn
             break
@@ -528,11 +541,11 @@ class ChatForm:
     """The stream of a chat.
 
     Args:
-        protocol: How it is written.
-        projection: What is written.
-        known: Entries that the client has already.
-        seen: What the client has of the turn beside those.
-        aside: Makes calls that may block.
+        protocol: The protocol to write in.
+        projection: The content to write.
+        known: Entries that the client already has.
+        seen: The client's part of the turn besides those.
+        aside: Runs calls that may block.
     """
 
     over: bool = False
@@ -549,7 +562,7 @@ class ChatForm:
             projection.known(entry)
 
     async def item(self, item: Entry | LiveItem) -> bytes:
-        """Return what is sent of an entry, or of a live item."""
+        """Return the text to send for an entry or a live item."""
         made = self._made
         if isinstance(item, LiveItem):
             found = made.live(item.mode, item.item, item.missed)

@@ -1,7 +1,7 @@
-"""The page of a chat: a document, one module and a style sheet, which stand as files in `chat_page`.
+"""The page of a chat: a document, one module and a style sheet, which are files in `chat_page`.
 
-They hold nothing of a thread, so that a browser may load them without credentials. The module asks for the token of the
-server and sends it with each request.
+They contain no data of a thread, so that a browser may load them without credentials. The module asks for the token of
+the server and sends it with each request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def document(graph: str, *, root: str, path: str, bounds: Bounds) -> bytes:
         graph: Name of the graph.
         root: Path at which the application is mounted; empty for none.
         path: Path of the chat within it.
-        bounds: How large the files of a message may be, which the page checks before it sends them.
+        bounds: Limits on the files of a message, which the page checks before it sends them.
     """
     threads = f"{root}/graphs/{quote(graph, safe='')}/threads"
     values = {"graph": graph, "threads": threads, "chat": f"{root}{quote(path)}"}

@@ -1,7 +1,7 @@
-"""`Client`: the verbs of `Runtime`, on a server of `graphrt.serve`. Httpx is imported here alone.
+"""`Client`: the verbs of `Runtime`, on a `graphrt.serve` server. The only module that imports httpx.
 
 The steps of a verb are written once, as a flow: a generator that yields requests and is sent their documents. The sync
-verb and its async twin differ in who sends the requests.
+verb and its async twin differ only in how the requests are sent.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ T = TypeVar("T")
 _WAIT_S: Final = 25.0
 """Seconds for which one request waits for the end of a run: less than proxies wait for an answer."""
 _TRIES: Final = 4
-"""How often a request is sent that may be repeated, and how often in a row a stream is opened again."""
+"""Maximum number of tries for a repeatable request, and of consecutive attempts to reopen a stream."""
 _PAUSE_S: Final = 0.2
 """Seconds before the second try; twice as many before each further one."""
 _IN_PROGRESS_S: Final = 90.0
 _IN_PROGRESS_PAUSE_S: Final = 1.0
-"""For how many seconds a request is sent again whose key another process is answering, and how long between two tries."""
+"""Seconds for which a request is repeated while another process handles its key, and seconds between two tries."""
 _CONFLICTS: Final = frozenset({"conflict", "lost-lease"})
 
 
@@ -86,7 +86,7 @@ class _Request:
 
     @property
     def tries(self) -> int:
-        """How often it may be sent."""
+        """Maximum number of tries."""
         return _TRIES if self.method == "GET" or self.key is not None else 1
 
     @property
@@ -96,7 +96,7 @@ class _Request:
 
 
 Flow: TypeAlias = Generator[_Request, Any, T]
-"""The steps of a verb: yields requests, is sent the pair of status and document of each, and returns the result."""
+"""The steps of a verb: yields requests, receives the status and document of each, and returns the result."""
 
 
 @final
@@ -108,10 +108,10 @@ class Client(Generic[S]):
         graph: The graph, or its name. With a graph, states are instances of its state class; with a name, dicts.
         token: Sent as `Authorization: Bearer TOKEN`.
         headers: More headers, such as other credentials.
-        timeout_s: Seconds for an answer of the server, besides those for which it is asked to wait for a run.
-        transport: Replaces the network, for tests; likewise *async_transport* under the async verbs.
+        timeout_s: Seconds for an answer of the server, in addition to the time that it is asked to wait for a run.
+        transport: Replaces the network, for tests; *async_transport* does so for the async verbs.
 
-    Writes take *key*, an idempotency key: the write has its effect once, and is repeated if its answer was lost.
+    Writes take *key*, an idempotency key: the write takes effect once, and is repeated if its answer was lost.
     """
 
     @overload
@@ -207,7 +207,7 @@ class Client(Generic[S]):
 
         Raises:
             RunFailedError: The run failed.
-            WaitTimeoutError: *timeout_s* is over. The run goes on.
+            WaitTimeoutError: *timeout_s* is over. The run continues.
         """
         return self._drive(self._wait(thread, timeout_s))
 
@@ -235,14 +235,14 @@ class Client(Generic[S]):
         """Send a signal to a thread; see `signal`."""
         return await self._adrive(self._field("kept", bool, _signal(thread, name, value, id, key)))
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- inspecting ----------------------------------------------------------------------------------------------------
 
     def state(self, thread: str, *, at: int | None = None) -> RemoteState[S]:
-        """Return the thread as it is now, or was after the entry *at*; see `Runtime.state`."""
+        """Return the thread in its present state, or in its state after the entry *at*; see `Runtime.state`."""
         return self._drive(self._state(thread, at))
 
     async def astate(self, thread: str, *, at: int | None = None) -> RemoteState[S]:
-        """Return the thread as it is now; see `state`."""
+        """Return the thread in its present state; see `state`."""
         return await self._adrive(self._state(thread, at))
 
     def history(self, thread: str, *, limit: int = 20, before: int | None = None) -> tuple[RemoteState[S], ...]:
@@ -276,11 +276,11 @@ class Client(Generic[S]):
     ) -> Iterator[RemoteEntry | RemoteLiveItem]:
         """Iterate over the entries of a thread as they are stored, until its run has ended; see `Runtime.follow`.
 
-        A connection that breaks is opened again, and the iteration goes on after the last entry or live item.
+        A connection that breaks is opened again, and the iteration continues after the last entry or live item.
 
         Args:
             thread: The thread.
-            after: Where to go on: the `seq` of an entry, the `position` of a live item, or 0 for the beginning.
+            after: Where to continue: the `seq` of an entry, the `position` of a live item, or 0 for the beginning.
             live: Whether live items come between the entries; None: if the server's store can.
         """
         reader = _EventReader(after)
@@ -370,7 +370,7 @@ class Client(Generic[S]):
         keep_effects: bool = False,
         key: str | None = None,
     ) -> str:
-        """Create a thread from an entry of another one, and return its id; see `Runtime.fork`."""
+        """Create a thread from an entry of another thread, and return its id; see `Runtime.fork`."""
         return self._drive(self._field("thread", str, _fork(thread, at, to, keep_effects, key)))
 
     async def afork(
@@ -382,7 +382,7 @@ class Client(Generic[S]):
         keep_effects: bool = False,
         key: str | None = None,
     ) -> str:
-        """Create a thread from an entry of another one; see `fork`."""
+        """Create a thread from an entry of another thread; see `fork`."""
         return await self._adrive(self._field("thread", str, _fork(thread, at, to, keep_effects, key)))
 
     def label(
@@ -435,7 +435,7 @@ class Client(Generic[S]):
         return (yield from self._field("thread", str, _Request("POST", path, body=given, key=key)))
 
     def _answer(self, thread: str, answers: Any, answer: Any, key: str | None) -> Flow[str]:
-        """Answer questions: a mapping is one of ids to answers, and anything else the only answer."""
+        """Answer questions: a mapping is of ids to answers, and anything else is the only answer."""
         if answers is UNSET and answer is UNSET:
             return (yield from self._retry(thread, key))
         by_id = answer is UNSET and isinstance(answers, Mapping)
@@ -487,7 +487,7 @@ class Client(Generic[S]):
         return (yield from self._state(thread, None))
 
     def _field(self, name: str, _kind: type[T], request: _Request) -> Flow[T]:
-        """Return one member of the document that answers *request*, whose type is known."""
+        """Send *request*, and return one member of the resulting document, whose type is known."""
         _, found = yield request
         value: T = found[name]
         return value
@@ -498,7 +498,7 @@ class Client(Generic[S]):
         return tuple(make(one) for one in found[name])
 
     def _made(self, found: Any) -> RemoteState[S]:
-        """Return a state of its document; its values are an instance of the state class, if that is known."""
+        """Return a state from its document; its values are an instance of the state class, if that is known."""
         values = found["state"] if self._adapter is None else self._adapter.validate_python(found["state"])
         return state_of(found, values)
 
@@ -548,14 +548,14 @@ class Client(Generic[S]):
             **({} if request.body is None else {"json": request.body}),
         }
 
-    def _events(self, thread: str, reader: _EventReader, live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - handed on
-        """Return the request of an event stream that goes on where *reader* is."""
+    def _events(self, thread: str, reader: _EventReader, live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - passed on
+        """Return the request of an event stream that continues where *reader* is."""
         query = {} if live is None else {"live": str(live).lower()}
         headers = {"last-event-id": str(reader.position)}
         return {"url": f"{self._url}{_at(thread)}/events", "params": query, "headers": headers, "timeout": 60.0}
 
     def _opened(self, answer: httpx.Response, reader: _EventReader) -> None:
-        """Handle an answer that is no stream: nothing comes any more, the server stops, or the request is wrong."""
+        """Handle an answer that is not a stream: the stream is over, the server is stopping, or the request is wrong."""
         if answer.status_code == 204:
             reader.over = True
         elif answer.status_code in (429, 502, 503, 504):
@@ -567,7 +567,8 @@ class Client(Generic[S]):
         """Return status and document of an answer.
 
         Raises:
-            GraphrtError: It is a problem, as `Runtime` would have raised it; or not of a graphrt server.
+            GraphrtError: The answer is a problem, raised as `Runtime` would have raised it; or it is not from a graphrt
+                server.
         """
         try:
             found: Any = answer.json()
@@ -650,7 +651,7 @@ class RemoteSchedules:
         return await self._client._adrive(self._client._page("schedules", _schedule, "/schedules", {}))
 
     def remove(self, name: str) -> None:
-        """Delete a schedule. Threads that it started go on."""
+        """Delete a schedule. Threads that it started continue."""
         self._client._drive(self._client._field("name", str, _Request("DELETE", f"/schedules/{quote(name)}")))
 
     async def aremove(self, name: str) -> None:
@@ -659,7 +660,7 @@ class RemoteSchedules:
 
 
 class _Sending:
-    """Decides whether a request is sent again."""
+    """Decides whether a request is repeated."""
 
     def __init__(self, url: str, request: _Request) -> None:
         self._url = url
@@ -668,14 +669,14 @@ class _Sending:
         self._until = time.monotonic() + _IN_PROGRESS_S
 
     def pause_s(self, error: httpx.TransportError | InputError) -> float:
-        """Return how many seconds to wait before the request is sent again after *error*.
+        """Return the seconds to wait before the request is repeated after *error*.
 
         Raises:
-            InputError: It is that error, which a repetition would not change.
-            StoreError: The server cannot be reached (`server-unreachable`).
+            InputError: *error* itself, if a repetition would not help. StoreError: The server cannot be reached
+            (`server-unreachable`).
         """
         if isinstance(error, InputError):
-            # The record of a key outlives the process that made it, for a minute.
+            # The record of a key outlives its process by a minute.
             if error.code != KEY_IN_PROGRESS.code or time.monotonic() > self._until:
                 raise error
             self._failures = 0
@@ -692,17 +693,17 @@ class _EventReader:
 
     def __init__(self, after: int | str) -> None:
         self.position = after
-        """That of the last entry or live item."""
+        """The position of the last entry or live item."""
         self.over = False
         self._event = ""
         self._data = ""
         self._failures = 0
 
     def feed(self, line: str) -> RemoteEntry | RemoteLiveItem | None:
-        """Take a line, and return what it completes.
+        """Process a line, and return the item that it completes.
 
         Raises:
-            GraphrtError: The server says that the stream broke.
+            GraphrtError: The server reports that the stream broke.
         """
         if line:
             name, _, value = line.partition(": ")
@@ -735,10 +736,10 @@ class _EventReader:
         return None
 
     def broke(self, url: str, error: Exception) -> None:
-        """Note that a connection broke, or was refused for now.
+        """Record that a connection broke, or was refused temporarily.
 
         Raises:
-            StoreError: That was the case too often in a row.
+            StoreError: That happened too many times in a row.
         """
         self._event = self._data = ""
         self._failures += 1
@@ -763,7 +764,7 @@ def _signal(thread: str, name: str, value: Any, id: str | None, key: str | None)
     return _Request("POST", f"{_at(thread)}/signals", body=body, key=key)
 
 
-def _fork(thread: str, at: int | None, to: str | None, keep_effects: bool, key: str | None) -> _Request:  # noqa: FBT001 - handed on
+def _fork(thread: str, at: int | None, to: str | None, keep_effects: bool, key: str | None) -> _Request:  # noqa: FBT001 - passed on
     body = {"at": at, "to": to, "keep_effects": keep_effects}
     return _Request("POST", f"{_at(thread)}/fork", body=body, key=key)
 
@@ -797,7 +798,7 @@ def _renamed(which: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(target: Any) -> Any:
-    """Return a target of `goto` as the server takes it."""
+    """Return a target of `goto` in the server's form."""
     return getattr(target, "value", target)
 
 
@@ -809,7 +810,7 @@ def _plain(value: Any) -> Any:
 
 
 def _raised(problem: Mapping[str, Any]) -> GraphrtError:
-    """Return the error that a problem tells of, of the class that `Runtime` would have raised."""
+    """Return the error described by a problem document, in the class that `Runtime` would have raised."""
     code, status = str(problem["code"]), int(problem.get("status", 500))
     kind: type[GraphrtError] = InputError if status < 500 or status == 501 else StoreError
     if code in _CONFLICTS:

@@ -1,4 +1,4 @@
-"""What `Client` returns and takes: values made of the documents of a server. They compare by value."""
+"""Results and arguments of `Client`: values made from the documents of a server. They compare by value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RemoteQuestion:
     expires_at: float | None = None
     """Seconds since the epoch."""
     default: Any = UNSET
-    """The answer that it gives itself when it expires."""
+    """The answer that it gets when it expires."""
     stale: bool = False
     task_id: str = ""
     thread: str = ""
@@ -49,7 +49,7 @@ class RemoteQuestion:
 @final
 @dataclass(frozen=True, kw_only=True)  # no slots: a frozen generic class with slots cannot be called with a parameter
 class RemoteState(Generic[S]):
-    """A thread at one moment, as `Snapshot`; what `Client.run` returns too."""
+    """A thread at one point in time, as `Snapshot`; also the result of `Client.run`."""
 
     thread: str
     status: Status
@@ -60,7 +60,7 @@ class RemoteState(Generic[S]):
     interrupts: tuple[RemoteQuestion, ...]
     next: tuple[str, ...]
     seq: int
-    """Number of the entry that this is the state after."""
+    """Number of the last entry that this state includes."""
     at: float
     """Seconds since the epoch."""
     step: int
@@ -101,7 +101,7 @@ class RemoteEntry:
         rest = dict(document)
         self.thread: str | None = rest.pop("thread")
         self.seq: int = rest.pop("seq")
-        """Its number: the position to go on from."""
+        """Its number: the position to continue from."""
         self.at: float = rest.pop("at")
         """Seconds since the epoch."""
         self.run: str = rest.pop("run")
@@ -186,7 +186,7 @@ class QuestionsWanted(te.TypedDict, total=False):
 
 
 def question_of(document: Mapping[str, Any]) -> RemoteQuestion:
-    """Return the question of a document."""
+    """Parse the document of a question."""
     names = ("id", "kind", "node", "payload", "answer_schema", "expires_at", "stale")
     more = {name: document[name] for name in ("task_id", "thread", "title", "token") if name in document}
     default = document["default"] if document.get("has_default") else UNSET
@@ -195,7 +195,7 @@ def question_of(document: Mapping[str, Any]) -> RemoteQuestion:
 
 
 def state_of(document: Mapping[str, Any], values: S) -> RemoteState[S]:
-    """Return the state of a document, with its *values*."""
+    """Parse the document of a state, with its *values*."""
     done = document["tasks"]
     return RemoteState(
         thread=document["thread"],
@@ -218,6 +218,6 @@ def state_of(document: Mapping[str, Any], values: S) -> RemoteState[S]:
 
 
 def thread_of(document: Mapping[str, Any]) -> RemoteThread:
-    """Return the thread of a document."""
+    """Parse the document of a thread."""
     names = ("thread", "status", "graph", "seq", "created_at", "updated_at", "owned", "priority", "title")
     return RemoteThread(**{name: document[name] for name in names}, tags=frozenset(document["tags"]))

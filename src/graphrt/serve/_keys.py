@@ -1,14 +1,14 @@
-"""Idempotency keys: a write that is repeated under its key has its effect once, whichever replica gets the repetition.
+"""Idempotency keys: a write that is repeated under its key takes effect once, whichever replica gets the repetition.
 
-Many writes are harmless by themselves if the key is part of them: a new thread or fork gets an id that is made of the
-key, and a signal is sent under it. For the others, a thread or fork whose id the client chose, an input for a thread that
-exists, answers, a retry and an edit, the key has a *record*: a thread of a small graph of its own, in the same store. Its
-first commit decides, among all replicas, which of two equal requests acts, by the reducer `first`. The record has digests
-alone.
+Many writes are idempotent if the key is part of them: a new thread or fork gets an id derived from the key, and a
+signal is sent under it. For the others the key has a *record*: a thread or fork whose id the client chose, an input for
+a thread that exists, answers, a retry and an edit. The record is a thread of a small separate graph, in the same store.
+By the reducer `first`, its first commit decides among all replicas which of two equal requests acts. The record
+contains only digests.
 
-A process may die between the record and the write. The record has the position that the thread was at: if it is still
-there, and no input waits for the end of its run, nothing was written, and the repetition acts, under a record of its own.
-Otherwise the outcome is unknown: the repetition is refused, and says so. Records are deleted after a day.
+A process may die between the record and the write. The record has the thread's position at that time. If the thread is
+still there, and no input waits for the end of its run, nothing was written, and the repetition acts under a separate
+record. Otherwise the outcome is unknown: the repetition is refused with that reason. Records are deleted after a day.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ LONGEST: Final = 255
 KEPT_S: Final = 86_400.0
 """Seconds for which a key is remembered."""
 _ANSWERING_S: Final = 60.0
-"""Seconds in which a request is answered, if its process lives."""
+"""Seconds within which a living process answers a request."""
 _SWEEP_EVERY_S: Final = 3_600.0
 _SWEPT: Final = 100
-"""Records that a request deletes at most: the store does so in one transaction."""
+"""Maximum number of records that a request deletes, in one transaction of the store."""
 _TRIES: Final = 100
-"""Looks at a record that another process writes at this moment, 10 ms apart."""
+"""Number of looks at a record that another process is writing, 10 ms apart."""
 
 
 class KeyRecord(TypedDict):
-    """What is kept of a key."""
+    """The record of a key."""
 
     owner: Annotated[str, first]
-    """Names the request that acts."""
+    """Identifies the request that acts."""
     digest: Annotated[str, first]
-    """Of that request."""
+    """Digest of that request."""
     begun_at: Annotated[float, first]
     seq: Annotated[int, first]
     """Position of the thread before the request; 0 if there was none."""
@@ -64,7 +64,7 @@ def _graph() -> CompiledGraph[Any, Any, Any]:
 
 
 def derived_id(caller: Caller, scope: str, key: str) -> str:
-    """Return an id of a thread that is made of the key: the same for the same caller, resource and key.
+    """Return a thread id derived from the key: the same for the same caller, resource and key.
 
     Raises:
         InputError: *key* is not 1 to 255 printable characters (`bad-request-part`).
@@ -72,7 +72,7 @@ def derived_id(caller: Caller, scope: str, key: str) -> str:
     if not (1 <= len(key) <= LONGEST and key.isprintable()):
         problem = f"it is not 1 to {LONGEST} printable characters"
         raise BAD_REQUEST_PART(part="header Idempotency-Key", problem=problem)
-    # The tenant is not part of it: the store of the tenant keeps equal ids apart.
+    # Without the tenant, because the tenant's store separates equal ids.
     return f"key-{sha256(chr(0).join((caller.user, scope, key)).encode()).hexdigest()[:40]}"
 
 
@@ -88,20 +88,20 @@ class Keys:
         self._sweep_at = monotonic()
 
     def begin(self, record: str, digest: str, seq: int, *, waits: Callable[[], bool]) -> str | None:
-        """Return the id of the record under which the request acts; None if it did so before, and was answered.
+        """Return the id of the record under which the request acts; None if it was already performed and answered.
 
         `forget` takes that id, and `end` the *record* of the key, which all repetitions look at first.
 
         Args:
             record: Id of the record of the key.
-            digest: Of the request.
-            seq: Position of the thread now.
-            waits: Says whether an input waits for the thread: it may be that of this request. Asked of a thread that
+            digest: Digest of the request.
+            seq: Current position of the thread.
+            waits: Returns whether an input waits for the thread, which may be this request's. Called only if the thread
                 exists.
 
         Raises:
             InputError: The key came with another request (`key-reused`), its first request is not answered yet
-                (`key-in-progress`), or what became of that is not known (`key-outcome-unknown`).
+                (`key-in-progress`), or its outcome is not known (`key-outcome-unknown`).
         """
         self._sweep()
         mine = uuid4().hex
@@ -112,20 +112,20 @@ class Keys:
             if found["owner"] == mine:
                 return id_
             if found["digest"] != digest:
-                raise KEY_REUSED()
+                raise KEY_REUSED(key="The idempotency key")
             if found["done"]:
                 return None
             if self._clock() - found["begun_at"] < _ANSWERING_S:
                 raise KEY_IN_PROGRESS()
             if found["seq"] != seq or (seq and waits()):
                 raise KEY_OUTCOME_UNKNOWN()
-            id_, number = f"{record}.{number}", number + 1  # its process died before it wrote anything
+            id_, number = f"{record}.{number}", number + 1  # its process died before the write
 
     def _kept(self, record: str, values: dict[str, Any]) -> KeyRecord:
-        """Make the record with *values*, or return the one that there is."""
+        """Create the record with *values*, or return the existing one."""
         for _ in range(_TRIES):
             try:
-                # Makes the record. On one that is there the reducers let what it has win: it changes nothing.
+                # Creates the record. If it exists, its reducers keep the existing values, so nothing changes.
                 found: KeyRecord = self._records.update(record, values).values
             except ConflictError:  # another process writes it now
                 sleep(0.01)
@@ -134,15 +134,15 @@ class Keys:
         raise KEY_IN_PROGRESS()
 
     def end(self, record: str) -> None:
-        """Note that the request had its effect."""
+        """Record that the request took effect."""
         self._records.update(record, {"done": True})
 
     def forget(self, record: str) -> None:
-        """Forget a request that was refused and changed nothing: it may be mended, and sent with the same key."""
+        """Forget a request that was refused and changed nothing, so that a corrected one can use the same key."""
         self._records.delete_thread(record)
 
     def _sweep(self) -> None:
-        """Delete records of yesterday, once an hour; if there are many, some at each request until none is left."""
+        """Once an hour, delete expired records; if there are many, some at each request until none is left."""
         if monotonic() < self._sweep_at:
             return
         self._sweep_at = monotonic() + _SWEEP_EVERY_S

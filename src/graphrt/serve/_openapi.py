@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of a server, made of the table of verbs and of the graphs' own classes.
+"""The OpenAPI 3.1 document of a server, generated from the table of verbs and the graphs' own classes.
 
-Each graph has paths of its own, with the schema of its input where one is taken, that of its state where one is given,
-and that of its updates where the state is edited. The schema of an answer is part of each question (`answer_schema`).
+Each graph has its own paths, with the schemas of its input, state and updates where they are used. The schema of an
+answer is part of each question (`answer_schema`).
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _operation(graph: str, verb: Verb, own: Mapping[str, dict[str, Any]]) -> dic
 
 def _body(model: type[_bodies.Part], own: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the schema of a body, with the graph's own classes in it."""
-    schema = model.model_json_schema()  # none of the bodies names a class
-    if model in _OF_INPUT:  # of a thread that exists, an input is an update: fields may be missing
+    schema = model.model_json_schema()  # this body names no class
+    if model in _OF_INPUT:  # for an existing thread, an input is an update, so fields may be missing
         kinds = [own["input"], own["update"]] if own["update"] else [own["input"], {"type": "object"}]
         schema["properties"]["input"] = own["input"] if model is not _bodies.NewRun else {"anyOf": kinds}
     if model is _bodies.Edit and own["update"]:
@@ -145,7 +145,7 @@ def _parameters(model: type[_bodies.Part]) -> list[dict[str, Any]]:
 
 
 def _responses(verb: Verb, own: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the responses of a verb that succeed."""
+    """Return the successful responses of a verb."""
     if verb.handle is None:
         events = {"text/event-stream": {"schema": {"type": "string", "description": "Events: entry, live, end."}}}
         return {
@@ -158,7 +158,7 @@ def _responses(verb: Verb, own: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     done = {"description": verb.summary, "content": {"application/json": {"schema": gives}}}
     if verb.waits:
         begun = {"application/json": {"schema": {"$ref": "#/components/schemas/Started"}}}
-        return {"200": done, "202": {"description": "The run goes on.", "content": begun}}
+        return {"200": done, "202": {"description": "The run continues.", "content": begun}}
     return {str(verb.status): done}
 
 
@@ -167,6 +167,6 @@ def _in_path(name: str) -> dict[str, Any]:
 
 
 def _plain(name: str, summary: str, refused: str = "default") -> dict[str, Any]:
-    """Return the operation of a path that is not a graph's."""
+    """Return the operation of a path that does not belong to a graph."""
     done = {"description": summary, "content": {"application/json": {"schema": {"type": "object"}}}}
     return {"get": {"operationId": name, "summary": summary, "responses": {"200": done, refused: _PROBLEMS}}}

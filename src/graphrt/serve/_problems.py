@@ -1,7 +1,7 @@
-"""Errors as problem details (RFC 9457): the status of each code, and what a client is told.
+"""Errors as problem details (RFC 9457): the status of each code, and the details for a client.
 
-A client is told the code and what to do. The text of an error goes along only where it quotes nothing but the request:
-that of a wrong call, or of a conflict. Texts of nodes, reducers and stores may quote the state, or the host.
+A client gets the code and the fix. The text of an error is included only if it quotes nothing but the request: for a
+wrong call or a conflict. Texts of nodes, reducers and stores may quote the state or the host.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _STATUS: Final = {
     "store-lacks": 501,
     "missing-extra": 501,
 }
-"""Code to status, where the class of the error does not say it."""
+"""Maps codes to statuses, where the class of the error does not determine it."""
 _RETRY_AFTER_S: Final = {409: 1, 429: 5, 503: 5}
-"""Seconds after which a request may be repeated, by status; of 409 only where another request is in the way."""
+"""Seconds after which a request may be repeated, by status; for 409 only if another request is in the way."""
 
 
 def status_of(error: BaseException) -> int:
@@ -63,7 +63,7 @@ def status_of(error: BaseException) -> int:
 
 
 def retry_after_s(error: BaseException) -> int | None:
-    """Return after how many seconds the request may succeed; None if a repetition changes nothing."""
+    """Return the seconds after which the request may succeed; None if a repetition would not help."""
     status = status_of(error)
     if status == 409 and not isinstance(error, ConflictError) and getattr(error, "code", "") != "key-in-progress":
         return None

@@ -1,6 +1,7 @@
-"""`serve`: runs an application under uvicorn, until the process gets SIGTERM or SIGINT. Uvicorn is imported here alone.
+"""`serve`: runs an application under uvicorn until SIGTERM or SIGINT. The only module that imports uvicorn.
 
-What uvicorn leaves open is bounded here: connections that send no request, or half of one, and readers that do not read.
+It adds limits that uvicorn lacks: for connections that send no request or an incomplete one, and for readers that do
+    not read.
 """
 
 from __future__ import annotations
@@ -9,34 +10,46 @@ import asyncio
 import signal
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from graphrt.serve._asgi import Application
 from graphrt.serve._events import ABORT
 
 _HEAD_S: Final = 10.0
 """Seconds in which a request's line and headers have to arrive."""
 _WAITING: Final = 1_000
-"""Connections that may wait for a whole request at once. One more closes the one that has waited longest."""
+"""Maximum number of connections that wait for a complete request. A further connection closes the one that has waited
+longest."""
+
+
+class Served(Protocol):
+    """An ASGI application that ends its open streams when the server is about to stop."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None:
+        """Serve a request."""
+        ...
+
+    def drain(self) -> None:
+        """End the open streams, and begin no more. May be called from any thread."""
+        ...
 
 
 def serve(
-    application: Application,
+    application: Served,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     grace_s: float = 10.0,
     started: Callable[[str], None] = lambda _url: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Open streams are ended then, and other requests have *grace_s* seconds.
+    """Serve until SIGTERM or SIGINT. Then open streams are ended, and other requests have *grace_s* seconds.
 
     Args:
-        application: What `app` returned.
+        application: The application from `graphrt.serve.app` or `graphrt.viewer.app`.
         host: The address to listen at.
-        port: The port; 0 takes a free one.
+        port: The port; 0 chooses a free one.
         grace_s: Seconds for open requests.
         started: Called with the URL of the server, when it listens.
     """
@@ -63,18 +76,18 @@ def serve(
 
 
 def _ignored(_number: int, _frame: FrameType | None) -> None:
-    """Handle a signal that uvicorn has handled."""
+    """Ignore a signal that uvicorn has already handled."""
 
 
 @final
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, application: Application, started: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, application: Served, started: Callable[[str], None]) -> None:
         super().__init__(config)
         self._application = application
         self._told = started
 
     async def startup(self, sockets: Any = None) -> None:
-        """Listen, and tell the URL."""
+        """Listen, and report the URL."""
         await super().startup(sockets)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
@@ -88,7 +101,7 @@ class _Server(uvicorn.Server):
 
 @final
 class _Protocol(H11Protocol):
-    """A connection. While it waits for a whole request, it is in the table of those that wait, oldest first."""
+    """A connection. While it waits for a complete request, it is in the table of waiting connections, oldest first."""
 
     waiting: Final[dict[_Protocol, asyncio.TimerHandle]] = {}
 
@@ -105,7 +118,7 @@ class _Protocol(H11Protocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Handle data, and wait on if it is no whole request."""
+        """Handle data, and keep waiting if the request is incomplete."""
         super().data_received(data)
         cycle: Any = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
@@ -119,7 +132,7 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        """Join those that wait for a request; the wait is not prolonged by a part of one."""
+        """Join the connections that wait for a request. A partial request does not extend the wait."""
         if self in self.waiting or self.transport.is_closing():
             return
         if len(self.waiting) >= _WAITING:
@@ -132,6 +145,6 @@ class _Protocol(H11Protocol):
             timer.cancel()
 
     def give_up(self) -> None:
-        """Close a connection that sent no whole request."""
+        """Close a connection that sent no complete request."""
         self._come()
         self.transport.abort()

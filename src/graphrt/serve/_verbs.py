@@ -1,8 +1,8 @@
-"""The endpoints: a table of verbs, each a call of a verb of `Runtime` and the document that it answers with.
+"""The endpoints: a table of verbs. Each calls a verb of `Runtime` and answers with a document.
 
-A row says where a verb is, which right it needs, and what it takes and gives. Routes and the OpenAPI document are made of
-the table. Handlers are plain functions of a `Call`. They run on worker threads of the server, so they may wait for the
-store. None of them drives a thread: workers do.
+A row gives the path of a verb, the right that it needs, and its input and output. Routes and the OpenAPI document are
+generated from the table. Handlers are plain functions of a `Call`. They run on worker threads of the server, so they
+may wait for the store. None of them drives a thread: workers do.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from graphrt.stores import Head, MailFilter, Store, ThreadFilter
 from graphrt.stores.filters import BEGINS
 from graphrt.wires import document_schemas as schemas
 from graphrt.wires import plain_data
+from graphrt.wires.conversation import goes_on
 
 Document: TypeAlias = dict[str, Any]
 Keyed: TypeAlias = Literal["", "itself", "record"]
-"""How a write is kept from having its effect twice: it needs nothing, its key is part of it, or the key has a record."""
+"""How a write is made idempotent: it is so by nature, its key is part of it, or the key has a record."""
 
 
 @final
@@ -37,7 +38,7 @@ class Call:
     """One request to one verb, checked."""
 
     runtime: Runtime[Any, Any]
-    """As the caller uses it: in the store of their tenant, under their name."""
+    """The caller's runtime: in the store of their tenant, under their name."""
     caller: Caller
     thread: str = ""
     """From the path; empty if it names no thread."""
@@ -50,7 +51,7 @@ class Call:
     key: str | None = None
     """The idempotency key."""
     digest: str = ""
-    """Of the request, by which a key that comes with another one is found."""
+    """Digest of the request, which detects a key that is reused for another request."""
 
     @property
     def graph(self) -> str:
@@ -71,7 +72,7 @@ class Call:
             InputError: There is no such thread of this graph (`unknown-thread`).
         """
         head = self.store.head(self.thread)
-        if head.graph != self.graph:  # a caller may have rights on one graph alone
+        if head.graph != self.graph:  # a caller may have rights on this graph only
             raise UNKNOWN_THREAD(thread=self.thread)
         return head
 
@@ -85,20 +86,20 @@ class Call:
             return 0
 
     def has_input(self, thread: str) -> bool:
-        """Return whether an input waits for the end of the present run of *thread*: it is no entry yet."""
+        """Return whether an input waits for the current run of *thread* to end; it is not an entry yet."""
         store = self.store
         if "mail" not in store.offers:
             return False
         return any(one.id.startswith(BEGINS) for one in store.query(MailFilter(thread=thread)))
 
     def derived(self, verb: str) -> str | None:
-        """Return an id that is made of the key; None without a key."""
+        """Return an id derived from the key; None without a key."""
         if self.key is None:
             return None
         return derived_id(self.caller, f"{self.graph}/{self.thread}/{verb}", self.key)
 
     def derived_thread(self, verb: str) -> str | None:
-        """Return the id of the thread that the call makes, from its key and its request; None without a key.
+        """Return the id of the thread that the call creates, from its key and its request; None without a key.
 
         Raises:
             InputError: The key came with another request (`key-reused`): a thread has an id of this key.
@@ -108,17 +109,17 @@ class Call:
             return None
         id_ = f"{of_key}-{self.digest[:16]}"
         if any(head.thread != id_ for head in self.store.query(ThreadFilter(prefix=f"{of_key}-"), limit=2)):
-            raise KEY_REUSED()
+            raise KEY_REUSED(key="The idempotency key")
         return id_
 
 
 class Reply(NamedTuple):
-    """What a handler answers."""
+    """The answer of a handler."""
 
     data: Any
     status: int = 200
     location: str = ""
-    """Path of what was made, below the graph."""
+    """Path of the new resource, below the graph."""
 
 
 Handler: TypeAlias = Callable[[Call], Reply]
@@ -130,14 +131,14 @@ class Verb:
     """One row of the table."""
 
     name: str
-    """Unique; the `operationId` has it."""
+    """Unique; part of the `operationId`."""
     method: str
     path: str
     """Below `/graphs/{graph}`."""
     right: Right
     summary: str
     handle: Handler | None = None
-    """None for the event stream, which is no document."""
+    """None for the event stream, which is not a document."""
     query: type[_bodies.Part] = _bodies.Nothing
     body: type[_bodies.Part] | None = None
     gives: dict[str, Any]
@@ -145,8 +146,8 @@ class Verb:
     status: int = 200
     keyed: Keyed = ""
     makes: str = ""
-    """Field of the body with the id of the thread that is made. If it is given, the key cannot be part of it, and has a
-    record."""
+    """Field of the body with the id of the new thread. If it is set, the id cannot be derived from the key, so the key
+    has a record."""
     begins: bool = False
     """Whether a run may begin, so that the running threads are counted."""
     makes_thread: bool = False
@@ -165,6 +166,7 @@ STATE: Final = schemas.object_of(
     schemas.SNAPSHOT,
     state=schemas.ANY,
     output=schemas.ANY,
+    goes_on=schemas.TRUTH,
     stopped=schemas.list_of(schemas.TEXT),
     title=schemas.TEXT_OR_NULL,
     tags=schemas.list_of(schemas.TEXT),
@@ -181,10 +183,11 @@ GRAPH: Final = schemas.object_of(
 
 
 def state_document(runtime: Runtime[Any, Any], thread: str, at: int | None = None) -> Document:
-    """Return the thread as it is now, or was after the entry *at*."""
+    """Return the thread in its present state, or in its state after the entry *at*."""
     found = runtime.state(thread, at=at)
     data: Document = {
         **plain_data.snapshot(found),
+        "goes_on": goes_on(found),
         "stopped": list(found.stopped),
         "title": found.title,
         "tags": sorted(found.tags),
@@ -199,12 +202,12 @@ def state_document(runtime: Runtime[Any, Any], thread: str, at: int | None = Non
 
 def _started(call: Call, thread: str, status: int = 202) -> Reply:
     call.thread = thread
-    head = call.store.head(thread)  # of a thread that another request makes now, the head has no graph yet
+    head = call.store.head(thread)  # the head has no graph yet if another request is creating the thread
     return Reply({"thread": thread, "status": head.status, "seq": head.seq}, status, f"/threads/{thread}")
 
 
 def present(call: Call, thread: str) -> Reply:
-    """Answer a repeated write: with where its thread stands now."""
+    """Answer a repeated write with the current position of its thread."""
     return _started(call, thread, 200)
 
 
@@ -231,7 +234,7 @@ def start(call: Call) -> Reply:
 
 
 def check_free(call: Call, thread: str) -> None:
-    """Refuse the id of a thread that another graph has. One that does not exist is new."""
+    """Refuse the id of another graph's thread. A thread that does not exist is new."""
     call.thread = thread
     try:
         head = call.store.head(thread)
@@ -239,7 +242,7 @@ def check_free(call: Call, thread: str) -> None:
         if error.code != UNKNOWN_THREAD.code:
             raise
         return
-    if head.graph != call.graph and head.seq:  # another process has made a thread without entries just now
+    if head.graph != call.graph and head.seq:  # another process has just created the thread, still without entries
         raise THREAD_EXISTS(thread=thread)
 
 
@@ -341,7 +344,7 @@ def fork(call: Call) -> Reply:
     except GraphrtError as error:
         if error.code != "thread-exists" or body.to is not None or to is None:
             raise
-        made = to  # the first request with this key has made it
+        made = to  # the first request with this key has created it
     return _started(call, made, 201)
 
 
@@ -390,7 +393,7 @@ def add_schedule(call: Call) -> Reply:
 
 def remove_schedule(call: Call) -> Reply:
     known = [one.name for one in call.runtime.schedules.list()]
-    if call.name not in known:  # or of another graph
+    if call.name not in known:  # or belongs to another graph
         raise UNKNOWN_SCHEDULE(name=call.name, names=known)
     call.runtime.schedules.remove(call.name)
     return Reply({"name": call.name})
@@ -415,7 +418,7 @@ VERBS: Final = (
          gives=schemas.object_of({"thread": schemas.TEXT}), summary="Delete a thread."),
     Verb(name="run", method="POST", path=f"{_T}/runs", right="run", handle=run, body=_bodies.NewRun,
          query=_bodies.Waiting, gives=STATE, status=202, keyed="record", begins=True, makes_thread=True,
-         summary="Give a thread an input, also while a run of it goes on."),
+         summary="Give a thread an input, even while a run of it is in progress."),
     Verb(name="retry", method="POST", path=f"{_T}/retry", right="run", handle=retry, query=_bodies.Waiting,
          gives=STATE, status=202, keyed="record", begins=True,
          summary="Continue a thread that failed or was cancelled."),
@@ -439,7 +442,7 @@ VERBS: Final = (
          gives=STARTED, keyed="record", makes_thread=True, summary="Fold values into the state of a thread."),
     Verb(name="fork", method="POST", path=f"{_T}/fork", right="operate", handle=fork, body=_bodies.NewFork,
          gives=STARTED, status=201, keyed="itself", makes="to",
-         summary="Create a thread from an entry of another one."),
+         summary="Create a thread from an entry of another thread."),
     Verb(name="cancel", method="POST", path=f"{_T}/cancel", right="run", handle=cancel,
          gives=schemas.object_of({"thread": schemas.TEXT, "cancelled": schemas.TRUTH, "status": schemas.TEXT}),
          summary="Cancel the run of a thread, or a paused thread."),

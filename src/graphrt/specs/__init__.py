@@ -1,4 +1,4 @@
-"""Graphs as data: the manifest of a graph, what its names mean, and how two graphs differ (floor 6).
+"""Graphs as data: the manifest of a graph, the registry of its names, and the diff of two graphs (floor 6).
 
 `graph.to_spec()` writes a manifest, `GraphBuilder.from_spec()` reads one, and `graph.diff()` compares two graphs.
 """
@@ -12,7 +12,6 @@ from graphrt.specs.manifest import (
     BudgetSpec,
     ConditionalSpec,
     EdgeSpec,
-    Entry,
     EnumLabel,
     FieldSpec,
     FunctionRef,
@@ -23,6 +22,7 @@ from graphrt.specs.manifest import (
     PolicySpec,
     RetrySpec,
     RouteSpec,
+    SpecEntry,
     StateSpec,
 )
 from graphrt.specs.plain_data import SpecLimits
@@ -33,7 +33,6 @@ __all__ = [
     "Change",
     "ConditionalSpec",
     "EdgeSpec",
-    "Entry",
     "EnumLabel",
     "FieldSpec",
     "Form",
@@ -49,6 +48,7 @@ __all__ = [
     "RetrySpec",
     "RouteSpec",
     "Section",
+    "SpecEntry",
     "SpecLimits",
     "StateSpec",
     "TemplateRef",

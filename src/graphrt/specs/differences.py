@@ -1,7 +1,6 @@
-"""`GraphDiff`: how two graphs differ, in words and as data.
+"""`GraphDiff`: the differences between two graphs, as text and as data.
 
-It compares manifests, so it sees what they say: prompts and fields of ready-made nodes too, but functions by their names
-alone.
+It compares manifests, so it sees prompts and fields of ready-made nodes, but functions only by name.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class Change:
 
     what: Literal["added", "removed", "changed"]
     of: str
-    """What it is: "node", "edge", "conditional edge", "route", "join", "field", "limit", "policy", "argument", ..."""
+    """Its kind: "node", "edge", "conditional edge", "route", "join", "field", "limit", "policy", "argument", ..."""
     name: str
-    """Which one, such as "draft" or "draft -> review"."""
+    """Its name, such as "draft" or "draft -> review"."""
     before: Any = None
     """The old value as data; None if it was added."""
     after: Any = None
@@ -53,7 +52,7 @@ class GraphDiff:
 
 
 def diff(before: GraphSpec, after: GraphSpec) -> GraphDiff:
-    """Return how *after* differs from *before*."""
+    """Return the differences from *before* to *after*."""
     return GraphDiff(tuple(_graphs(_data(before), _data(after), "")))
 
 
@@ -62,7 +61,7 @@ def _data(spec: GraphSpec) -> dict[str, Any]:
 
 
 def _graphs(old: Mapping[str, Any], new: Mapping[str, Any], inside: str) -> Iterator[Change]:
-    """Yield the changes of a graph; *inside* begins the names of what is in a nested one."""
+    """Yield the changes of a graph; *inside* is the prefix for names of parts of a nested graph."""
     for key in _WHOLE:
         yield from _value("graph", f"{inside}{key}", old.get(key, _MISSING), new.get(key, _MISSING))
     yield from _states(old.get("state"), new.get("state"), inside)
@@ -132,7 +131,7 @@ def _branches(old: Sequence[Any], new: Sequence[Any], inside: str) -> Iterator[C
         routes, others = _routes(one["routes"]), _routes(two["routes"])
         found = list(_keyed("route", routes, others, f"{label}."))
         yield from found
-        if not found and one["routes"] != two["routes"]:  # a list in place of a mapping, or another order
+        if not found and one["routes"] != two["routes"]:  # a list instead of a mapping, or another order
             yield from _value("conditional edge", f"{label}.routes", one["routes"], two["routes"])
     yield from _order("conditional edges", list(ours), list(theirs), inside)
 
@@ -180,15 +179,15 @@ def _joins(joins: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for join in joins:
         name = f"{' + '.join(join['from'])} -> {join['to']}"
-        told = {key: value for key, value in join.items() if key in ("when", "starved")}
+        settings = {key: value for key, value in join.items() if key in ("when", "starved")}
         while name in found:
             name += " (again)"
-        found[name] = told
+        found[name] = settings
     return found
 
 
 def _numbered(branches: Sequence[Any]) -> dict[str, Any]:
-    """Return conditional edges by their source; the second one of a source is "source (2)"."""
+    """Return conditional edges by their source; the second edge of a source is "source (2)"."""
     found: dict[str, Any] = {}
     seen: dict[str, int] = {}
     for branch in branches:

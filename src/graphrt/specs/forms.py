@@ -1,7 +1,7 @@
-"""`Form`: the fields of one kind of node in a manifest, and how they become the arguments of its factory and back.
+"""`Form`: the fields of one kind of node in a manifest, and their conversion to arguments of its factory and back.
 
-The forms of the ready-made nodes stand beside their factories. Here are the base, and the three kinds that need no
-factory: a function, a compiled graph, and an agent or harness. A form asks `Parts` while a manifest is read, and
+The forms of ready-made nodes are next to their factories. This module has the base, and the three kinds that need no
+factory: a function, a compiled graph, and an agent or harness. A form uses `Parts` while a manifest is read, and
 `Writer` while one is written.
 """
 
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from graphrt._arguments import is_list
 from graphrt.errors import InputError
 from graphrt.harness import Template
-from graphrt.specs.manifest import Entry, FunctionRef, Name, NodeSpec, PolicySpec
+from graphrt.specs.manifest import FunctionRef, Name, NodeSpec, PolicySpec, SpecEntry
 
 Section: TypeAlias = Literal["functions", "routers", "reducers", "tools", "models", "agents", "graphs", "types"]
 """A section of a registry."""
@@ -23,10 +23,10 @@ SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 
 
 class Parts(Protocol):
-    """What a form may ask for while it makes its node: names of the registry, nested nodes and graphs."""
+    """The lookups that a form may use while it makes its node: names of the registry, nested nodes and graphs."""
 
     state: Any
-    """The state class of the graph around the node."""
+    """The state class of the node's graph."""
     has_default: bool
     """For a router: whether its edge has a default."""
     registry: Any
@@ -34,7 +34,7 @@ class Parts(Protocol):
 
     @property
     def failed(self) -> bool:
-        """Whether something was not found, so that nothing need be made."""
+        """Whether a name was not found, so that no object needs to be made."""
         ...
 
     def value(self, value: Any, section: Section | None, name: str) -> Any:
@@ -42,17 +42,17 @@ class Parts(Protocol):
 
         Args:
             value: The field's value.
-            section: Section of the registry; None for values that are no names.
+            section: Section of the registry; None for values that are not names.
             name: The field, for the path of problems.
         """
         ...
 
     def node(self, spec: NodeSpec, name: str) -> Any:
-        """Return the node of a nested description, such as one of a batch; *name* is the field it stands in."""
+        """Return the node of a nested description, such as one of a batch; *name* is the field it is in."""
         ...
 
     def policy(self, spec: PolicySpec, name: str, *, of_agent: bool = False) -> dict[str, Any]:
-        """Return a policy that stands in the field *name* as arguments of `add_node`.
+        """Return a policy that is in the field *name* as arguments of `add_node`.
 
         Args:
             spec: The policy.
@@ -67,30 +67,30 @@ class Parts(Protocol):
         ...
 
     def problem(self, text: str, name: str) -> None:
-        """Report what is wrong with the field *name*."""
+        """Report a problem of the field *name*."""
         ...
 
 
 class Writer(Protocol):
-    """What a form may ask for while it writes the arguments of its factory."""
+    """The lookups that a form may use while it writes the arguments of its factory."""
 
     def value(self, value: Any, section: Section | None, field: str, *, is_text: bool = False) -> Any:
         """Return an argument as data.
 
         Args:
             value: The argument.
-            section: Section of the registry, if it is something that has a name there.
+            section: Section of the registry, if the argument has a name there.
             field: The field of the form, for the path of problems.
             is_text: Whether a string in its place is the text of a Template.
         """
         ...
 
     def item(self, name: str, fn: Any, field: str) -> dict[str, Any]:
-        """Return a node that stands in a field of the present one, such as one of a batch."""
+        """Return a node from a field of the current node, such as one of a batch."""
         ...
 
     def policy(self, given: Mapping[str, Any], field: str, *, of_agent: bool = False) -> dict[str, Any]:
-        """Return policy arguments of `add_node` as data; *field* is where they stand, *of_agent* as in `Parts`."""
+        """Return policy arguments of `add_node` as data; *field* is their field, *of_agent* as in `Parts`."""
         ...
 
     def registered(self, section: Section, value: Any) -> str | None:
@@ -98,7 +98,7 @@ class Writer(Protocol):
         ...
 
     def inside(self, field: str, graph: Any) -> dict[str, Any]:
-        """Return the manifest of a graph that stands in a field of the present node."""
+        """Return the manifest of a graph from a field of the current node."""
         ...
 
 
@@ -114,14 +114,14 @@ TemplateText = Annotated[str, AfterValidator(_template)]
 """The text of a Template."""
 
 
-class TemplateRef(Entry):
-    """A Template over fields of the state, where a plain text could stand too."""
+class TemplateRef(SpecEntry):
+    """A Template over fields of the state, where a plain text would also be valid."""
 
     template: TemplateText
     """Its text, with fields in braces."""
 
 
-class Form(Entry):
+class Form(SpecEntry):
     """Base of the forms. A form of your own needs `kind`, the fields, and `factory`.
 
     The factory declares what it made with `declare_form(node, MyForm, arguments)`, and the registry has the form in
@@ -133,17 +133,17 @@ class Form(Entry):
     texts: ClassVar[frozenset[str]] = frozenset()
     """Fields in which a string is the text of a Template."""
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Fields whose argument has another name, which would not be clear or free in a manifest."""
+    """Fields whose argument has another name that would be unclear or already taken in a manifest."""
     is_router: ClassVar[bool] = False
-    """Whether it is the form of a router, and not of a node."""
+    """Whether it is the form of a router instead of a node."""
     factory: ClassVar[Any] = None
     """Called with the fields that are set."""
 
     def make(self, parts: Parts) -> Any:
-        """Return the node: what `add_node` takes.
+        """Return the node for `add_node`.
 
         Args:
-            parts: Looks names up. What it does not find is reported by it, and the result of this call is not used.
+            parts: Looks names up. If a name is missing, it reports that, and the result of this call is not used.
         """
         found = self.arguments(parts)
         return None if parts.failed else type(self).factory(**found)
@@ -185,7 +185,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def kind_of(form: type[Form]) -> str:
-    """Return the kind that a form describes."""
+    """Return the kind of node that a form describes."""
     return str(form.model_fields["kind"].default)
 
 
@@ -204,7 +204,7 @@ class FunctionForm(Form):
 
 
 MANIFEST: Final = {"type": "object", "title": "GraphSpec"}
-"""Schema of a nested manifest, which `schema` replaces by a reference to the whole: pydantic cannot see that far."""
+"""Schema of a nested manifest. `schema` replaces it by a reference to the whole, which pydantic cannot express."""
 Nested = Annotated[str | dict[str, Any], WithJsonSchema({"anyOf": [{"type": "string"}, MANIFEST]})]
 """A compiled graph of the registry, or a manifest."""
 
@@ -248,7 +248,7 @@ class AgentForm(Form):
         return parts.value(self.agent, "agents", "agent")
 
     def policy(self, parts: Parts) -> dict[str, Any]:
-        """Return where its prompt comes from, and where its reply goes."""
+        """Return the source of its prompt and the target of its reply."""
         return {
             name: parts.value(getattr(self, name), None, name)
             for name in ("input", "output")

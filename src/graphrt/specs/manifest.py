@@ -1,7 +1,7 @@
 """The manifest of a graph: pydantic models of nodes, edges, policies, limits and the state's fields.
 
-Data only. What a node's own fields are, its kind says: see `forms`. `reading` makes a graph of a manifest, and `writing`
-a manifest of a graph.
+Data only. The kind of a node defines its other fields: see `forms`. `reading` turns a manifest into a graph, and
+`writing` a graph into a manifest.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ VERSION: Final = 1
 """Version of the format that is written."""
 
 Number: TypeAlias = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
-"""A finite number. An int stays an int, because fingerprints tell 1 and 1.0 apart."""
+"""A finite number. An int stays an int, because fingerprints distinguish 1 and 1.0."""
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 
 
-class Entry(BaseModel):
-    """Base of everything in a manifest: closed, unchangeable, and without conversions between types."""
+class SpecEntry(BaseModel):
+    """Base of everything in a manifest: closed, immutable, and without type conversions."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, use_attribute_docstrings=True
     )
 
 
-class FunctionRef(Entry):
-    """A function of the registry, where a text or value could stand too."""
+class FunctionRef(SpecEntry):
+    """A function of the registry, where a text or value would also be valid."""
 
     function: Name
     """Its name in the registry."""
 
 
-class RetrySpec(Entry):
-    """Which failed attempts are repeated, and when."""
+class RetrySpec(SpecEntry):
+    """Which failed attempts are retried, and when."""
 
     attempts: int = 3
-    """Attempts in all, the first one included."""
+    """Total attempts, including the first."""
     wait_initial_s: Number = 0.5
     wait_max_s: Number | None = None
     growth: Number = 2.0
@@ -46,7 +46,7 @@ class RetrySpec(Entry):
     """Names of exception classes, or of a function that judges an exception."""
 
 
-class BudgetSpec(Entry):
+class BudgetSpec(SpecEntry):
     """How much the model calls of a task may use."""
 
     tokens: int | None = None
@@ -57,19 +57,19 @@ class BudgetSpec(Entry):
     warn_at: Number = 0.8
 
 
-class PolicySpec(Entry):
-    """How a node is run: the policy arguments of `add_node`."""
+class PolicySpec(SpecEntry):
+    """The policy of a node: the policy arguments of `add_node`."""
 
     retry: int | RetrySpec | None = None
     timeout_s: Number | None = None
     """Seconds for one attempt."""
     idle_timeout_s: Number | None = None
-    """Seconds that an attempt may go on without a sign of life."""
+    """Seconds that an attempt may continue without a sign of life."""
     on_error: Name | None = None
-    """Node, or END, that takes over if the node fails for good."""
+    """Node, or END, that takes over if the node fails permanently."""
     on_fatigue: Name | None = None
     max_visits: int | None = None
-    """Supersteps in which the node may be active; null is no limit."""
+    """Supersteps in which the node may be active; null means no limit."""
     cache: bool | int = False
     key: Name | None = None
     """Function of the registry that makes the cache key."""
@@ -77,9 +77,11 @@ class PolicySpec(Entry):
     goto: list[Name] | None = None
     """Targets of the node's Commands."""
     hands_over_to: list[Name] | None = None
-    """For a nested graph: nodes of this graph, or END, that it may hand over to, beside those that it declares itself."""
+    """For a nested graph: nodes of this graph, or END, that it may route to, besides those that it declares itself."""
     interrupt_before: bool = False
     interrupt_after: bool = False
+    defer: bool = False
+    """Run the node when nothing else is due."""
     version: str | None = None
     tools: list[Name] | None = None
     """Tools of the run's agent that the node may use; null for none. For an agent as a node: its tools; null for all."""
@@ -90,6 +92,8 @@ class PolicySpec(Entry):
     """For a nested graph: this graph's field to its field."""
     update_of: FunctionRef | None = None
     """For a nested graph: function of the registry from its updates to those of this graph."""
+    stateful: Name | None = None
+    """For a nested graph: field of this graph that keeps its state from task to task."""
     inline: bool = False
     queue: Name | None = None
     """Queue whose workers run the node."""
@@ -113,7 +117,7 @@ class NodeSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
-class EdgeSpec(Entry):
+class EdgeSpec(SpecEntry):
     """A static edge."""
 
     source: Name = Field(alias="from")
@@ -122,21 +126,21 @@ class EdgeSpec(Entry):
     """A node, or END."""
 
 
-class EnumLabel(Entry):
+class EnumLabel(SpecEntry):
     """A label that is a member of an enum."""
 
     enum: Name
     """Class and member, such as "Verdict.GOOD"."""
 
 
-class RouteSpec(Entry):
+class RouteSpec(SpecEntry):
     """A route whose label is not a string."""
 
     label: str | bool | int | EnumLabel
     target: Name = Field(alias="to")
 
 
-class ConditionalSpec(Entry):
+class ConditionalSpec(SpecEntry):
     """A conditional edge: a router chooses among routes."""
 
     source: Name = Field(alias="from")
@@ -146,10 +150,10 @@ class ConditionalSpec(Entry):
     routes: dict[str, Name] | list[Name] | list[RouteSpec]
     """Label to target; or targets that are their own labels."""
     default: Name | None = None
-    """Where any other label leads."""
+    """Target of any other label."""
 
 
-class JoinSpec(Entry):
+class JoinSpec(SpecEntry):
     """A node that waits for several others."""
 
     sources: list[Name] = Field(alias="from")
@@ -158,8 +162,8 @@ class JoinSpec(Entry):
     starved: Literal["error", "ignore", "run"] = "error"
 
 
-class LimitsSpec(Entry):
-    """Limits of a run; a limit that is not named has its default."""
+class LimitsSpec(SpecEntry):
+    """Limits of a run; an omitted limit has its default."""
 
     max_steps: int = 1_000
     max_visits: int | None = 50
@@ -174,7 +178,7 @@ class LimitsSpec(Entry):
     max_input_bytes: int | None = 16 * 1024**2
 
 
-class FieldSpec(Entry):
+class FieldSpec(SpecEntry):
     """A field of the state."""
 
     type: Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
@@ -184,22 +188,22 @@ class FieldSpec(Entry):
     required: bool = False
     """Whether an input must have the field."""
     default: Any = None
-    """Default as data. If it is left out, the field is required or may be absent, or its default is code."""
+    """Default as data. If omitted, the field is required, may be absent, or has a default in code."""
     ephemeral: bool = False
     redacted: bool = False
     untracked: bool = False
 
 
-class StateSpec(Entry):
+class StateSpec(SpecEntry):
     """The state: a class of the registry, fields, or both."""
 
     class_name: Name | None = Field(default=None, validation_alias="class", serialization_alias="class")
     kind: Literal["pydantic", "dataclass", "typeddict"] = "pydantic"
-    """What is made of the fields if the registry does not have the class."""
+    """The kind of class to make from the fields if the registry does not have the class."""
     fields: dict[Name, FieldSpec] | None = None
 
 
-class GraphSpec(Entry):
+class GraphSpec(SpecEntry):
     """A graph as data. Nodes are in task order."""
 
     spec_version: Literal[1] = VERSION
@@ -207,7 +211,7 @@ class GraphSpec(Entry):
     version: int = Field(default=0, ge=0, strict=True)
     """Number of the build, which is not part of the fingerprint."""
     hands_over_to: list[Name] = []
-    """Nodes of the graphs around it, or END, that it may hand over to where it is nested."""
+    """Nodes of enclosing graphs, or END, that it may route to where it is nested."""
     state: Name | StateSpec | None = None
     """A class of the registry, or a description; null for the state that the caller passes."""
     update: Name | None = None
@@ -225,10 +229,10 @@ class GraphSpec(Entry):
     joins: list[JoinSpec] = []
     limits: LimitsSpec = LimitsSpec()
     allow: list[Name] = []
-    """Judgements of `compile()` to accept."""
+    """Findings of `compile()` to accept."""
 
     def to_data(self) -> dict[str, Any]:
-        """Return the manifest as plain data, without what was not said."""
+        """Return the manifest as plain data, without omitted parts."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def to_json(self, *, indent: int | None = 2) -> str:

@@ -1,4 +1,4 @@
-"""Limits of a manifest as text or data, checked before anything else looks at it."""
+"""Limits of a manifest as text or data, checked before anything else reads it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from graphrt.errors._codes.specs import BAD_SPEC_TEXT, NOT_A_SPEC
 
 Data: TypeAlias = dict[str, Any]
 _DIGITS: Final = 19
-"""Most digits of a whole number: more than a count, a number of tokens or a nanosecond needs."""
+"""Maximum number of digits of a whole number: more than a count, a number of tokens or a nanosecond needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecLimits:
-    """How large a manifest may be. A manifest beyond a limit is refused before it is parsed or read.
+    """Size limits of a manifest. A larger manifest is refused before it is parsed or read.
 
     Args:
         max_bytes: Bytes of the text, or of all strings together.
         max_depth: Levels of lists and objects. A nested graph is three levels.
-        max_values: Values in all; a value that stands in several places counts in each of them.
+        max_values: Total number of values; a value that occurs in several places counts each time.
     """
 
     max_bytes: int = 1_000_000
@@ -46,7 +46,7 @@ def plain_data(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Data:
         limits: Bounds of time and memory.
 
     Raises:
-        InputError: It is something else, no JSON, or beyond a limit (`bad-spec-text`).
+        InputError: It is neither of these, not valid JSON, or beyond a limit (`bad-spec-text`).
     """
     if isinstance(spec, (str, bytes)):
         spec = _parsed(spec, limits)
@@ -58,7 +58,7 @@ def plain_data(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Data:
 
 def _parsed(text: str | bytes, limits: SpecLimits) -> Any:
     size = len(text)
-    if isinstance(text, str) and size <= limits.max_bytes:  # else too large in any encoding
+    if isinstance(text, str) and size <= limits.max_bytes:  # otherwise too large in any encoding
         size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.max_bytes:
         raise _refused("", f"the text has {size:,} bytes; {limits.max_bytes:,} are allowed")
@@ -66,7 +66,7 @@ def _parsed(text: str | bytes, limits: SpecLimits) -> Any:
         said = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
         raise _refused("", f"it is not UTF-8: {error.reason} at byte {error.start}") from None
-    # json.loads recurses once for each level, so the depth is counted before.
+    # json.loads recurses once per level, so the depth is checked first.
     if _depth(said) > limits.max_depth:
         raise _refused("", f"it is nested more than {limits.max_depth} levels deep")
     try:
@@ -78,7 +78,7 @@ def _parsed(text: str | bytes, limits: SpecLimits) -> Any:
 
 
 def _depth(text: str) -> int:
-    """Return the deepest level of brackets outside strings. For text that is not JSON the number means nothing."""
+    """Return the maximum depth of brackets outside strings. For text that is not JSON the number is meaningless."""
     deepest = level = at = 0
     size = len(text)
     while at < size:
@@ -123,7 +123,7 @@ def _whole(text: str) -> int:
 
 
 class _Walk:
-    """Copies data, and counts what it meets."""
+    """Copies data, and counts its values and characters."""
 
     def __init__(self, limits: SpecLimits) -> None:
         self._limits = limits
@@ -131,15 +131,15 @@ class _Walk:
         self._bytes = 0
 
     def copy(self, value: Any, path: str, depth: int) -> Any:
-        """Return a copy of *value*, which stands at *path*.
+        """Return a copy of *value*, which is at *path*.
 
         Raises:
-            InputError: It is no plain data, or beyond a limit.
+            InputError: It is not plain data, or beyond a limit.
         """
         self._values += 1
         if self._values > self._limits.max_values:
             raise _refused(path, f"it has more than {self._limits.max_values:,} values")
-        if depth > self._limits.max_depth:  # also the way out of data that contains itself
+        if depth > self._limits.max_depth:  # this also ends the recursion in data that contains itself
             raise _refused(
                 path[:200], f"it is nested more than {self._limits.max_depth} levels deep, or contains itself"
             )

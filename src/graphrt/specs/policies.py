@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from graphrt.harness import Budget
 
 GONE: Final = object()
-"""In place of what the registry does not have."""
+"""Placeholder for names that the registry lacks."""
 
 
 class Looks(Protocol):
-    """What looks names up, and collects problems."""
+    """Looks names up, and collects problems."""
 
     registry: Registry
     problems: list[Problem]
 
     def named(self, section: Section, name: str, path: str) -> Any:
-        """Return what a name means; `GONE`, and a problem, if nothing."""
+        """Resolve a name; `GONE`, with a problem, if it is unknown."""
         ...
 
 
@@ -42,8 +42,8 @@ def policy_of(look: Looks, spec: PolicySpec, where: str, *, of_agent: bool) -> d
         look: Looks names up.
         spec: The policy in the manifest.
         where: Its path.
-        of_agent: Whether the node is an agent, which may use its own tools unless the policy names some. Any other
-            node of a manifest gets only the tools that its policy names.
+        of_agent: Whether the node is an agent, which may use its own tools unless the policy names some. Any other node
+            in a manifest gets only the tools that its policy names.
     """
     given = {name: getattr(spec, name) for name in spec.model_fields_set}
     if spec.tools is None:

@@ -14,7 +14,7 @@ from graphrt.specs.plain_data import joined
 
 
 def problems_of_error(error: GraphrtError, path: str, node: str | None) -> list[Problem]:
-    """Return what *error* says about the entry at *path*, which describes *node*."""
+    """Return the message of *error* about the entry at *path*, which describes *node*."""
     if isinstance(error, DefinitionError):
         return [*error.problems]
     return [Problem(code=error.code, message=error.what, node=node, hint=error.fix, where=path)]
@@ -26,7 +26,7 @@ def problems_of_validation(error: ValidationError, data: Any, path: str, form: t
     hints: dict[str, str] = {}
     ours: set[str] = set()
     for one in error.errors(include_url=False, include_context=False, include_input=False):
-        is_ours = one["type"] == "value_error"  # of a validator of the forms: it says more than "not a string"
+        is_ours = one["type"] == "value_error"  # from a validator of a form, and more specific than "not a string"
         where = _path(one["loc"], data, path, is_missing=one["type"] == "missing")
         text = one["msg"].removeprefix("Value error, ").rstrip(".")
         if one["type"] == "extra_forbidden":
@@ -45,7 +45,7 @@ def problems_of_validation(error: ValidationError, data: Any, path: str, form: t
     return [
         BAD_SPEC(problem=", or: ".join(texts), where=where, fix=hints.get(where, "Correct it."))
         for where, texts in found.items()
-        # A union names the branches that do not fit at all, too: what is wrong inside says more.
+        # For a union, pydantic also reports branches that do not match at all; the nested problem is more precise.
         if not any(other.startswith((f"{where}.", f"{where}[")) for other in found)
     ]
 

@@ -1,7 +1,6 @@
-"""From a manifest to the calls of a builder: names are looked up, and all problems are collected with their paths.
+"""Converts a manifest to calls of a builder: looks up names, and collects all problems with their paths.
 
-Nothing of the graph is executed. The only code that runs is that of the factories, with checked arguments. Building and
-compiling belong to `graph`.
+It executes no part of the graph; only factories run, with checked arguments. Building and compiling belong to `graph`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from graphrt.specs.registry import Registry, known_names
 from graphrt.specs.states import StateClasses
 
 Call: TypeAlias = tuple[Literal["node", "edge", "branch", "join"], tuple[Any, ...], str]
-"""What is declared, its arguments in order, and its path in the manifest."""
+"""The declaration, its arguments in order, and its path in the manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,24 +72,24 @@ Assemble = Callable[[ReadGraph], Any]
 
 
 class _Nothing:
-    """In place of a state that could not be made, so that the rest can be checked."""
+    """Replaces a state that could not be made, so that the rest can be checked."""
 
 
 def read_graph(
     spec: Any, registry: Registry | None, assemble: Assemble, state: Any, limits: SpecLimits | None
 ) -> ReadGraph:
-    """Return what a manifest says.
+    """Parse a manifest.
 
     Args:
         spec: A GraphSpec, a mapping, or JSON text or bytes.
-        registry: What its names mean; None knows no names.
+        registry: Resolves its names; with None, every name is unknown.
         assemble: Compiles nested graphs.
-        state: The state class, in place of the one in the manifest; None for the manifest's.
-        limits: How large the manifest may be; None for the defaults.
+        state: The state class to use instead of the manifest's; None for the manifest's.
+        limits: Size limits of the manifest; None for the defaults.
 
     Raises:
-        InputError: It is no plain data, or too large (`bad-spec-text`).
-        DefinitionError: It has problems; `.problems` has all of them, and `where` of each is its path.
+        InputError: It is not plain data, or too large (`bad-spec-text`).
+        DefinitionError: It has problems. `.problems` has all of them, each with its path as `where`.
     """
     data = plain_data(spec.to_data() if isinstance(spec, GraphSpec) else spec, limits or DEFAULT_LIMITS)
     reader = _Reader(Registry() if registry is None else registry, assemble)
@@ -107,14 +106,14 @@ def invalid(name: Any, problems: Sequence[Problem]) -> DefinitionError:
 
 
 def _found_by_compiling(found: ReadGraph | None, assemble: Assemble, known: Sequence[Problem]) -> list[Problem]:
-    """Return what `compile()` would find too, so that all problems are told at once."""
+    """Also return the findings of `compile()`, so that all problems are reported at once."""
     if found is None or found.state is _Nothing:
         return []
     try:
-        assemble(replace(found, allow=tuple(JUDGEMENTS)))  # stand-ins lead elsewhere than what they stand for
+        assemble(replace(found, allow=tuple(JUDGEMENTS)))  # placeholders have other targets than the originals
     except DefinitionError as error:
-        told = {(problem.where, problem.code) for problem in known}
-        return [problem for problem in error.problems if (problem.where, problem.code) not in told]
+        reported = {(problem.where, problem.code) for problem in known}
+        return [problem for problem in error.problems if (problem.where, problem.code) not in reported]
     return []
 
 
@@ -133,7 +132,7 @@ class _Parts:
 
     @property
     def failed(self) -> bool:
-        """Whether something was not found, so that nothing need be made."""
+        """Whether something was not found, so that nothing needs to be made."""
         return len(self._reader.problems) > self._known_problems
 
     def value(self, value: Any, section: Section | None, name: str) -> Any:
@@ -141,7 +140,7 @@ class _Parts:
 
         Args:
             value: The field's value.
-            section: Section of the registry; None for values that are no names.
+            section: Section of the registry; None for values that are not names.
             name: The field, for the path of problems.
         """
         path = within(self._path, name)
@@ -162,11 +161,11 @@ class _Parts:
         return value
 
     def node(self, spec: NodeSpec, name: str) -> Any:
-        """Return the node of a nested description, such as one of a batch; *name* is the field it stands in."""
+        """Return the node of a nested description, such as one of a batch; *name* is the field it is in."""
         return self._reader.node(spec, within(self._path, name), self.state)[0]
 
     def policy(self, spec: PolicySpec, name: str, *, of_agent: bool = False) -> dict[str, Any]:
-        """Return a policy that stands in the field *name* as arguments of `add_node`."""
+        """Return a policy that is in the field *name* as arguments of `add_node`."""
         return policy_of(self._reader, spec, within(self._path, name), of_agent=of_agent)
 
     def graph(self, data: Mapping[str, Any], name: str) -> Any:
@@ -174,7 +173,7 @@ class _Parts:
         return self._reader.nested(data, within(self._path, name), self.state)
 
     def problem(self, text: str, name: str) -> None:
-        """Report what is wrong with the field *name*."""
+        """Report problems of the field *name*."""
         self._reader.problems.append(BAD_SPEC(problem=text, where=within(self._path, name)))
 
 
@@ -186,7 +185,7 @@ class _Reader:
         self._classes = StateClasses(registry, self.problems)
 
     def graph(self, data: Mapping[str, Any], path: str, given_state: Any) -> ReadGraph | None:
-        """Return what a manifest at *path* says; None if its outline is wrong."""
+        """Parse the manifest at *path*; None if its outline is wrong."""
         spec: GraphSpec | None = self.checked(GraphSpec, data, path)
         if spec is None:
             self._rest(data, path, given_state)
@@ -227,11 +226,11 @@ class _Reader:
         )
 
     def _rest(self, data: Mapping[str, Any], path: str, state: Any) -> None:
-        """Check the nodes of a manifest whose outline is wrong, so that all problems are told at once."""
+        """Check the nodes of a manifest whose outline is wrong, so that all problems are reported at once."""
         nodes = data.get("nodes")
         for at, one in enumerate(nodes if is_list(nodes) else ()):
             if is_mapping(one):
-                with suppress(ValidationError):  # it has no name or kind, which the outline has told
+                with suppress(ValidationError):  # it has no name or kind; that problem is already reported
                     node = NodeSpec.model_validate({key: value for key, value in one.items() if key != "policy"})
                     self.node(node, f"{joined(path, 'nodes')}[{at}]", state or _Nothing)
 
@@ -244,7 +243,7 @@ class _Reader:
         return None
 
     def named(self, section: Section, name: str, path: str) -> Any:
-        """Return what a name means; `GONE`, and a problem, if nothing."""
+        """Resolve a name; `GONE`, with a problem, if it is unknown."""
         try:
             return self.registry.find(section, name)
         except KeyError:
@@ -256,7 +255,7 @@ class _Reader:
         return GONE
 
     def node(self, spec: NodeSpec, path: str, state: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the node at *path* and the policy arguments of its kind; a stand-in if it has problems."""
+        """Return the node at *path* and the policy arguments of its kind; a placeholder if it has problems."""
         form = self.registry.kinds.get(spec.kind)
         before = len(self.problems)
         if form is None or form.is_router:
@@ -290,8 +289,8 @@ class _Reader:
         try:
             return self._assemble(found)
         except DefinitionError as error:
-            told = {(problem.where, problem.code) for problem in self.problems[before:]}
-            self.problems += [one for one in error.problems if (one.where, one.code) not in told]
+            reported = {(problem.where, problem.code) for problem in self.problems[before:]}
+            self.problems += [one for one in error.problems if (one.where, one.code) not in reported]
         return None
 
     def conditional(self, spec: ConditionalSpec, path: str, state: Any) -> Call:
@@ -335,7 +334,7 @@ class _Reader:
         return found or names
 
     def _member(self, text: str, router: Any, spec: ConditionalSpec, path: str) -> Any:
-        """Return the member of an enum that a label names: one of the router's annotation, or of a registered type."""
+        """Return the enum member that a label names, from the router's annotation or a registered type."""
         if text == _END_LABEL:
             return END
         hint = UNRESOLVED if router is GONE else return_hint(router, {})
@@ -376,8 +375,8 @@ _END_LABEL: Final = "END.END"
 
 
 def _stand_in(state: Any) -> None:
-    """Stand for a node that could not be made."""
+    """Placeholder for a node that could not be made."""
 
 
 def _any_label(state: Any) -> Any:
-    """Stand for a router that could not be made."""
+    """Placeholder for a router that could not be made."""

@@ -1,6 +1,6 @@
-"""`Registry`: what the names in a manifest mean. Only what it has can become part of a graph that is read.
+"""`Registry`: resolves the names in a manifest. Only its objects can become part of a graph that is read.
 
-It holds objects, and judges none of them; `compile()` does.
+It holds objects without checking them; `compile()` does that.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from graphrt.specs.forms import PLAIN_KINDS, SECTIONS, Form, Section, kind_of
 from graphrt.specs.schema import json_schema
 
 Named: TypeAlias = Mapping[str, Any] | Iterable[Any]
-"""Names to objects, or objects that have a name: functions, classes, agents."""
+"""A mapping of names to objects, or objects that have names: functions, classes, agents."""
 
 
 @final
 class Registry:
     """The parts that manifests may name. Immutable.
 
-    Each section is a mapping of names, or a list of what has a name of its own.
+    Each section is a mapping of names, or a list of objects that have names.
 
     Args:
         functions: Functions of nodes, prompts, cache keys, and of the mappings of nested graphs.
@@ -65,11 +65,11 @@ class Registry:
         """Forms by kind."""
 
     def section(self, section: Section) -> Mapping[str, Any]:
-        """Return the names of a section with what they mean."""
+        """Return the names of a section with their objects."""
         return dict(self._sections[section])
 
     def find(self, section: Section, name: str) -> Any:
-        """Return what *name* means.
+        """Return the object named *name*.
 
         Raises:
             KeyError: The section does not have it.
@@ -84,18 +84,18 @@ class Registry:
         return None
 
     def exception(self, name: str) -> Any:
-        """Return an exception class: one of the section `types`, of Python or of graphrt; None if there is none."""
+        """Return the exception class *name* from the section `types`, Python or graphrt; None if there is none."""
         for found in (self._sections["types"].get(name), getattr(builtins, name, None), getattr(errors, name, None)):
             if isinstance(found, type) and issubclass(found, Exception):
                 return found
         return None
 
     def only(self, *, kinds: Iterable[str] | None = None, **allowed: Iterable[str]) -> Registry:
-        """Return a registry with these names alone.
+        """Return a registry with only these names.
 
         Args:
             kinds: Kinds of nodes; None keeps all.
-            **allowed: Names by section; a section that is not given is kept whole. Unknown names are ignored.
+            **allowed: Names by section; omitted sections are kept whole. Unknown names are ignored.
         """
         kept = Registry()
         kept._sections = {
@@ -107,24 +107,24 @@ class Registry:
         return kept
 
     def extended(self, **more: Named) -> Registry:
-        """Return a registry that also has these names, by section; a name that is there is replaced."""
+        """Return a registry that also has these names, by section; existing names are replaced."""
         wider = self.only()
         for section, given in more.items():
             wider._sections[section] |= _by_name(section, given)
         return wider
 
     def json_schema(self, *, kinds: Iterable[str] | None = None) -> dict[str, Any]:
-        """Return the JSON schema of manifests, for instance to hand it to a model.
+        """Return the JSON schema of manifests, for instance to pass it to a model.
 
         Args:
-            kinds: Kinds of nodes that it describes; None describes all.
+            kinds: Kinds of nodes to describe; None describes all.
         """
         wanted = set(self.kinds if kinds is None else kinds)
         return json_schema({kind: form for kind, form in self.kinds.items() if kind in wanted})
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{section}=[{', '.join(known)}]" for section, known in self._sections.items() if known)
-        return f"Registry({told})"
+        sections = ", ".join(f"{section}=[{', '.join(known)}]" for section, known in self._sections.items() if known)
+        return f"Registry({sections})"
 
 
 def _by_name(section: str, given: Any) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _by_name(section: str, given: Any) -> dict[str, Any]:
             raise BAD_SECTION(section=section, problem=f"{one!r}, which has no name")
         if name in found:
             raise BAD_SECTION(section=section, problem=f"the name {name!r} twice")
-        # A handle of @g.node stands for its function.
+        # A handle from @g.node is replaced by its function.
         found[name] = getattr(one, "__wrapped__", one) if hasattr(one, "__graphrt_node__") else one
     return found
 

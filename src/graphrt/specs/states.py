@@ -1,6 +1,6 @@
-"""State classes of a manifest: those of the registry, and classes that are made of described fields.
+"""State classes of a manifest: those of the registry, and classes made from described fields.
 
-The grammar of types is closed: nothing of the text is evaluated.
+The grammar of types is closed: no part of the text is evaluated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GENERIC: Final[Mapping[str, tuple[Any, int | None]]] = {
 """Generic types, and how many parameters each takes; None for any number."""
 _MARKS: Final = ("ephemeral", "redacted", "untracked")
 _OWN: Final = frozenset({"spend"})
-"""Reducers that a field gets by its name alone."""
+"""Reducers that a field can use by name alone."""
 
 
 class StateClasses:
@@ -44,9 +44,9 @@ class StateClasses:
         """Return the state class: *given*, one of the registry, or one made of the fields; None with problems.
 
         Args:
-            spec: What the manifest says of it.
-            path: Where that stands.
-            given: A class that is used in its place; its fields must be those of the manifest.
+            spec: Its part of the manifest.
+            path: Path of that part.
+            given: A class to use instead; its fields must be those of the manifest.
         """
         if isinstance(spec, str):
             spec = StateSpec.model_validate({"class": spec})
@@ -85,13 +85,15 @@ class StateClasses:
         if not fields:
             return
         schema = StateSchema(cls)
-        told = {name: _told(one.type, one.reducer) for name, one in fields.items()}
-        found = {name: _told(describe(one.annotation), one.reducer_name) for name, one in schema.fields.items()}
-        for name in dict.fromkeys((*told, *found)):
-            here, there = told.get(name, "missing"), found.get(name, "missing")
+        declared = {name: _described(one.type, one.reducer) for name, one in fields.items()}
+        found = {name: _described(describe(one.annotation), one.reducer_name) for name, one in schema.fields.items()}
+        for name in dict.fromkeys((*declared, *found)):
+            here, there = declared.get(name, "missing"), found.get(name, "missing")
             if here != there:
                 where = joined(joined(path, "fields"), name)
-                self._problems.append(OTHER_STATE(field=name, told=here, found=there, cls=cls.__name__, where=where))
+                self._problems.append(
+                    OTHER_STATE(field=name, declared=here, found=there, cls=cls.__name__, where=where)
+                )
 
     def _make(self, spec: StateSpec, fields: Mapping[str, FieldSpec], path: str) -> Any:
         before = len(self._problems)
@@ -118,7 +120,7 @@ class StateClasses:
         try:
             made: Any = {name: (hint, _pydantic_default(fields[name])) for name, hint in hints.items()}
             return create_model(title, **made)
-        except (NameError, TypeError, ValueError) as error:  # a field that hides a method of pydantic's, for instance
+        except (NameError, TypeError, ValueError) as error:  # a field that hides a method of pydantic, for instance
             self._problems.append(BAD_SPEC(problem=str(error).splitlines()[0].rstrip("."), where=path))
             return None
 
@@ -160,7 +162,7 @@ def fields_of(state: Any) -> dict[str, bool]:
     return {name: field.required for name, field in StateSchema(state).fields.items()}
 
 
-def _told(type_text: str, reducer: str) -> str:
+def _described(type_text: str, reducer: str) -> str:
     return type_text if reducer == "overwrite" else f"{type_text} with the reducer {reducer}"
 
 
@@ -183,7 +185,7 @@ def _fresh(value: Any) -> Any:
 
 
 class _Types:
-    """Parses types. The text is read as a syntax tree, of which a few shapes are accepted."""
+    """Parses types. The text is parsed to a syntax tree, of which only a few forms are accepted."""
 
     def __init__(self, registry: Registry) -> None:
         self._known = registry.section("types")
@@ -192,7 +194,7 @@ class _Types:
         """Return the type.
 
         Raises:
-            ValueError: The text is none, and why.
+            ValueError: The text is not a valid type; the message says why.
         """
         try:
             tree = ast.parse(text, mode="eval")

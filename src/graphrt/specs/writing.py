@@ -1,7 +1,7 @@
-"""From a compiled graph to its manifest: declarations become entries, and objects become names.
+"""Converts a compiled graph to its manifest: declarations become entries, and objects become names.
 
-With a registry the names are those of the registry. Without one, names are made of the objects' own names, and
-`GraphWriter.used` has what they mean.
+With a registry, its names are used. Without one, names are derived from the objects' own names, and `GraphWriter.used`
+has the objects.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class GraphWriter:
         self.registry = registry
         self.problems: list[Problem] = []
         self.used: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-        """Names by section, with what they mean."""
+        """Names by section, with their objects."""
         self._path = ""
         self._node = "it"
 
@@ -75,7 +75,7 @@ class GraphWriter:
     # -- graphs ------------------------------------------------------------------------------------------------------
 
     def graph(self, graph: Any) -> dict[str, Any]:
-        """Return the manifest of a graph; what cannot be written is noted."""
+        """Return the manifest of a graph; parts that cannot be written are reported as problems."""
         plan: Plan = graph.__graphrt_plan__
         spec = plan.spec
         data: dict[str, Any] = {"spec_version": VERSION, "name": plan.name, "state": self._state(plan)}
@@ -86,7 +86,7 @@ class GraphWriter:
         if plan.update.kind == "overwrite":
             data["overwrite"] = True
         elif plan.update.cls is not None:
-            cls = plan.update.cls  # a union of classes has no name
+            cls = plan.update.cls  # a union of classes, which has no name
             data["update"] = self.name("types", cls, getattr(cls, "__name__", "Update"))
         if plan.update.reducer is not None:
             data["reducer"] = self.name("reducers", plan.update.reducer.fn, _own_name(plan.update.reducer.fn))
@@ -116,7 +116,7 @@ class GraphWriter:
         return data
 
     def inside(self, field: str, graph: Any) -> dict[str, Any]:
-        """Return the manifest of a graph that stands in a field of the present node."""
+        """Return the manifest of a graph that is in a field of the present node."""
         around, node = self._path, self._node
         self._path = within(around, field)
         try:
@@ -130,8 +130,8 @@ class GraphWriter:
         Args:
             name: Name of the node.
             fn: Its function, graph, agent or harness.
-            policy: How it is run.
-            fields: The fields that it declares; writes that are the same are not written as a policy.
+            policy: Its policy.
+            fields: The fields that it declares; identical writes are not repeated in the policy.
         """
         around, self._node = self._node, name
         made = form_of(fn)
@@ -145,12 +145,12 @@ class GraphWriter:
         else:
             form, arguments = _PLAIN["function"], {"function": fn}
         data = {"name": name, "kind": kind_of(form), **form.written(arguments, self)}
-        told = self._policy(policy, fields, "policy", of_agent=form is _PLAIN["agent"])
+        policy_data = self._policy(policy, fields, "policy", of_agent=form is _PLAIN["agent"])
         self._node = around
-        return {**data, "policy": told} if told else data
+        return {**data, "policy": policy_data} if policy_data else data
 
     def item(self, name: str, fn: Any, field: str) -> dict[str, Any]:
-        """Return a node that stands in a field of the present one, such as one of a batch."""
+        """Return a node that is in a field of the present one, such as one of a batch."""
         around = self._path
         self._path = within(around, field)
         try:
@@ -175,12 +175,12 @@ class GraphWriter:
     # -- names and values ------------------------------------------------------------------------------------------
 
     def name(self, section: Section, value: Any, wish: object) -> str:
-        """Return the name of an object, which is noted as used.
+        """Return the name of an object, and record the object as used.
 
         Args:
             section: Section of the registry.
             value: The object.
-            wish: The name that is taken if there is no registry and nothing else has it.
+            wish: The name to use if there is no registry and the name is free.
         """
         if self.registry is not None:
             known = self.registry.name_of(section, value)
@@ -277,7 +277,7 @@ class GraphWriter:
         return {"class": name, "kind": schema.kind, "fields": fields}
 
     def _reducer(self, field: Any) -> str:
-        """Return the name of a reducer: its label, which fingerprints have too, or that of the registry."""
+        """Return the name of a reducer: its label, as in fingerprints, or its name in the registry."""
         if self.registry is not None:
             return self.registered("reducers", field.reduce) or str(field.reducer_name)
         self.used["reducers"].setdefault(field.reducer_name, field.reduce)
@@ -307,7 +307,7 @@ class GraphWriter:
             if name == "writes" and fields is not None and tuple(fields.writes) == tuple(value):
                 continue
             if name == "tools" and not value and not of_agent:
-                continue  # what a node of a manifest does not name, it does not get
+                continue  # a node in a manifest gets only what it names
             match name:
                 case "retry":
                     data[name] = self._retry(value)
@@ -389,7 +389,7 @@ def _shown(value: Any) -> str:
 
 
 def _is_data(value: object, depth: int) -> bool:
-    """Return whether a default is plain data, which reads back as the same value."""
+    """Return whether a default is plain data that reads back as the same value."""
     if value is None or type(value) in (bool, str):
         return True
     if type(value) is int:

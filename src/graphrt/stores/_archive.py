@@ -60,11 +60,11 @@ _FRAME: Final = Struct(">BQQQQ")
 HEAD, META, BLOB, SNAPSHOT, STAGED, RECORD, END = range(7)
 _STATUSES: Final = frozenset(get_args(Status))
 _LARGEST: Final = 2**31
-"""Bytes of the largest body that any of graphrt's stores accepts; a longer frame is refused as damaged."""
+"""Maximum size of a body in any of graphrt's stores; a longer frame is refused as damaged."""
 
 
 class Frame(NamedTuple):
-    """One frame of a file. The module docstring says what its fields mean for each kind."""
+    """One frame of a file. The module docstring explains its fields for each kind."""
 
     kind: int
     first: int = 0
@@ -133,7 +133,7 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
     """
     magic = file.read(len(MAGIC))
     if magic[:-1] != MAGIC[:-1]:
-        raise bad("It is not an exported thread.", "Give what export_thread() wrote.")
+        raise bad("It is not an exported thread.", "Pass what export_thread() wrote.")
     if len(magic) < len(MAGIC):
         raise bad("It is cut off.")
     if magic != MAGIC:
@@ -258,10 +258,10 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
         with Path(made).open("rb+") as file:  # Windows syncs only files that are open for writing
             os.fsync(file.fileno())
         try:
-            os.link(made, target)  # unlike rename(2), link(2) fails if *target* was created meanwhile
+            os.link(made, target)  # unlike rename(2), link(2) fails if *target* was created in the meantime
         except FileExistsError:
             _refuse_present(target)
-            raise  # what was there is gone again
+            raise  # a partial write is undone
         except OSError:  # a file system without hard links
             _refuse_present(target)
             Path(made).rename(target)
@@ -273,7 +273,7 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
 
 
 def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:
-    """Check that *file* is a binary file that is open for *purpose*. An object that does not say so is accepted.
+    """Check that *file* is a binary file open for *purpose*. An object without this information is accepted.
 
     Raises:
         InputError: It is a text file, or is not open for *purpose* (`bad-path`).
@@ -297,7 +297,7 @@ def _folder(target: Path) -> str:
 
 
 def _refuse_present(target: Path) -> None:
-    """Check that there is nothing at *target*, not even a symbolic link that leads nowhere.
+    """Check that nothing exists at *target*, not even a dangling symbolic link.
 
     Raises:
         InputError: There is something (`path-exists`).
@@ -307,7 +307,7 @@ def _refuse_present(target: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name of a file in *folder* durable: it survives a power failure only if the folder was synced."""
+    """Make the directory entry of a new file in *folder* durable by syncing the folder."""
     # On systems that cannot open folders, such as Windows, this does nothing.
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -1,13 +1,13 @@
-"""Argument checks shared by all stores, so that every store refuses the same calls in the same words.
+"""Argument checks shared by all stores, so that every store rejects the same calls with the same errors.
 
-Pure functions: they check a `Commit`, a message, a time or a limit. Nothing here reads or writes a store.
+Pure functions that check a `Commit`, a message, a time or a limit. They neither read nor write a store.
 
-A *commit* writes to one thread in one transaction. It has records (each the journal entries of one commit: `seq` is the
-number of the last one, `count` their number), staged bodies by key, a snapshot, blobs (large values) by name, meta,
-labels, open questions, and messages to other threads (`posts`). It is made under a *claim*, the right to write, whose
-number is its *epoch*. A claim is void once it was released, ran out, or was taken over.
+A *commit* writes to one thread in one transaction. It has records, staged bodies by key, a snapshot, blobs (large
+values) by name, meta, labels, open questions, and messages to other threads (`posts`). A record has the journal entries
+of one commit: `seq` is the number of the last one, `count` their number. It is made under a *claim*, the right to
+write, whose number is its *epoch*. A claim is void once it was released, ran out, or was taken over.
 
-A name in capitals, such as `BAD_COMMIT`, is the declaration of an error. A call with the fields of its text returns it.
+A name in capitals, such as `BAD_COMMIT`, is a declared error. Calling it with the fields of its text returns the error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
-    """Return the error for a prune up to entry *upto*, which has no snapshot; *there* are the entries that have one.
+    """Return the error for a prune up to entry *upto*, which has no snapshot; *there* has the entries with one.
 
     Entries after *upto* are folded onto its snapshot, so the older ones must not be deleted without it.
     """
@@ -36,16 +36,16 @@ def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
 
 
 def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901, PLR0912 - one check for each part of a commit
-    """Check what *commit* holds, and return the number of the thread's last entry after it.
+    """Check the content of *commit*, and return the number of the thread's last entry after it.
 
-    Subclasses of `bytes` are refused too: a database would return plain bytes in their place.
+    Subclasses of `bytes` are also refused, because a database would return plain bytes.
 
     Raises:
         InputError: The records have a gap after `commit.expected` or between them, the snapshot is of an entry that
             the thread will not have, `commit.at` is not finite, a body is not `bytes`, or a key or name cannot be
             encoded as UTF-8 (`bad-commit`).
     """
-    # Unpacked, because each step pays for this: a field that is read by its name takes five times as long.
+    # Unpacked for speed, since every step runs this: reading a field by name takes five times as long.
     expected, at, records, _, stage, snapshot, blobs, meta, _, graph, _, labels, questions, _, posts, memory = commit
     last = expected
     for record in records:
@@ -84,7 +84,7 @@ def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901, PLR0912 - o
 
 
 def replaced(records: Iterable[Record], thread: str) -> dict[int, Record]:
-    """Return the records that an erasure of values writes in place of others, by their `seq`, after checking them.
+    """Check the records by which an erasure replaces stored ones, and return them by `seq`.
 
     Raises:
         InputError: A body or seal is not `bytes` (`bad-commit`).
@@ -97,12 +97,12 @@ def replaced(records: Iterable[Record], thread: str) -> dict[int, Record]:
 
 
 def no_record(thread: str, record: Record) -> InputError:
-    """Return the error for a *record* that an erasure writes in place of one that is not stored."""
+    """Return the error for an erasure's replacement *record* that has no stored counterpart."""
     return _bad(thread, f"there is no record of {record.count} entries up to {record.seq} to replace")
 
 
 def _named_bodies(bodies: Iterable[tuple[str, bytes]], what: str, thread: str) -> None:
-    """Check pairs of a name and a body as `check_commit` does; *what* they are called in an error."""
+    """Check pairs of a name and a body, like `check_commit`; *what* is their name in errors."""
     for name, body in bodies:
         if type(body) is not bytes:
             raise _not_bytes(thread, f"{what} {name!r}", body)
@@ -111,7 +111,7 @@ def _named_bodies(bodies: Iterable[tuple[str, bytes]], what: str, thread: str) -
 
 
 def _searchable(commit: Commit, thread: str) -> None:
-    """Check labels and open questions of *commit* as `check_commit` does.
+    """Check labels and open questions of *commit*, like `check_commit`.
 
     Title and tags must not have NUL, which columns of type text do not accept. Other texts are stored as bytes.
     """
@@ -163,7 +163,7 @@ def check_times(**times: float | None) -> None:
 
 
 def page_size(limit: int | None) -> int | None:
-    """Return the greatest number of rows of a listing with this *limit*; None for all.
+    """Return the maximum number of rows of a listing with this *limit*; None for all.
 
     Raises:
         InputError: *limit* is negative or not an int (`input`).
@@ -173,18 +173,18 @@ def page_size(limit: int | None) -> int | None:
         return None
     if not (is_number(given, whole=True) and given >= 0):
         raise INVALID_ARGUMENT(
-            argument="limit=", value=limit, wanted="how many rows at most, 0 or more, or None for all"
+            argument="limit=", value=limit, wanted="the maximum number of rows, 0 or more, or None for all"
         )
-    return min(given, 2**62)  # SQL integers have 64 bits, Python's have no limit
+    return min(given, 2**62)  # SQL integers have 64 bits, while Python's are unbounded
 
 
 def _record(record: Record) -> str:
-    """Return how error texts name *record*."""
+    """Return the name of *record* in error texts."""
     return f"the record up to entry {record.seq}"
 
 
 def _not_bytes(thread: str, what: str, got: Any) -> InputError:
-    """Return the error for a commit whose part *what* has *got* in place of bytes."""
+    """Return the error for a commit whose part *what* is *got* instead of bytes."""
     return _bad(thread, f"{what} is {type(got).__name__}, not bytes")
 
 

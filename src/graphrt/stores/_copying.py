@@ -3,8 +3,8 @@
 A thread becomes visible with its first entry. Blobs are therefore written before it, in commits without records. One
 commit then writes the records, the newest snapshot, meta and staged bodies, so that no reader sees half of a thread.
 
-This module has only the order of these steps. File formats and SQL do not belong here. It serves copies,
-imports of exported threads, and threads that are restored from an audit log.
+This module only orders these steps, without file formats or SQL. It serves copies, imports of exported threads, and
+threads restored from an audit log.
 
 Terms: a *record* has the journal entries of one commit, `seq` is the number of an entry, and a *snapshot* is the state
 after an entry. *Staged* bodies are outcomes of tasks whose superstep is not committed yet. *Meta* are facts about the
@@ -21,14 +21,14 @@ from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.errors._codes.threads import PRUNED_WHILE_READ, THREAD_EXISTS
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved
+from graphrt.stores.values import Claim, Commit, Head, Labels, Question, Record, StoredSnapshot, StoredThread
 
 _LEASE_S: Final = 60.0
 """Seconds of the lease on the new thread; each of its commits renews it."""
 
 
 class Whole(NamedTuple):
-    """Everything that a store keeps of a thread, except its blobs."""
+    """All stored data of a thread, except its blobs."""
 
     head: Head
     meta: Any
@@ -39,15 +39,14 @@ class Whole(NamedTuple):
     records: list[Record]
     """All records, in order."""
     questions: Sequence[Question] = ()
-    """The open questions, as they are listed."""
+    """The open questions, as listed."""
 
 
-def whole_of(store: Store, found: Loaded) -> Whole:
-    """Return all of a thread up to the entry at which it was loaded as *found*, with the questions as listed now.
+def whole_of(store: Store, found: StoredThread) -> Whole:
+    """Return the whole thread up to the entry at which it was loaded as *found*, with its currently listed questions.
 
     Raises:
-        ConflictError: It was pruned or deleted since.
-        StoreError: The store failed.
+        ConflictError: It was pruned or deleted since then. StoreError: The store failed.
     """
     return Whole(
         found.head,
@@ -68,21 +67,21 @@ def write_thread(
     made_at: float,
     at: float,
 ) -> None:
-    """Write a thread under the id *to*. If that fails, *to* is removed again.
+    """Write a thread under the id *to*, and remove it again on failure.
 
-    One commit makes the thread visible, with all its entries. Its older snapshots follow in commits of their own.
+    One commit makes the thread visible, with all its entries. Its older snapshots follow in separate commits.
 
     Args:
-        store: Where it is written.
+        store: The store to write to.
         to: Id of the new thread.
-        read: Returns what to write. Called once, after *to* was claimed.
+        read: Returns the data to write. Called once, after *to* was claimed.
         blobs: Returns the blobs by name, in groups that are each written in one commit. Called after *read*.
         made_at: Creation time of *to*, in seconds since the epoch.
         at: Time of its last commit, in seconds since the epoch.
 
     Raises:
         InputError: *to* exists (`thread-exists`).
-        StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
+        StoreError: The store failed. If *to* could not be removed either, a note on the error reports it.
     """
     write_claimed(store, _claim_new(store, to, made_at), read, blobs, at=at)
 
@@ -121,11 +120,11 @@ def write_claimed(
             at=at,
             records=records,
             stage=found.staged,
-            snapshot=None if newest is None else Saved(newest, snapshots.pop(newest)),
+            snapshot=None if newest is None else StoredSnapshot(newest, snapshots.pop(newest)),
             meta=found.meta,
             status=found.head.status,
             graph=found.head.graph,
-            release=not pruned and not snapshots,  # `snapshots` lacks `newest` here: the line above took it out
+            release=not pruned and not snapshots,  # `newest` was removed from `snapshots` above
             labels=labels_of(found.head),
             questions=found.questions or None,
         )
@@ -133,7 +132,7 @@ def write_claimed(
         if pruned:
             store.prune(claim, pruned)
         for seq, saved in sorted(snapshots.items()):
-            store.commit(claim, Commit(expected=end, at=at, snapshot=Saved(seq, saved)))
+            store.commit(claim, Commit(expected=end, at=at, snapshot=StoredSnapshot(seq, saved)))
         if not whole.release:
             store.release(claim)
     except BaseException as error:
@@ -159,7 +158,7 @@ def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> 
     """
     try:
         store.release(claim)
-        if not isinstance(error, ConflictError):  # else another owner has the thread, or has made one of this id
+        if not isinstance(error, ConflictError):  # otherwise another owner has the thread, or created one with this id
             store.delete(claim.thread)
     except InputError:
         pass  # `release` deletes a thread without entries itself
@@ -187,8 +186,8 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
     return claim
 
 
-def records_of(store: Store, found: Loaded) -> Iterator[Record]:
-    """Yield all records of the thread, up to the last entry that *found*, the thread as it was loaded, has.
+def records_of(store: Store, found: StoredThread) -> Iterator[Record]:
+    """Yield all records of the thread, up to the last entry of *found*, the loaded thread.
 
     Those after its newest snapshot are taken from *found*: they are in memory already.
 
@@ -199,9 +198,9 @@ def records_of(store: Store, found: Loaded) -> Iterator[Record]:
     newest = found.snapshot.seq if found.snapshot is not None else seq
     older = store.records(thread, after=seq, upto=newest) if newest > seq else ()
     for record in chain(older, found.records):
-        if record.seq <= seq:  # it goes on after the snapshot, so it is in both
+        if record.seq <= seq:  # this record spans the snapshot, so it is in both
             continue
-        if record.seq - record.count != seq:  # records before this one were removed meanwhile
+        if record.seq - record.count != seq:  # records before this one were removed in the meantime
             break
         seq = record.seq
         yield record
@@ -209,9 +208,9 @@ def records_of(store: Store, found: Loaded) -> Iterator[Record]:
         raise PRUNED_WHILE_READ(thread=thread, last=seq, end=end)
 
 
-def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:
+def snapshots_of(store: Store, found: StoredThread) -> dict[int, bytes]:
     """Return the bodies of all snapshots of the thread, by the `seq` of their entry."""
-    # The protocol has no list of snapshots: each load finds the newest one before the last that was found.
+    # The protocol cannot list snapshots, so each load finds the next older one.
     there: dict[int, bytes] = {}  # from the newest to the oldest
     saved = found.snapshot
     while saved is not None:
@@ -220,14 +219,14 @@ def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:
     return there
 
 
-def some_blobs(store: Store, found: Loaded, names: Iterable[str], *, most: int = 8) -> Iterator[dict[str, bytes]]:
-    """Yield the named blobs, at most *most* at a time, since their sizes are not known before they are read.
+def some_blobs(store: Store, found: StoredThread, names: Iterable[str], *, most: int = 8) -> Iterator[dict[str, bytes]]:
+    """Yield the named blobs, reading at most *most* at a time, because their sizes are unknown until they are read.
 
     Args:
         store: The store.
         found: The thread as it was loaded, before the entries were read that name the blobs.
         names: Names of blobs.
-        most: How many of them are in memory together.
+        most: Maximum number of them in memory at once.
 
     Raises:
         ConflictError: One is missing, and the thread was pruned, deleted or written to since it was loaded.
@@ -244,7 +243,7 @@ def some_blobs(store: Store, found: Loaded, names: Iterable[str], *, most: int =
         yield there
 
 
-def _without_blob(store: Store, found: Loaded, name: str) -> StoreError:
+def _without_blob(store: Store, found: StoredThread, name: str) -> StoreError:
     """Return the error for a blob that is not in the thread, which was loaded as *found*."""
     thread, first, end = found.head.thread, found.head.first, found.head.seq
     try:

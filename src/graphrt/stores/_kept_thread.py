@@ -1,11 +1,11 @@
-"""`KeptThread`: one thread of a `MemoryStore`, with everything that is stored of it, such as its mail.
+"""`KeptThread`: one thread of a `MemoryStore`, with all its stored data, such as its mail.
 
 The methods of a thread are called under the lock. Claims and refusals are in `memory`.
 
 A *record* has the journal entries of one commit; `seq` is the number of its last entry, `count` their number. A
 *snapshot* is the state after the entry `seq`. *Staged* bodies are outcomes of tasks whose superstep is not committed
 yet. *Blobs* are large values under names derived from their content. *Messages* are mail of other processes, which wait
-until a commit takes them: it deletes them together with writing the entries that say what they did.
+until a commit takes them: it deletes them together with writing the entries about their effects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, final
 from graphrt.events.status import Status
 from graphrt.stores.filters import BEGINS, WAITING, WAITS
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.values import REMEMBERED, Claim, Commit, Head, Labels, MailMessage, Question, Record, Saved
+from graphrt.stores.values import REMEMBERED, Claim, Commit, Head, Labels, MailMessage, Question, Record, StoredSnapshot
 
 _NO_LABELS: Final = Labels()
 _SEQ: Final = attrgetter("seq")
@@ -29,7 +29,7 @@ _NUMBERS: Final = count(1)
 
 @final
 class KeptThread:
-    """Everything stored of one thread. `records` and `snapshots` are sorted by `seq`, for binary search."""
+    """All stored data of one thread. `records` and `snapshots` are sorted by `seq`, for binary search."""
 
     def __init__(self, id: str, at: float) -> None:
         self.id = id
@@ -45,7 +45,7 @@ class KeptThread:
         self.claim: Claim | None = None
         """The claim that holds the thread, or None."""
         self.records: list[Record] = []
-        self.snapshots: list[Saved] = []
+        self.snapshots: list[StoredSnapshot] = []
         self.staged: dict[str, bytes] = {}
         self.blobs: dict[str, bytes] = {}
         self.meta: bytes | None = None
@@ -53,13 +53,13 @@ class KeptThread:
         self.mail: dict[str, MailMessage] = {}
         """Messages that wait, by their id, in order."""
         self._taken: dict[str, None] = {}
-        """Ids of the messages that were taken last, in the order of taking."""
+        """Ids of the most recently taken messages, in the order of taking."""
         self._last_place = 0
         """Place of the newest message; places give the order of messages."""
         self.number: int = next(_NUMBERS)
         """Number of the thread, in order of creation."""
         self.questions: dict[str, Question] = {}
-        """Open questions by their place."""
+        """Open questions by place."""
 
     def is_due(self, now: float) -> bool:
         """Return whether the thread is due at *now*, in seconds since the epoch; see `DueFilter`."""
@@ -75,7 +75,7 @@ class KeptThread:
         )
 
     def listed(self) -> Head:
-        """Return the summary of the thread as listings show it: as running if it is completed and a message begins a run."""
+        """Return the summary for listings: a completed thread counts as running if a message begins another run."""
         head = self.head()
         if head.status == "completed" and any(id_.startswith(BEGINS) for id_ in self.mail):
             return head._replace(status="running")
@@ -107,7 +107,7 @@ class KeptThread:
         return self.records[begin:end]
 
     def post(self, id: str, body: bytes) -> bool:
-        """Keep a message. Returns False if there was one with this *id* before, so that a sender may repeat the call."""
+        """Store a message. Return False if one with this *id* came before, so that a sender may repeat the call."""
         if id in self.mail or id in self._taken:
             return False
         self._last_place += 1
@@ -120,7 +120,7 @@ class KeptThread:
         for message in [message for message in self.mail.values() if message.place in wanted]:
             del self.mail[message.id]
             self._taken[message.id] = None
-        while len(self._taken) > REMEMBERED:  # the ids of the oldest ones are forgotten
+        while len(self._taken) > REMEMBERED:  # the oldest ids are forgotten
             del self._taken[next(iter(self._taken))]
 
     def free(self, threads: dict[str, KeptThread]) -> None:
@@ -133,9 +133,9 @@ class KeptThread:
             del threads[self.id]
 
     def write(self, commit: Commit, seq: int) -> None:
-        """Write *commit*, which was checked, except its messages to other threads, its memory and its release.
+        """Write the checked *commit*, except its messages to other threads, its memory and its release.
 
-        `MemoryStore` does these afterwards, because they concern more of the store than this thread.
+        `MemoryStore` does these afterwards, because they involve more than this thread.
 
         Args:
             commit: What is written.
@@ -143,7 +143,7 @@ class KeptThread:
         """
         # Unpacked, because each step pays for this: a field that is read by its name takes five times as long.
         _, at, records, unstage, stage, snapshot, blobs, meta, status, graph, _, labels, questions, taken, *_ = commit
-        # These are read before anything changes: one that raises must not leave half of the commit behind.
+        # These are read first, so that one that raises leaves nothing of the commit behind.
         records = tuple(records)
         staged = dict(stage) if stage else None
         added = {**blobs} if blobs else {}
@@ -159,7 +159,7 @@ class KeptThread:
             self.snapshots = [saved for saved in self.snapshots if saved.seq != snapshot.seq]
             insort(self.snapshots, snapshot, key=_SEQ)
         for name, body in added.items():
-            self.blobs.setdefault(name, body)  # the name is derived from the content: one that exists stays
+            self.blobs.setdefault(name, body)  # the name is derived from the content, so an existing blob stays
         if meta is not None:
             self.meta = meta
         if status is not None:
@@ -170,7 +170,7 @@ class KeptThread:
             self.labels = labels
         if questions is not None:
             old = self.questions
-            # A question that is listed already keeps the time at which it was listed first.
+            # A question that is already listed keeps the time at which it was first listed.
             self.questions = {
                 one.place: one._replace(asked_at=old[one.place].asked_at) if one.place in old else one
                 for one in questions

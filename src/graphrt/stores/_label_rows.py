@@ -1,9 +1,9 @@
-"""How stores write labels and positions into columns: tags as JSON, tokens of the inbox as text.
+"""Column formats of labels and positions: tags as JSON, tokens of the inbox as text.
 
-Labels (title, tags, tenant) are what a thread is found by. The inbox lists the open questions of all threads, oldest
-first. A token is a position in this order, as a text for callers: they pass it back to get the next page.
+Threads are found by their labels (title, tags, tenant). The inbox lists the open questions of all threads, oldest
+first. A token is a position in this order as text, which callers pass back to get the next page.
 
-Shared by the stores that keep rows. Nothing here reads or writes a store.
+Shared by the stores with SQL rows. This module neither reads nor writes a store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphrt.stores.ids import is_id, tenant_of
 from graphrt.stores.values import Labels
 
 _LONGEST: Final = 10_000
-"""Characters of the longest token that is decoded; tokens come from outside, such as from the URL of a web page."""
+"""Maximum length of a token; tokens are untrusted, for example from the URL of a web page."""
 
 
 class LabelRow(NamedTuple):
@@ -36,7 +36,7 @@ class LabelRow(NamedTuple):
 
 
 def label_row(thread: str, labels: Labels) -> LabelRow | None:
-    """Return the row of the labels of *thread*; None if there is nothing to keep.
+    """Return the label row of *thread*; None if there is nothing to store.
 
     The priority is not in it: stores keep it in the thread's own row, because workers list due threads in its order.
     """
@@ -68,10 +68,10 @@ def load_tags(text: str | None) -> frozenset[str]:
 
 
 class Position(NamedTuple):
-    """The place of a question in the inbox, as callers get it in a token.
+    """The position of a question in the inbox, encoded in a token for callers.
 
-    Questions of one moment are in the order in which their threads were created. The number of a thread in that order
-    is not in a token: it would show a tenant how many threads others have made.
+    Questions with the same time are in the order in which their threads were created. A token does not contain the
+    number of a thread in that order, which would reveal to a tenant how many threads others have created.
     """
 
     asked_at: float
@@ -95,7 +95,7 @@ def from_token(token: Any) -> Position:
     """
     if isinstance(token, str) and len(token) <= _LONGEST and token.isascii():
         try:
-            # `to_token` removes the padding, which would have to be escaped in a URL.
+            # `to_token` removes the padding, which would need escaping in a URL.
             found: Any = json.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             asked_at, thread, place = found
         except (ValueError, TypeError, RecursionError):
@@ -104,7 +104,7 @@ def from_token(token: Any) -> Position:
             # A forged token must not reach SQL with a number or text that a database would refuse.
             fits = is_number(asked_at) and isfinite(asked_at) and is_id(thread)
             if fits and isinstance(place, str) and "\0" not in place:
-                # A lone surrogate, which a database refuses too, becomes a question mark.
+                # A lone surrogate, which a database would also refuse, becomes a question mark.
                 return Position(float(asked_at), thread, place.encode("utf-8", "replace").decode())
     raise wrong_token(token)
 
@@ -113,12 +113,12 @@ def thread_of(token: Any) -> str | None:
     """Return the thread that *token* names; None if it is not one of graphrt's stores."""
     try:
         return from_token(token).thread
-    except InputError:  # a user's store may have tokens of its own
+    except InputError:  # a user's store may have its own tokens
         return None
 
 
 def wrong_token(token: Any) -> InputError:
-    """Return the error for a *token* that is not one, or not one of the caller's tenant."""
+    """Return the error for a *token* that is invalid, or belongs to another tenant."""
     return INVALID_ARGUMENT(
         argument="after=",
         value=token if isinstance(token, str) else type(token),

@@ -1,13 +1,13 @@
-"""Items of the memory: their checks, the words that they are found by, and the order of what a search finds.
+"""Items of the memory: their checks, the words that they are found by, and the ranking of search results.
 
 The memory belongs to a store and not to a thread. An *item* has a namespace, a key and a value. It is found by *words*:
 each longest run of letters and digits of its text, without differences of case (`words_of`). A store keeps them beside
 the value and compares them exactly. So all stores find the same items and rank them alike, whichever database they use
 (decision 0250).
 
-A search finds the items that have one of its words. Each word weighs the more, the fewer items of the searched
-namespaces have it: log(1 + (n - m + 0.5) / (m + 0.5)), where m of n items have it, which is the weight of BM25. The
-share of an item is the weight of the words that it has, divided by the weight of all that were searched.
+A search finds the items that have one of its words. A word that fewer items of the searched namespaces have weighs
+more: log(1 + (n - m + 0.5) / (m + 0.5)), where m of n items have it. This is the weight of BM25. The share of an item
+is the weight of the words that it has, divided by the weight of all that were searched.
 
 A search may have a *vector* too, which stands for the meaning of the query, and items have the vectors of theirs
 (`_vectors`). The *score* of an item is then the mean of its share and of how near its vector is to that of the query;
@@ -31,23 +31,24 @@ if TYPE_CHECKING:
     from graphrt.errors import InputError
 
 LARGEST_BYTES: Final = 65_536
-"""Most bytes of the body of an item: a memory has notes, and no documents."""
+"""Maximum number of bytes of an item's body: a memory holds notes, not documents."""
 LONGEST_KEY: Final = 200
-"""Most characters of a key."""
+"""Maximum length of a key, in characters."""
 LONGEST_SEARCH: Final = 100
-"""Most words that are searched for at once; further ones of a query are left out."""
+"""Maximum number of words in a search; further words of a query are ignored."""
 LONGEST_WORD: Final = 64
-"""Most characters of a word. Longer runs, such as encoded bytes, are not searched for by anyone."""
+"""Maximum length of a word, in characters. Nobody searches for longer runs, such as encoded bytes."""
 MOST_WORDS: Final = 2_000
-"""Most words of an item: further ones are not found."""
+"""Maximum number of words of an item; it is not found by further words."""
 MOST_COMPARED: Final = 10_000
-"""Most vectors that a search compares without pgvector, those of the newest items. Others are found by their words."""
+"""Maximum number of vectors that a search compares without pgvector: those of the newest items. Other items are found
+by their words."""
 _WORD: Final = re.compile(r"[^\W_]+").findall
 
 
 def words_of(*texts: str) -> tuple[str, ...]:
-    """Return the different words of *texts*, in the order of their first use, at most `MOST_WORDS`."""
-    import unicodedata  # an extension module, which hardly any program needs
+    """Return the distinct words of *texts* in order of first use, at most `MOST_WORDS`."""
+    import unicodedata  # an extension module that hardly any program needs
 
     found: dict[str, None] = {}
     for text in texts:
@@ -61,9 +62,9 @@ def words_of(*texts: str) -> tuple[str, ...]:
 
 def _bad(what: str, given: str, wanted: str) -> InputError:
     """Return the error for an item that cannot be kept (`bad-memory`)."""
-    from graphrt.errors._codes.memory import BAD_MEMORY  # imported late, as few programs need it
+    from graphrt.errors._codes.memory import BAD_MEMORY  # imported late, because few programs need it
 
-    return BAD_MEMORY(what=what, given=given, wanted=wanted)
+    return BAD_MEMORY(what=f"{what} of a memory item", given=given, wanted=wanted)
 
 
 def check_key(key: Any) -> str:
@@ -91,9 +92,9 @@ def check_size(body: bytes) -> bytes:
 
 
 def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite]:
-    """Return *writes*, made at *at*, after checking them: the last one of each item, in the order of their names.
+    """Check *writes*, made at *at*, and return the last one of each item, in the order of their names.
 
-    In this order, because two transactions that lock the same rows in different orders would wait for each other.
+    The order is fixed because two transactions that lock the same rows in different orders would deadlock.
 
     Raises:
         InputError: One of them cannot be kept (`bad-namespace`, `bad-memory`).
@@ -116,7 +117,7 @@ def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite
 
 
 def written(write: MemoryWrite, before: StoredItem | None, at: float) -> StoredItem:
-    """Return the item that *write*, which does not delete it, makes at *at* in place of the one *before*."""
+    """Return the item that *write*, which is not a deletion, creates at *at* in place of the one *before*."""
     assert write.body is not None  # noqa: S101 - it deletes nothing
     lives = before is not None and (before.expires_at is None or before.expires_at > at)
     created_at = before.created_at if before is not None and lives else at
@@ -124,7 +125,7 @@ def written(write: MemoryWrite, before: StoredItem | None, at: float) -> StoredI
 
 
 def newest_first(item: StoredItem) -> tuple[float, str, str]:
-    """Return the place of *item* in a list without a search."""
+    """Return the sort key of *item* in a list without a search."""
     return -item.updated_at, f"{item.namespace}/", item.key  # the slash as in `MemoryFilter.bounds`
 
 
@@ -133,7 +134,7 @@ def weights(total: int, counts: Mapping[str, int], words: Sequence[str]) -> dict
 
     Args:
         total: Number of the items in the searched namespaces.
-        counts: How many of them have the word; a word that none has may be left out.
+        counts: Number of items with each word; a word without items may be omitted.
     """
     found = {word: log(1 + (total - (m := counts.get(word, 0)) + 0.5) / (m + 0.5)) for word in words}
     whole = sum(found.values())
@@ -144,14 +145,14 @@ def score(share: float, near: float | None) -> float:
     """Return the score of an item, rounded, so that it does not depend on the order of an addition.
 
     Args:
-        share: Share of the searched words that it has.
-        near: How near its vector is to that of the query, 0 if it has none; None if the search has no vector.
+        share: Weighted share of the searched words that it has.
+        near: Similarity of its vector to that of the query, 0 if it has none; None if the search has no vector.
     """
     return round(share if near is None else (share + near) / 2, 6)
 
 
 def check_lengths(wanted: MemoryFilter, others: int) -> None:
-    """Check that no vector of a searched item has another length than that of the query.
+    """Check that no searched item has a vector of another length than the query.
 
     Args:
         others: Number of the items with such a vector.
@@ -166,7 +167,7 @@ def check_lengths(wanted: MemoryFilter, others: int) -> None:
 
 
 def found_in(wanted: MemoryFilter, items: Iterable[tuple[StoredItem, Collection[str]]]) -> list[StoredItem]:
-    """Return the items that *wanted* lets pass, in its order: the whole of a search, for stores without SQL.
+    """Return the items that match *wanted*, in its order: a complete search, for stores without SQL.
 
     Args:
         wanted: The filter.

@@ -1,4 +1,4 @@
-"""Export of a thread to a file and import from one, between any two stores; records keep their exact bytes.
+"""Export of a thread to a file and import into any other store; records keep their exact bytes.
 
 A record has the journal entries of one commit, and a seal, which links it to the record before by a hash. As the bytes
 do not change, this chain stays valid in the other store. This module decides what goes into a file, and in which order
@@ -20,7 +20,7 @@ from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, som
 from graphrt.stores._sealing import refuse_sealed
 from graphrt.stores.ids import check_id, shared_id, tenant_of
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Head, Loaded, Question, Record
+from graphrt.stores.values import Head, Question, Record, StoredThread
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Source = str | PathLike[str] | IO[bytes]
 """The path of a file, or a binary file that is open for reading."""
 _TOGETHER: Final = 4 * 2**20
-"""Bytes of blobs after which an import ends a commit and begins the next."""
+"""Total size of blobs after which an import begins another commit."""
 
 
 def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> None:
@@ -48,7 +48,7 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
     """
     check_id(thread)
     if getattr(store, "encrypted", False) and decrypted is not True:
-        raise EXPORT_DECRYPTED(thread=thread)
+        raise EXPORT_DECRYPTED(what=f"Thread {thread!r}", thread=thread)
     loaded = store.load(thread)
     if hasattr(to, "write"):
         archive.check_open(to, "writing")
@@ -56,16 +56,16 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
         return
 
     def write(made: str) -> None:
-        """Write the content of the temporary file *made*, which gets the name *to* when it is complete."""
+        """Write the content of the temporary file *made*, which is renamed to *to* when it is complete."""
         with Path(made).open("wb") as file:
             _write(store, loaded, file)
 
     archive.write_new(to, write)
 
 
-def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
+def _write(store: Store, loaded: StoredThread, file: IO[bytes]) -> None:
     """Write the thread, as it was *loaded*, to the open *file*."""
-    # An upward import, allowed by name in pyproject.toml: only the journal knows which blobs its bodies name.
+    # An upward import, explicitly allowed in pyproject.toml: only the journal knows which blobs its bodies name.
     from graphrt._journal.batch_format import blob_names
 
     thread = loaded.head.thread
@@ -74,7 +74,7 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
     named: set[str] = set()  # names of the blobs (large values) that the bodies refer to
 
     def plain(body: bytes) -> bytes:
-        """Return *body* after checking that it is not encrypted, and collect the names of blobs in it.
+        """Check that *body* is not encrypted, collect the names of blobs in it, and return it.
 
         Raises:
             StoreError: It is, and the store was opened without its keys (`missing-key`).
@@ -139,7 +139,7 @@ def import_thread(
         before = head.thread if tenant_of(head.thread) is not None else shared_id(store, head.thread)
 
         def read() -> Whole:
-            """Return all of the thread but its blobs, named if it has another id now."""
+            """Return the whole thread except its blobs, with its old name if its id has changed."""
             file.seek(0)
             found = _whole(head, archive.frames(file))._replace(questions=questions)
             when = head.updated_at if at is None else at
@@ -177,7 +177,7 @@ def _checked(file: IO[bytes]) -> tuple[Head, list[Question]]:
             seq = frame.first
         elif frame.kind == archive.HEAD or (frame.kind == archive.SNAPSHOT and not 1 <= frame.first <= head.seq):
             raise archive.bad("One of its parts is not valid.")
-        elif not _is_text(frame.name):  # not asked of a record, whose name is its seal, any bytes
+        elif not _is_text(frame.name):  # not checked for a record, whose name is its seal: any bytes
             raise archive.bad("A name in it is not a str.")
     if head is None or seq != head.seq or head.seq < 1:
         raise archive.bad("It does not hold all entries of the thread.")
@@ -194,7 +194,7 @@ def _is_text(name: bytes) -> bool:
 
 
 def _whole(head: Head, frames: Iterable[Frame]) -> Whole:
-    """Return the thread of *head* made of *frames*, which were checked: everything but the blobs."""
+    """Build the thread of *head* from the checked *frames*: everything except the blobs."""
     found = Whole(head, None, [], {}, [])
     staged: list[tuple[str, Any]] = []
     for kind, first, second, name, body in frames:  # `first` and `second` as in `_checked`; of a snapshot its entry

@@ -1,9 +1,9 @@
-"""Owners of claims on one machine: their identity, whether their process still runs, and the clock of leases.
+"""Owners of claims on one machine: their identity, the liveness of their process, and the clock of leases.
 
 The clock is shared by all processes of the machine and never jumps. It counts seconds since the machine was started; on
-Linux it goes on while the machine sleeps (`CLOCK_BOOTTIME`). Times of different starts must not be compared, so each
-owner names the kernel's boot id. On a system without boot ids, a lease with more seconds left than it was given for
-must date from before a restart.
+Linux it continues while the machine sleeps (`CLOCK_BOOTTIME`). Times of different starts must not be compared, so each
+owner names the kernel's boot id. On a system without boot ids, a lease with more seconds left than it was granted must
+date from before a restart.
 
 A *claim* is the right to write a thread. It holds until its *lease* runs out, unless commits renew it, or until its
 owner is known to be dead.
@@ -39,9 +39,9 @@ class Owner(NamedTuple):
     """The pid namespace; empty on systems that have none. A pid means nothing in another namespace."""
     pid: int
     start: str
-    """Start time of the process, in the system's own unit; empty where unknown. It exposes a pid that was reused."""
+    """Start time of the process, in the system's own unit; empty where unknown. It reveals a reused pid."""
     token: str
-    """Random; distinguishes the store objects of one process."""
+    """Random value that distinguishes the store objects of one process."""
     offset_s: float
     """Seconds to add to the lease clock to get seconds since the epoch, for readers on another host."""
 
@@ -55,15 +55,15 @@ class Holder(NamedTuple):
     since: float
     """Time of the claim in seconds since the epoch, by the claimant's clock."""
     former: Former = "released"
-    """How the owner before lost the thread."""
+    """How the previous owner lost the thread."""
 
     def dump(self) -> str:
-        """Return the holder as text, in which a store keeps it with the thread."""
+        """Return the holder as text, the form in which stores keep it."""
         return json.dumps([*self.owner, self.lease_s, self.since, self.former])
 
     @classmethod
     def load(cls, text: str) -> Holder | None:
-        """Return the holder that `dump` made *text* of, or None if *text* is not one."""
+        """Parse the text that `dump` returned; None if *text* is not valid."""
         try:
             host, boot, space, pid, start, token, offset_s, lease_s, since, former = json.loads(text)
             owner = Owner(str(host), str(boot), str(space), int(pid), str(start), str(token), float(offset_s))
@@ -72,7 +72,7 @@ class Holder(NamedTuple):
             return None
 
     def lives(self, until_s: float, *, me: Owner) -> bool:
-        """Return whether the claim holds now, as far as the process of *me* can tell.
+        """Return whether the claim is valid now, as far as the process of *me* can tell.
 
         Args:
             until_s: End of the lease, by the owner's lease clock, in seconds.
@@ -84,19 +84,19 @@ class Holder(NamedTuple):
             # wall clock instead.
             return owner.host != me.host and time.time() < until_s + owner.offset_s
         left_s = until_s - now_s()
-        # More time left than was given: without boot ids, this is how a restart shows. One second is tolerated.
+        # More time left than was granted: without boot ids, this reveals a restart. One second is tolerated.
         if left_s <= 0 or left_s > self.lease_s + 1:
             return False
         # In another pid namespace, as in another container, the process cannot be looked up: the lease decides.
         if owner.space != me.space or owner.host != me.host:
             return True
-        # Each reader of a thread that this process drives asks, so that nothing is looked up for that.
+        # Every reader of a thread that this process drives checks this, so it needs no lookup.
         return (owner.pid, owner.start) == (me.pid, me.start) or process_lives(owner.pid, owner.start)
 
     def lost(self, until_s: float, *, me: Owner) -> Former:
-        """Return how the owner lost the claim, which does not hold any more; the arguments are those of `lives`.
+        """Return how the owner lost the claim, which is no longer valid; the arguments are those of `lives`.
 
-        If an owner before it may still be at work, so may that one.
+        If an earlier owner may still be running, this one may be too.
         """
         owner, left_s = self.owner, until_s - now_s()
         if self.former == "lease-expired":
@@ -111,7 +111,7 @@ class Holder(NamedTuple):
         )
 
     def describe(self, until_s: float, *, me: Owner) -> str:
-        """Return for an error message who holds the claim, since when, and how long the lease still runs.
+        """Describe for an error message who holds the claim, since when, and how long the lease still runs.
 
         The arguments are those of `lives`.
         """
@@ -126,7 +126,7 @@ class Holder(NamedTuple):
 
 
 def this_owner() -> Owner:
-    """Return a new owner in this process. Each store object makes one, and another one in the child of a fork."""
+    """Return a new owner in this process. Each store object creates one, and another after a fork, in the child."""
     pid = os.getpid()
     return Owner(
         host=_host(),
@@ -188,7 +188,7 @@ def _read(path: str) -> str:
 
 
 def _link(path: str) -> str:
-    """Return where the symbolic link *path* leads to, for a namespace its number; empty if it cannot be read."""
+    """Return the target of the symbolic link *path*, for a namespace its number; empty if it cannot be read."""
     try:
         return str(Path(path).readlink())
     except OSError:

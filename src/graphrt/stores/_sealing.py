@@ -1,17 +1,17 @@
-"""Encryption of single bodies with AES-256-GCM, bound to the place where a body belongs.
+"""Encryption of individual bodies with AES-256-GCM, bound to the place where a body belongs.
 
 A sealed body has this layout, with lengths in bytes:
 
-    magic (4) | length of the key id (1) | key id | mark (4) | nonce (12) | ciphertext | tag (16)
+    magic (3) | form (1) | length of the key id (1) | key id | mark (4) | nonce (12) | ciphertext | tag (16)
 
-A *blob* is a large value. Its name is derived from its content, and could confirm a guess of it, so an encrypted store
-names it by an HMAC instead. The mark identifies the key under which blobs were named when the body was written: names
-are made with the current key, and looked up under all keys (decision 0046). Everything before the nonce is
-authenticated together with the place: thread, kind of body, and number or name. A body that is moved elsewhere
-therefore fails to decrypt.
+A *blob* is a large value. Its name is derived from its content and could confirm a guess, so an encrypted store names
+it by an HMAC instead. The mark identifies the key under which blobs were named when the body was written: names are
+made with the current key, and looked up under all keys (decision 0046). Everything before the nonce is authenticated
+together with the place: thread, kind of body, and number or name. A body that is moved elsewhere therefore fails to
+decrypt.
 
-Each thread has a key of its own, derived from the given one. Nonces are random, and so need to be unique only among
-the bodies of one thread.
+Each thread has its own key, derived from the given one. Nonces are random, and need to be unique only among the bodies
+of one thread.
 
 Keys, ciphertexts and names of blobs belong here. Which bodies a store has is in `encrypted`. The package cryptography
 is imported at first use.
@@ -35,17 +35,20 @@ from graphrt.errors._codes.stores import (
     MISSING_KEY,
     NOT_ENCRYPTED,
     OPENED_WITHOUT_KEYS,
+    STORE_NEWER,
 )
 
-_MAGIC: Final = b"\xd7gE1"
-"""Begins each sealed body, which distinguishes it from a plain one."""
+_MAGIC: Final = b"\xd7gE"
+"""Begins each sealed body of any form, which distinguishes it from a plain one."""
+FORM: Final = b"1"
+"""The form of sealed bodies that is written and read."""
 _NONCE: Final = 12
 _TAG: Final = 16
 _MARK: Final = 4
 """Lengths of these parts in bytes."""
 _FIT: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}").fullmatch
 _FEWEST: Final = 10
-"""Least number of distinct bytes in a key. 32 random bytes have fewer less than once in 10 ** 15 keys."""
+"""Minimum number of distinct bytes in a key. 32 random bytes have fewer in less than one of 10 ** 15 keys."""
 
 
 class Keyring:
@@ -71,7 +74,7 @@ class Keyring:
         self.ids: Final = tuple(keys)
         self._keys: Final = dict(keys)
         self._current: Final = self._chosen(self.ids[0] if current is None else current)
-        # The current key comes first: `name` uses the first one, `names` returns all in this order.
+        # The current key comes first: `name` uses the first key, and `names` returns all in this order.
         self._naming: Final = tuple(
             _derive(self._keys[key], "names") for key in sorted(self.ids, key=lambda key: key != self._current)
         )
@@ -85,11 +88,11 @@ class Keyring:
         return f"<Keyring of {names(self.ids)}, current {self._current!r}>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled, which would write keys to a file or another process."""
-        raise TypeError("keys are never pickled; open the store anew where it is needed")
+        """Refuse pickling, which would write keys to a file or another process."""
+        raise TypeError("keys are never pickled; open the store again where it is needed")
 
     def _chosen(self, key: str) -> str:
-        """Return *key*, the id of the current key, after checking that it was given.
+        """Check that *key*, the id of the current key, was given, and return it.
 
         Raises:
             InputError: It was not (`input`).
@@ -120,14 +123,20 @@ class Keyring:
         """Decrypt the body that was sealed for this place: `seal` had the same *thread*, *kind* and *place*.
 
         Raises:
-            StoreError: *sealed* is not encrypted (`downgrade-refused`), a key that it needs was not given
-                (`missing-key`), or it was changed or moved (`store-damaged`).
+            StoreError: *sealed* is not encrypted (`downgrade-refused`), a newer version of graphrt encrypted it
+                (`store-newer`), a key that it needs was not given (`missing-key`), or it was changed or moved
+                (`store-damaged`).
         """
         where = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}"  # meta has the place ""
         # A plain body is refused: otherwise an attacker with write access could replace sealed bodies by plain ones.
-        if not sealed.startswith(_MAGIC):
+        form = sealed[len(_MAGIC) : len(_MAGIC) + 1]
+        if not sealed.startswith(_MAGIC) or form < FORM:
             raise NOT_ENCRYPTED(thread=thread, where=where)
-        at = len(_MAGIC) + 1  # the id of the key is from here to `end`, after one byte with its length
+        if form > FORM:
+            raise STORE_NEWER(
+                part="An encrypted body", version=form.decode("latin-1"), form=FORM.decode(), thread=thread, where=where
+            )
+        at = len(_MAGIC) + 2  # the id of the key is from here to `end`, after one byte with its length
         end = at + sealed[at - 1] if len(sealed) >= at else at
         if len(sealed) < end + _MARK + _NONCE + _TAG:
             raise _damaged(where, thread)
@@ -148,7 +157,7 @@ class Keyring:
             # by their names, and would look as if they were missing.
             if header[end:] not in self._marks:
                 raise MISSING_KEY(
-                    key="that names of large values were made with", ids=self.ids, thread=thread, where=where
+                    key="that derives the names of large values", ids=self.ids, thread=thread, where=where
                 )
             return opened
         raise _damaged(where, thread)
@@ -214,8 +223,8 @@ def _derive(key: bytes, purpose: str) -> bytes:
 
 
 def _header(key: str, mark: bytes) -> bytes:
-    """Return the beginning of a sealed body, up to the nonce."""
-    return b"".join((_MAGIC, bytes([len(key)]), key.encode("ascii"), mark))
+    """Return the start of a sealed body, up to the nonce."""
+    return b"".join((_MAGIC, FORM, bytes([len(key)]), key.encode("ascii"), mark))
 
 
 def _bound(header: bytes, thread: str, kind: str, place: object) -> bytes:

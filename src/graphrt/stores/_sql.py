@@ -1,15 +1,15 @@
-"""The statements of `Store.query` for the stores with SQL: what each field of a filter becomes, in both dialects.
+"""The statements of `Store.query` for the SQL stores: the condition for each field of a filter, in both dialects.
 
 `CONDITIONS` has the condition for each field of each filter, and the functions below the order and the page. A `Sql` is
-a dialect: it says how SQLite or PostgreSQL write what they write differently. Statements have `{s}` in place of the
-schema's name and parameters in the form `%(name)s`; `Sql.finished` turns both into those of the database. Values of
-callers are parameters, never part of a text.
+a dialect: it has the parts that differ between SQLite and PostgreSQL. Statements have `{s}` in place of the schema's
+name and parameters in the form `%(name)s`; `Sql.finished` turns both into those of the database. Values of callers are
+parameters, never part of a text.
 
 `no` is the number of a thread, in order of creation, and `rank` minus its priority. A thread has a row in `label` if it
 has a tenant, title or tags, and one in `question` for each open question.
 """
 
-# ruff: noqa: S608 - what is put into these texts is other constant text
+# ruff: noqa: S608 - only constant texts are put into these texts
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from graphrt.stores.filters import (
     ThreadFilter,
 )
 
-# {p} is the parameter with the field's value, {among} a condition that it has the value on the left. Words in capitals
-# are texts of the dialect.
+# {p} is the parameter with the field's value, and {among} a condition that it contains the value on its left. Words in
+# capitals are texts of the dialect.
 CONDITIONS: Final[Mapping[type, Mapping[str, str]]] = {
     ThreadFilter: {
         "tenant": "label.tenant = {p}",
@@ -60,14 +60,14 @@ _WAITING: Final = ", ".join(f"'{status}'" for status in WAITING)
 
 
 class Statement(NamedTuple):
-    """A statement, and the parameters of its conditions. Those of its page are added by the caller."""
+    """A statement, and the parameters of its conditions. The caller adds the columns of its page."""
 
     text: str
     values: dict[str, Any]
 
 
 class Sql(ABC):
-    """A dialect of SQL. The class variables are texts that differ."""
+    """A dialect of SQL. The class variables are the texts that differ."""
 
     head_columns: ClassVar[str]
     """Columns of a thread's head, with those of its label."""
@@ -79,7 +79,7 @@ class Sql(ABC):
     message: ClassVar[str]
     """Column with the id of a message."""
     free: ClassVar[str]
-    """Condition: the thread has no living owner; true if the caller has to look."""
+    """Condition: the thread has no living owner; true if the caller has to check that."""
 
     @abstractmethod
     def finished(self, text: str) -> str:
@@ -103,15 +103,15 @@ class Sql(ABC):
 
     @abstractmethod
     def value(self, field: str, value: Any) -> Any:
-        """Return *value* of a filter's *field* as the column has it."""
+        """Return *value* of a filter's *field* in the form of the column."""
 
     @abstractmethod
     def id_begins(self, beginning: str) -> str:
-        """Return the condition that the id of the message `m` begins with *beginning*, one of our own texts."""
+        """Return the condition that the id of the message `m` begins with *beginning*, a constant text."""
 
     @abstractmethod
     def threads(self, wanted: ThreadFilter) -> tuple[str, str]:
-        """Return what stands after FROM, and the column with the thread's number by which the page is read."""
+        """Return the text after FROM, and the column with the thread's number by which the page is read."""
 
     @abstractmethod
     def accepts(self, text: str) -> bool:
@@ -124,7 +124,7 @@ class Sql(ABC):
         return f"CASE WHEN {begun} THEN 'running' ELSE status END"
 
     def has_mail(self, which: str = "") -> str:
-        """Return the condition that a thread has messages that were not taken yet, and fit the condition *which*."""
+        """Return the condition that a thread has messages that were not taken yet and match the condition *which*."""
         return f"EXISTS (SELECT 1 FROM {self.mail} WHERE m.no = thread.no AND {self.untaken}{which})"
 
     @property
@@ -133,7 +133,7 @@ class Sql(ABC):
         return self.head_columns.replace(" status,", f" {self.listed_status},")
 
     def conditions(self, wanted: Filter[Any], rare: str | None = None) -> tuple[list[str], dict[str, Any]] | None:
-        """Return the conditions of *wanted* and their parameters; None if no row can fit."""
+        """Return the conditions of *wanted* and their parameters; None if no row can match."""
         texts: list[str] = []
         values: dict[str, Any] = {}
         for field, text in CONDITIONS[type(wanted)].items():
@@ -141,7 +141,7 @@ class Sql(ABC):
             if value is None or value is False or (field in {"tags", "without"} and not value):
                 continue
             if field == "without" and getattr(wanted, "kind", None) is not None:
-                continue  # a kind that is asked for is listed
+                continue  # a requested kind is listed
             found: dict[str, Any] = {}
             if text == "TAGS":
                 text, found = self.tags(wanted, sorted(value), rare)
@@ -216,13 +216,13 @@ class Sql(ABC):
     def inbox(self, wanted: QuestionFilter, *, index: str = "", rare: str | None = None) -> Statement | None:
         """Return the statement for open questions. Its page has `asked_at`, `id` and `place` of one, and `most`.
 
-        A deleted thread counts as the first: its questions of the same moment come again. The threads are read last,
-        for the questions of the page alone.
+        A deleted thread counts as the first, so questions of the same moment are listed again. The threads are read
+        last, only for the questions of the page.
 
         Args:
             wanted: The filter.
             index: Text of the dialect that chooses an index; empty leaves the choice to the database.
-            rare: A tag of few threads, which the statement begins with. None: it begins with the oldest question.
+            rare: A tag of few threads, with which the statement begins. None: it begins with the oldest question.
         """
         found = self.conditions(wanted, rare)
         if found is None:

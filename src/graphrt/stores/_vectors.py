@@ -1,8 +1,8 @@
-"""Vectors, which stand for what the text of an item of the memory means, and how near two of them are.
+"""Vectors, which represent the meaning of a memory item's text, and the distance of two of them.
 
-A function of the user, the *embedding*, makes them from texts: the nearer two texts are in meaning, the smaller the angle
-between their vectors. A vector is stored with length 1, as 32-bit floats in little-endian order. So the cosine of
-the angle between two of them is the sum of the products of their numbers.
+A user function, the *embedding*, computes them from texts: the closer two texts are in meaning, the smaller the angle
+between their vectors. A vector is stored with length 1, as 32-bit floats in little-endian order. So the cosine of the
+angle between two vectors is their dot product.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from operator import mul
 from typing import Any, Final
 
 LONGEST: Final = 4_096
-"""Most numbers of a vector. Those of the large providers have 256 to 3,072."""
+"""Maximum dimension of a vector. Embeddings of the large providers have 256 to 3,072."""
 _BYTES: Final = 4
 
 
 def packed(numbers: Iterable[Any]) -> bytes | None:
     """Return the vector with the direction of *numbers* in its stored form; None if they are not 1 to 4,096 finite numbers.
 
-    Numbers that are all 0 have no direction: their vector is near to none.
+    If all numbers are 0, there is no direction, and the vector is similar to no other.
     """
     try:
         given = [float(number) for number in numbers]
@@ -35,7 +35,7 @@ def packed(numbers: Iterable[Any]) -> bytes | None:
 
 
 def packed_numbers(numbers: Iterable[float]) -> bytes:
-    """Return the vector of these *numbers*, which has length 1 already, in its stored form."""
+    """Return the vector of these *numbers*, which already has length 1, in its stored form."""
     return _little(array("f", numbers)).tobytes()
 
 
@@ -45,14 +45,14 @@ def unpacked(vector: bytes) -> array[float]:
 
 
 def _little(numbers: array[float]) -> array[float]:
-    """Return *numbers* with their bytes in little-endian order, or such numbers in that of this machine."""
+    """Convert *numbers* between little-endian and this machine's byte order."""
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
 
 
 def is_packed(vector: Any) -> bool:
-    """Return whether *vector* is one in its stored form."""
+    """Return whether *vector* is a valid stored vector."""
     return (
         type(vector) is bytes
         and 1 <= len(vector) / _BYTES <= LONGEST
@@ -62,9 +62,9 @@ def is_packed(vector: Any) -> bool:
 
 
 def nearness(one: bytes | None, other: bytes) -> float:
-    """Return how near two vectors of the same length are: the cosine of their angle, from 0 to 1; 0 without one.
+    """Return the similarity of two vectors of equal length: the cosine of their angle, from 0 to 1; 0 without one.
 
-    A negative cosine counts as 0. Rounded to what databases that add in 32 bits compute too.
+    A negative cosine counts as 0. The result is rounded so that databases that add in 32 bits get the same.
     """
     if one is None:
         return 0.0

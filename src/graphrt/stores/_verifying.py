@@ -1,8 +1,8 @@
-"""Verification of a whole store: every thread in turn, then rows that belong to no thread. The same for all stores.
+"""Verification of a whole store, the same for all stores: every thread in turn, then rows that belong to no thread.
 
-This module defines the report and the order of the checks. What the bytes of a thread must be is decided in `_journal`:
-each commit stores its entries as a record, records are linked by hashes, large values are stored apart as blobs, and a
-*replay* folds the entries again and compares the result with what was stored.
+This module defines the report and the order of the checks. `_journal` defines the valid bytes of a thread. Each commit
+stores its entries as a record, records are linked by hashes, and large values are stored separately as blobs. A
+*replay* folds the entries again and compares the result with the stored data.
 
 Two private methods of a store report more than the protocol can. Only this module, and stores that wrap another one,
 call them. `_survey()` yields the ids of all threads and findings about the store itself. `_other_blobs(thread, names)`
@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from graphrt.errors import GraphrtError, InputError, StoreError
-from graphrt.stores.values import Finding
+from graphrt.stores.values import StoreFinding
 
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
 
 _MOST: Final = 20
-"""Findings that are reported of one thread."""
+"""Maximum number of findings reported per thread."""
 _TRIES: Final = 5
-"""How often a thread is read at most, if it is being written meanwhile."""
+"""Maximum number of times that a thread is read if it is written in the meantime."""
 
 Further: TypeAlias = "Callable[[Store, str], None]"
-"""A further check of the thread with this id, such as a replay; raises what it finds wrong."""
+"""A further check of the thread with this id, such as a replay; raises an error for a problem."""
 
 
 class Verification(NamedTuple):
@@ -36,7 +36,7 @@ class Verification(NamedTuple):
     """Number of threads that were checked."""
     entries: int
     """Number of entries of these threads."""
-    findings: tuple[Finding, ...]
+    findings: tuple[StoreFinding, ...]
     """All findings, thread by thread: at most 20 for each thread."""
 
     @property
@@ -53,7 +53,7 @@ class Verification(NamedTuple):
 
 
 def verify(store: Store, further: Further | None = None) -> Verification:
-    """Read everything in *store* and check that it is what was written. Nothing is changed.
+    """Read everything in *store* and check that it is unchanged since it was written. Nothing is changed.
 
     Args:
         store: The store.
@@ -64,9 +64,9 @@ def verify(store: Store, further: Further | None = None) -> Verification:
             and raises nothing.
     """
     threads = entries = 0
-    findings: list[Finding] = []
+    findings: list[StoreFinding] = []
     for one in _surveyed(store):
-        if isinstance(one, Finding):
+        if isinstance(one, StoreFinding):
             findings.append(one)
             continue
         found = _thread(store, one, further)  # number of entries, and findings
@@ -77,7 +77,7 @@ def verify(store: Store, further: Further | None = None) -> Verification:
     return Verification(threads, entries, tuple(findings))
 
 
-def _surveyed(store: Store) -> Iterator[str | Finding]:
+def _surveyed(store: Store) -> Iterator[str | StoreFinding]:
     """Yield the ids of the threads, and findings about the store itself.
 
     Raises:
@@ -87,10 +87,10 @@ def _surveyed(store: Store) -> Iterator[str | Finding]:
         yield from store._survey()
     except StoreError as error:
         _world(error)
-        yield Finding(None, "damage", "file", f"The threads cannot be listed to their end: {error.what}")
+        yield StoreFinding(None, "damage", "file", f"The threads cannot be listed to their end: {error.what}")
 
 
-def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]] | None:
+def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, list[StoreFinding]] | None:
     """Return the number of entries and the findings of *thread*, or None if the thread was deleted meanwhile."""
     # A thread that was written during the check may look damaged: a finding counts only if the thread did not change,
     # or at the last try.
@@ -102,7 +102,7 @@ def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, li
             entries, findings = _once(store, thread, further)
             if not findings or not left or before == _standing(store, thread):
                 return entries, findings
-        except InputError:  # it was deleted meanwhile
+        except InputError:  # it was deleted in the meantime
             return None
 
 
@@ -116,7 +116,7 @@ def _standing(store: Store, thread: str) -> Any:
     return head.seq, head.first, head.epoch, head.updated_at, head.owned
 
 
-def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]]:
+def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list[StoreFinding]]:
     """Read *thread* once, and return the number of its entries and the findings.
 
     Raises:
@@ -127,34 +127,36 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
     from graphrt._journal.verifying import Check
 
     check = Check(store, thread)
-    findings: list[Finding] = []
+    findings: list[StoreFinding] = []
     try:
         # A problem is the last three fields of a finding: code, sentence, number of the entry.
-        findings += [Finding(thread, "damage", *problem) for problem in check.problems()]
+        findings += [StoreFinding(thread, "damage", *problem) for problem in check.problems()]
         if further is not None and not findings:
             further(store, thread)
     except InputError as error:
         if error.code == "unknown-thread":
             raise
-        # Others come from the further check.
-        findings.append(Finding(thread, "damage", "replay", error.what))
+        # Other errors come from the further check.
+        findings.append(StoreFinding(thread, "damage", "replay", error.what))
     except GraphrtError as error:
         _world(error)
-        # Nothing was loaded yet; a record cannot be decoded; or the further check failed.
+        # Nothing is loaded yet, a record cannot be decoded, or the further check failed.
         code = "head" if check.head is None else "record" if isinstance(error, StoreError) else "replay"
-        findings.append(Finding(thread, "damage", code, error.what, error.seq))
+        findings.append(StoreFinding(thread, "damage", code, error.what, error.seq))
     except Exception as error:  # noqa: BLE001 - arbitrary bytes may raise anything
-        findings.append(Finding(thread, "damage", "record", f"It cannot be read: {type(error).__name__}: {error}"))
-    # Only after a clean check: a damaged body may be the one that names a blob.
+        findings.append(StoreFinding(thread, "damage", "record", f"It cannot be read: {type(error).__name__}: {error}"))
+    # Only after a clean check, since a damaged body may name a blob.
     if not findings:
         left = store._other_blobs(thread, check.named)
         if left:
-            findings.append(Finding(thread, "waste", "blob", f"Nothing refers to {len(left)} of its large values."))
+            findings.append(
+                StoreFinding(thread, "waste", "blob", f"Nothing refers to {len(left)} of its large values.")
+            )
     return check.entries, findings
 
 
 def _world(error: GraphrtError) -> None:
-    """Raise *error* again if it is about access to the store (closed, locked, unreachable), not about stored data."""
+    """Re-raise *error* if it is about access to the store (closed, locked, unreachable) instead of stored data."""
     from graphrt._journal.verifying import WORLD  # the codes of such errors
 
     if error.code in WORLD:

@@ -1,9 +1,9 @@
 """EncryptedStore: a wrapper around a store that encrypts all bodies.
 
-Which bodies a store has, and to which place each is bound, is in `wrapper`; the cipher is in `_sealing`. Whatever a
+`wrapper` defines which bodies a store has and the place that each is bound to; `_sealing` has the cipher. Data that a
 store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys,
-seals, titles and tags, namespaces and keys of the memory, ids of messages, name, graph and time of a schedule, and of an open question everything but what
-it asks.
+seals, titles, tags, and ids of messages. So do namespaces and keys of the memory, name, graph and time of a schedule,
+and an open question except for its payload.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["EncryptedStore"]
 class EncryptedStore(StoreWrapper):
     """A store that keeps its bodies encrypted in another store (AES-256-GCM). Needs the extra `graphrt[crypto]`.
 
-    A body is bound to its thread and its place. One that was changed or moved is refused (`store-damaged`), and so is
-    a plain one (`downgrade-refused`). Encryption cannot detect that a whole thread was put back to an earlier state;
-    chained journals are for that.
+    A body is bound to its thread and its place. A body that was changed or moved is refused (`store-damaged`), and so
+    is a plain one (`downgrade-refused`). Encryption cannot detect that a whole thread was reset to an earlier state;
+    chained journals can.
 
-    Words and vectors by which items of the memory are found are sealed with their values, so a search reads and decrypts
-    all items of the namespaces that it searches.
+    The words and vectors of memory items are sealed with their values, so a search reads and decrypts all items of its
+    namespaces.
 
     Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. A copy of a thread, made
-    by `Runtime.copy_thread`, is encrypted anew under its own id.
+    by `Runtime.copy_thread`, is encrypted again under its own id.
 
     Args:
         store: Any store. It is closed together with this one.

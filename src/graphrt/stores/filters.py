@@ -1,13 +1,13 @@
-"""Filters of `Store.query`: which rows of a store to list, and of which kind.
+"""Filters of `Store.query`: the kind of rows to list, and the conditions on them.
 
     ThreadFilter     heads of threads              FollowerFilter   ids of threads that have a follower
     DueFilter        heads of threads to drive     ScheduleFilter   schedules
     QuestionFilter   open questions                MailFilter       messages to one thread
     MemoryFilter     items of the memory           NamespaceFilter  namespaces of the memory
 
-A field that is None, an empty set or False lets every row pass. All texts are compared exactly, character by character,
-except the title. `fits` says the same in Python, for stores without SQL. Labels and questions are projections of a
-thread's journal, whose writer hands them to the store in the transaction that writes the entries
+A field that is None, an empty set or False matches every row. All texts are compared exactly, character by character,
+except the title. `fits` implements the same conditions in Python, for stores without SQL. Labels and questions are
+projections of a thread's journal, whose writer hands them to the store in the transaction that writes the entries
 (`_journal.open_questions`).
 """
 
@@ -41,30 +41,30 @@ __all__ = [
 R = TypeVar("R")
 
 WAITING: Final[tuple[Status, ...]] = ("running", "interrupted", "completed")
-"""Statuses in which mail makes a thread due. A failed or cancelled thread needs a person first."""
+"""Statuses in which mail makes a thread due. A failed or cancelled thread first needs a person."""
 BEGINS: Final = "input:"
-"""Beginning of the ids of messages that begin a run. A completed thread with such a message is listed as running."""
+"""Prefix of the ids of messages that begin a run. A completed thread with such a message is listed as running."""
 WAITS: Final = "input:queue:"
-"""Beginning of the ids of those that wait for the end of the run. They do not make a paused thread due."""
+"""Prefix of the ids of messages that wait for the end of the run. They do not make a paused thread due."""
 
 
 class Filter(Generic[R]):
-    """Which rows to list. Each kind of row has a class of its own."""
+    """Conditions on the rows to list. Each kind of row has its own class."""
 
     __slots__ = ()
 
     @property
     def needs(self) -> Offer | None:
-        """What a store must offer to list these rows; None if every store can."""
+        """The offer that a store needs to list these rows; None if every store can."""
         return None
 
     @property
     def times(self) -> Mapping[str, float | None]:
-        """The times among the fields, by name, for a check: NaN is neither before nor after any time."""
+        """The fields with times, by name, to check for NaN, which is neither before nor after any time."""
         return {}
 
     def fits(self, row: Any) -> bool:  # noqa: ARG002 - some filters have nothing to check
-        """Return whether *row* is to be listed. What depends on other rows of the store, such as mail, is not checked."""
+        """Return whether to list *row*. Conditions on other rows, such as mail, are not checked."""
         return True
 
 
@@ -79,9 +79,9 @@ class ThreadFilter(Filter[Head]):
     graph: str | None = None
     """Name of the graph."""
     prefix: str | None = None
-    """Beginning of the id."""
+    """Prefix of the id."""
     updated_before: float | None = None
-    """The last commit is older than this, in seconds since the epoch."""
+    """The last commit is before this time, in seconds since the epoch."""
     ids: Collection[str] | None = None
     """The thread is one of these. Ids without a thread are ignored."""
     tenant: str | None = None
@@ -90,9 +90,9 @@ class ThreadFilter(Filter[Head]):
     title: str | None = None
     """The title must contain this text, upper or lower case."""
     updated_after: float | None = None
-    """The last commit is this old or younger, in seconds since the epoch."""
+    """The last commit is at or after this time, in seconds since the epoch."""
     newest_first: bool = False
-    """Whether the thread that was created last comes first."""
+    """Whether the most recently created thread comes first."""
     has_mail: bool = False
     """The thread must have messages that were not taken yet."""
 
@@ -100,7 +100,7 @@ class ThreadFilter(Filter[Head]):
     def needs(self) -> Offer | None:
         if self.has_mail:
             return "mail"
-        # Every store can list by the other fields.
+        # Every store can filter by the other fields.
         plain = self.tenant is None and self.title is None and self.updated_after is None
         return None if plain and not self.tags and not self.newest_first else "labels"
 
@@ -124,11 +124,11 @@ class ThreadFilter(Filter[Head]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueFilter(Filter[Head]):
-    """Threads that are due and have no living owner, those of a higher priority first, else in order of creation.
+    """Threads that are due and have no living owner, by descending priority and then in order of creation.
 
-    Due are threads with the status "running"; paused ones with an open question whose `expires_at` is not after *now*;
-    running or completed ones with mail; and paused ones with a message whose id does not begin with `WAITS`. A page
-    begins after the thread with the id `after`, which need not be due.
+    Due threads are those with the status "running"; paused ones with an open question whose `expires_at` is not after
+    *now*; running or completed ones with mail; and paused ones with a message whose id does not begin with `WAITS`. A
+    page begins after the thread with the id `after`, which need not be due.
     """
 
     now: float
@@ -136,7 +136,7 @@ class DueFilter(Filter[Head]):
     graphs: Collection[str] | None = None
     """Names of graphs."""
     prefix: str | None = None
-    """Beginning of the id."""
+    """Prefix of the id."""
 
     @property
     def needs(self) -> Offer | None:
@@ -163,7 +163,7 @@ class QuestionFilter(Filter[OpenQuestion]):
     graph: str | None = None
     node: str | None = None
     without: frozenset[str] = frozenset()
-    """Kinds that are not listed. A *kind* that is asked for is."""
+    """Kinds that are not listed. A requested *kind* is included."""
     thread: str | None = None
     """Id of the thread, which must exist."""
 
@@ -197,7 +197,10 @@ class MailFilter(Filter[MailMessage]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFilter(Filter[str]):
-    """Those of *threads* that have a follower of live items now, in the order of their ids. `after` is such an id."""
+    """The *threads* among these that have a follower of live items now, in the order of their ids.
+
+    `after` is such an id.
+    """
 
     threads: Collection[str]
 
@@ -211,11 +214,11 @@ class ScheduleFilter(Filter[StoredSchedule]):
     """Schedules, in the order of their names. A page begins after the name `after`."""
 
     graph: str | None = None
-    """Name of the graph that they start threads of."""
+    """Name of the graph whose threads they start."""
     due_by: float | None = None
     """It is due at this time or before, in seconds since the epoch."""
     prefix: str | None = None
-    """Beginning of the name."""
+    """Prefix of the name."""
 
     @property
     def needs(self) -> Offer | None:
@@ -252,7 +255,7 @@ class _InMemory(Filter[R]):
 
     @property
     def bounds(self) -> tuple[str, str]:
-        """Bounds of the namespaces, each with a slash at its end: from the first up to, and without, the second.
+        """Bounds of the namespaces, each with a slash at its end: from the first, inclusive, to the second, exclusive.
 
         Namespaces are ASCII, so that this is the order of bytes in every store.
         """
@@ -269,17 +272,18 @@ class _InMemory(Filter[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFilter(_InMemory[StoredItem]):
-    """Items of the memory: in a search those with a score, the highest first; else all, the newest first.
+    """Items of the memory: in a search, those with a score, highest first; otherwise all, newest first.
 
-    Items of the same score, or the same moment, are in the order of namespace and key. There are no further pages.
+    Items with equal scores or times are ordered by namespace and key. There is only one page.
     """
 
     key: str | None = None
-    """Key of the item, in the namespace itself and in no other."""
+    """Key of the item, in exactly this namespace."""
     words: tuple[str, ...] = ()
-    """Words that are searched, as `stores._memory_items.words_of` makes them."""
+    """Words to search for, as returned by `stores._memory_items.words_of`."""
     vector: bytes | None = None
-    """What the query means, as `stores._vectors.packed` returns it. Without it and without words, all items are listed."""
+    """The query's vector, as `stores._vectors.packed` returns it. Without it and without words, all items are
+    listed."""
 
     @property
     def searches(self) -> bool:

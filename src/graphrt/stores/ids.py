@@ -4,7 +4,7 @@ A *tenant* is a customer whose threads are kept apart from those of others in a 
 has the thread `order-7` of the tenant `acme` as `acme~order-7`. The tenant's own store (`TenantStore`), which wraps the
 shared one and has no other threads, knows it as `order-7` (decision 0151).
 
-Only the form of an id is checked here. Whether a thread with that id exists is for the stores to say.
+This module checks only the form of an id. The stores know whether a thread with that id exists.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ LONGEST: Final = 200
 """Maximum length of an id without its tenant, in characters."""
 
 BETWEEN: Final = "~"
-"""Separates tenant and thread. An id contains it for no other purpose."""
+"""Separates tenant and thread; used for nothing else in an id."""
 _TENANT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}").fullmatch
-# An id, after the name of a tenant if it has one.
+# An id, preceded by the name of its tenant if it has one.
 _FIT: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}~)?[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,199}").fullmatch
 # The form of the id of an open question (an interrupt), `thread/superstep.index:node#key`. Callers easily pass it in
 # place of the thread's id; `_fix` then names the thread.
@@ -33,7 +33,7 @@ _NAMESPACE: Final = re.compile(
 ).fullmatch
 _RULE: Final = "1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = -, the first of them a letter, a digit or _"
 _SHOWN: Final = 80
-"""Characters of an invalid id that an error message shows."""
+"""Maximum number of characters of an invalid id that an error message shows."""
 
 
 def check_id(value: Any) -> str:
@@ -43,7 +43,7 @@ def check_id(value: Any) -> str:
         InputError: It is not a str of 1 to 200 allowed characters, after the tenant and `~` if it has one
             (`bad-thread`).
     """
-    if type(value) is str and _FIT(value):  # as `is_id`, which would be one more call of each method of a store
+    if type(value) is str and _FIT(value):  # inlined `is_id`, to save a call in each store method
         return value
     raise BAD_THREAD_ID(problem=_what(value), rule=_RULE, fix=_fix(value))
 
@@ -57,7 +57,7 @@ def is_id(value: Any) -> TypeGuard[str]:
 def check_bare_id(value: Any) -> str:
     """Return *value* if it is a valid thread id without a tenant.
 
-    A tenant's store checks the ids of new threads so, and a node the id of a thread that it waits for.
+    Used by a tenant's store for new threads, and by a node for a thread that it waits for.
 
     Raises:
         InputError: It is not, or names a tenant (`bad-thread`).
@@ -74,8 +74,8 @@ def check_namespace(value: Any, *, bare: bool = False, scope: bool = False) -> s
 
     Args:
         value: What was given.
-        bare: Refuse one that names a tenant: that is the one of the store, or of the thread.
-        scope: Accept also what stands for several namespaces: an empty text, or without *bare* a tenant with its `~`.
+        bare: Refuse one that names a tenant: the store or the thread sets it.
+        scope: Also accept a name for several namespaces: an empty text, or without *bare* a tenant with its `~`.
 
     Raises:
         InputError: It is not (`bad-namespace`).
@@ -120,7 +120,7 @@ def bare_id(thread: str) -> str:
 
 
 def beside(thread: str, bare: str) -> str:
-    """Return the id of the thread *bare* of the same tenant as *thread*, in the store that has *thread* under that id.
+    """Return the id of the thread *bare* in the tenant of *thread*, for the store that has *thread* under that id.
 
     A thread names its parent and its child threads by their ids without a tenant, so that the names hold in the
     tenant's store and in the shared one.
@@ -136,7 +136,7 @@ def beside(thread: str, bare: str) -> str:
 def shared_id(store: Any, thread: str) -> str:
     """Return the id of *thread* of *store* that is unique over all tenants: with its tenant, if it is a tenant's store.
 
-    What leaves the store under the id of a thread (idempotency keys, audit logs) must use it: two tenants may have
+    Data that leaves the store under the id of a thread (idempotency keys, audit logs) must use it: two tenants may have
     threads with equal ids.
     """
     tenant = getattr(store, "tenant", None)
@@ -144,7 +144,7 @@ def shared_id(store: Any, thread: str) -> str:
 
 
 def local_id_of(store: Any, shared: str) -> str:
-    """Return the id that *store* has for the thread whose id over all tenants is *shared*; undoes `shared_id`.
+    """Return the id in *store* of the thread whose id over all tenants is *shared*; the inverse of `shared_id`.
 
     In a tenant's store, the id of another tenant's thread is returned unchanged: the store has no id for it. A
     copied thread names its source by this id, and may have been imported from elsewhere.
@@ -164,7 +164,7 @@ def _fix(value: Any) -> str | None:
 
 
 def _what(value: Any) -> str:
-    """Return a sentence for an error that says why *value* is not a valid id."""
+    """Return a sentence for an error that explains why *value* is not a valid id."""
     if type(value) is not str:
         return f"A thread's id must be a str, not {type(value).__name__}."
     if not value:

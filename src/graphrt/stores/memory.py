@@ -1,11 +1,11 @@
 """MemoryStore: threads in this process, for as long as the store is open.
 
-Leases do not run out here: an owner in the same process cannot die alone. A claim holds until it is released or the
-store is closed. Nothing in this module reads a clock or a file.
+Leases do not expire here, because an owner in the same process cannot die alone. A claim holds until it is released or
+the store is closed. This module reads neither a clock nor a file.
 
 - A *claim* is the right to write a thread. Its number is its *epoch*. It is *void* once it was released.
 - A *record* has the journal entries of one commit; entries are numbered by `seq`. A *snapshot* is the state after an
-  entry, *staged* bodies are outcomes of tasks whose superstep is not committed yet, *blobs* are large values by name,
+  entry. *Staged* bodies are outcomes of tasks whose superstep is not committed yet. *Blobs* are large values by name,
   *meta* are facts about the thread as a whole, and a *head* is its summary for listings.
 - A *message* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
 - `at` and other times are in seconds since the epoch. `upto`, and `after` of `records`, are numbers of entries.
@@ -47,13 +47,14 @@ from graphrt.stores.values import (
     Commit,
     Head,
     LiveBatch,
-    Loaded,
     MemoryWrite,
+    NewBatch,
     Offer,
     OpenQuestion,
     Record,
     StoredItem,
     StoredSchedule,
+    StoredThread,
 )
 from graphrt.stores.verbs import StoreVerbs
 
@@ -64,7 +65,7 @@ _SEQ: Final = attrgetter("seq")
 
 @final
 class MemoryStore(StoreVerbs):
-    """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
+    """An in-process store, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It keeps the same bytes as any other store, and loses them with the process.
     """
@@ -105,7 +106,7 @@ class MemoryStore(StoreVerbs):
             kept.epoch += 1
             claim = Claim(kept.head()._replace(owned=True), lease_s)  # `kept.claim` is set only below
             kept.claim = claim
-            self._threads[thread] = kept  # last: a Ctrl-C before this leaves no thread without entries and claim
+            self._threads[thread] = kept  # last: a Ctrl-C before this leaves nothing behind
             return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
@@ -121,7 +122,6 @@ class MemoryStore(StoreVerbs):
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
         with self._guard:
-            self._open()
             seq = _checks.check_commit(commit, claim.thread)
             kept = self._owned(claim)
             if kept.seq != commit.expected:
@@ -147,12 +147,12 @@ class MemoryStore(StoreVerbs):
             return found[:limit]
 
     def _table(self, wanted: Filter[Any]) -> list[tuple[tuple[Any, ...], Any]]:
-        """Return all rows of the kind of *wanted*, each after its place in the order, by which they are sorted."""
+        """Return all rows of the kind of *wanted*, sorted, each with its sort key."""
         known = self._open()
         threads: Iterable[KeptThread] = (kept for kept in known.values() if kept.seq)
         match wanted:
             case ThreadFilter():
-                if wanted.ids is not None:  # few: they are looked up, and not all threads looked through
+                if wanted.ids is not None:  # few, so they are looked up directly
                     threads = [known[id_] for id_ in {*wanted.ids} if id_ in known and known[id_].seq]
                 step = -1 if wanted.newest_first else 1
                 return [((step * kept.number,), kept.listed()) for kept in threads if kept.mail or not wanted.has_mail]
@@ -181,7 +181,7 @@ class MemoryStore(StoreVerbs):
     def _place(self, wanted: Filter[Any], after: str) -> tuple[Any, ...]:
         """Return the place of *after* in the order of `_table`."""
         match wanted:
-            case ThreadFilter():  # also of a thread without entries, which is not listed
+            case ThreadFilter():  # also for a thread without entries, which is not listed
                 return (self._get(after).number * (-1 if wanted.newest_first else 1),)
             case DueFilter():
                 kept = self._get(after)
@@ -197,8 +197,8 @@ class MemoryStore(StoreVerbs):
             case _:
                 return (after,)
 
-    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
-        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> StoredThread:
+        """Load the thread in its present state, or as it was after the entry *upto*. See `Store.load`."""
         with self._guard:
             kept = self._get(thread)
             seq = kept.seq if upto is None else upto
@@ -207,7 +207,7 @@ class MemoryStore(StoreVerbs):
             records = kept.part(snapshot.seq if snapshot else after, upto)
             # Staged bodies belong to the newest state only.
             staged = tuple(kept.staged.items()) if seq >= kept.seq else ()
-            return Loaded(kept.head(), kept.meta, snapshot, records, staged)
+            return StoredThread(kept.head(), kept.meta, snapshot, records, staged)
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Return an iterator over the records from entry *after* + 1 to entry *upto*, in order. See `Store.records`.
@@ -224,7 +224,7 @@ class MemoryStore(StoreVerbs):
             return {name: kept.blobs[name] for name in names if name in kept.blobs} if kept else {}
 
     def delete(self, thread: str) -> None:
-        """Delete the thread with everything stored of it. See `Store.delete`."""
+        """Delete the thread with all its stored data. See `Store.delete`."""
         with self._guard:
             kept = self._get(thread)
             if kept.claim is not None:
@@ -238,7 +238,6 @@ class MemoryStore(StoreVerbs):
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)
         with self._guard:
-            self._open()
             kept = self._owned(claim)
             if all(saved.seq != upto for saved in kept.snapshots):
                 raise _checks.no_snapshot(claim.thread, upto, (saved.seq for saved in kept.snapshots))
@@ -269,7 +268,6 @@ class MemoryStore(StoreVerbs):
         wanted = _checks.replaced(records, claim.thread)
         keep = set(keep_blobs)
         with self._guard:
-            self._open()
             seq = _checks.check_commit(commit, claim.thread)
             kept = self._owned(claim)
             if kept.seq != commit.expected:
@@ -284,24 +282,25 @@ class MemoryStore(StoreVerbs):
                 kept.records[places[record.seq]] = record
             kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
             kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
-            self._live_board.forget([claim.thread])  # live items may show the erased values too
+            self._live_board.forget([claim.thread])  # live items may also contain the erased values
             self._write(kept, commit, seq)
 
     def _write(self, kept: KeptThread, commit: Commit, seq: int) -> None:
         """Write *commit*, with its messages to other threads, after all other checks. Called under the lock.
 
-        A message to a thread that does not exist, or has no entries, is dropped: the commit of one thread must not fail
-        because another was deleted. `post` raises in this case, because it has no other work.
+        A message to a thread that does not exist, or has no entries, is dropped, because the deletion of one thread
+        must not fail the commit of another. `post` raises in this case, because it does nothing else.
 
         Args:
             kept: The thread.
             commit: What is written.
             seq: Number of the thread's last entry after it.
         """
-        posts = tuple(commit.posts)  # read before anything changes
-        writes = checked_writes(commit.memory, commit.at) if commit.memory else ()
+        posts, memory = tuple(commit.posts), commit.memory  # read before anything changes
+        writes = checked_writes(memory, commit.at) if memory else ()
         kept.write(commit, seq)
-        self._remember(writes, commit.at)
+        if writes:
+            self._remember(writes, commit.at)
         for thread, id_, body in posts:
             other = self._threads.get(thread)
             if other is not None and other.seq:
@@ -360,7 +359,7 @@ class MemoryStore(StoreVerbs):
                 self._memory[name] = (written(write, before and before[0], at), frozenset(write.words))
 
     def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
-        """Delete the items that have expired by then. See `Store.purge_memory`."""
+        """Delete expired items. See `Store.purge_memory`."""
         lives = MemoryFilter(now=expired_by, namespace=namespace)
         there = replace(lives, now=float("-inf"))
         with self._guard:
@@ -371,13 +370,14 @@ class MemoryStore(StoreVerbs):
             return len(gone)
 
     def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
-        """Note interest in *threads* for *for_s* seconds, and return the places of their newest batches, or 0."""
+        """Register interest in *threads* for *for_s* seconds, and return the places of their newest batches, or 0."""
         board = self._board()
         return {thread: board.follow(thread, for_s) for thread in [check_id(thread) for thread in threads]}
 
-    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items, delete those at the place *forget* and before, and return its place."""
-        return self._board().relay(check_id(thread), id, body, forget)
+    def relay(self, batches: Sequence[NewBatch]) -> list[int]:
+        """Keep batches of live items, and return their places. See `Store.relay`."""
+        board = self._board()
+        return [board.relay(check_id(one.thread), one.id, one.body, one.forget) for one in batches]
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after the place *after*, in order."""
@@ -388,12 +388,12 @@ class MemoryStore(StoreVerbs):
         self._board().forget(threads)
 
     def _board(self) -> LiveBoard:
-        """Return the live items, which have a lock of their own: drivers use them while a run commits."""
+        """Return the live items, which have their own lock, because drivers use them while a run commits."""
         self._open()
         return self._live_board
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
-        """Return the names of the thread's blobs that are not in *names*, for `verify`: nothing refers to them."""
+        """Return the names of the thread's blobs that are not in *names*, and so unreferenced, for `verify`."""
         with self._guard:
             return sorted(set(self._get(thread).blobs).difference(names))
 
@@ -433,9 +433,11 @@ class MemoryStore(StoreVerbs):
 
         Raises:
             ConflictError: The claim is void (`lost-lease`).
+            StoreError: The store is closed.
         """
         kept = self._threads.get(claim.thread)
         if kept is None or kept.claim is not claim:
+            self._open()  # a closed store has no threads
             state = "there is no such thread now" if kept is None else f"its newest claim is number {kept.epoch}"
             raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known=state)
         return kept

@@ -5,12 +5,13 @@ staged bodies (outcomes of tasks whose superstep is not committed yet), blobs (l
 thread as a whole, such as its graph) and one head. A writer claims the thread, and every commit names the claim's epoch
 and the entry that it follows. Both are checked inside the transaction: a writer that lost its claim stores nothing.
 
-Beside the journal a store may keep *labels* (what a thread is found by), the *inbox* (the open questions of all
-threads), *mail* (messages of processes that do not own a thread, R22), *schedules* (R23) and *live items* (what a run
-shows while its superstep is open, R20) and the *memory* (items by namespace and key, which all threads share). One method, `query`, lists all of these; `filters` says which rows. What a
-store does not keep it leaves out of `Store.offers`, and the base class refuses it.
+Beside the journal a store may keep *labels* (by which threads are found), the *inbox* (the open questions of all
+threads), *mail* (messages of processes that do not own a thread, R22) and *schedules* (R23). It may also keep *live
+items* (what a run shows while its superstep is open, R20) and the *memory* (items by namespace and key, which all
+threads share). One method, `query`, lists all of these; `filters` describes the rows. A store leaves the parts that it
+does not keep out of `Store.offers`, and the base class refuses them.
 
-A store knows nothing of events, states or graphs: only the journal knows what the bytes mean (decision 0019). Every
+A store does not know events, states or graphs: only the journal knows what the bytes mean (decision 0019). Every
 store inherits `Store`; `graphrt.testing.conformance` tests whether it keeps the promises. Only the protocol and its
 values belong here.
 """
@@ -34,15 +35,16 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.values import (
     Claim,
     Commit,
-    Finding,
     Head,
     LiveBatch,
-    Loaded,
     MemoryWrite,
+    NewBatch,
     Offer,
     Question,
     Record,
     StoredSchedule,
+    StoredThread,
+    StoreFinding,
 )
 
 __all__ = ["Store"]
@@ -51,7 +53,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _PAGE: Final = 500
-"""Threads that are listed in one call."""
+"""Maximum number of threads listed in one call."""
 _DOING: Final[Mapping[Offer, str]] = {
     "labels": "keep titles, tags or open questions, or find threads by them",
     "mail": "keep mail of threads that other processes drive",
@@ -60,16 +62,16 @@ _DOING: Final[Mapping[Offer, str]] = {
     "erasure": "erase values",
     "memory": "keep a memory across threads",
 }
-"""What a store without the offer cannot do, for the error."""
+"""The operations that a store without the offer cannot perform, for the error."""
 
 
 class Store(ABC):
     """Storage of threads. Several worker threads may call it at once. If it blocks, no event loop's thread calls it.
 
     A store implements the abstract methods, and those of what it lists in `offers`. The others raise an InputError
-    (`store-lacks`). As a context manager, sync or async, it closes at the end. All methods but `close` raise `StoreError` if the disk,
-    the network or the database fails; the error says what is stored. A failed call leaves nothing half done, and the
-    next call works once the cause is gone.
+    (`store-lacks`). It is a context manager, sync and async, that closes the store at the end. All methods but `close`
+    raise `StoreError` if the disk, the network or the database fails; the error describes the stored data. A failed
+    call has no partial effect, and calls work again once the cause is gone.
 
     | Code | Cause |
     |---|---|
@@ -86,9 +88,9 @@ class Store(ABC):
     blocking: bool
     """Whether calls may wait for a disk or a network. If so, asyncio runs make them on worker threads."""
     offers: frozenset[Offer] = frozenset()
-    """What it keeps and does beside the journal."""
+    """The kinds of data and operations that it offers beside the journal."""
     tenant: str | None = None
-    """The tenant whose threads it has, if it is one tenant's part of a store that tenants share."""
+    """The tenant whose threads it has, if it is one tenant's part of a shared store."""
     encrypted: bool = False
     """Whether exports contain plain text of what it keeps encrypted, so that `export_thread` needs `decrypted=True`."""
 
@@ -97,12 +99,12 @@ class Store(ABC):
         """Claim the thread for writing, without waiting for another owner.
 
         The first commit under the claim stores it, in the same transaction, so a claim alone writes nothing. Until then
-        the thread is held in this store object only: if another one claims it too, the first that commits has it, and
-        the commit of the other raises ConflictError. Nothing that must happen once may begin before that commit.
+        the thread is held only in this store object: if another object also claims it, the first to commit gets it, and
+        the commit of the other raises ConflictError. Nothing that must happen only once may begin before that commit.
 
-        The claim's epoch is one more than that of the claim before. A thread that is created here has status "new" and
-        `seq` 0. A claim becomes void when it is released, when its lease runs out without a commit or `renew`, or when
-        its owner is known to be dead. The thread is then free.
+        The claim's epoch is one more than that of the previous claim. A thread that is created here has status "new"
+        and `seq` 0. A claim becomes void when it is released, when its lease runs out without a commit or `renew`, or
+        when its owner is known to be dead. The thread is then free.
 
         Args:
             thread: The thread's id.
@@ -142,13 +144,13 @@ class Store(ABC):
         """
 
     def query(self, wanted: Filter[R], *, after: str | None = None, limit: int | None = None) -> list[R]:
-        """Return one page of the rows that *wanted* lets pass, in the order that its class describes.
+        """Return one page of the rows that match *wanted*, in the order that its class describes.
 
         Args:
-            wanted: Which rows, and of which kind: `ThreadFilter`, `QuestionFilter`, `DueFilter`, `MailFilter`,
-                `FollowerFilter`, `ScheduleFilter`, `MemoryFilter` or `NamespaceFilter`.
-            after: Only rows that come after this one. What names a row is described at the class of *wanted*. The row
-                need not pass the filter itself.
+            wanted: The kind of rows, and conditions on them: `ThreadFilter`, `QuestionFilter`, `DueFilter`,
+                `MailFilter`, `FollowerFilter`, `ScheduleFilter`, `MemoryFilter` or `NamespaceFilter`.
+            after: Only rows after this one; the class of *wanted* describes how to name a row. The row itself need not
+                match the filter.
             limit: Maximum number of rows. None: no limit.
 
         Raises:
@@ -163,9 +165,9 @@ class Store(ABC):
 
     @abstractmethod
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
-        """Do what `query` does, which has checked that the store offers the rows, and the limit and times.
+        """The implementation of `query`, which has checked the offer, the limit and the times.
 
-        A store that offers nothing gets `ThreadFilter`s only, with status, graph, prefix, `updated_before` and ids.
+        A store that offers nothing gets only `ThreadFilter`s with status, graph, prefix, `updated_before` and ids.
         """
 
     def require(self, offer: Offer) -> None:
@@ -179,16 +181,16 @@ class Store(ABC):
 
     def _lack(self, offer: Offer) -> InputError:
         """Return the error for a store without *offer*."""
-        from graphrt.errors._codes.labels import STORE_LACKS  # imported late: hardly any program needs it
+        from graphrt.errors._codes.labels import STORE_LACKS  # imported late, because hardly any program needs it
 
         return STORE_LACKS(doing=_DOING[offer], store=self, offer=offer)
 
     @abstractmethod
-    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
-        """Load the thread as it is now, or as it was after the entry *upto*.
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> StoredThread:
+        """Load the thread in its present state, or in its state after the entry *upto*.
 
-        An *upto* beyond the last entry gives what there is. With *after*, no snapshot is read, and only the records that
-        are left with entries after this one: the caller knows the state up to there.
+        An *upto* beyond the last entry means the last entry. With *after*, only the remaining records with entries
+        after this one are read, and no snapshot: the caller knows the state up to there.
 
         Raises:
             InputError: There is no such thread.
@@ -210,7 +212,7 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, thread: str) -> None:
-        """Delete the thread with everything stored of it.
+        """Delete the thread with all its stored data.
 
         Raises:
             InputError: There is no such thread.
@@ -251,9 +253,9 @@ class Store(ABC):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*, all in one transaction ("erasure").
+        """Replace records, remove copies of their values, and write *commit*, all in one transaction ("erasure").
 
-        What is removed comes first, so that *commit* may write a snapshot or a blob in its place.
+        Removals come first, so that *commit* may write a snapshot or a blob in the same place.
 
         Args:
             claim: The claim on the thread.
@@ -269,15 +271,15 @@ class Store(ABC):
         raise self._lack("erasure")
 
     def post(self, thread: str, id: str, body: bytes) -> bool:
-        """Keep a message to *thread* until a commit takes it (`Commit.taken`). The sender needs no claim ("mail").
+        """Store a message to *thread* until a commit takes it (`Commit.taken`). The sender needs no claim ("mail").
 
-        A second message with the same *id* is not kept, whatever it says. Ids of messages that were taken are
-        remembered too, at least the last `REMEMBERED`. So a call may be repeated if its outcome is not known.
+        A second message with the same *id* is not kept, even if its content differs. Ids of taken messages are
+        remembered as well, at least the last `REMEMBERED`. So a call of unknown outcome may be repeated.
 
         Args:
             thread: The thread's id.
             id: 1 to 200 characters, without NUL.
-            body: What it says.
+            body: Its content.
 
         Returns:
             Whether the message is kept; False if there was one with this id before.
@@ -296,7 +298,7 @@ class Store(ABC):
             replaces: Version of the schedule of this name that it replaces; None if there is none.
 
         Returns:
-            Whether it is kept; False if the store has another version of this name, or none that could be replaced.
+            Whether it is kept; False if the store has another version of this name, or none to replace.
         """
         raise self._lack("schedules")
 
@@ -304,7 +306,7 @@ class Store(ABC):
         """Set when the schedule is due next to *to*, if it has this *version* and is due at *due_at* ("schedules").
 
         Returns:
-            Whether it was moved by this call. Of several workers, one gets True.
+            Whether this call moved it. If several workers try, only one gets True.
         """
         raise self._lack("schedules")
 
@@ -316,7 +318,7 @@ class Store(ABC):
         """Write to the memory, outside of any thread, in one transaction, which is durable when this returns ("memory").
 
         Args:
-            writes: What is written and deleted. Of several writes of one item, the last one counts.
+            writes: What is written and deleted. If there are several writes of one item, the last one counts.
             at: Time of the writes in seconds since the epoch.
 
         Raises:
@@ -336,30 +338,28 @@ class Store(ABC):
         """
         raise self._lack("memory")
 
-    # Live items are no part of a thread: they are lost with a crash, are in no copy, export or backup, and are deleted
-    # after `KEPT_S` seconds. Nothing that these methods write need be durable, and none looks whether the thread exists.
+    # Live items are not part of a thread: a crash loses them, and they are in no copy, export or backup. A batch is
+    # deleted after `KEPT_S` seconds, but not while its thread has a follower, or had one within these seconds. Data
+    # written by these methods need not be durable, and they do not check whether the thread exists.
 
     def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
-        """Note that followers of *threads* read live items for the next *for_s* seconds ("live"). Repeat to renew.
+        """Register that followers of *threads* read live items for the next *for_s* seconds ("live"). Repeat to renew.
 
         Args:
             threads: Ids of the threads.
             for_s: Seconds, more than 0 and at most `LONGEST_INTEREST_S`.
 
         Returns:
-            The place of the newest batch of each thread, 0 without any: a new follower begins after it. If it is smaller
-            than a place that was read before, the store has begun to count anew.
+            The place of the newest batch of each thread, 0 without any: a new follower begins after it. If it is
+            smaller than a place read before, the store has restarted its count from zero.
         """
         raise self._lack("live")
 
-    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items for the followers of *thread*, and return its place ("live").
+    def relay(self, batches: Sequence[NewBatch]) -> list[int]:
+        """Keep batches of live items for the followers of their threads, and return their places in order ("live").
 
-        Args:
-            thread: The thread's id.
-            id: 1 to 200 characters, without NUL.
-            body: The items.
-            forget: Batches of the thread at this place and before are deleted: the driver bounds what is kept.
+        The runs that a process drives hand their batches over together, twenty times a second, so a store should keep
+        them with one query or transaction.
         """
         raise self._lack("live")
 
@@ -368,21 +368,21 @@ class Store(ABC):
         raise self._lack("live")
 
     def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete all batches of *threads*: they were deleted, or values of theirs were erased ("live")."""
+        """Delete all batches of *threads*, which were deleted or had values erased ("live")."""
         raise self._lack("live")
 
     # -- for every store ---------------------------------------------------------------------------------------------
 
     def news(self, known: Mapping[str, tuple[int, int]]) -> set[str]:
-        """Return the threads of *known* that have something new for a reader. It asks for many threads at once.
+        """Return the threads of *known* that have news for a reader, for many threads at once.
 
-        A thread does if its last entry is another one than the reader knows, if it has a newer batch of live items, or
-        if there is no such thread, or none with entries. The readers of a process are asked for together, ten times a
-        second and more, so a store should answer with one query, and without any while nothing is written.
+        A thread has news if its last entry is not the one that the reader knows, if it has a newer batch of live items,
+        or if there is no such thread, or none with entries. A process asks for all its readers together, ten times a
+        second or more, so a store should answer with one query, or with none while nothing is written.
 
         Args:
-            known: Thread to the last entry that its reader knows, and the place of the last batch that it has read. A
-                reader of entries alone gives a place that no batch has.
+            known: Maps a thread to the last entry that its reader knows, and the place of the last batch that it has
+                read. A reader of entries only passes a place that no batch has.
         """
         found: set[str] = set()
         for thread, (seq, place) in known.items():
@@ -415,13 +415,14 @@ class Store(ABC):
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that exist, have no owner, and were last written before *updated_before*.
 
-        If that is given, a thread stays too if mail makes it due: a worker is to take that mail, which may be newer.
+        With *updated_before*, a thread is also kept if mail makes it due, since a worker must take that mail, which may
+        be newer.
 
-        Stores that can do so delete them in one transaction, others one after another.
+        Stores that support it delete them in one transaction; others, one by one.
 
         Args:
             threads: Ids of the threads.
-            updated_before: Seconds since the epoch. None: whenever they were last written.
+            updated_before: Seconds since the epoch. None: regardless of when they were last written.
 
         Returns:
             The ids of the threads that were deleted.
@@ -451,23 +452,23 @@ class Store(ABC):
         return not self.query(ThreadFilter(ids=[thread], has_mail=True))
 
     def _scrub(self) -> list[str]:
-        """Overwrite what the store has freed, and return sentences about the bytes that are left, if there are any.
+        """Overwrite freed space, and return sentences about the bytes that remain, if any.
 
-        Called after an erasure of values. Stores in memory have nothing to overwrite; a durable store of a user may
-        leave the old bytes on its disk.
+        Called after an erasure of values. In-memory stores have nothing to overwrite; a user's durable store may leave
+        the old bytes on disk.
         """
         return [f"{type(self).__name__} does not say whether it overwrites what it has freed."] if self.durable else []
 
-    def _survey(self) -> Iterator[str | Finding]:
+    def _survey(self) -> Iterator[str | StoreFinding]:
         """Yield the ids of all threads, and findings about the store itself, for `verify`."""
         yield from self.threads()
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
-        """Return the names of the stored blobs of *thread* that are not in *names*, for `verify`; none if not known."""
+        """Return the names of the stored blobs of *thread* that are not in *names*, for `verify`; none if unknown."""
         return []
 
     def __enter__(self) -> te.Self:
-        """Return the store, which is open already."""
+        """Return the open store."""
         return self
 
     def __exit__(
@@ -477,7 +478,7 @@ class Store(ABC):
         self.close()
 
     async def __aenter__(self) -> te.Self:
-        """Return the store, which is open already."""
+        """Return the open store."""
         return self
 
     async def __aexit__(
@@ -503,4 +504,4 @@ OPERATIONS: Final = (
     "write_memory", "purge_memory", "news",
 )
 # fmt: on
-"""Methods of the protocol, which a `FlakyStore` can make fail."""
+"""Methods of the protocol that a `FlakyStore` can make fail."""

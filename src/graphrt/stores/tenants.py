@@ -1,10 +1,11 @@
 """TenantStore: the threads of one tenant in a store that several tenants share.
 
 A *tenant* is a customer whose threads are kept apart from those of others. A tenant's thread `order-7` is the thread
-`acme~order-7` of the shared store. Every call maps ids on the way in, and heads, claims and errors on the way out. No
-check that could be forgotten hides the threads of others: no id that can be given names one (decision 0151).
+`acme~order-7` of the shared store. Every call maps ids on the way in, and heads, claims and errors on the way out.
+Isolation does not depend on checks that could be forgotten: no id that a tenant can pass names another tenant's thread
+(decision 0151).
 
-Only this mapping belongs here. The form of ids is in `ids`.
+This module has only the mapping; `ids` defines the form of ids.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from graphrt.stores._label_rows import thread_of, wrong_token
 from graphrt.stores.filters import DueFilter, Filter, QuestionFilter, ScheduleFilter, ThreadFilter
 from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_namespace, check_tenant, tenant_of
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Claim, Commit, Finding, Head, Record
+from graphrt.stores.values import Claim, Commit, Head, Record, StoreFinding
 from graphrt.stores.wrapper import P, StoreWrapper, T
 
 __all__ = ["TenantStore"]
@@ -40,13 +41,14 @@ class _Claim(Claim):
 
 @final
 class TenantStore(StoreWrapper):
-    """The threads of one tenant in a store that tenants share: it sees, lists, claims, copies and deletes no others.
+    """The threads of one tenant in a shared store; it sees, lists, claims, copies and deletes no others.
 
     Two tenants may have threads with equal ids. Closing it releases its claims. The shared store stays open, unless
     `open_store` opened it for this tenant alone.
 
     Args:
-        store: The shared store. An `EncryptedStore` belongs inside and not around: bodies are then bound to the tenant.
+        store: The shared store. Wrap an `EncryptedStore`, rather than being wrapped by one, so that bodies are bound to
+            the tenant.
         tenant: 1 to 64 of the characters that ids have.
 
     Raises:
@@ -64,7 +66,7 @@ class TenantStore(StoreWrapper):
         """Claims that callers got and have not released, by their `id()`."""
         self._closed = False
         self.closes_shared: bool = False
-        """Whether closing it closes the shared store too."""
+        """Whether closing it also closes the shared store."""
 
     def __repr__(self) -> str:
         return f"<TenantStore of {self.tenant!r} over {self.store!r}>"
@@ -79,7 +81,7 @@ class TenantStore(StoreWrapper):
         if new:
             return self._prefix + check_bare_id(thread)
         check_id(thread)
-        if BETWEEN in thread:  # it may be another tenant's: the error is that of a thread that does not exist
+        if BETWEEN in thread:  # it may be another tenant's, so the error is that for an unknown thread
             raise UNKNOWN_THREAD(thread=thread)
         return self._prefix + thread
 
@@ -100,7 +102,7 @@ class TenantStore(StoreWrapper):
         return namespace.removeprefix(self._prefix)
 
     def inner_claim(self, claim: Claim) -> Claim:
-        """Return the claim of the shared store behind *claim*; refuse one that another store object gave."""
+        """Return the claim of the shared store behind *claim*; refuse one from another store object."""
         if not isinstance(claim, _Claim):
             raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known="it was given by another store object")
         return claim.inner
@@ -112,7 +114,7 @@ class TenantStore(StoreWrapper):
         return own
 
     def inner_filter(self, wanted: Filter[Any]) -> Filter[Any]:
-        """Return *wanted*, which then lets no other tenant's rows pass."""
+        """Return *wanted*, restricted to the tenant's rows."""
         shared = super().inner_filter(wanted)
         if isinstance(shared, QuestionFilter):
             return replace(shared, tenant=self.tenant)
@@ -124,8 +126,8 @@ class TenantStore(StoreWrapper):
         return shared
 
     def inner_after(self, wanted: Filter[Any], after: str) -> str:
-        """Return *after* as the shared store gets it; refuse a token of another tenant's question."""
-        # The order of another tenant's thread among those of this one would tell whether that thread exists.
+        """Return *after* in the form of the shared store; refuse a token of another tenant's question."""
+        # The position of another tenant's thread among the threads of this one would reveal that it exists.
         if isinstance(wanted, QuestionFilter) and tenant_of(thread_of(after) or self._prefix) != self.tenant:
             raise wrong_token(after)
         return super().inner_after(wanted, after)
@@ -133,7 +135,7 @@ class TenantStore(StoreWrapper):
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         """Return a page of the tenant's rows. See `Store.query`."""
         found = super().select(wanted, after=after, limit=limit)
-        # A filter for another tenant finds nothing. The shared store was asked all the same, and checked the arguments.
+        # A filter for another tenant finds nothing. The shared store was still called, to check the arguments.
         other = isinstance(wanted, (ThreadFilter, QuestionFilter)) and wanted.tenant not in (None, self.tenant)
         return [] if other else found
 
@@ -147,10 +149,10 @@ class TenantStore(StoreWrapper):
             self._rename(error)
             raise
 
-    def outer_records(self, found: Iterator[Record], thread: str) -> Iterator[Record]:
-        """Yield *found*, the records of *thread*. Later pages are read outside of `call`, so errors are mapped here."""
+    def outer_records(self, records: Iterator[Record], thread: str) -> Iterator[Record]:
+        """Yield the *records* of *thread*. Later pages are read outside `call`, so errors are mapped here."""
         try:
-            yield from super().outer_records(found, thread)
+            yield from super().outer_records(records, thread)
         except GraphrtError as error:
             self._rename(error)
             raise
@@ -165,7 +167,7 @@ class TenantStore(StoreWrapper):
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. See `Store.renew`."""
-        if not self._closed:  # else the claims are void, as are those of other store objects
+        if not self._closed:  # otherwise the claims are void, like those of other store objects
             super().renew([claim for claim in claims if isinstance(claim, _Claim)])
 
     def release(self, claim: Claim) -> None:
@@ -187,12 +189,12 @@ class TenantStore(StoreWrapper):
         if commit.release:
             self._held.pop(id(claim), None)
 
-    def _survey(self) -> Iterator[str | Finding]:
-        """Yield the ids of the tenant's threads, for `verify`: the survey of the shared store tells of others."""
+    def _survey(self) -> Iterator[str | StoreFinding]:
+        """Yield the ids of the tenant's threads, for `verify`: the survey of the shared store covers others too."""
         return Store._survey(self)
 
     def close(self) -> None:
-        """Release all claims that this object gave, and close the shared store if it is this object's alone."""
+        """Release all claims of this object, and close the shared store if it belongs only to this object."""
         if self._closed:
             return
         self._closed = True

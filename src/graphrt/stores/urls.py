@@ -1,8 +1,8 @@
 """Opening a store by its URL.
 
-This module parses URLs. The stores, and the meaning of their options, are elsewhere; a store's module is imported when
-a URL names it. A package adds a scheme with an entry point of the group `graphrt.stores`. The entry point's name is the
-scheme, and its value a callable that takes the URL and returns a store.
+This module parses URLs. Stores and the meaning of their options are defined elsewhere; a store's module is imported
+when a URL names it. A package adds a scheme with an entry point of the group `graphrt.stores`. The entry point's name
+is the scheme, and its value a callable that takes the URL and returns a store.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Final
 from graphrt.errors import a_type, closest, names
 from graphrt.errors._codes.stores import (
     UNKNOWN_STORE,
-    UNKNOWN_STORE_OPTION,
 )
 from graphrt.stores.ids import check_tenant
 from graphrt.stores.protocol import Store
@@ -30,7 +29,7 @@ _CONNINFO: Final = re.compile(
     r"|application_name|connect_timeout|client_encoding|target_session_attrs)\s*=",
     re.IGNORECASE,
 )
-"""How a connection string of libpq begins: one of its keywords that people write, and `=`."""
+"""The start of a libpq connection string: a common keyword and `=`."""
 _SQLITE: Final[dict[str, Callable[[str], Any]]] = {"busy_timeout_s": float, "log_limit_bytes": int}
 """Options that a sqlite URL may have, and the function that parses each."""
 
@@ -42,7 +41,7 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
         url: `memory:`; `sqlite:///relative.db` or `sqlite:////absolute/path.db`, percent-encoded where necessary, with
             the options `?busy_timeout_s=5` and `log_limit_bytes=...`; `postgresql://...`; or a URL whose scheme an
             installed package provides.
-        tenant: The tenant whose threads it has, and no others; see `TenantStore`. None has all threads.
+        tenant: The tenant to whose threads the store is restricted; see `TenantStore`. None has all threads.
 
     Raises:
         InputError: *url* does not name a store (`unknown-store`), or *tenant* is not a name (`bad-tenant`). A password
@@ -60,7 +59,7 @@ def open_store(url: str, *, tenant: str | None = None) -> Store:
     check_is_url(url)
     scheme, colon, rest = url.partition(":")
     if not colon or not scheme:
-        # What was probably meant, for the error: a path without a scheme is taken for a SQLite file.
+        # A suggestion for the error, assuming that a path without a scheme is a SQLite file.
         meant = "memory:" if url.strip(":").lower() == "memory" else f"sqlite:///{url[:80]}"
         raise UNKNOWN_STORE(what=repr(url[:80]), problem="it has no scheme", examples=_EXAMPLES, guess=meant)
     match scheme.lower():
@@ -115,7 +114,11 @@ def _sqlite(rest: str) -> Store:
     for name, text in parse_qsl(query, keep_blank_values=True):
         read = _SQLITE.get(name)
         if read is None:
-            raise UNKNOWN_STORE_OPTION(store="sqlite", name=name[:80], options=_SQLITE)
+            raise UNKNOWN_STORE(
+                what="A store's URL",
+                problem=f"a SQLite store has no option {name[:80]!r}",
+                examples=f"options {names(_SQLITE)}",
+            )
         try:
             options[name] = read(text)
         except ValueError:

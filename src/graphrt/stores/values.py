@@ -1,6 +1,6 @@
-"""The values of the store protocol: what stores are given and return, as bytes and plain data.
+"""The values of the store protocol: arguments and results of stores, as bytes and plain data.
 
-What they are for is described in `protocol`; filters of listings are in `filters`.
+`protocol` describes their purpose; filters of listings are in `filters`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Record(NamedTuple):
     body: bytes
     """The entries, in the form that the journal chose."""
     seal: bytes = b""
-    """Hash of the previous seal, by which changes are found, and salts; empty if the journal is not chained."""
+    """Hash of the previous seal, which reveals changes, and salts; empty if the journal is not chained."""
 
 
-class Saved(NamedTuple):
+class StoredSnapshot(NamedTuple):
     """A stored snapshot: the state after the entry `seq`, kept as a cache of the fold."""
 
     seq: int
@@ -57,11 +57,11 @@ class Head(NamedTuple):
     title: str | None = None
     tags: frozenset[str] = frozenset()
     priority: int = 0
-    """Of the threads that have work to do, workers drive those with the highest number first."""
+    """Workers drive due threads with the highest number first."""
 
 
 class Labels(NamedTuple):
-    """What a thread is found by, besides its id and its tenant, which is part of the id (`ids.tenant_of`)."""
+    """Labels by which a thread is found, besides its id, which contains its tenant (`ids.tenant_of`)."""
 
     title: str | None = None
     tags: frozenset[str] = frozenset()
@@ -72,24 +72,24 @@ class Question(NamedTuple):
     """An open question of a thread, as the inbox lists it."""
 
     place: str
-    """Its id without the thread: `task#key`. A copy of the thread has it too."""
+    """Its id without the thread: `task#key`. The same in a copy of the thread."""
     kind: str
     node: str
     graph: str
     """Name of the graph that asked."""
     asked_at: float
-    """Seconds since the epoch. A store keeps the time under which it listed the question first."""
+    """Seconds since the epoch. A store keeps the time at which it first listed the question."""
     expires_at: float | None
     """Seconds since the epoch after which no answer is accepted; None if it does not expire."""
     stale: bool
-    """Whether the state was edited after it was asked."""
+    """Whether the state was edited after the question was asked."""
     body: bytes
-    """What is shown to the person who answers, and the type of the answer, in the form that the journal chose."""
+    """The data shown to the person who answers, and the type of the answer, in the form that the journal chose."""
 
 
 Former: TypeAlias = Literal["released", "dead", "lease-expired"]
-"""How a thread was lost by its owner: it was released; the owner is known to be dead; or only its lease ran out, so that
-the owner may still be at work. The last holds on for later claims, until one of them is released."""
+"""How an owner lost a thread: it was released; the owner is known to be dead; or only its lease ran out, so that the
+owner may still be running. The last value persists in later claims until one of them is released."""
 
 
 class Claim:
@@ -105,11 +105,11 @@ class Claim:
         self.lease_s: float = lease_s
         """Seconds that the lease lasts after the claim, and after each commit or `renew`."""
         self.former: Former = former
-        """How the owner before lost the thread."""
+        """How the previous owner lost the thread."""
 
 
 class Commit(NamedTuple):
-    """Everything that one transaction writes, all of it or nothing. It takes effect in the order of the fields."""
+    """Everything that one transaction writes, atomically. It takes effect in the order of the fields."""
 
     expected: int
     """Number that the thread's last entry must have; otherwise the commit is refused as a conflict."""
@@ -121,10 +121,10 @@ class Commit(NamedTuple):
     """Delete all bodies that were staged before."""
     stage: Sequence[tuple[str, bytes]] = ()
     """0..n pairs (key, body) to keep until the next `unstage`. A body staged earlier under the same key is replaced."""
-    snapshot: Saved | None = None
+    snapshot: StoredSnapshot | None = None
     """A snapshot to keep, of the last entry or an older one. It replaces one of the same entry."""
     blobs: Mapping[str, bytes] = {}
-    """Large values, by a name derived from their content. A blob that exists is kept as it is."""
+    """Large values, by a name derived from their content. A blob that exists is not changed."""
     meta: bytes | None = None
     """New meta of the thread. None leaves it unchanged."""
     status: Status | None = None
@@ -136,15 +136,15 @@ class Commit(NamedTuple):
     labels: Labels | None = None
     """New labels of the thread. None leaves them unchanged. Stores without "labels" ignore labels and questions."""
     questions: Sequence[Question] | None = None
-    """All open questions of the thread, in place of those that are listed. None leaves them unchanged. Of one that is
-    listed already, `asked_at` stays as it is."""
+    """All open questions of the thread, replacing the listed ones. None leaves them unchanged. If one is already
+    listed, its `asked_at` stays the same."""
     taken: Sequence[int] = ()
     """Places of messages to delete from the thread's mail. Places without a message are ignored."""
     posts: Sequence[tuple[str, str, bytes]] = ()
     """0..n messages to other threads, as (thread, id, body), of a store with "mail"; see `Store.post`. Those to threads
     that do not exist, or have no entries, are dropped."""
     memory: Sequence[MemoryWrite] = ()
-    """0..n changes of the memory, of a store with "memory". Of several of one item, the last one counts."""
+    """0..n changes of the memory, of a store with "memory". If there are several of one item, the last one counts."""
 
 
 class MemoryWrite(NamedTuple):
@@ -157,11 +157,11 @@ class MemoryWrite(NamedTuple):
     body: bytes | None
     """Its value, in the form that the journal chose; None deletes the item."""
     words: tuple[str, ...] = ()
-    """What it is found by: 0..n different words, as `stores._memory_items.words_of` makes them."""
+    """The words by which it is found: 0..n different ones, as `stores._memory_items.words_of` makes them."""
     expires_at: float | None = None
-    """Seconds since the epoch from which on it is not listed any more; None keeps it until it is deleted."""
+    """Time in seconds since the epoch from which it is no longer listed; None keeps it until it is deleted."""
     vector: bytes | None = None
-    """What it means, as `stores._vectors.packed` returns it; None for an item that is found by its words alone."""
+    """Its vector, as `stores._vectors.packed` returns it; None for an item that is found only by its words."""
 
 
 class StoredItem(NamedTuple):
@@ -176,18 +176,18 @@ class StoredItem(NamedTuple):
     """Time of its last write."""
     expires_at: float | None
     score: float = 1.0
-    """How well it fits what was searched, above 0 and up to 1; 1 without a search. See `stores._memory_items`."""
+    """Relevance to the search, above 0 and up to 1; 1 without a search. See `stores._memory_items`."""
     vector: bytes | None = None
 
 
-class Loaded(NamedTuple):
-    """A thread, read at one moment: no part is newer or older than the others."""
+class StoredThread(NamedTuple):
+    """A thread, read at one point in time: no part is newer or older than the others."""
 
     head: Head
-    """The head as it is now, even if an older state was requested; so is `meta`."""
+    """The current head, even if an older state was requested; the same holds for `meta`."""
     meta: bytes | None
     """None if no commit ever set it."""
-    snapshot: Saved | None
+    snapshot: StoredSnapshot | None
     """The newest snapshot that is not after the requested entry, or None."""
     records: Sequence[Record]
     """All records with entries after the snapshot, in order. The last one may go beyond the requested entry."""
@@ -212,11 +212,24 @@ class MailMessage(NamedTuple):
     id: str
     """Unique among the messages of the thread."""
     body: bytes
-    """What it says, in the form that the sender chose."""
+    """Its content, in the form that the sender chose."""
+
+
+class NewBatch(NamedTuple):
+    """Live items of one run that a store is to keep for followers (R20)."""
+
+    thread: str
+    """Id of the thread."""
+    id: str
+    """1 to 200 characters, without NUL; new for each batch."""
+    body: bytes
+    """The items, in the form that the driver chose."""
+    forget: int = 0
+    """Earlier batches of the thread up to this place are deleted: the driver limits their number."""
 
 
 class LiveBatch(NamedTuple):
-    """Live items of one run, as its driver handed them over (R20)."""
+    """Live items of one run, as passed on by its driver (R20)."""
 
     place: int
     """Grows with each batch of the thread."""
@@ -234,7 +247,7 @@ class StoredSchedule(NamedTuple):
     graph: str
     """Name of the graph that its threads run."""
     version: str
-    """Made anew with each definition, so that a worker that knows an older definition cannot move the schedule."""
+    """Regenerated with each definition, so that a worker with an older definition cannot move the schedule."""
     due_at: float
     """When it is due next, in seconds since the epoch."""
     body: bytes
@@ -242,7 +255,7 @@ class StoredSchedule(NamedTuple):
 
 
 Offer: TypeAlias = Literal["labels", "mail", "schedules", "live", "erasure", "memory"]
-"""What a store may keep or do beside the journal:
+"""The kinds of data and operations that a store may offer beside the journal:
 
 | Offer | Methods |
 |---|---|
@@ -255,24 +268,24 @@ Offer: TypeAlias = Literal["labels", "mail", "schedules", "live", "erasure", "me
 """
 EVERYTHING: Final[frozenset[Offer]] = frozenset(get_args(Offer))
 REMEMBERED: Final = 1_000
-"""Number of messages, those that were taken last, whose ids a store remembers at least for each thread."""
+"""Minimum number of most recently taken messages per thread whose ids a store remembers."""
 KEPT_S: Final = 30.0
-"""Seconds after which a store may delete a batch of live items. A follower that reads less often misses items."""
+"""Seconds after which a store may delete a batch of live items, if its thread has had no follower for as long."""
 LONGEST_INTEREST_S: Final = 60.0
-"""Longest time, in seconds, for which a follower may note its interest: the driver soon stops collecting for one that
-died."""
+"""Maximum time, in seconds, for which a follower may register interest, so that the driver soon stops collecting for a
+dead one."""
 
 
-class Finding(NamedTuple):
+class StoreFinding(NamedTuple):
     """Damage or waste that `verify` found in a store."""
 
     thread: str | None
     """Id of the thread, or None if the finding belongs to no thread."""
     kind: Literal["damage", "waste"]
-    """`damage`: stored data is not what was written. `waste`: unused data, which takes room and harms nothing."""
+    """`damage`: stored data was changed. `waste`: unused data, which takes up space but is harmless."""
     code: str
     """`record`, `gap`, `tail`, `snapshot`, `staged`, `blob`, `head`, `withheld`, `replay`, `orphan` or `file`."""
     what: str
-    """A sentence that says what is wrong."""
+    """A sentence about the problem."""
     seq: int | None = None
     """Number of the entry, or None if the finding is not about one entry."""

@@ -1,7 +1,7 @@
 """`StoreVerbs`: operations that work on any store, such as verification, export and import.
 
-They use the store protocol only. This module has the public methods and their async twins; the work is done in
-`_verifying` and `_moving`, which read the journal. So the protocol itself does not depend on it.
+They use the store protocol only. This module has the public methods and their async twins. `_verifying` and `_moving`,
+which read the journal, do the work, so the protocol itself does not depend on the journal.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["StoreVerbs", "Verification"]
 
 
 class StoreVerbs(Store):
-    """A store with operations on the whole of it, and transfer of threads between stores."""
+    """A store with operations on all of its data, and transfer of threads between stores."""
 
     def verify(self) -> Verification:
-        """Read everything that is stored and check that it is what was written. Nothing is changed.
+        """Read all stored data and check that it is unchanged since it was written. Nothing is changed.
 
-        Checked are each thread's entry numbers, checksums, seals, chain, snapshots, staged bodies, and blobs with their
-        hashes. Stores that can do so also check for rows that belong to no thread, and check the database file itself.
+        This checks each thread's entry numbers, checksums, seals, chain, snapshots, staged bodies, and blobs with their
+        hashes. Some stores also check for rows that belong to no thread, and check the database file itself.
 
-        No graph is needed. `Runtime.replay` checks what reducers and routers make of the entries. The call needs as
+        No graph is needed. `Runtime.replay` checks the results of reducers and routers. The call needs as
         much memory as loading one thread.
 
         Returns:
@@ -79,8 +79,9 @@ class StoreVerbs(Store):
             The thread's id in this store.
 
         Raises:
-            InputError: The file is incomplete or was changed (`bad-archive`), it cannot be read (`bad-path`), a thread with that id exists (`thread-exists`), or it gets another id and its log has a
-                key (`log-key-needed`): then a runtime with the key imports it. Nothing was written.
+            InputError: The file is incomplete or was changed (`bad-archive`), it cannot be read (`bad-path`), or a
+                thread with that id exists (`thread-exists`). Or it gets another id and its log has a key
+                (`log-key-needed`): then a runtime with the key imports it. Nothing was written.
             StoreError: Another version of graphrt wrote the file (`store-older`, `store-newer`), or the store failed.
         """
         from graphrt.stores._moving import import_thread

@@ -1,8 +1,8 @@
-"""`StoreWrapper`: a store around another one, which passes every call on to it.
+"""`StoreWrapper`: a store that wraps another store and passes every call on to it.
 
 A wrapper may change ids of threads (`inner_id`, `outer_id`), bodies (`bodies`), filters (`inner_filter`), claims
-(`inner_claim`, `outer_claim`), or what happens around a call (`call`). All methods of the protocol use these, so that
-a subclass overrides the few that it needs, and a new method of the protocol is passed on here alone.
+(`inner_claim`, `outer_claim`), or what happens around a call (`call`). All methods of the protocol use these, so a
+subclass overrides only the few that it needs, and a new method of the protocol needs to be added only here.
 """
 
 # ruff: noqa: D102 - the methods are those of the store protocol, which documents them
@@ -26,21 +26,22 @@ from graphrt.stores.values import (
     Commit,
     Head,
     LiveBatch,
-    Loaded,
     MailMessage,
     MemoryWrite,
+    NewBatch,
     Offer,
     OpenQuestion,
     Question,
     Record,
-    Saved,
     StoredItem,
     StoredSchedule,
+    StoredSnapshot,
+    StoredThread,
 )
 from graphrt.stores.verbs import StoreVerbs
 
 if TYPE_CHECKING:
-    from graphrt.stores.values import Finding
+    from graphrt.stores.values import StoreFinding
 
 __all__ = ["Bodies", "StoreWrapper"]
 
@@ -53,14 +54,14 @@ class Bodies(Protocol):
     """How a wrapper changes bodies. Each is bound to a thread and a place in it: a kind, such as "record", and a name."""
 
     def seal(self, body: bytes, thread: str, kind: str, place: Any) -> bytes:
-        """Return *body* as the inner store keeps it."""
+        """Return *body* in the form for the inner store."""
         ...
 
     def open(self, sealed: bytes, thread: str, kind: str, place: Any) -> bytes:
-        """Return the body that `seal` made *sealed* of.
+        """Return the body from which `seal` made *sealed*.
 
         Raises:
-            StoreError: It is not one, or of another place.
+            StoreError: It is not sealed, or belongs to another place.
         """
         ...
 
@@ -69,16 +70,16 @@ class Bodies(Protocol):
         ...
 
     def names(self, thread: str, name: str) -> Sequence[str]:
-        """Return all names that the blob may have in the inner store; of several, the last one counts."""
+        """Return all names that the blob may have in the inner store; if several exist, the last one counts."""
         ...
 
 
 class StoreWrapper(StoreVerbs):
-    """A store that passes every call on to *store*. Closing it closes that one too.
+    """A store that passes every call on to *store*. Closing it also closes *store*.
 
     Args:
         store: The store that does the work.
-        bodies: How bodies are changed on their way; None leaves them as they are.
+        bodies: How bodies are converted; None leaves them unchanged.
     """
 
     def __init__(self, store: Store, *, bodies: Bodies | None = None) -> None:
@@ -94,7 +95,7 @@ class StoreWrapper(StoreVerbs):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self.store!r}>"
 
-    # What a subclass may change.
+    # Methods that a subclass may change.
 
     def call(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
         """Call *method* of the inner store, with arguments that were mapped; its `__name__` says which it is."""
@@ -109,7 +110,7 @@ class StoreWrapper(StoreVerbs):
         return thread
 
     def inner_namespace(self, namespace: str, *, scope: bool = False) -> str:
-        """Return the inner store's name for a namespace of the memory; with *scope* also for what means several."""
+        """Return the inner store's name for a namespace of the memory; with *scope*, also for a name of several."""
         return check_namespace(namespace, scope=scope)
 
     def outer_namespace(self, namespace: str) -> str:
@@ -125,7 +126,7 @@ class StoreWrapper(StoreVerbs):
         return claim
 
     def inner_filter(self, wanted: Filter[Any]) -> Filter[Any]:
-        """Return *wanted* as the inner store gets it: with its ids."""
+        """Return *wanted* in the form for the inner store, with its ids."""
         changes: dict[str, Any] = {}
         for field in fields(wanted):  # type: ignore[arg-type]  # every filter is a dataclass
             value = getattr(wanted, field.name)
@@ -138,7 +139,7 @@ class StoreWrapper(StoreVerbs):
         return replace(wanted, **changes) if changes else wanted  # type: ignore[type-var]
 
     def inner_after(self, wanted: Filter[Any], after: str) -> str:
-        """Return *after*, at which a page of *wanted* begins, as the inner store gets it."""
+        """Return *after*, at which a page of *wanted* begins, in the form for the inner store."""
         if isinstance(wanted, NamespaceFilter):
             return self.inner_namespace(after)
         return after if isinstance(wanted, (QuestionFilter, MailFilter, MemoryFilter)) else self.inner_id(after)
@@ -169,20 +170,20 @@ class StoreWrapper(StoreVerbs):
         return [self._outer_row(wanted, row) for row in found]
 
     def _searched(self, wanted: MemoryFilter, limit: int | None) -> list[StoredItem]:
-        """Search the memory in bodies that the inner store cannot read: all of those namespaces are read for it."""
+        """Search the memory in bodies that the inner store cannot read, by reading all of the namespaces."""
         part = self.inner_filter(replace(wanted, words=(), vector=None))
         rows = [self._outer_item(row) for row in self.call(self.store.query, part)]
         return found_in(wanted, [(item, frozenset(words)) for item, words in rows])[:limit]
 
-    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
-        found: Loaded = self.call(self.store.load, self.inner_id(thread), upto=upto, after=after)
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> StoredThread:
+        found: StoredThread = self.call(self.store.load, self.inner_id(thread), upto=upto, after=after)
         found = found._replace(head=self._outer_head(found.head))
         if self._bodies is None:
             return found
         opened, meta, snapshot = self._bodies.open, found.meta, found.snapshot
         return found._replace(
             meta=None if meta is None else opened(meta, thread, "meta", ""),
-            snapshot=snapshot and Saved(snapshot.seq, opened(snapshot.body, thread, "snapshot", snapshot.seq)),
+            snapshot=snapshot and StoredSnapshot(snapshot.seq, opened(snapshot.body, thread, "snapshot", snapshot.seq)),
             records=[self._outer_record(thread, record) for record in found.records],
             staged=[(key, opened(body, thread, "staged", key)) for key, body in found.staged],
         )
@@ -191,9 +192,9 @@ class StoreWrapper(StoreVerbs):
         found: Iterator[Record] = self.call(self.store.records, self.inner_id(thread), after=after, upto=upto)
         return self.outer_records(found, thread)
 
-    def outer_records(self, found: Iterator[Record], thread: str) -> Iterator[Record]:
-        """Yield *found*, the records of *thread*, which the inner store reads page by page."""
-        return (self._outer_record(thread, record) for record in found) if self._bodies is not None else found
+    def outer_records(self, records: Iterator[Record], thread: str) -> Iterator[Record]:
+        """Yield *records*, those of *thread*, which the inner store reads page by page."""
+        return (self._outer_record(thread, record) for record in records) if self._bodies is not None else records
 
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         inner = self.inner_id(thread)
@@ -204,7 +205,8 @@ class StoreWrapper(StoreVerbs):
         found = self.call(self.store.blobs, inner, [one for ones in stored.values() for one in ones])
         there: dict[str, bytes] = {}
         for name, ones in stored.items():
-            # A blob is never replaced: if it was stored again after a change of keys, the one under the other name counts.
+            # A blob is never replaced. If it was stored again after a change of keys, the one under the other name
+            # counts.
             body = next((found[one] for one in reversed(ones) if one in found), None)
             if body is not None:
                 there[name] = self._bodies.open(body, thread, "blob", name)
@@ -272,9 +274,12 @@ class StoreWrapper(StoreVerbs):
         found: dict[str, int] = self.call(self.store.follow_live, inner, for_s=for_s)
         return {inner[thread]: place for thread, place in found.items()}
 
-    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        inner = self.inner_id(thread)
-        return self.call(self.store.relay, inner, id, self._seal(body, thread, "live", id), forget=forget)
+    def relay(self, batches: Sequence[NewBatch]) -> list[int]:
+        inner = [
+            one._replace(thread=self.inner_id(one.thread), body=self._seal(one.body, one.thread, "live", one.id))
+            for one in batches
+        ]
+        return self.call(self.store.relay, inner)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
         found: list[LiveBatch] = self.call(self.store.relayed, self.inner_id(thread), after=after, limit=limit)
@@ -291,12 +296,12 @@ class StoreWrapper(StoreVerbs):
     def close(self) -> None:
         self.call(self.store.close)
 
-    # What `verify` and `erase` ask a store for besides.
+    # Other stores that `verify` and `erase` include.
 
     def _scrub(self) -> list[str]:
         return self.call(self.store._scrub)
 
-    def _survey(self) -> Iterator[str | Finding]:
+    def _survey(self) -> Iterator[str | StoreFinding]:
         return self.call(self.store._survey)
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
@@ -305,9 +310,9 @@ class StoreWrapper(StoreVerbs):
     # Values on their way in and out.
 
     def _inner_commit(self, thread: str, commit: Commit) -> Commit:
-        """Return *commit* of *thread* as the inner store gets it."""
+        """Return *commit* of *thread* in the form for the inner store."""
         if self._bodies is not None:
-            # Checked before sealing, which needs bytes: the inner store sees only what it makes of them.
+            # Checked before sealing, which needs bytes, because the inner store sees only the sealed form.
             _checks.check_commit(commit, thread)
         if commit.posts:
             posts = [(self.inner_id(to), id_, self._seal(body, to, "mail", id_)) for to, id_, body in commit.posts]
@@ -321,7 +326,7 @@ class StoreWrapper(StoreVerbs):
         return commit._replace(
             records=[self._inner_record(thread, record) for record in commit.records],
             stage=[(key, seal(body, thread, "staged", key)) for key, body in commit.stage],
-            snapshot=snapshot and Saved(snapshot.seq, seal(snapshot.body, thread, "snapshot", snapshot.seq)),
+            snapshot=snapshot and StoredSnapshot(snapshot.seq, seal(snapshot.body, thread, "snapshot", snapshot.seq)),
             blobs={bodies.name(thread, name): seal(body, thread, "blob", name) for name, body in commit.blobs.items()},
             meta=None if meta is None else seal(meta, thread, "meta", ""),
             questions=commit.questions
@@ -329,9 +334,9 @@ class StoreWrapper(StoreVerbs):
         )
 
     def _inner_writes(self, writes: Sequence[MemoryWrite], at: float) -> list[MemoryWrite]:
-        """Return changes of the memory as the inner store gets them.
+        """Return changes of the memory in the form for the inner store.
 
-        Words and vector of a sealed body would show what it is about, so they are sealed with it, as its first two lines.
+        Words and vector would reveal the content of a sealed body, so they are sealed with it, as its first two lines.
         """
         found: list[MemoryWrite] = []
         for write in checked_writes(writes, at):
@@ -344,7 +349,7 @@ class StoreWrapper(StoreVerbs):
         return found
 
     def _outer_item(self, item: StoredItem) -> tuple[StoredItem, Sequence[str]]:
-        """Return an item of the inner store as callers know it, with its vector, and its words if they were sealed with it."""
+        """Return an item of the inner store in the form for callers, with its vector, and with its words if sealed."""
         namespace = self.outer_namespace(item.namespace)
         if self._bodies is None:
             return item._replace(namespace=namespace), ()
@@ -353,7 +358,7 @@ class StoreWrapper(StoreVerbs):
         return item, words.decode().split()
 
     def _inner_record(self, thread: str, record: Record) -> Record:
-        """Return *record* with its body changed. Its seal, hashes by which changes are found, stays."""
+        """Return *record* with its body converted. Its seal, the hashes that reveal changes, stays."""
         seq, count, body, hashes = record
         return Record(seq, count, self._seal(body, thread, "record", (seq, count)), hashes)
 
@@ -376,7 +381,7 @@ class StoreWrapper(StoreVerbs):
         return head if thread == head.thread else head._replace(thread=thread)
 
     def _outer_row(self, wanted: Filter[Any], row: Any) -> Any:
-        """Return *row* of the inner store, which *wanted* asked for, as callers know it."""
+        """Return *row* of the inner store, requested by *wanted*, in the form for callers."""
         match row:
             case Head():
                 return self._outer_head(row)

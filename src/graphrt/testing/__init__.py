@@ -1,4 +1,4 @@
-"""Tools for users' own tests: recorded runs with assertions, doubles of nodes, stores and servers, laws of reducers.
+"""Tools for users' own tests: recorded runs with assertions, doubles of nodes, stores and servers, reducer laws.
 
 Names are imported at first access, so that `import graphrt.testing` stays cheap. No other package of graphrt may import
 this one.
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from graphrt.testing.chat_server import FakeChatServer
     from graphrt.testing.due import drive_due
     from graphrt.testing.exploring import (
+        Counterexample,
         Exploration,
-        Finding,
         explore_crashes,
         explore_forks,
         explore_routes,
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ChatAnswer",
     "ChatRequest",
+    "Counterexample",
     "Exploration",
     "FakeChatServer",
     "Fault",
     "FaultyHost",
-    "Finding",
     "FlakyStore",
     "RecordedRun",
     "ReplayedStep",
@@ -76,7 +76,7 @@ _HOMES: Final[dict[str, str]] = {
     **dict[str, str].fromkeys(("RunAssertions", "assert_run"), "graphrt.testing.assertions"),
     **dict[str, str].fromkeys(("ReplayedStep", "ReplayedTask", "case_of", "replay_case"), "graphrt.testing.cases"),
     **dict[str, str].fromkeys(("ChatAnswer", "ChatRequest"), "graphrt.testing.chat_answers"),
-    **dict[str, str].fromkeys(("Exploration", "Finding", "explore_routes"), "graphrt.testing.exploring"),
+    **dict[str, str].fromkeys(("Exploration", "Counterexample", "explore_routes"), "graphrt.testing.exploring"),
     **dict[str, str].fromkeys(("explore_crashes", "explore_forks", "explore_schedules"), "graphrt.testing.exploring"),
     "FakeChatServer": "graphrt.testing.chat_server",
     "FaultyHost": "graphrt.testing.faulty_host",
@@ -90,7 +90,7 @@ _HOMES: Final[dict[str, str]] = {
     "run_scripted": "graphrt.testing.scripted_run",
     "VirtualClock": "graphrt.testing.virtual_clock",
 }
-"""Public name to the module that defines it."""
+"""Maps a public name to the module that defines it."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Thinking blocks in the format of POST /v1/messages: signing them, and refusing requests that do not return them.
+"""Thinking blocks in the format of POST /v1/messages: signs them, and refuses requests that do not return them.
 
 Claude signs its thinking, and refuses tool results unless the signed blocks come back unchanged (decision 0200). The
 fake server does the same, so that a client that loses blocks fails in tests. Pure functions over answers and request
@@ -35,7 +35,7 @@ def wire_block(block: ThinkingBlock) -> dict[str, Any]:
 
 
 def refusal_of(body: Mapping[str, Any], sealed: Sequence[ThinkingBlock]) -> str | None:
-    """Return the message with which the API would refuse the request; None if it would accept it.
+    """Return the API's error message for an invalid request; None if it would accept the request.
 
     Args:
         body: The JSON document of the request.

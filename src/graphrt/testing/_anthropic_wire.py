@@ -19,7 +19,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
-"""OpenAI's finish reason, as `ChatAnswer` has it, to Anthropic's stop reason."""
+"""Maps OpenAI's finish reason, which `ChatAnswer` uses, to Anthropic's stop reason."""
 _ERRORS: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -30,7 +30,7 @@ _ERRORS: Final[Mapping[int, str]] = {
     500: "api_error",
     529: "overloaded_error",
 }
-"""HTTP status to the type of the error."""
+"""Maps an HTTP status to the type of the error."""
 
 
 def failure(answer: ChatAnswer) -> bytes:
@@ -117,13 +117,13 @@ def _citations(answer: ChatAnswer) -> list[dict[str, Any]]:
 
 
 def _hosted(answer: ChatAnswer) -> list[dict[str, Any]]:
-    """Return the blocks of tools that Anthropic makes itself, 0..n."""
+    """Return the blocks of tools that Anthropic runs itself, 0..n."""
     parts = [part for part in answer.parts if part.provider == "anthropic" and not part.type.endswith("_location")]
     return [{"type": part.type, **part.data} for part in parts]
 
 
 def _deltas(kind: str, value: str, most: int, *, name: str | None = None) -> list[dict[str, Any]]:
-    """Return *value* as at most *most* deltas of a kind; *name* is the key of the text, if it is not the kind."""
+    """Return *value* as at most *most* deltas of a kind; *name* is the key of the text, if it differs from the kind."""
     return [{"type": f"{kind}_delta", name or kind: piece} for piece in cut(value, most)]
 
 
@@ -151,5 +151,5 @@ def _reason(answer: ChatAnswer) -> str | None:
 
 
 def _head(request: ChatRequest) -> dict[str, Any]:
-    """Return the fields that every answer begins with."""
+    """Return the fields at the start of every answer."""
     return {"id": "msg_fake", "type": "message", "role": "assistant", "model": request.body.get("model", "fake")}

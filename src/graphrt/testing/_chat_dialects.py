@@ -1,6 +1,6 @@
-"""Servers that speak OpenAI's chat completions with fields of their own: one class for each, which changes what differs.
+"""Servers that speak OpenAI's chat completions with extra fields: one class per server, with its differences.
 
-The forms are those of the providers' documentation; where it is silent, those that their servers send.
+The forms follow the providers' documentation or, where that is silent, what their servers send.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Mistral(ChatCompletions):
                 yield {"content": [part]}
 
     def end(self, answer: ChatAnswer, request: ChatRequest) -> Iterator[dict[str, Any]]:
-        # Calls, finish reason and usage come together, and the usage is sent unasked.
+        # Calls, finish reason and usage come together, and usage is sent without a request.
         delta: dict[str, Any] = {"content": ""}
         if answer.tool_calls:
             delta["tool_calls"] = self._calls(answer)
@@ -122,7 +122,7 @@ class Groq(ChatCompletions):
 
 
 class DeepSeek(ChatCompletions):
-    """`reasoning_content` beside a null content; cached tokens as hits and misses; usage in the last event, unasked.
+    """`reasoning_content` with a null content; cached tokens as hits and misses; usage always in the last event.
 
     Source:
         https://api-docs.deepseek.com/api/create-chat-completion and /guides/thinking_mode
@@ -283,7 +283,7 @@ DIALECTS: Final[Mapping[str, ChatCompletions]] = {
 
 
 def nine_letters(id_: str) -> str:
-    """Return *id_* if Mistral could have made it, else an id of nine letters and digits that follows from it."""
+    """Return *id_* if it has Mistral's form, else a derived id of nine letters and digits."""
     return id_ if re.fullmatch("[a-zA-Z0-9]{9}", id_) else sha256(id_.encode(errors="replace")).hexdigest()[:9]
 
 
@@ -302,7 +302,7 @@ def _timings(usage: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _mistral_parts(answer: ChatAnswer) -> list[dict[str, Any]]:
-    """Return the content in parts: the thinking, then the text with a reference after each of its pieces but the last."""
+    """Return the content in parts: the thinking, then the text with a reference between its pieces."""
     parts = [_mistral_thinking(thinking)] if (thinking := thinking_of(answer)) else []
     references = [part for part in answer.parts if part.provider == "mistral"]
     texts: Sequence[str] = cut(answer.text, len(references) + 1)
@@ -322,7 +322,7 @@ def _executed(answer: ChatAnswer) -> list[dict[str, Any]]:
 
 
 def _reasoning_details(answer: ChatAnswer) -> list[dict[str, Any]]:
-    """Return OpenRouter's details of the thinking, 0..n."""
+    """Return OpenRouter's `reasoning_details`, 0..n."""
     bare = (ThinkingBlock(text=answer.thinking),) if answer.thinking else ()
     details: list[dict[str, Any]] = []
     for block in answer.thinking_blocks or bare:

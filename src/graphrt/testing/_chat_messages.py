@@ -1,6 +1,6 @@
-"""Check of the messages of a request to POST /v1/chat/completions, as OpenAI and the servers that follow it make it.
+"""Checks the messages of a request to POST /v1/chat/completions, as OpenAI and compatible servers do.
 
-The messages have the providers' wording. Pure functions over request bodies; `chat_server` sends the refusal.
+Errors have the providers' wording. Pure functions over request bodies; `chat_server` sends the refusal.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _EMPTY: Final[Mapping[str, str]] = {
     "deepseek": "Invalid assistant message: content or tool_calls must be set",
     "llama.cpp": "Assistant message must contain either 'content' or 'tool_calls'!",
 }
-"""Dialect to its message for an assistant message without content and calls, where it is not OpenAI's."""
+"""Maps a dialect to its error for an assistant message without content and calls, where it differs from OpenAI's."""
 _LENIENT: Final = ("ollama",)
-"""Dialects that take such a message."""
+"""Dialects that accept such a message."""
 _MAX_ID: Final = 40
-"""Maximum length of a call's id for OpenAI."""
+"""OpenAI's maximum length of a call's id."""
 _MODELS_OWN: Final = ("content", "tool_calls", "function_call", "audio")
 
 
 def refusal_of(body: Mapping[str, Any], dialect: str, thought: Collection[str]) -> ChatAnswer | None:
-    """Return the error with which the API would refuse the messages; None if it would accept them.
+    """Return the API's error for invalid messages; None if it would accept them.
 
     Args:
         body: The JSON document of the request.
-        dialect: Whose API it is.
+        dialect: The server's dialect.
         thought: Ids of all calls that the server has sent after thinking.
 
     Source:
@@ -50,7 +50,7 @@ def refusal_of(body: Mapping[str, Any], dialect: str, thought: Collection[str]) 
 
 
 def _empty(messages: Sequence[Mapping[str, Any]], dialect: str) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of messages of the assistant that say nothing."""
+    """Iterate over the errors for empty assistant messages."""
     if dialect in _LENIENT:
         return
     for place, message in enumerate(messages):
@@ -60,7 +60,7 @@ def _empty(messages: Sequence[Mapping[str, Any]], dialect: str) -> Iterator[Chat
 
 
 def _unpaired(messages: Sequence[Mapping[str, Any]]) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of results without a call, and of calls without a result."""
+    """Iterate over the errors for results without a call, and calls without a result."""
     open_: set[str] = set()
     for place, message in enumerate(messages):
         if message.get("role") == "tool":
@@ -88,7 +88,7 @@ def _unanswered(ids: Collection[str], place: int) -> ChatAnswer:
 
 
 def _long_ids(messages: Sequence[Mapping[str, Any]]) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of ids of calls that are longer than OpenAI takes."""
+    """Iterate over the errors for call ids longer than OpenAI's maximum."""
     for place, message in enumerate(messages):
         for n, call in enumerate(_calls(message)):
             if len(str(call.get("id"))) > _MAX_ID:
@@ -102,7 +102,7 @@ def _long_ids(messages: Sequence[Mapping[str, Any]]) -> Iterator[ChatAnswer]:
 
 
 def _mistral_ids(messages: Sequence[Mapping[str, Any]]) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of ids that Mistral does not take."""
+    """Iterate over the errors for ids that Mistral rejects."""
     for message in messages:
         ids = [str(call.get("id")) for call in _calls(message)]
         for id_ in [*ids, str(message.get("tool_call_id"))] if message.get("role") == "tool" else ids:
@@ -114,7 +114,7 @@ def _mistral_ids(messages: Sequence[Mapping[str, Any]]) -> Iterator[ChatAnswer]:
 def _thinking_lost(
     messages: Sequence[Mapping[str, Any]], body: Mapping[str, Any], thought: Collection[str]
 ) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of calls that DeepSeek made after thinking and that come without this thinking."""
+    """Iterate over the errors for calls that DeepSeek made after thinking and that lack this thinking."""
     thinking: Any = body.get("thinking")
     if is_mapping(thinking) and thinking.get("type") == "disabled":
         return

@@ -1,7 +1,6 @@
-"""Check of the contents of a request to Gemini: turns that it refuses, and signatures that do not come back.
+"""Checks the contents of a request to Gemini: invalid turns, and signatures that do not come back.
 
-The messages have Gemini's wording. Pure functions over request bodies and what the server has sent; `chat_server` sends
-the refusal.
+Errors have Gemini's wording. Pure functions over request bodies and sent parts; `chat_server` sends the refusal.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _NOT_CHECKED: Final = (*_PLACEHOLDERS, *(b64encode(one.encode()).decode() for on
 
 
 def refusal_of(body: Mapping[str, Any], sent: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the message with which Gemini would refuse the request; None if it would accept it.
+    """Return Gemini's error message for an invalid request; None if it would accept the request.
 
     Args:
         body: The JSON document of the request.
@@ -37,7 +36,7 @@ def refusal_of(body: Mapping[str, Any], sent: Sequence[Mapping[str, Any]]) -> st
 
 
 def _badly_formed(contents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Iterate over the refusals of contents without parts, with an empty part, or with another role."""
+    """Iterate over the errors for contents without parts, with an empty part, or with an unknown role."""
     for place, content in enumerate(contents):
         at = f"* GenerateContentRequest.contents[{place}].parts"
         if content.get("role", "user") not in ("user", "model"):
@@ -50,7 +49,7 @@ def _badly_formed(contents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _out_of_turn(contents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Iterate over the refusals of calls and responses that do not follow each other."""
+    """Iterate over the errors for calls and responses that do not alternate."""
     before: Mapping[str, Any] | None = None
     for content in contents:
         calls = len(_of(before, "functionCall")) if before is not None else 0
@@ -71,7 +70,7 @@ def _out_of_turn(contents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _unsigned(contents: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Iterate over the refusals of signatures that were changed, and of calls that lost theirs in the current turn."""
+    """Iterate over the errors for changed signatures, and for calls of the current turn that lost theirs."""
     signatures = [part["thoughtSignature"] for part in sent if "thoughtSignature" in part]
     began = max((place for place, content in enumerate(contents) if _begins_turn(content)), default=0)
     for place, content in enumerate(contents):
@@ -89,7 +88,7 @@ def _unsigned(contents: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str,
 
 
 def _was_signed(call: Mapping[str, Any], sent: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the server has sent this *call* with a signature; ids, which clients may leave out, do not count."""
+    """Return whether the server sent this *call* with a signature, ignoring ids, which clients may omit."""
     return any(
         "thoughtSignature" in part
         and "functionCall" in part
@@ -103,7 +102,7 @@ def _begins_turn(content: Mapping[str, Any]) -> bool:
 
 
 def _of(content: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    """Return the parts of a *kind*, whose name JSON may have in snake case too."""
+    """Return the parts of a *kind*, whose name may also be in snake case."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in kind)
     return [part for part in _parts(content) if kind in part or snake in part]
 

@@ -25,7 +25,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "length": "MAX_TOKENS",
     "content_filter": "SAFETY",
 }
-"""Finish reason, as `ChatAnswer` has it, to Gemini's."""
+"""Maps the finish reason of a `ChatAnswer` to Gemini's."""
 _STATUSES: Final[Mapping[int, str]] = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -36,9 +36,9 @@ _STATUSES: Final[Mapping[int, str]] = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-"""HTTP status to the status of an error."""
+"""Maps an HTTP status to Gemini's error status."""
 _UNSIGNED: Final = ("gemini-1", "gemini-2")
-"""Beginnings of the names of models that need no signatures; the server signs calls of all others."""
+"""Name prefixes of models that need no signatures; the server signs calls of all others."""
 
 
 def failure(answer: ChatAnswer) -> bytes:
@@ -71,13 +71,13 @@ def is_stream(request: ChatRequest) -> bool:
 
 
 def sent_parts(answer: ChatAnswer, request: ChatRequest) -> list[dict[str, Any]]:
-    """Return the parts of *answer* as a client gets them from a whole document, 0..n."""
+    """Return the parts of *answer* as in a whole document, 0..n."""
     return _parts(answer, request, pieces=1)
 
 
 def _chunks(answer: ChatAnswer, request: ChatRequest) -> Iterator[dict[str, Any]]:
     parts = _parts(answer, request, pieces=answer.pieces)
-    # The signature of a text follows in a last part with an empty text.
+    # A text's signature follows in a final part with an empty text.
     sealed = parts and "text" in parts[-1] and parts[-1].pop("thoughtSignature", None)
     for part in parts:
         yield _body(answer, request, [part], last=False)
@@ -123,7 +123,7 @@ def _beside(kind: str) -> bool:
 
 
 def _body(answer: ChatAnswer, request: ChatRequest, parts: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
-    """Return one document with *parts*; the *last* one of an answer says why the model stopped."""
+    """Return one document with *parts*; the *last* one of an answer has the finish reason."""
     body: dict[str, Any] = {}
     if answer.refusal is not None:
         reason = answer.finish_reason
@@ -144,7 +144,7 @@ def _body(answer: ChatAnswer, request: ChatRequest, parts: list[dict[str, Any]],
 
 
 def _usage(answer: ChatAnswer, request: ChatRequest, *, last: bool) -> dict[str, Any] | None:
-    """Return the usage so far: before the *last* document only that of the prompt."""
+    """Return the usage so far: before the *last* document, only that of the prompt."""
     usage = spent(answer, request)
     if not isinstance(usage, Usage):
         return None if usage is None else dict(usage)
@@ -161,7 +161,7 @@ def _usage(answer: ChatAnswer, request: ChatRequest, *, last: bool) -> dict[str,
 
 
 def _error(answer: ChatAnswer) -> dict[str, Any]:
-    """Return an error: a time to wait and a code are details of it."""
+    """Return an error, with a retry delay and a code as its details."""
     told = answer.error or {}
     kind = told.get("type")
     status = _STATUSES.get(answer.status, "UNKNOWN") if kind in (None, "error", "script") else kind

@@ -1,8 +1,8 @@
-"""Check of the output's schema in requests to OpenAI: what strict mode refuses.
+"""Checks the output schema in requests to OpenAI against the rules of strict mode.
 
 Chat completions have the schema in `response_format`, Responses in `text.format`.
 
-The messages have OpenAI's wording. Pure functions over request bodies; `_openai_wire` sends the refusal.
+Errors have OpenAI's wording. Pure functions over request bodies; `_openai_wire` sends the refusal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPEAK_FOR_THEMSELVES: Final = ("anyOf", "$ref")
 
 
 def refusal_of(body: Mapping[str, Any]) -> str | None:
-    """Return the message with which OpenAI would refuse the schema of a request; None if it would accept it.
+    """Return OpenAI's error message for an invalid schema in a request; None if it would accept it.
 
     Args:
         body: The JSON document of the request.

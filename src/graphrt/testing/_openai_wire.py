@@ -1,7 +1,7 @@
 """Answers in the format of OpenAI's POST /v1/chat/completions: one JSON document, or server-sent events.
 
-From an answer and its request to bytes; `chat_server` sends them. Many servers speak this format with fields of their
-own: `_chat_dialects` has a subclass for each, which changes what differs.
+Converts an answer and its request to bytes, which `chat_server` sends. Many servers speak this format with extra
+fields: `_chat_dialects` has a subclass for each.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class ChatCompletions:
     provider = "openai"
     """The `provider` of the parts of an answer that are sent."""
     reasoning_key = "reasoning_content"
-    """Field of a message with its reasoning. OpenAI has none; most servers that have one call it so."""
+    """Field of a message with its reasoning. OpenAI has none; most other servers use this name."""
     cuts_arguments = True
     """Whether the arguments of a streamed call come in several pieces."""
     first_comment = b""
     """Sent before the first event of a stream."""
     fails_inside = False
-    """Whether an error in the middle of an answer is a part of a document with status 200."""
+    """Whether an error in the middle of an answer is part of a document with status 200."""
 
     def failure(self, answer: ChatAnswer) -> bytes:
         """Return the JSON document of an error."""
@@ -55,10 +55,10 @@ class ChatCompletions:
         """Return the event that ends a stream with the error of *answer*."""
         return b"data: %s\n\n" % self.failure(answer)
 
-    # ------------------------------------------------------------------------------------- what dialects change
+    # ----------------------------------------------------------------------------- parts that dialects change
 
     def head(self, kind: str, request: ChatRequest) -> dict[str, Any]:
-        """Return the fields that every document or event begins with."""
+        """Return the fields at the start of every document or event."""
         model = request.body.get("model", "fake")
         return {"id": "chatcmpl-fake", "object": kind, "created": 1_700_000_000, "model": model}
 
@@ -85,7 +85,7 @@ class ChatCompletions:
         return [{"type": part.type, part.type: dict(part.data)} for part in parts]
 
     def finished(self, body: dict[str, Any], answer: ChatAnswer) -> dict[str, Any]:  # noqa: ARG002 - for dialects
-        """Return a whole document with what it has besides the choice and usage."""
+        """Add the fields of a whole document besides the choice and usage."""
         return body
 
     def usage(self, answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
@@ -145,7 +145,7 @@ class ChatCompletions:
             yield {"annotations": annotations}
 
     def end(self, answer: ChatAnswer, request: ChatRequest) -> Iterator[dict[str, Any]]:
-        """Iterate over the documents after the message: the finish reason, and the usage if it was asked for."""
+        """Iterate over the documents after the message: the finish reason, and the usage if requested."""
         yield self.chunk(request, {}, reason_of(answer))
         usage = self.usage(answer, request)
         if usage is not None and wants_usage(request):
@@ -156,7 +156,7 @@ OPENAI: Final = ChatCompletions()
 
 
 def wants_usage(request: ChatRequest) -> bool:
-    """Return whether `stream_options` ask for usage, which OpenAI leaves out of streams by default."""
+    """Return whether `stream_options` request usage, which OpenAI omits from streams by default."""
     options: Any = request.body.get("stream_options")
     return is_mapping(options) and bool(options.get("include_usage"))
 

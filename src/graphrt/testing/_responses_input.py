@@ -1,7 +1,6 @@
-"""Check of the input of POST /v1/responses: items that OpenAI refuses, such as reasoning that does not come back whole.
+"""Checks the input of POST /v1/responses for items that OpenAI rejects, such as reasoning that came back incomplete.
 
-The messages have OpenAI's wording. Pure functions over request bodies and what the server has sent; `chat_server` sends
-the refusal.
+Errors have OpenAI's wording. Pure functions over request bodies and sent responses; `chat_server` sends the refusal.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "assistant": ("output_text", "refusal"),
     "user": ("input_text", "input_image", "input_file"),
 }
-"""Role of a message to the types of its content; system and developer messages have those of the user."""
+"""Maps the role of a message to the types of its content; system and developer messages have those of the user."""
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "message": ("role", "content"),
     "function_call": ("call_id", "name", "arguments"),
@@ -25,7 +24,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "reasoning": ("id", "summary"),
     "item_reference": ("id",),
 }
-"""Type of an item to the fields that it must have."""
+"""Maps the type of an item to its required fields."""
 
 
 _MAX_ID: Final = 64
@@ -39,11 +38,11 @@ class SentResponse:
     output: Sequence[Mapping[str, Any]] = field(hash=False)
     """Its output items, in order."""
     stored: bool
-    """Whether the API keeps its items, so that a request may name them by their id alone."""
+    """Whether the API stores its items, so that a request may refer to them by id only."""
 
 
 def refusal_of(body: Mapping[str, Any], sent: Sequence[SentResponse]) -> ChatAnswer | None:
-    """Return the error with which OpenAI would refuse the request; None if it would accept it.
+    """Return OpenAI's error for an invalid request; None if it would accept the request.
 
     Args:
         body: The JSON document of the request.
@@ -62,7 +61,7 @@ def refusal_of(body: Mapping[str, Any], sent: Sequence[SentResponse]) -> ChatAns
 
 
 def _badly_formed(items: Sequence[Any]) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of items that lack a field, or have a wrong one."""
+    """Iterate over the errors for items with a missing or invalid field."""
     for place, item in enumerate(items):
         if not is_mapping(item):
             yield _refused(f"Invalid type for 'input[{place}]': expected an object.", code="invalid_type")
@@ -97,8 +96,8 @@ def _badly_formed(items: Sequence[Any]) -> Iterator[ChatAnswer]:
 
 
 def _reasoning_lost(items: Sequence[Mapping[str, Any]], sent: Sequence[SentResponse]) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of reasoning that did not come back as it was sent, or that is missing."""
-    before: dict[str, str] = {}  # id of an item that was sent, to that of the reasoning before it
+    """Iterate over the errors for reasoning that is missing or did not come back unchanged."""
+    before: dict[str, str] = {}  # maps the id of a sent item to that of the preceding reasoning
     known: dict[str, tuple[Mapping[str, Any], bool]] = {}
     for response in sent:
         last = ""
@@ -124,7 +123,7 @@ def _reasoning_lost(items: Sequence[Mapping[str, Any]], sent: Sequence[SentRespo
 
 
 def _changed(item: Mapping[str, Any], known: Mapping[str, tuple[Mapping[str, Any], bool]]) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of a reasoning item that the API can neither decrypt nor look up."""
+    """Iterate over the errors for a reasoning item that the API can neither decrypt nor look up."""
     id_, sealed = str(item["id"]), item.get("encrypted_content")
     original, stored = known.get(id_, ({}, False))
     if sealed and sealed != original.get("encrypted_content"):
@@ -144,7 +143,7 @@ def _changed(item: Mapping[str, Any], known: Mapping[str, tuple[Mapping[str, Any
 def _unpaired(
     items: Sequence[Mapping[str, Any]], body: Mapping[str, Any], sent: Sequence[SentResponse]
 ) -> Iterator[ChatAnswer]:
-    """Iterate over the refusals of calls without a result, and of results without a call."""
+    """Iterate over the errors for calls without a result, and results without a call."""
     called = {str(item["call_id"]) for item in items if _kind(item) == "function_call"}
     earlier = [item for one in sent if one.stored for item in one.output]
     if body.get("previous_response_id"):

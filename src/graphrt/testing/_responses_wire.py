@@ -2,7 +2,8 @@
 
 Pure functions from an answer and its request to bytes; `chat_server` sends them. An answer is a list of output items:
 reasoning, calls of hosted tools, the message, and the calls of functions. A stream describes the same items step by
-step. The ids of items follow from the request and their place, so that whole and streamed answers have the same ones.
+step. The ids of items are derived from the request and their place, so that whole and streamed answers have the same
+ids.
 
 Source:
     https://platform.openai.com/docs/api-reference/responses/object and /docs/api-reference/responses-streaming
@@ -21,14 +22,14 @@ from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, spent
 
 _Event: TypeAlias = tuple[str, dict[str, Any]]
-"""Type of an event, and its fields but `type` and `sequence_number`."""
+"""Type of an event, and its fields except `type` and `sequence_number`."""
 
 _REASONS: Final[Mapping[str, str]] = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Finish reason, as `ChatAnswer` has it, to the reason of an incomplete response."""
+"""Maps the finish reason of a `ChatAnswer` to the reason of an incomplete response."""
 _CODES: Final[Mapping[int, str]] = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
-"""HTTP status to the code of a failed response; others are `server_error`."""
+"""Maps an HTTP status to the code of a failed response; others are `server_error`."""
 _ANNOTATIONS: Final = ("url_citation", "file_citation", "container_file_citation", "file_path")
-"""Types of parts that belong to the text of the message; all others are items of their own."""
+"""Types of parts that belong to the text of the message; all others are separate items."""
 _PREFIXES: Final[Mapping[str, str]] = {
     "reasoning": "rs",
     "message": "msg",
@@ -39,19 +40,19 @@ _PREFIXES: Final[Mapping[str, str]] = {
     "image_generation_call": "ig",
     "mcp_call": "mcp",
 }
-"""Type of an item to the beginning of its id."""
+"""Maps the type of an item to the prefix of its id."""
 _STAGES: Final[Mapping[str, str]] = {
     "web_search_call": "searching",
     "file_search_call": "searching",
     "code_interpreter_call": "interpreting",
     "image_generation_call": "generating",
 }
-"""Type of a hosted tool's call to the event between `in_progress` and `completed`."""
+"""Maps the type of a hosted tool's call to the event between `in_progress` and `completed`."""
 _KEPT: Final[Mapping[str, tuple[str, ...]]] = {
     "items": ("response.created", "response.output_item.done"),
     "end": ("response.created",),
 }
-"""Detail of a stream to the events that it has besides its end."""
+"""Maps the level of detail of a stream to its events besides the end."""
 
 
 def failure(answer: ChatAnswer) -> bytes:
@@ -89,7 +90,7 @@ def error_event(answer: ChatAnswer, request: ChatRequest, place: int) -> bytes:
 
 
 def output(answer: ChatAnswer, request: ChatRequest) -> list[dict[str, Any]]:
-    """Return the output items of *answer*, 0..n, as they are when the response is complete."""
+    """Return the output items of *answer*, 0..n, as in the complete response."""
     status = "incomplete" if answer.finish_reason in _REASONS else "completed"
     parts = [part for part in answer.parts if part.provider == "openai"]
     bare = (ThinkingBlock(text=answer.thinking),) if answer.thinking else ()
@@ -112,7 +113,7 @@ def output(answer: ChatAnswer, request: ChatRequest) -> list[dict[str, Any]]:
 
 
 def _placed(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return *items* with each reasoning item before the call that it names, which `ThinkingBlock.data` may do."""
+    """Return *items* with each reasoning item moved before the call that its `ThinkingBlock.data` names, if any."""
     named = [item for item in items if item["type"] == "reasoning" and "call_id" in item]
     placed: list[dict[str, Any]] = []
     for item in items:
@@ -120,7 +121,7 @@ def _placed(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             placed += [one for one in named if one["call_id"] == item.get("call_id")]
         placed += [] if item in named else [item]
     for item in named:
-        del item["call_id"]  # no field of the API
+        del item["call_id"]  # not a field of the API
     return placed
 
 
@@ -224,7 +225,7 @@ def _all_events(answer: ChatAnswer, request: ChatRequest) -> Iterator[_Event]:
 
 
 def _opened(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *item* as it is when it is added, without what the following events bring."""
+    """Return *item* as it is when added, without the content of later events."""
     emptied: dict[str, Any] = {"content": [], "summary": [], "arguments": "", "code": ""}
     opened = {key: emptied.get(key, value) for key, value in item.items()}
     return {**opened, "status": "in_progress"} if "status" in item else opened
@@ -257,7 +258,7 @@ def _content(part: Mapping[str, Any], at: dict[str, Any], most: int) -> Iterator
 
 
 def _tool_events(item: Mapping[str, Any], at: dict[str, Any], most: int) -> Iterator[_Event]:
-    """Iterate over the events of a hosted tool's call; an unknown item has none of its own."""
+    """Iterate over the events of a hosted tool's call; an unknown item has none."""
     kind = item["type"]
     if kind not in _PREFIXES:
         return
@@ -290,7 +291,7 @@ def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
 
 
 def _id(kind: str, request: ChatRequest, place: int) -> str:
-    """Return the id of an item, or of the response, that no other request gets."""
+    """Return the id of an item or of the response, unique to the request."""
     # `stream` is left out, so that a whole and a streamed answer have the same ids.
     asked = {key: value for key, value in request.body.items() if key not in ("stream", "stream_options")}
     return f"{kind}_{_digest(asked)}{place}"

@@ -1,4 +1,4 @@
-"""`assert_run`: assertions about a recorded run that say what happened instead.
+"""`assert_run`: assertions about a recorded run, whose messages say what happened instead.
 
 Each method returns the object itself, so that assertions chain, and raises `AssertionError` with the expectation, what
 the run did, and the difference between them.
@@ -26,7 +26,7 @@ _NOT_GIVEN: Final[Any] = object()
 
 
 def assert_run(run: RecordedRun[S]) -> RunAssertions[S]:
-    """Return assertions about *run*, which chain.
+    """Return chainable assertions about *run*.
 
     Raises:
         InputError: *run* was not made by `record` or `arecord`.
@@ -48,10 +48,10 @@ class RunAssertions(Generic[S]):
     def __init__(self, run: RecordedRun[S]) -> None:
         self.run: RecordedRun[S] = run
 
-    # -- where it went -------------------------------------------------------------------------------------------
+    # -- the path ------------------------------------------------------------------------------------------------
 
     def visited(self, *nodes: NodeRef) -> RunAssertions[S]:
-        """Exactly these nodes ran, in this order: one for each task."""
+        """Exactly these nodes ran, in this order, with one name per task."""
         __tracebackhide__ = True
         return self._same("visited", [self._name(node) for node in nodes], list(self.run.visited))
 
@@ -74,12 +74,12 @@ class RunAssertions(Generic[S]):
         return self
 
     def routed(self, source: Any, target: Any, *, times: int | None = None) -> RunAssertions[S]:
-        """The run took the edge from *source* to *target*; *times*: exactly so often.
+        """The run took the edge from *source* to *target*, exactly *times* times if given.
 
         Args:
             source: A node, or START.
             target: A node, or END.
-            times: How often; None is at least once.
+            times: Exact number of times; None means at least once.
         """
         __tracebackhide__ = True
         start, end = self._name(source), self._name(target)
@@ -100,10 +100,10 @@ class RunAssertions(Generic[S]):
         __tracebackhide__ = True
         return self.routed(source, target, times=0)
 
-    # -- what it made --------------------------------------------------------------------------------------------
+    # -- the results ---------------------------------------------------------------------------------------------
 
     def state(self, field: str, expected: Any) -> RunAssertions[S]:
-        """The last committed state has this value in *field*. A function is called with the value, and must be true.
+        """The last committed state has this value in *field*. A function gets the value, and must return true.
 
         Args:
             field: Name of a field of the state.
@@ -118,7 +118,7 @@ class RunAssertions(Generic[S]):
         return self._same(f"state.{field}", expected, value)
 
     def state_after(self, node: NodeRef, field: str, expected: Any, *, nth: int = 1) -> RunAssertions[S]:
-        """The state after a task of *node* has this value in *field*.
+        """The state after a task of *node* had this value in *field*.
 
         Args:
             node: The node.
@@ -151,7 +151,7 @@ class RunAssertions(Generic[S]):
                 raise _unknown("amount of usage", name, known)
         return self._same("usage", dict(sorted(amounts.items())), {name: known[name] for name in sorted(amounts)})
 
-    # -- how it ended --------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------
 
     def completed(self) -> RunAssertions[S]:
         """The run completed."""
@@ -175,7 +175,7 @@ class RunAssertions(Generic[S]):
 
         Args:
             node: The node that asks.
-            payload: What it asks, compared with `==`.
+            payload: Payload of the question, compared with `==`.
             kind: The kind of the question, such as "approval".
             count: How many questions are open.
         """
@@ -203,8 +203,8 @@ class RunAssertions(Generic[S]):
         """The run failed.
 
         Args:
-            error: Class of the error, or of the error behind it (`__cause__`).
-            match: Regular expression that is found in the text of the error or of its cause.
+            error: Class of the error, or of its `__cause__`.
+            match: Regular expression to find in the text of the error or of its cause.
             node: The node that failed.
         """
         __tracebackhide__ = True
@@ -226,7 +226,7 @@ class RunAssertions(Generic[S]):
         return self
 
     def retried(self, node: NodeRef, *, times: int | None = None) -> RunAssertions[S]:
-        """Attempts of *node* failed and were repeated; *times*: exactly so many attempts."""
+        """Attempts at *node* failed and were retried, exactly *times* attempts if given."""
         __tracebackhide__ = True
         name = self._name(node)
         found = [e for e in self.run.events if isinstance(e, TaskRetried) and e.node == name]
@@ -249,7 +249,7 @@ class RunAssertions(Generic[S]):
         return self._same("warnings", [], list(self.run.warnings))
 
     def events(self, kind: type[Any], check: Callable[[Any], bool] | None = None) -> RunAssertions[S]:
-        """The journal has an event of the class *kind*, for which *check* holds, if it is given."""
+        """The journal has an event of the class *kind* that passes *check*, if given."""
         __tracebackhide__ = True
         found = [event for event in self.run.events if isinstance(event, kind)]
         if not any(check is None or check(event) for event in found):
@@ -318,7 +318,7 @@ class RunAssertions(Generic[S]):
 
 
 def _lines(value: Any) -> list[str]:
-    """Return *value* in lines that can be compared: one for each item of a list."""
+    """Return *value* in lines for a diff: one per item of a list."""
     if isinstance(value, list):
         return [repr(item) for item in value]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return pformat(value, width=100).splitlines()

@@ -1,6 +1,6 @@
-"""`ChatAnswer` and `ChatRequest`: what a fake chat server answers, and what it was asked, for every wire format.
+"""`ChatAnswer` and `ChatRequest`: answers of and requests to a fake chat server, for every wire format.
 
-Values only, and the reading of scripts into them. The modules `_..._wire` encode answers, one for each format;
+This module has values and the parsing of scripts into them. The modules `_..._wire` encode answers, one per format, and
 `chat_server` sends them.
 """
 
@@ -56,7 +56,7 @@ class ChatRequest:
 
     @property
     def model(self) -> str:
-        """Name of the requested model, without its provider; empty without a model. Gemini has it in the path."""
+        """Name of the requested model, without its provider; empty without a model. Gemini's is in the path."""
         in_path = re.search(r"/models/([^/:?]+):", self.path)
         return in_path[1] if in_path else str(self.body.get("model") or "")
 
@@ -88,12 +88,12 @@ class ChatAnswer:
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
     """The thinking in blocks. If empty, `thinking` is sent as one block.
 
-    For Anthropic, a block without a signature gets one from the server. In OpenAI's Responses, each block is a reasoning
-    item before the answer: `text` is its summary, `signature` its `encrypted_content`. As the API does, the server
-    sends `encrypted_content` (its own, if there is no signature) only if `include` of the request asks for it. The
-    `data` of a block with `provider="openai"` are further fields, such as a summary of several parts, or the readable
-    reasoning of open models: `{"content": [{"type": "reasoning_text", "text": "..."}]}`. A `call_id` among them puts
-    the item directly before this call.
+    For Anthropic, a block without a signature gets one from the server. In OpenAI's Responses, each block is a
+    reasoning item before the answer: `text` is its summary, `signature` its `encrypted_content`. As the API does, the
+    server sends `encrypted_content` (its own, if there is no signature) only if `include` of the request asks for it.
+    The `data` of a block with `provider="openai"` are further fields, such as a summary of several parts, or the
+    readable reasoning of open models: `{"content": [{"type": "reasoning_text", "text": "..."}]}`. A `call_id` among
+    them puts the item directly before this call.
 
     For Gemini, `text` is a part with `"thought": true`, and the last `signature` is the `thoughtSignature` of the first
     call, or of the text if there are no calls. First calls without one are signed by the server, but not for models
@@ -104,13 +104,14 @@ class ChatAnswer:
     [...]}`. Other chat completions have the texts of the blocks if `thinking` is empty.
     """
     parts: tuple[ProviderPart, ...] = field(default=(), hash=False)
-    """Citations, and calls of tools that the provider makes itself, in the form of the API. Only those with the
+    """Citations, and tool calls that the provider makes itself, in the form of the API. Only those with the
     `provider` of the requested format are sent.
 
     OpenAI's Responses (`provider="openai"`): an annotation of the text, such as
-    `ProviderPart(provider="openai", type="url_citation", data={"url": "...", "title": "...", "start_index": 0,
-    "end_index": 4})`; or an item of its own before the message, such as type `web_search_call` with `{"action":
-    {"type": "search", "query": "..."}}`. What `data` does not have of `id`, `type` and `status` is filled in.
+    `ProviderPart(provider="openai", type="url_citation", data={"url": "...", "title": "...", "start_index": 0, "end_index": 4})`;
+    or a separate item before the message, such as type `web_search_call` with
+    `{"action": {"type": "search", "query": "..."}}`. Values of `id`, `type` and `status` that `data` lacks are filled
+    in.
 
     Gemini (`provider="google"`): a field of the candidate, whose type ends in `Metadata` (`groundingMetadata`,
     `citationMetadata`, `urlContextMetadata`); or a part of the content before the text, such as type `executableCode`
@@ -136,12 +137,12 @@ class ChatAnswer:
     answer with status 200. All others have whole answers with the error and its status.
     """
     error_event: bool = False
-    """In streams, send the error as an event of its own: `error` in place of `response.failed` in OpenAI's Responses,
+    """In streams, send the error as a separate event: `error` in place of `response.failed` in OpenAI's Responses,
     and without a choice for OpenRouter."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     """Further HTTP headers."""
     raw: bytes | None = None
-    """Body that is sent instead of everything above; None sends the above."""
+    """Body to send instead of everything above; None sends the above."""
     delay_s: float = 0.0
     """Seconds before the first byte."""
     gap_s: float = 0.0
@@ -216,7 +217,7 @@ class ChatAnswer:
 
 
 Scripted: TypeAlias = str | ToolCall | AgentReply | ChatAnswer
-"""An item of a script. A text or a tool call becomes an answer with nothing else in it."""
+"""An item of a script. A text or a tool call becomes an answer with only that content."""
 
 Answering: TypeAlias = Scripted | Callable[[ChatRequest], Scripted]
 """An item of a script, or a function of the request that returns one."""
@@ -225,7 +226,7 @@ _KINDS: Final = "a text, a ToolCall, an AgentReply, a ChatAnswer or a function o
 
 
 def any_other(request: ChatRequest) -> bool:  # noqa: ARG001 - the signature of a pattern
-    """Match every request: the pattern of a function that is the whole script of a server."""
+    """Match every request: the pattern for a function that is the whole script of a server."""
     return True
 
 
@@ -246,7 +247,7 @@ def script_of(script: Any) -> list[Any]:
 
 
 def rules_of(rules: Any) -> dict[Any, Any]:
-    """Return *rules* with their answers read: each pattern has one answer, or a list of answers that are used once.
+    """Return *rules* with parsed answers: each pattern has one answer, or a list of answers that are used once each.
 
     Raises:
         InputError: *rules* is not a mapping, or a value cannot be made into an answer.
@@ -357,7 +358,7 @@ def _text(content: Any) -> str:
 
 
 def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | Mapping[str, Any] | None:
-    """Return the usage to report for *answer*, before it is encoded; a mapping as it is; None reports no usage."""
+    """Return the usage to report for *answer*, before encoding; a mapping unchanged; None reports no usage."""
     if answer.usage != "words":
         return answer.usage
     asked = sum(len(text.split()) for _, text in conversation(request.body))
@@ -366,16 +367,16 @@ def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | Mapping[str, Any]
 
 
 def reason_of(answer: ChatAnswer) -> str | None:
-    """Return the finish reason in the words of chat completions, or as it is sent; None sends none."""
+    """Return the finish reason in terms of chat completions, or unchanged; None sends none."""
     if answer.finish_reason is None:
         return "tool_calls" if answer.tool_calls else "stop"
     return answer.finish_reason or None
 
 
 def parsed_arguments(call: ToolCall) -> Any:
-    """Return the arguments of *call* for a format that has them as an object.
+    """Return the arguments of *call* for a format in which they are an object.
 
-    Arguments that are broken on purpose are sent as a text, where an object belongs.
+    Deliberately broken arguments are sent as text instead of an object.
     """
     try:
         return json.loads(call.arguments_text)
@@ -384,6 +385,6 @@ def parsed_arguments(call: ToolCall) -> Any:
 
 
 def cut(value: T, most: int) -> list[T]:
-    """Cut *value* into at most *most* pieces of equal length (the last may be shorter); an empty value gives none."""
+    """Split *value* into at most *most* pieces of equal length (the last may be shorter); an empty value gives none."""
     size = max(1, -(-len(value) // max(1, most)))
     return [value[start : start + size] for start in range(0, len(value), size)]

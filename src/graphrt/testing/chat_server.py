@@ -1,7 +1,8 @@
 """`FakeChatServer`: a scripted chat server on the loopback interface, for tests of code that calls models over HTTP.
 
 The path of a request decides the wire format (OpenAI's chat completions or Responses, Anthropic's messages, or Gemini's
-generateContent); the script decides the answer. Each request is served on a worker thread of its own. Only the standard library is used.
+generateContent); the script decides the answer. Each request is served on a separate worker thread. Only the standard
+library is used.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ from graphrt.testing.chat_answers import (
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
 Dialect: TypeAlias = Literal["openai", "mistral", "groq", "deepseek", "openrouter", "ollama", "llama.cpp"]
-"""A server whose chat completions have fields of their own."""
+"""A server whose chat completions have extra fields."""
 
 _Wire: TypeAlias = ModuleType | ChatCompletions
-"""What encodes answers: a module, or for chat completions an object, which has a dialect."""
+"""The encoder of answers: a module, or for chat completions an object with a dialect."""
 
 _WIRES: Final[Mapping[str, _Wire]] = {
     "/chat/completions": OPENAI,
@@ -71,15 +72,16 @@ _WIRES: Final[Mapping[str, _Wire]] = {
     ":generateContent": _gemini_wire,
     ":streamGenerateContent": _gemini_wire,
 }
-"""End of a path to what encodes its answers."""
+"""Maps the end of a path to the encoder of its answers."""
 _MOST_TOLD: Final = 12
-"""How many unused items of a script an error lists."""
+"""Maximum number of unused script items that an error lists."""
 
 
 class FakeChatServer:
     """A chat server that gives scripted answers and records every request.
 
-    A script has two forms, which can be combined. A request that matches a rule uses nothing of the ordered script.
+    A script has two forms, which can be combined. A request that matches a rule does not consume an item of the ordered
+    script.
 
     * *script*, a list: request n gets item n. An item is an answer, a function from the request to an answer, or
       `expect(pattern, reply=...)`, which also checks the request.
@@ -88,7 +90,7 @@ class FakeChatServer:
       `system`, `model` and `body`. The first pattern that matches decides. A single answer serves any number of
       requests, but at least one; a list serves exactly as many as it has items.
 
-    A function in place of the script makes the answer to each request that no rule matches.
+    A function instead of the script makes the answer to each request that matches no rule.
 
     Use it as a context manager. A request that the script does not expect gets status 400. The end of the `with` block
     raises if there was such a request, or if answers are left over.
@@ -110,7 +112,7 @@ class FakeChatServer:
         strict_schemas: Refuse schemas as OpenAI does. Other servers with OpenAI's format accept them.
         check_calls: Count a scripted call of a tool that does not fit the tool's schema in the request as an
             unexpected request. False for a test of such a call.
-        dialect: Whose chat completions these are: OpenAI's, or those of a server that has fields of its own.
+        dialect: The kind of chat completions: OpenAI's, or those of a server with extra fields.
 
     | Dialect | What differs from OpenAI |
     |---|---|
@@ -158,7 +160,7 @@ class FakeChatServer:
         self._thought: set[str] = set()
         self._responses: list[SentResponse] = []
         self._parts: list[dict[str, Any]] = []
-        self._lock = threading.RLock()  # a rule may read `requests` while it is asked
+        self._lock = threading.RLock()  # a rule may read `requests` while it is evaluated
         self._arrived = threading.Condition(self._lock)
         self._left = threading.Event()
         self._server: _Server | None = None
@@ -193,23 +195,23 @@ class FakeChatServer:
 
     @property
     def requests(self) -> list[ChatRequest]:
-        """0..n requests so far, in order of arrival."""
+        """Requests so far, in order of arrival: 0..n."""
         with self._lock:
             return list(self._requests)
 
     @property
     def remaining(self) -> int:
-        """Number of answers that are still to be used. A rule with a single answer counts until it has matched once."""
+        """Number of unused answers. A rule with a single answer counts until it has matched once."""
         with self._lock:
             return len(self._book.left_over())
 
     def wait_for_requests(self, count: int, *, within_s: float = 10.0) -> bool:
-        """Wait until *count* requests have arrived in total, at most *within_s* seconds; return whether they have."""
+        """Wait at most *within_s* seconds until *count* requests have arrived in total; return whether they have."""
         with self._arrived:
             return self._arrived.wait_for(lambda: len(self._requests) >= count, within_s)
 
     def hung_up(self, *, within_s: float = 0.0) -> bool:
-        """Wait until a client disconnects before its answer, at most *within_s* seconds; return whether one has."""
+        """Wait at most *within_s* seconds until a client disconnects before its answer; return whether one has."""
         return self._left.wait(within_s)
 
     def assert_done(self) -> None:
@@ -245,7 +247,7 @@ class FakeChatServer:
         return self
 
     def close(self) -> None:
-        """Stop listening, and cut the connections of answers that still wait."""
+        """Stop listening, and drop the connections of pending answers."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -262,7 +264,7 @@ class FakeChatServer:
             self.assert_done()
 
     def _take(self, request: ChatRequest) -> ChatAnswer:
-        """Record *request* and return its answer; status 400 if the API would refuse it or the script lacks it."""
+        """Record *request* and return its answer; status 400 if the API would refuse it or the script has no answer."""
         wire = self._wire_of(request) if request.method == "POST" else None
         found: Any = None
         with self._lock:
@@ -295,12 +297,12 @@ class FakeChatServer:
         return answer
 
     def _wire_of(self, request: ChatRequest) -> _Wire | None:
-        """Return what encodes answers to the path of *request*; None for an unknown path."""
+        """Return the encoder of answers to the path of *request*; None for an unknown path."""
         wire = _wire_of(request)
         return DIALECTS[self._dialect] if wire is OPENAI else wire
 
     def _refusal(self, wire: _Wire | None, body: Mapping[str, Any]) -> ChatAnswer | None:
-        """Return the error with which the API of *wire* would refuse a request; None if it would accept it."""
+        """Return the API's error for an invalid request in the format *wire*; None if it would accept it."""
         why = None
         if wire is _gemini_wire:
             why = _gemini_contents.refusal_of(body, self._parts)
@@ -316,7 +318,7 @@ class FakeChatServer:
         return _responses_input.refusal_of(body, self._responses) if wire is _responses_wire else None
 
     def _answer(self, found: Any, request: ChatRequest) -> ChatAnswer | ScriptError:
-        """Return the answer of the script's item *found*. A function is called without the lock, since it may wait."""
+        """Return the answer of the script item *found*. A function is called without the lock, because it may block."""
         if isinstance(found, (ChatAnswer, ScriptError)):
             return found
         try:
@@ -328,17 +330,17 @@ class FakeChatServer:
         """Wait *seconds*.
 
         Raises:
-            ConnectionAbortedError: The client disconnected meanwhile.
+            ConnectionAbortedError: The client disconnected in the meantime.
         """
-        # The socket becomes readable when the client closes it, and then has nothing to read.
+        # The socket becomes readable when the client closes it, but then has no data.
         if seconds > 0 and select([connection], [], [], seconds)[0] and not connection.recv(1, MSG_PEEK):
             raise ConnectionAbortedError("the client has gone")
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True  # a handler that still waits must not keep the test process alive
+    daemon_threads = True  # a waiting handler must not keep the test process alive
     block_on_close = False
-    request_queue_size = 128  # with the default of 5, a client that opens many connections waits a second for some
+    request_queue_size = 128  # with the default of 5, some of many connections wait for a second
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
@@ -387,7 +389,7 @@ def _handler_of(owner: FakeChatServer) -> type[BaseHTTPRequestHandler]:
 
 
 def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
-    """Read one request and send its answer, in pieces and with the delays and cuts that the answer asks for."""
+    """Read one request and send its answer, in pieces, with the delays and cuts that the answer specifies."""
     data = http.rfile.read(int(http.headers.get("Content-Length") or 0))
     try:
         parsed: Any = json.loads(data or b"{}")
@@ -400,7 +402,7 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
     pause = owner._wait  # pyright: ignore[reportPrivateUsage]  # as above
     pause(answer.delay_s, http.connection)
     wire: Any = owner._wire_of(request) or OPENAI  # pyright: ignore[reportPrivateUsage]  # as above
-    inside = answer.error is None or answer.error_after is not None  # in an answer, or in place of one
+    inside = answer.error is None or answer.error_after is not None  # within an answer, or instead of one
     streamed = _wants_stream(request) and inside and answer.raw is None
     pieces = _events(wire, answer, request) if streamed else _document(wire, answer, request)
     status = 200 if inside and (streamed or _fails_inside(wire)) else answer.status
@@ -428,7 +430,7 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
 
 
 def _wants_stream(request: ChatRequest) -> bool:
-    """Return whether *request* asks for server-sent events. Gemini has it in the path, all others in the body."""
+    """Return whether *request* asks for server-sent events: Gemini in the path, all others in the body."""
     if _wire_of(request) is _gemini_wire:
         return _gemini_wire.is_stream(request) and "alt=sse" in request.path.partition("?")[2].split("&")
     return bool(request.body.get("stream"))
@@ -472,7 +474,7 @@ def _events(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:
 
 
 def _fails_inside(wire: _Wire) -> bool:
-    """Return whether an error in the middle of an answer is a part of a document with status 200."""
+    """Return whether an error in the middle of an answer is part of a document with status 200."""
     return wire.fails_inside if isinstance(wire, ChatCompletions) else wire is _responses_wire
 
 
@@ -488,7 +490,7 @@ def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes
 
 
 def _wire_of(request: ChatRequest) -> _Wire | None:
-    """Return what encodes answers to the path of *request*, without its dialect; None for an unknown path."""
+    """Return the encoder of answers to the path of *request*, without its dialect; None for an unknown path."""
     path = request.path.partition("?")[0]
     return next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
 

@@ -1,10 +1,10 @@
-"""`drive_due`: what workers would do now, done in the caller, for tests that move a `VirtualClock`."""
+"""`drive_due`: does in the caller what workers would do now, for tests that advance a `VirtualClock`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from graphrt.errors import GraphrtError, told
+from graphrt.errors import GraphrtError, describe_error
 from graphrt.runtime import RunResult, Runtime
 from graphrt.workers._checks import check_runtime
 from graphrt.workers._due import due_threads
@@ -13,25 +13,25 @@ from graphrt.workers._due import due_threads
 def drive_due(
     *runtimes: Runtime[Any, Any], queues: bool = True, results: dict[str, RunResult[Any]] | None = None
 ) -> dict[str, RunResult[Any]]:
-    """Start what schedules are due to start, and drive the threads that are due, until nothing is due any more.
+    """Start the threads of due schedules, and drive due threads until nothing is due.
 
-    Tasks that wait for workers of queues run here, too.
+    Tasks that wait for queue workers are also run here.
 
         clock.advance(3 * 86_400)
         drive_due(runtime)
 
     Args:
-        *runtimes: One for each graph whose threads are to be driven. Each decides by its own clock what is due.
+        *runtimes: One for each graph whose threads are to be driven. Each decides by its own clock which threads are
+            due.
         queues: Whether to run tasks of queues; if not, their threads wait.
         results: A dict that is filled and returned, so that the results of other threads are there if a run fails.
 
     Returns:
-        The last result of each thread that was driven, by thread, in the order in which they were driven last.
+        The last result of each driven thread, by thread, in the order in which the threads were last driven.
 
     Raises:
-        GraphrtError: A run failed, as `drive` raises it. All other threads were driven before, as workers would do. The
-            first failure is raised, with a note for each further one. A schedule's thread that could not be started is
-            raised at once.
+        GraphrtError: A run failed. As with workers, all other threads are still driven first. The first failure is
+            raised, with a note for each further one. A failure to start a schedule's thread is raised at once.
     """
     for runtime in runtimes:
         check_runtime(runtime)
@@ -49,21 +49,21 @@ def drive_due(
                 try:
                     results[info.thread] = runtime.drive(info.thread)
                 except GraphrtError as error:
-                    failures[info.thread] = error  # not driven again: one that is refused is still due
+                    failures[info.thread] = error  # not driven again, since a refused thread stays due
             if queues:
                 driven = _run_tasks(runtime) or driven
     if failures:
         first, *others = failures
         for thread in others:
-            failures[first].add_note(f"Thread {thread!r} failed too: {told(failures[thread])}")
+            failures[first].add_note(f"Thread {thread!r} failed too: {describe_error(failures[thread])}")
         raise failures[first]
     return results
 
 
 def _run_tasks(runtime: Runtime[Any, Any]) -> bool:
-    """Run the tasks of the runtime's graph that wait for queues; return whether there was one."""
+    """Run the tasks of the runtime's graph that wait for queues; return whether there were any."""
     if not runtime.graph.queues:
         return False
     found = runtime.inbox(kind="task", graph=runtime.graph.name, limit=None)
-    # A list, since each of them is to run.
+    # A list, so that all of them run.
     return "ended" in [runtime.run_task(item.thread, item.interrupt.task_id) for item in found]

@@ -1,4 +1,4 @@
-"""`FaultyHost`: a host in this process whose messages come twice, late, in another order, or not at all."""
+"""`FaultyHost`: an in-process host whose messages arrive twice, late, out of order, or not at all."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ log: Final = logging.getLogger("graphrt.testing.faulty_host")
 
 @final
 class FaultyHost:
-    """Drives threads by messages that a test disturbs. Without faults it is the simplest host there is.
+    """Drives threads by messages that a test disturbs. Without faults it is the simplest possible host.
 
     A message is `drive(thread)`, or `run_task(thread, task)` for a task of a queue. It is kept in memory until its time
-    has come, and is then delivered on a worker thread. Every *look_s* seconds the host asks the store for threads that
-    are due, and for tasks that wait, and sends them messages, with the same faults: what was lost is sent again.
+    has come, and is then delivered on a worker thread. Every *look_s* seconds the host asks the store for due threads
+    and for waiting tasks, and sends them messages, with the same faults: lost ones are sent again.
 
     Args:
         *runtimes: The runtimes to drive with, one for each graph, all with the same store.
-        seed: Decides which messages are disturbed.
-        drop: Share of the messages that are lost, 0.0 or more and below 1.0.
-        duplicate: Share of the messages that come twice, 0.0 to 1.0.
-        delay_s: Messages wait up to so many seconds, each its own time: later ones overtake earlier ones.
-        look_s: Seconds between two looks at the store.
-        concurrency: How many messages are delivered at once.
+        seed: Determines which messages are disturbed.
+        drop: Share of messages that are lost, from 0.0 to below 1.0.
+        duplicate: Share of messages that arrive twice, 0.0 to 1.0.
+        delay_s: Maximum delay in seconds; delays differ, so later messages overtake earlier ones.
+        look_s: Seconds between two sweeps of the store.
+        concurrency: Number of messages delivered at once.
         max_tries: As for `Worker`.
         queues: As for `Worker`; only limits over all workers count.
 
@@ -80,7 +80,7 @@ class FaultyHost:
         self._queues = checked_queues("queues=", queues, self._runtimes.values())
         self._lock = threading.Condition()
         self._messages: list[tuple[float, int, str, InboxItem | None]] = []
-        """A heap of messages: when each is delivered, a number that keeps their order, the thread, and a task of it."""
+        """A heap of messages: delivery time, a number that keeps their order, the thread, and possibly a task."""
         self._numbers = itertools.count()
         self._driving: list[str] = []
         self._state = "new"
@@ -88,7 +88,7 @@ class FaultyHost:
         self._loop = threading.Thread(target=self._work, name="graphrt-faulty-host", daemon=True)
 
     def start(self) -> te.Self:
-        """Begin to deliver messages, in threads of its own, and return the host."""
+        """Start delivering messages, in worker threads, and return the host."""
         with self._lock:
             if self._state != "new":
                 raise WORKER_RUNS_ALREADY(state=self._state)
@@ -97,7 +97,7 @@ class FaultyHost:
         return self
 
     def drive(self, thread: str) -> None:
-        """Send a message, which may be lost, delayed or doubled."""
+        """Send a message, which may be lost, delayed or duplicated."""
         self._send(thread, None)
 
     def _send(self, thread: str, task: InboxItem | None) -> None:
@@ -110,7 +110,7 @@ class FaultyHost:
             self._lock.notify_all()
 
     def stop(self, *, grace_s: float = 10.0) -> int:
-        """Deliver nothing more, hand over the threads that are driven, and return how many these were."""
+        """Stop delivering, hand over the threads being driven, and return their number."""
         with self._lock:
             begun, self._state = self._state == "working", "stopped"
             number = len(self._driving)
@@ -146,7 +146,7 @@ class FaultyHost:
                         self._lock.wait(max(0.0, until - time.monotonic()))
 
     def _look(self) -> None:
-        """Send a message to each thread that is due, and for each task that waits."""
+        """Send a message for each due thread and each waiting task."""
         self._look_at = time.monotonic() + self._look_s
         for name, runtime in self._runtimes.items():
             try:

@@ -1,4 +1,4 @@
-"""`FlakyStore`: a store that fails or stalls where a test says so, in front of a real one."""
+"""`FlakyStore`: a wrapper of a real store that fails or stalls where a test wants it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _MOMENTS: Final = ("before", "after")
 class Fault:
     """One fault of a `FlakyStore`.
 
-    With *moment* "before" the call has no effect; with "after" it takes effect, and its caller gets the error all the
-    same, as when a connection is lost while the answer is on its way.
+    With *moment* "before" the call has no effect. With "after" it takes effect, but its caller still gets the error, as
+    when a connection is lost while the answer is in transit.
     """
 
     operation: str
     """Method of the store protocol, such as `commit`, `claim` or `load`."""
     nth: int = 1
-    """Which call of the operation is the first that fails, counted from 1."""
+    """Number of the first call of the operation that fails, from 1."""
     times: int = 1
-    """How many calls fail, one after another."""
+    """Number of consecutive calls that fail."""
     error: Callable[[], BaseException] | None = None
     """Makes the error; by default a `StoreError` with the code `store-unavailable`."""
     stall: threading.Event | None = None
@@ -65,37 +65,37 @@ class Fault:
 
 @final
 class FlakyStore(StoreWrapper):
-    """A store with faults, in front of another one.
+    """A store with faults that wraps another store.
 
     Args:
         store: The store that does the work. Closing the `FlakyStore` closes it.
-        faults: What goes wrong, and when; more with `add`.
+        faults: The faults to inject; `add` adds more.
     """
 
     def __init__(self, store: Store, faults: Iterable[Fault] = ()) -> None:
         super().__init__(store)
         self.blocking: bool = store.blocking
-        """Whether its calls are kept off the event loop: of a store in memory, once a fault stalls one."""
+        """Whether its calls must be kept off the event loop; for an in-memory store, once a fault may stall a call."""
         self.calls: dict[str, int] = dict.fromkeys(OPERATIONS, 0)
-        """How often each operation was called."""
+        """Number of calls of each operation."""
         self.happened: list[Fault] = []
-        """Faults in the order in which they happened, once for each call that they hit."""
+        """Faults that occurred, in order, once per affected call."""
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
         for fault in faults:
             self.add(fault)
 
     def add(self, fault: Fault) -> None:
-        """Plan one more fault. Its `nth` counts all calls, those before this one too."""
+        """Add a fault. Its `nth` counts all calls, including earlier ones."""
         with self._lock:
             self._faults.append(fault)
-            # On the event loop, a call that stalls would stop the test that is to let it go on.
+            # On the event loop, a stalled call would block the test that is to release it.
             self.blocking = self.blocking or fault.stall is not None
 
     def call(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
         """Call the store, unless a fault hits the call."""
         operation = method.__name__
-        if operation not in self.calls:  # no method of the protocol
+        if operation not in self.calls:  # not a method of the protocol
             return super().call(method, *args, **options)
         with self._lock:
             self.calls[operation] += 1

@@ -1,6 +1,6 @@
 """Doubles of nodes, for `graph.with_nodes({...})`: they do nothing, fail, wait, ask or fan out.
 
-Those that follow a script are in `scripted_results`, because tools follow such scripts too.
+Nodes that follow a script are in `scripted_results`, because tools follow such scripts too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def noop(state: Any) -> None:
 
 
 def failing(times: int = 1, then: Any = None, *, error: Callable[[], BaseException] | None = None) -> ScriptedResults:
-    """Return a node that fails in its first calls, and then succeeds once.
+    """Return a node that fails in its first calls, and then succeeds.
 
     Args:
-        times: How many calls fail.
-        then: What the call after them returns.
-        error: Makes each error, by class or function; by default a `ConnectionError`, which retry policies repeat.
+        times: Number of calls that fail.
+        then: Result of the call after them.
+        error: Class or function that makes each error; by default a `ConnectionError`, which retry policies retry.
 
     Raises:
         InputError: *times* is not a number of calls.
@@ -39,12 +39,12 @@ def failing(times: int = 1, then: Any = None, *, error: Callable[[], BaseExcepti
 
 
 def slow(seconds: float, then: Any = None, *, clock: VirtualClock) -> Callable[[Any], Any]:
-    """Return a node during which *seconds* pass on a virtual clock. It takes no real time.
+    """Return a node that advances a virtual clock by *seconds*. It takes no real time.
 
     Args:
-        seconds: How much time passes in each call.
-        then: What it returns; a function is called with the state.
-        clock: The clock that the runtime was given too.
+        seconds: Time to advance in each call.
+        then: Its result; a function is called with the state.
+        clock: The clock that the runtime also uses.
     """
 
     def node(state: Any) -> Any:
@@ -60,7 +60,7 @@ def interrupting(
     """Return a node that asks a question and pauses.
 
     Args:
-        payload: What it asks.
+        payload: Payload of the question.
         then: Makes its result from the answer; without it, the node writes nothing.
         key: Key of the question; see `Context.interrupt`.
     """
@@ -79,8 +79,8 @@ def fan_out(
 
     Args:
         target: The node to start.
-        args: The arguments, which the tasks get as `ctx.arg`.
-        update: What the node writes itself.
+        args: The arguments, available to the tasks as `ctx.arg`.
+        update: The node's own update.
     """
     items = list(args)
 

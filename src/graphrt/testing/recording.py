@@ -1,7 +1,7 @@
-"""`record` and `arecord`: run a graph once and keep everything that a test may want to ask about the run.
+"""`record` and `arecord`: run a graph once and record everything that a test may need to know about the run.
 
-A `RecordedRun` is made from the public steps and journal entries of the run. A run that fails or pauses is recorded
-too, and can be continued with `resume` and `retry`.
+A `RecordedRun` is made from the public steps and journal entries of the run. A run that fails or pauses is also
+recorded, and can be continued with `resume` and `retry`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Route:
     target: str
     """Name of the node that it leads to, or "END"."""
     superstep: int
-    """Number of the superstep whose end took the edge; 0 for edges of START."""
+    """Number of the superstep at whose end the edge was taken; 0 for edges of START."""
 
 
 @final
@@ -69,9 +69,9 @@ class RecordedRun(Generic[S]):
         self.entries: tuple[Entry, ...] = tuple(entries)
         """The journal of the run, with the entries of nested graphs."""
         self.result: RunResult[S] | None = result
-        """What the run returned; None if it failed."""
+        """The result of the run; None if it failed."""
         self.error: BaseException | None = error
-        """What the run raised; None if it did not fail."""
+        """The exception of the run; None if it did not fail."""
         self._all_entries = entries
 
     @property
@@ -100,12 +100,12 @@ class RecordedRun(Generic[S]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was odd, but did not fail the run."""
+        """Unusual events that did not fail the run."""
         return () if self.result is None else self.result.warnings
 
     @cached_property
     def usage(self) -> Usage:
-        """What the model calls of the run used, calls of tasks that failed or paused included."""
+        """Usage of the run's model calls, including calls of tasks that failed or paused."""
         return self._runtime.state(self.thread).usage if self.result is None else self.result.usage
 
     @cached_property
@@ -115,7 +115,7 @@ class RecordedRun(Generic[S]):
 
     @cached_property
     def nested(self) -> dict[str, tuple[str, ...]]:
-        """What ran in nested graphs: id of the task that runs the graph, to the names of the nodes that ended there."""
+        """Nodes of nested graphs: maps the id of the task that runs a graph to the nodes that ended in it."""
         found: dict[str, dict[str, str]] = {}
         for entry in self.entries:
             if entry.path and isinstance(entry.event, TaskSucceeded | TaskFailed):
@@ -140,7 +140,7 @@ class RecordedRun(Generic[S]):
 
         Args:
             answers: A mapping is read as interrupt ids to answers. Any other value answers the only open question. Without
-                it, the thread goes on if a timer has fired or a question has expired.
+                it, the thread continues if a timer has fired or a question has expired.
             answer: The answer to the only open question, of any type; a mapping too.
         """
         given = _answers(answers, answer)
@@ -168,7 +168,7 @@ class RecordedRun(Generic[S]):
 
 @dataclass
 class _Kept(Generic[S]):
-    """What was recorded so far. The list of entries is the one that the runtime's sink appends to."""
+    """The records so far. The runtime's sink appends to the list of entries."""
 
     steps: list[Step[S]]
     entries: list[Entry]
@@ -181,7 +181,7 @@ def record(
     thread: str = THREAD,
     **options: Unpack[RuntimeOptions],
 ) -> RecordedRun[S]:
-    """Run *graph* once and return the recording. A run that fails is recorded too: its error is in `error`.
+    """Run *graph* once and return the recording. A failed run is also recorded, with its error in `error`.
 
     Args:
         graph: The compiled graph to run.
@@ -226,7 +226,7 @@ def _is_runtime(value: object) -> bool:
 
 
 def _run(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) -> RecordedRun[S]:
-    # Called outside the `try`: what is wrong with the call is the test's mistake, and not an outcome of the run.
+    # Called outside the `try`, because a problem of the call is the test's mistake, not an outcome of the run.
     stream = runtime.steps(**given, thread=thread)
     error: BaseException | None = None
     try:
@@ -267,20 +267,20 @@ def _answers(answers: Any, answer: Any) -> dict[str, Any]:
     """Return the arguments of `Runtime.steps` that resume a thread, as `Runtime.resume` reads its own."""
     if answer is not UNSET:
         return {"answer": answer} if answers is UNSET else {"answers": answers, "answer": answer}
-    # No answers are an empty mapping, as in `Runtime.resume`: with None, a timer would be asked to take the answer None.
+    # No answers are an empty mapping, as in `Runtime.resume`; with None, a timer would get the answer None.
     return {"answers": {} if answers is UNSET else answers}
 
 
 @dataclass
 class _Ends:
-    """What the journal says of the ends of supersteps."""
+    """Data from the journal about the ends of supersteps."""
 
     due: dict[int, set[str]]
-    """Committed superstep to the nodes that became due at its end."""
+    """Maps a committed superstep to the nodes that became due at its end."""
     handlers: dict[str, str | None]
-    """Failed task to the node that handles its error."""
+    """Maps a failed task to the node that handles its error."""
     fatigued: dict[int, list[Route]]
-    """Superstep to the `on_fatigue` routes that were taken at its end."""
+    """Maps a superstep to the `on_fatigue` routes that were taken at its end."""
 
 
 def _ends(entries: tuple[Entry, ...]) -> _Ends:
@@ -308,14 +308,14 @@ def _routes(run: RecordedRun[Any]) -> list[Route]:
     ends = _ends(run.entries)
     found = [Route("START", name, 0) for name in _asked(run.graph, START, steps[0].before)]
     newest = {step.superstep: step for step in steps}
-    """The last step of each superstep: its state is what the routers saw."""
+    """The last step of each superstep, whose state the routers saw."""
     ended = {step.task_id: step for step in steps if step.outcome != "interrupted"}
     for step in ended.values():
         number = step.superstep
         if number not in ends.due:
             continue
         targets = _targets(run, step, newest[number], ends)
-        # Several Sends of one node take each edge of it once.
+        # Several Sends of one node take each of its edges once.
         routes = dict.fromkeys(Route(step.node, name, number) for name in targets)
         found += [route for route in routes if route not in found]
         if step is newest[number]:
@@ -324,23 +324,23 @@ def _routes(run: RecordedRun[Any]) -> list[Route]:
 
 
 def _targets(run: RecordedRun[Any], step: Step[Any], newest: Step[Any], ends: _Ends) -> list[str]:
-    """Return the names of the targets that the end of *step* led to."""
+    """Return the names of the targets at the end of *step*."""
     handler = ends.handlers.get(step.task_id) if step.outcome == "error" else None
     if handler is not None:
         return [handler]
     if step.goto is not None:
         return list(step.goto)
-    # A join is asked as if it fired, and a pause after a node can end a run before its edges are taken.
+    # A join is evaluated as if it fired, and a pause after a node can end a run before its edges are taken.
     due = ends.due[step.superstep]
     return [name for name in _asked(run.graph, step.node, newest.after) if name == "END" or name in due]
 
 
 def _asked(graph: CompiledGraph[Any, Any, Any], node: Any, state: Any) -> list[str]:
-    """Return the names of the targets that the edges of *node* lead to for *state*."""
+    """Return the names of the targets of *node*'s edges for *state*."""
     try:
         routed = graph.route(node, state)
     except GraphrtError:
-        # A state of a run need not be a valid input, and a router that fails has no answer: the wiring is all there is.
+        # A state of a run need not be a valid input, and a failing router has no answer, so only the wiring is known.
         name = "START" if node is START else node
         return [edge["to"] for edge in graph.topology()["edges"] if edge["from"] == name]
     return ["END" if item is END else item.node if isinstance(item, Send) else item for item in routed]

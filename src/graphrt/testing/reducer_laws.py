@@ -1,7 +1,7 @@
-"""`check_reducer`: the laws of a reducer, tried on values that Hypothesis makes.
+"""`check_reducer`: tests the laws of a reducer on values from Hypothesis.
 
 A reducer is called again when a run resumes, and for each of several updates of one superstep. So it must be pure; the
-other laws are claims, and are checked where they are claimed.
+other laws are optional, and are checked only if claimed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ def check_reducer(
     batch: Callable[[Any, Any], Any] | None = None,
     max_examples: int = 100,
 ) -> None:
-    """Check the laws of *reducer*; a law that does not hold is shown with the smallest example that was found.
+    """Check the laws of *reducer*; a violated law is reported with the smallest example found.
 
-    Always checked is purity: neither argument is changed, the result shares no container that a later call changes,
-    and equal arguments give equal results.
+    Purity is always checked: neither argument is changed, the result shares no container that a later call changes, and
+    equal arguments give equal results.
 
     Args:
         reducer: A function of the current and the incoming value.
         values: A Hypothesis strategy for incoming values.
-        current: A strategy for current values; by default the incoming ones, and what the reducer made of two of them.
-        identity: A value that leaves the other one as it is: `reducer(identity, x) == x`.
+        current: A strategy for current values; by default the incoming values, and results of the reducer for two of
+            them.
+        identity: A value that leaves the other one unchanged: `reducer(identity, x) == x`.
         associative: Whether grouping does not matter: `r(r(a, b), c) == r(a, r(b, c))`.
         commutative: Whether the order of updates does not matter: `r(r(a, b), c) == r(r(a, c), b)`.
         batch: Merges two updates into one, which must have the same effect: `r(r(a, b), c) == r(a, batch(b, c))`.
@@ -108,7 +109,7 @@ def _claims(
     commutative: bool,
     batch: Callable[[Any, Any], Any] | None,
 ) -> list[Callable[..., None]]:
-    """Return the laws about two updates of one value that are claimed."""
+    """Return the claimed laws about two updates of one value."""
 
     def regrouped(a: Any, b: Any, c: Any) -> Any:
         return reducer(a, reducer(b, c))
@@ -136,7 +137,7 @@ def _on(law: Callable[..., None]) -> Callable[[tuple[Any, ...]], None]:
 
 
 def _folded(reducer: Callable[[Any, Any], Any], values: Any) -> Any:
-    """Return a strategy for what the reducer makes of two values, which is what it gets in the middle of a run."""
+    """Return a strategy for results of the reducer, the values that it gets in the middle of a run."""
 
     def fold(pair: tuple[Any, Any]) -> Any:
         return reducer(*deepcopy(pair))
@@ -158,7 +159,7 @@ def _ternary(
 
 
 def _holds(left: Any, right: Any, told: str, law: str, why: str, *arguments: Any) -> None:
-    # Compared by type too: True == 1, and a list that became a tuple is another value once it was stored.
+    # Types are compared as well: True == 1, and a list that became a tuple differs once stored.
     if type(left) is not type(right) or left != right:
         shown = ", ".join(map(repr, arguments))
         raise AssertionError(f"{told} breaks the law of {law}: {why}.\n  arguments: {shown}")

@@ -29,11 +29,11 @@ class ScriptedResults:
         self._calls = 0
         self._failure: ScriptError | None = None
         self.states: list[Any] = []
-        """As a node: the state of each call, in order."""
+        """For a node: the state of each call, in order."""
         self.args: list[Any] = []
-        """As a node: `ctx.arg` of each call, in order."""
+        """For a node: `ctx.arg` of each call, in order."""
         self.arguments: list[dict[str, Any]] = []
-        """As a tool: the validated arguments of each call, in order."""
+        """For a tool: the validated arguments of each call, in order."""
         self._noted = note("scripted(...)", self._left)
 
     def __call__(self, state: Any, ctx: Context[Any]) -> Any:
@@ -72,11 +72,11 @@ class ScriptedResults:
 
     @property
     def remaining(self) -> int:
-        """How many results were not used yet."""
+        """Number of unused results."""
         return max(0, len(self._results) - self._calls)
 
     def _left(self) -> list[str]:
-        """Describe the results that were not used yet."""
+        """Describe the unused results."""
         return [clip(repr(result), 80) for result in self._results[self._calls :]]
 
     def assert_done(self) -> None:

@@ -1,6 +1,6 @@
 """`run_scripted`: a deterministic run without an event loop or worker threads.
 
-Replies come from a table, and the test chooses the order in which tasks end.
+Replies come from a table, and the test determines the order in which tasks end.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def run_scripted(
         input: As for `Runtime.run`.
         replies: Node name to the results of its tasks, used one after another. A node without replies, or whose replies
             are used up, is called.
-        choose: Gets the open tasks of a superstep and returns the index of the one that ends next. By default the
+        choose: Takes the open tasks of a superstep and returns the index of the one that ends next; by default the
             first.
-        times: How often each outcome is delivered. More than once must change nothing.
-        steps: A list to which the steps of the run are appended, also if it fails.
+        times: How often each outcome is delivered; repetitions must change nothing.
+        steps: A list to which the steps of the run are appended, even if it fails.
         thread: As for `Runtime.run`.
         check_state: Find nodes that change the state in place.
         options: Further options of `Runtime`.

@@ -1,4 +1,4 @@
-"""`VirtualClock`: time that passes only when a test or a sleeping run says so."""
+"""`VirtualClock`: time that passes only when a test or a sleeping run advances it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class VirtualClock:
         record(graph, input, clock=clock, sleep=clock.sleep)
         assert clock.slept == [1.0, 2.0]
 
-    Calling it returns the time; `sleep` moves it on. It may be used from several threads.
+    Calling it returns the time; `sleep` advances it. Thread-safe.
 
     Args:
         start: Seconds since the epoch at which it begins.
@@ -34,7 +34,7 @@ class VirtualClock:
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Move the time on by *seconds*, and remember the wait.
+        """Advance the time by *seconds*, and record the wait.
 
         Raises:
             InputError: *seconds* is negative, infinite or not a number.
@@ -45,7 +45,7 @@ class VirtualClock:
             self.slept.append(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move the time on by *seconds*, as if it had passed outside the run.
+        """Advance the time by *seconds*, as if it had passed outside the run.
 
         Raises:
             InputError: *seconds* is negative, infinite or not a number.

@@ -1,7 +1,7 @@
-"""Files that graphrt writes for a repository to keep: tests of recorded steps and of found bugs, and golden traces.
+"""Files that graphrt writes into a repository: tests of recorded steps and of bugs, and golden traces.
 
-A test file is source text that a person can read, change and keep. `TestSource` gathers what its body needs to import,
-and puts the parts together.
+A test file is source text that a person can read, change and keep. `TestSource` collects the imports that its body
+needs, and assembles the parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WIDTH: Final = 100
 
 
 def plain(value: Any) -> Any:
-    """Return *value* as data that a literal can show: models and dataclasses as dicts, other values as JSON has them.
+    """Return *value* as data with a literal form: models and dataclasses as dicts, other values as in JSON.
 
     Equal values give equal data, in every process.
     """
@@ -45,13 +45,13 @@ def plain(value: Any) -> Any:
         return {name: plain(getattr(value, name)) for name in fields}
     from pydantic_core import to_jsonable_python
 
-    # A value without a form of its own is shown by its class: the repr of an object may have its address.
+    # A value without such a form is represented by its class, because an object's repr may contain its address.
     return to_jsonable_python(value, fallback=lambda other: f"<{type(other).__qualname__}>")
 
 
 @final
 class _Printer(PrettyPrinter):
-    """Sorts sets on one line too, whose order differs between processes."""
+    """Also sorts sets on one line, because their order differs between processes."""
 
     def format(self, object: Any, context: dict[int, int], maxlevels: int, level: int) -> tuple[str, bool, bool]:
         if object.__class__ is not set or not object:
@@ -67,7 +67,7 @@ def literal(value: Any, indent: int = 0) -> str:
 
 
 def one_line(value: Any, max_length: int = 100) -> str:
-    """Return *value* as a line for a docstring or a comment, cut after *max_length* characters."""
+    """Return *value* as a line for a docstring or a comment, truncated to *max_length* characters."""
     text = value.replace("\n", " ") if isinstance(value, str) else " ".join(literal(value).split())
     # A file with a control character or a lone surrogate could not be written, or not be parsed.
     text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
@@ -102,7 +102,7 @@ class TestSource:
     def __init__(self) -> None:
         self._imports: dict[str, set[str]] = {}
         self.fixtures: dict[str, None] = {}
-        """What the test does not make or import itself."""
+        """The objects that the test does not make or import itself."""
 
     def use(self, module: str, name: str) -> str:
         """Import *name* from *module*; return it."""
@@ -153,7 +153,7 @@ def _escaped(text: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file as a whole, with the folders above it, so that a killed process leaves the old one.
+    """Write a file atomically, creating its folders, so that a killed process leaves the old one.
 
     Raises:
         OSError: It cannot be written; nothing is left behind.

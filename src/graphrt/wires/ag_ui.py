@@ -1,12 +1,12 @@
-"""The events of AG-UI 1.0 (https://docs.ag-ui.com): a spelling of `conversation`.
+"""The events of AG-UI 1.0 (https://docs.ag-ui.com): an encoding of `conversation`.
 
 The wire of the committed layer is a left fold over entries: the wire of a prefix is a prefix of the wire, in any process.
-Live items write the same messages before, piece by piece. If what they wrote does not hold any more, the stream ends with
-`RUN_ERROR` and the code `withdrawn`, and the next connection gets everything anew under the same ids.
+Live items write the same messages earlier, piece by piece. If their events are no longer valid, the stream ends with
+`RUN_ERROR` and the code `withdrawn`, and the next connection gets everything again under the same ids.
 
 | Journal | Events |
 |---|---|
-| an input, or a run that goes on | `RUN_STARTED`, with the messages of the user; `STATE_SNAPSHOT` |
+| an input, or a run that continues | `RUN_STARTED`, with the messages of the user; `STATE_SNAPSHOT` |
 | a task | `STEP_STARTED`, `STEP_FINISHED`, named after its node |
 | a model's reply | `REASONING_*`, `TEXT_MESSAGE_*`, `TOOL_CALL_*`, `TOOL_CALL_RESULT` |
 | a nested graph, an agent that is a tool | `SUBAGENT_STARTED`, `_FINISHED` or `_ERROR`; what it shows carries its `subagentRunId` |
@@ -15,8 +15,8 @@ Live items write the same messages before, piece by piece. If what they wrote do
 | a value of `ctx.emit` | `CUSTOM` |
 | the end of the run | `RUN_FINISHED` with its outcome, interrupts and usage; `RUN_ERROR` if it failed |
 
-The id of a message is that of its step, and that of a run is made of its turn and its number in it. A run that a worker
-hands over to another one, or that a timer wakes, is one run of the protocol.
+The id of a message is that of its step, and the id of a run consists of its turn and its number in the turn. A run that
+a worker hands over to another worker, or that a timer wakes, is one run of the protocol.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from graphrt._display import fields_of
 from graphrt.events import Entry, Usage
 from graphrt.harness.media import Media
 from graphrt.harness.messages import MediaPart, Part, TextPart
-from graphrt.wires import conversation as chat
-from graphrt.wires.conversation import line, path_of
+from graphrt.wires import chat_events as chat
+from graphrt.wires.chat_events import path_of
+from graphrt.wires.conversation import Conversation, line
 from graphrt.wires.json_patch import json_patch
 from graphrt.wires.plain_data import plain
 
@@ -51,7 +52,7 @@ VERSION: Final = "1.0"
 
 
 def wire(entries: Iterable[Entry], *, state_at: StateAt | None = None, shows: Collection[str] = ()) -> str:
-    """Return the committed wire of *entries*: of a whole thread, or from an input on. For golden files, too.
+    """Return the committed wire of *entries*, of a whole thread or from an input on. Also used for golden files.
 
     Args:
         entries: In order, from an input on.
@@ -72,30 +73,30 @@ class AgUi:
     """
 
     def __init__(self, *, state_at: StateAt | None = None, shows: Collection[str] = ()) -> None:
-        self._chat = chat.Conversation()
+        self._chat = Conversation()
         self._state_at = state_at
         self._shows = frozenset(shows)
         self._run = {"threadId": "", "runId": ""}
         self._steps: dict[str, str] = {}
-        """Open task to its node."""
+        """Maps open tasks to their nodes."""
         self._named: Counter[tuple[str, str]] = Counter()
-        """How many open tasks share a step: path and node. Parallel tasks of a node are one step."""
+        """Number of open tasks per step, which is a path and a node. Parallel tasks of a node are one step."""
         self._subagents: list[str] = []
-        """Paths of the nested graphs that are open, outermost first."""
+        """Paths of the open nested graphs, outermost first."""
         self._parts: dict[str, chat.Kind] = {}
         """Open text or reasoning to its kind."""
         self._told_at = 0
-        """Number of the entry whose state was written last; 0 for none."""
+        """Number of the entry whose state was last written; 0 for none."""
         self._told: Any = None
-        """That state, as far as it is shown; None if it was not read yet."""
+        """The shown part of that state; None if it was not read yet."""
 
     @property
     def over(self) -> bool:
-        """Whether the stream has to end, because what it wrote does not hold any more."""
+        """Whether the stream must end because its events are no longer valid."""
         return self._chat.over
 
     def reads(self, entry: Entry) -> bool:
-        """Return whether `entry` reads a state for this one, which may wait for the store."""
+        """Return whether `entry` reads a state for this entry, which may block on the store."""
         if self._state_at is None or entry.path:
             return False
         match entry.event:
@@ -113,11 +114,11 @@ class AgUi:
         return [event for one in self._chat.entry(entry) for event in self._events(one)]
 
     def had(self, seen: chat.Seen) -> None:
-        """Do not write what the client has *seen* of the present turn. Call it before the first entry."""
+        """Skip the part of the current turn that the client has *seen*. Call this before the first entry."""
         self._chat.had(seen)
 
     def known(self, entry: Entry) -> None:
-        """Take an entry that the reader has already."""
+        """Fold an entry that the reader already has."""
         state_at, self._state_at = self._state_at, None
         try:
             for one in self._chat.entry(entry):
@@ -132,7 +133,7 @@ class AgUi:
         return [event for one in self._chat.live(mode, item, missed) for event in self._events(one)]
 
     def _events(self, one: chat.ChatEvent) -> list[AgUiEvent]:  # noqa: C901, PLR0911, PLR0912 - a table: one line for each
-        """Return what the protocol has for a chat event."""
+        """Return the protocol's events for a chat event."""
         match one:
             case chat.PartAdded(part=part, kind="text", text=text):
                 return [{"type": "TEXT_MESSAGE_CONTENT", "messageId": _message(part), "delta": text}]
@@ -177,8 +178,8 @@ class AgUi:
             case chat.RunEnded():
                 return self._run_ended(one)
             case chat.Withdrawn():
-                return self._stopped("What was shown does not hold any more: load the thread again.", "withdrawn", {})
-            case _:  # questions stand in the outcome of the run; steps of a reply are its messages
+                return self._stopped("The shown state is out of date: load the thread again.", "withdrawn", {})
+            case _:  # questions are in the outcome of the run; steps of a reply are its messages
                 return []
 
     # -- runs and states -------------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ class AgUi:
         return {name: plain(value) for name, value in values.items() if name in self._shows}
 
     def _delta(self, seq: int) -> list[AgUiEvent]:
-        """Return the change of the shown state since the one that was written last."""
+        """Return the change of the shown state since it was last written."""
         if self._state_at is None:
             return []
         before = self._shown_at(self._told_at) if self._told is None else self._told
@@ -219,7 +220,7 @@ class AgUi:
         return [{"type": "STATE_DELTA", "delta": patch}] if patch else []
 
     def _run_ended(self, ended: chat.RunEnded) -> list[AgUiEvent]:
-        """Close what is open, and the run."""
+        """Close the open parts, and the run."""
         found = [event for part, kind in self._parts.items() for event in _part_ended(part, kind)]
         self._parts.clear()
         asked = {path_of(one.task) for one in ended.questions}
@@ -253,7 +254,7 @@ class AgUi:
     # -- steps and nested graphs -----------------------------------------------------------------------------------
 
     def _task_began(self, task: str, node: str) -> list[AgUiEvent]:
-        """Begin a step, after those around it and the nested graph that it is in."""
+        """Begin a step, after its enclosing steps and nested graph."""
         if task in self._steps:
             return []
         path = path_of(task)
@@ -272,10 +273,10 @@ class AgUi:
         return found
 
     def _task_ended(self, task: str, *, failed: bool) -> list[AgUiEvent]:
-        """End a step, and the nested graph that it ran."""
+        """End a step with the nested graph that it ran."""
         found: list[AgUiEvent] = []
         inside = f"{task}/"
-        for one in [one for one in self._steps if one.startswith(inside)]:  # given up with it
+        for one in [one for one in self._steps if one.startswith(inside)]:  # abandoned with it
             found += self._step_ended(one)
         for path in [one for one in reversed(self._subagents) if one == task or one.startswith(inside)]:
             self._subagents.remove(path)
@@ -296,7 +297,7 @@ class AgUi:
 
 
 def _at(path: str) -> dict[str, str]:
-    """Return what attributes an event to a nested graph; nothing at the top."""
+    """Return the fields that attribute an event to a nested graph; empty at the top."""
     return {"subagentRunId": path} if path else {}
 
 
@@ -352,7 +353,7 @@ def _tool_result(task: str, call: str, content: Any, metadata: dict[str, Any]) -
 
 
 def _subagent(replied: chat.SubagentReplied) -> list[AgUiEvent]:
-    """Return what an agent said that is a tool: a sub-agent of that call."""
+    """Return the messages of an agent that runs as a tool, as the sub-agent of that call."""
     around = {"parentSubagentRunId": outer} if (outer := path_of(replied.task)) else {}
     owner = {"subagentRunId": replied.call}
     found: list[AgUiEvent] = [

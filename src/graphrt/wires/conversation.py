@@ -1,15 +1,15 @@
-"""What a chat shows of a thread: one fold of its journal, which every protocol of chats spells.
+"""The items of a thread in a chat: one fold of its journal, which each chat protocol encodes.
 
 `Conversation` takes entries in order, and live items between them, and returns *chat events*: a run began, a model wrote
-text, a tool was called, a question was asked. `ui_messages` and `ag_ui` turn each into what their protocol has for it.
+text, a tool was called, a question was asked. `ui_messages` and `ag_ui` convert each to the events of their protocol.
 
 The committed layer is a left fold over entries: each adds 0..n events, so the events of a prefix are a prefix of the
-events, in any process. What a task's models wrote is journalled with its end, and is shown then, in one piece, as are the
-results of its tools. Replies of attempts that failed are left out.
+events, in any process. The text of a task's models is journalled when the task ends, and is shown then in one piece,
+like the results of its tools. Replies of failed attempts are left out.
 
-Live items lie over it. They show the same parts, under the same ids, piece by piece; what they have shown is not shown
-again at the commit. If an attempt is withdrawn, or something else was committed than was shown, `Withdrawn` ends the
-stream, and the next connection gets everything anew under the same ids.
+Live items form a layer above it. They show the same parts, under the same ids, piece by piece, and the commit does not
+show these parts again. If an attempt is withdrawn, or the commit differs from what was shown, `Withdrawn` ends the
+stream, and the next connection gets everything again under the same ids.
 
 | Id | Names | Example |
 |---|---|---|
@@ -25,304 +25,70 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast, final
+from collections.abc import Container, Iterable, Mapping
+from itertools import chain
+from typing import Any, Final, cast, final
 
 from graphrt import events
 from graphrt.events import Entry, Usage
-from graphrt.harness.agent.events import ToolEnded, ToolStarted
+from graphrt.harness.agent.events import ModelEnded, ModelStarted, ToolEnded, ToolStarted
 from graphrt.harness.media import Audio, Document, Image
 from graphrt.harness.messages import AssistantMessage, MediaPart, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta
-
-__all__ = [
-    "ChatEvent",
-    "Conversation",
-    "Emitted",
-    "FileMade",
-    "PartAdded",
-    "PartBegan",
-    "PartEnded",
-    "Question",
-    "QuestionAnswered",
-    "QuestionAsked",
-    "RunBegan",
-    "RunEnded",
-    "Seen",
-    "StateChanged",
-    "StepBegan",
-    "StepEnded",
-    "SubagentReplied",
-    "TaskBegan",
-    "TaskEnded",
-    "ToolCalled",
-    "ToolDenied",
-    "ToolReturned",
-    "Withdrawn",
-    "last_input",
-    "line",
-    "path_of",
-]
-
-Kind: TypeAlias = Literal["text", "reasoning"]
-Outcome: TypeAlias = Literal["success", "interrupted", "cancelled", "failed"]
-_TOOL: Final = "tool/"
-"""How the keys of tool calls begin, and those of what an agent inside a tool does."""
-_BY_THEMSELVES: Final = ("timer", "thread", "task")
-"""Kinds of questions that a clock, a child thread or a worker answers: the run goes on without the reader."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """An open question that a person can answer, or a signal that the run waits for."""
-
-    id: str
-    kind: str
-    """As `InterruptInfo.kind`."""
-    node: str
-    task: str
-    payload: Any
-    expires_at: float | None
-    """Seconds since the epoch; None if it waits for ever."""
-    call: str = ""
-    """Id of the tool call that waits for an approval; empty for other questions."""
-    tool: str = ""
-    """Name of its tool."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBegan:
-    """A run began with an input, or went on after it had ended, paused or failed."""
-
-    thread: str
-    turn: str
-    number: int
-    """Counts the runs of the turn, from 0. A run that a worker hands over to another one is one run."""
-    seq: int
-    """Number of the entry at which it began."""
-    said: tuple[UserMessage, ...]
-    """0..n messages of the user in the input; none if the run goes on."""
-    resumed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskBegan:
-    """A node shows something for the first time, or has begun."""
-
-    task: str
-    node: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEnded:
-    """A task is committed."""
-
-    task: str
-    node: str
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepBegan:
-    """A reply of a model begins."""
-
-    task: str
-    step: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepEnded:
-    """A reply of a model is complete, with the results of its tools."""
-
-    step: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartBegan:
-    """A text or reasoning begins."""
-
-    task: str
-    step: str
-    part: str
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartAdded:
-    """A text or reasoning grew."""
-
-    part: str
-    kind: Kind
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartEnded:
-    """A text or reasoning is complete."""
-
-    part: str
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileMade:
-    """A model made an image, audio or a document. It comes whole."""
-
-    task: str
-    step: str
-    id: str
-    file: MediaPart
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCalled:
-    """A model called a tool."""
-
-    task: str
-    step: str
-    call: str
-    name: str
-    arguments: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolReturned:
-    """A tool call has its result, a text for the model, perhaps with files."""
-
-    task: str
-    call: str
-    text: str
-    failed: bool
-    files: tuple[MediaPart, ...] = ()
-    """0..n images, audio and documents of the result, in order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDenied:
-    """A person refused a tool call."""
-
-    task: str
-    call: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentReplied:
-    """An agent that is a tool replied. It is shown at the commit of its task, and not live."""
-
-    task: str
-    call: str
-    """The tool call that it answers."""
-    agent: str
-    replies: tuple[tuple[str, str], ...]
-    """Text and reasoning of 1..n replies, in order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionAsked:
-    """The run asks a person."""
-
-    question: Question
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionAnswered:
-    """A question has its answer."""
-
-    question: Question
-    approved: bool
-    """Of an approval; True for other questions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emitted:
-    """A node called `ctx.emit`. Such values are live alone."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateChanged:
-    """A superstep was committed that wrote fields of the state."""
-
-    seq: int
-    wrote: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
-    """The run ended or paused."""
-
-    outcome: Outcome
-    seq: int
-    questions: tuple[Question, ...] = ()
-    """1..n open questions of a run that was interrupted."""
-    error: str = ""
-    """Name of the class of the error that failed the run. The error's text may quote the state."""
-    usage: Mapping[str, Usage]
-    """Name of a model to what its calls used in this run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawn:
-    """What was shown does not hold any more. Nothing follows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What a client has of the present turn. It may be more than the journal: a task that paused has shown replies live."""
-
-    texts: tuple[tuple[Kind, str], ...] = ()
-    """0..n whole texts and reasonings, in order."""
-    calls: frozenset[str] = frozenset()
-    """Ids of tool calls."""
-    results: frozenset[str] = frozenset()
-    """Ids of tool calls whose result it has."""
-    files: tuple[str, ...] = ()
-    """0..n files that models made, as `data:` URLs, in order."""
-
-
-ChatEvent: TypeAlias = (
-    RunBegan
-    | TaskBegan
-    | TaskEnded
-    | StepBegan
-    | StepEnded
-    | PartBegan
-    | PartAdded
-    | PartEnded
-    | FileMade
-    | ToolCalled
-    | ToolReturned
-    | ToolDenied
-    | SubagentReplied
-    | QuestionAsked
-    | QuestionAnswered
-    | Emitted
-    | StateChanged
-    | RunEnded
-    | Withdrawn
+from graphrt.wires.chat_events import (
+    ChatEvent,
+    Emitted,
+    FileMade,
+    Kind,
+    Outcome,
+    PartAdded,
+    PartBegan,
+    PartEnded,
+    Question,
+    QuestionAnswered,
+    QuestionAsked,
+    RunBegan,
+    RunEnded,
+    Seen,
+    StateChanged,
+    StepBegan,
+    StepEnded,
+    SubagentReplied,
+    TaskBegan,
+    TaskEnded,
+    ToolCalled,
+    ToolDenied,
+    ToolReturned,
+    Withdrawn,
+    path_of,
 )
-"""Something that a chat shows."""
+
+__all__ = ["Conversation", "goes_on", "inputs", "line"]
+
+_TOOL: Final = "tool/"
+"""Prefixes of the keys of tool calls, and of the actions of an agent inside a tool."""
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+"""Created once, because `json.dumps` with options creates an encoder per call."""
+_BY_THEMSELVES: Final = ("timer", "thread", "task")
+"""Kinds of questions that a clock, a child thread or a worker answers: the run continues without the reader."""
 
 
-def last_input(entries: Iterable[Entry]) -> int | None:
-    """Return the position of the last entry with an input, at which the present turn begins; None if there is none."""
-    found = None
-    for entry in entries:
-        if isinstance(entry.event, events.RunStarted) and not entry.path:
-            found = entry.seq
-    return found
+def goes_on(found: Any) -> bool:
+    """Return whether a thread continues without a person, given its `Snapshot`."""
+    kinds = {one.kind for one in found.interrupts}
+    # A queued task continues even if the thread also waits for something else.
+    by_itself = "task" in kinds or bool(kinds and kinds.issubset(_BY_THEMSELVES))
+    return bool(found.status == "running" or (found.status == "interrupted" and by_itself))
+
+
+def inputs(entries: Iterable[Entry]) -> list[int]:
+    """Return the positions of the entries with an input, where turns begin, in order."""
+    return [one.seq for one in entries if isinstance(one.event, events.RunStarted) and not one.path]
 
 
 def line(data: Any) -> str:
     """Return data as a server-sent event, on one line of ASCII."""
-    return f"data: {json.dumps(data, separators=(',', ':'), allow_nan=False)}\n\n"
-
-
-def path_of(task: str) -> str:
-    """Return the path of a task's nested graph: the id of the task that runs it; empty at the top."""
-    return task.rpartition("/")[0]
+    return f"data: {_JSON.encode(data)}\n\n"
 
 
 class _Call:
@@ -349,7 +115,7 @@ class _Reply:
 
 
 class _Approval:
-    """A tool call that a person is asked about. It comes before the reply that made it is journalled."""
+    """A tool call that needs a person's approval. It appears before its reply is journalled."""
 
     __slots__ = ("arguments", "id", "name", "used")
 
@@ -362,28 +128,43 @@ class _Approval:
 
 
 class _Task:
-    """What is known of a task that has not ended."""
+    """The data of a task that has not ended."""
 
     def __init__(self) -> None:
         self.first = 0
-        """Number of its first reply: above 0 if replies of it were shown before it failed."""
+        """Number of its first reply: above 0 if it has shown replies before a failure."""
         self.replies: list[_Reply] = []
         self.failed_attempts = 0
-        """Attempts of the task that failed after model calls. Replies before the last one of them do not count."""
+        """Failed attempts that made model calls. Replies before the last of these failures do not count."""
         self.results: defaultdict[str, list[tuple[Any, str]]] = defaultdict(list)
-        """Name of a tool to the recorded results of its calls, in order, each with its key."""
+        """Maps the name of a tool to the recorded results of its calls with their keys, in order."""
         self.inner: defaultdict[str, list[_Reply]] = defaultdict(list)
-        """Key of a tool call to the replies of the agent that is the tool."""
+        """Maps the key of a tool call to the replies of the agent that is the tool."""
         self.approvals: list[_Approval] = []
+        self.inside: set[tuple[str, tuple[MediaPart, ...]]] = set()
+        """Texts of the tasks of its nested graph, which its update also contains."""
         self.shown = 0
-        """Replies that live items have shown to their end."""
+        """Number of replies that live items have shown completely."""
         self.text = ""
-        """What live items have shown of the next reply; likewise `thinking`."""
+        """The text of the next reply shown so far by live items; `thinking` is the same for its reasoning."""
         self.thinking = ""
+        self.run_at = 0
+        """Number of the first reply of the agent's current run, less `first`; a node may run several agents."""
         self.has_gap = False
-        """Whether live items of the next reply are missing, so that its text waits for its end."""
+        """Whether live items, perhaps replies, are missing. If so, the next reply waits for the number of its call."""
+        self.waiting: AgentReply | None = None
+        """The reply that waits."""
         self.is_dirty = False
         """Whether live items of this execution were shown."""
+
+    def count(self, replies: int) -> None:
+        """Set the number of replies in the agent's current run, to account for replies among missing live items."""
+        if not self.has_gap:
+            self.run_at = self.shown - replies
+            return
+        # If another run began in the meantime, this number may be too small; then the commit withdraws the shown items.
+        self.shown = max(self.shown, self.run_at + replies)
+        self.text, self.thinking, self.has_gap = "", "", False
 
 
 @final
@@ -392,30 +173,31 @@ class Conversation:
 
     def __init__(self) -> None:
         self.over: bool = False
-        """Whether the stream has to end, because what it showed does not hold any more."""
+        """Whether the stream must end because the shown items are no longer valid."""
         self.began_at: int = 0
-        """Number of the entry at which the present or last run began or went on; 0 before the first."""
+        """Number of the entry at which the current or last run began or continued; 0 before the first."""
         self._turn = ""
         self._runs = 0
-        """Runs of the turn that began."""
+        """Number of runs of the turn so far."""
         self._is_running = False
         self._usage: dict[str, Usage] = {}
         self._tasks: defaultdict[str, _Task] = defaultdict(_Task)
         self._begun: dict[str, str] = {}
-        """Task that has begun and not ended to its node."""
+        """Maps open tasks to their nodes."""
         self._questions: dict[str, Question] = {}
         self._shown: dict[str, str] = {}
-        """Part to what was shown of it."""
+        """Maps parts to their shown text."""
         self._ended: set[str] = set()
         """Parts that are complete."""
         self._has_gaps = False
-        """Whether live items of the open superstep are missing, so that a task that is new here may have begun before."""
+        """Whether live items of the open superstep are missing, so a task that is new here may have begun earlier."""
         self._had: list[tuple[Kind, str]] = []
-        """Texts that the client has of an earlier stream, and that did not come here yet; likewise `_had_files`."""
+        """Texts that the client has from an earlier stream and that did not occur here yet; `_had_files` is the same
+        for files."""
         self._had_files: list[str] = []
 
     def had(self, seen: Seen) -> None:
-        """Do not show what the client has *seen* of the present turn. Call it before the first entry."""
+        """Skip the part of the current turn that the client has *seen*. Call this before the first entry."""
         self._had += seen.texts
         self._had_files += seen.files
         self._shown |= dict.fromkeys(seen.calls, "")
@@ -449,10 +231,10 @@ class Conversation:
                 return self._task_ended(task, node, _messages_in(updates, AssistantMessage, ToolMessage), failed=False)
             case events.TaskFailed(task=task, node=node):
                 return self._task_ended(task, node, [], failed=True)
-            case events.InterruptRaised() as asked if not entry.path:  # inside, it is raised once more when it is used
-                return self._asked(asked, entry.thread or "")
+            case events.InterruptRaised() as asked if not entry.path:  # a nested one is raised again
+                return self._asked(asked, _of_thread(entry, asked.id))
             case events.InterruptAnswered(id=id_, answer=answer):
-                return self._answered(id_, answer)
+                return self._answered(_of_thread(entry, id_), answer)
             case event:
                 return [] if entry.path else self._at_boundary(entry, event)
         return []
@@ -472,7 +254,8 @@ class Conversation:
             case events.RunCompleted():
                 return self._run_ended(entry, "success")
             case events.RunInterrupted(interrupts=ids):
-                questions = tuple(self._questions[id_] for id_ in ids if id_ in self._questions)
+                own = (_of_thread(entry, id_) for id_ in ids)
+                questions = tuple(self._questions[id_] for id_ in own if id_ in self._questions)
                 return self._run_ended(entry, "interrupted", questions) if questions else []
             case events.RunFailed(error=error):
                 return self._run_ended(entry, "failed", error=error)
@@ -500,7 +283,7 @@ class Conversation:
         """Keep a reply until its task ends."""
         self._use(replied.model, replied.usage)
         known = self._tasks[replied.task]
-        if replied.failed_attempts > known.failed_attempts:  # the replies before are of no use any more
+        if replied.failed_attempts > known.failed_attempts:  # earlier replies are no longer needed
             known.replies.clear()
             known.inner.clear()
             known.failed_attempts = replied.failed_attempts
@@ -511,21 +294,22 @@ class Conversation:
             known.replies.append(_reply_of(replied.reply))
 
     def _task_ended(self, task: str, node: str, said: list[Any], *, failed: bool) -> list[ChatEvent]:
-        """Return what is not shown yet of a task that has ended: its replies, the results of its tools, its messages.
+        """Return the parts of a finished task that were not shown yet: replies, tool results and messages.
 
         Args:
             task: Id of the task.
             node: Name of its node.
-            said: Messages in its update. Those of a conversation have the results of all its tool calls.
+            said: Messages in its update. The messages of a conversation have the results of all its tool calls.
             failed: Whether it failed.
         """
         known = self._tasks.pop(task, None) or _Task()
         results = {one.tool_call_id: one for one in said if isinstance(one, ToolMessage)}
+        ids = {call.id for reply in known.replies for call in reply.calls}
         found = self._task_began(task, node)
         for number, reply in enumerate(known.replies, known.first):
             found += self._whole_reply(task, number, reply, known)
             for call in reply.calls:
-                recorded, key = _recorded(known, call)
+                recorded, key = _recorded(known.results[call.name], call.id, ids)
                 text, files, is_error = _result_of(results.get(call.id) or recorded)
                 id_ = _call_id(task, call, known)
                 if known.inner[key]:
@@ -533,26 +317,28 @@ class Conversation:
                     found.append(SubagentReplied(task=task, call=id_, agent=call.name, replies=replies))
                 found += self._tool_returned(task, id_, text, files, failed=is_error)
             found += self._step_ended(f"{task}/{number}")
-        texts = {(reply.text, () if reply.text else reply.files) for reply in known.replies}
+        texts = {(reply.text, () if reply.text else reply.files) for reply in known.replies} | known.inside
         own = [
             one for one in said
             if isinstance(one, AssistantMessage) and (one.text or one.media)
             and (one.text, () if one.text else one.media) not in texts
         ]  # fmt: skip
+        if path := path_of(task):
+            self._tasks[path].inside |= texts | {(one.text, () if one.text else one.media) for one in own}
         for number, one in enumerate(own, known.first + len(known.replies)):  # what the node says itself
             found += self._whole_reply(task, number, _Reply(one.text, "", one.media, []), known)
             found += self._step_ended(f"{task}/{number}")
-        if failed:  # it may run again, under the same id, and then shows other replies
+        if failed:  # it may run again under the same id, and then show other replies
             self._tasks[task].first = known.first + len(known.replies)
         self._begun.pop(task, None)
         return [*found, TaskEnded(task=task, node=node, failed=failed)]
 
-    def _asked(self, asked: events.InterruptRaised, thread: str) -> list[ChatEvent]:
-        """Return the chat events of a question."""
-        if asked.kind in _BY_THEMSELVES or asked.id in self._questions:
+    def _asked(self, asked: events.InterruptRaised, id_: str) -> list[ChatEvent]:
+        """Return the chat events of a question, which has the id *id_* in this thread."""
+        if asked.kind in _BY_THEMSELVES or id_ in self._questions:
             return []
         # A question of a nested graph is raised for the task that runs it; its id has the whole path.
-        inside = asked.id.removeprefix(f"{thread}/").partition("#")[0]
+        inside = id_.partition("/")[2].partition("#")[0]
         task = inside if inside.startswith(f"{asked.task}/") else asked.task
         payload: Any = asked.payload
         call = tool = ""
@@ -564,10 +350,10 @@ class Conversation:
                 known.approvals.append(_Approval(tool, payload.get("arguments"), call))
             found += self._tool_called(task, task, call, tool, payload.get("arguments"))
         question = Question(
-            id=asked.id, kind=asked.kind, node=asked.node, task=task, payload=payload,
+            id=id_, kind=asked.kind, node=asked.node, task=task, payload=payload,
             expires_at=asked.expires_at, call=call, tool=tool,
         )  # fmt: skip
-        self._questions[asked.id] = question
+        self._questions[id_] = question
         return found if asked.kind == "signal" else [*found, QuestionAsked(question=question)]
 
     def _answered(self, id_: str, answer: Any) -> list[ChatEvent]:
@@ -589,7 +375,7 @@ class Conversation:
         return _valid(self._live(mode, item, missed))
 
     def _live(self, mode: str, item: Any, missed: int) -> list[ChatEvent]:
-        if missed:  # they may be of tasks that are not known yet, too
+        if missed:  # they may also belong to unknown tasks
             self._has_gaps = True
             for known in self._tasks.values():
                 known.has_gap = True
@@ -601,17 +387,18 @@ class Conversation:
         if mode == "live":
             if item.what in ("withdrawn", "retrying") and self._tasks[task].is_dirty:
                 return self._void()
-            if item.what == "started":  # it runs again from its beginning, and shows its earlier replies again
+            if item.what == "started":  # it runs again from the start, and shows its earlier replies again
                 known = self._tasks[task]
-                known.shown, known.text, known.thinking, known.is_dirty = 0, "", "", False
+                known.shown, known.run_at, known.text, known.thinking, known.is_dirty = 0, 0, "", "", False
                 return self._task_began(task, item.node)
             return []
+        began = self._task_began(task, item.node)  # its start is not shown if it goes on after a pause
         found = self._piece(task, item.item)
         self._tasks[task].is_dirty |= bool(found)
-        return found
+        return [*began, *found]
 
     def _piece(self, task: str, item: Any) -> list[ChatEvent]:
-        """Return the chat events of a piece of a reply. What an agent inside a tool says waits for the commit."""
+        """Return the chat events of a piece of a reply. The text of an agent inside a tool waits for the commit."""
         known = self._tasks[task]
         number = known.first + known.shown
         match item:
@@ -621,23 +408,47 @@ class Conversation:
             case ThinkingDelta(text=text) if not known.has_gap:
                 known.thinking += text
                 return self._part(task, number, "reasoning", known.thinking)
-            case AgentReply(text=text, thinking=thinking, media=media):
-                known.shown += 1
-                known.text, known.thinking, known.has_gap = "", "", False
-                return self._whole_reply(task, number, _Reply(text, thinking, media, []), known)
-            case ToolStarted(call=call):  # not before: until then it may turn out that a person is asked
-                made = _Call(call.id, call.name, call.arguments)
-                step = f"{task}/{number - 1}"
-                return self._tool_called(task, step, _call_id(task, made, known), call.name, call.arguments)
-            case ToolEnded(call=call) if not item.error:
-                ended = _Call(call.id, call.name, call.arguments)
-                files = _files_in(item.content)
-                return self._tool_returned(task, _call_id(task, ended, known), item.text, files, failed=False)
+            case AgentReply() | ModelStarted() | ModelEnded():
+                return self._model(task, known, cast("Any", item))  # the class of the output is not known
+            case ToolStarted() | ToolEnded():
+                return self._tool(task, known, item)
             case _:
                 return []
 
+    def _model(self, task: str, known: _Task, item: AgentReply[Any] | ModelStarted | ModelEnded) -> list[ChatEvent]:
+        """Return the chat events of a whole reply, once its number is known."""
+        had_gap, reply = known.has_gap, known.waiting
+        match item:
+            case ModelStarted(call=call):
+                known.count(call - 1)
+                return []
+            case ModelEnded(call=call):  # comes after the reply
+                known.waiting = None
+                known.count(call)
+                if not had_gap or reply is None:
+                    return []
+            case AgentReply() if had_gap:
+                known.waiting = item
+                return []
+            case AgentReply() as reply:
+                known.shown += 1
+                known.text, known.thinking = "", ""
+        whole = _Reply(reply.text, reply.thinking, reply.media, [])
+        return self._whole_reply(task, known.first + known.shown - 1, whole, known)
+
+    def _tool(self, task: str, known: _Task, item: ToolStarted | ToolEnded) -> list[ChatEvent]:
+        """Return the chat events of a tool call that has begun, or that has its result."""
+        call = item.call
+        id_ = _call_id(task, _Call(call.id, call.name, call.arguments), known)
+        if isinstance(item, ToolStarted):  # not before, because until then a person may have to approve it
+            step = f"{task}/{known.first + known.shown - 1}"
+            return [] if known.has_gap else self._tool_called(task, step, id_, call.name, call.arguments)
+        if item.error or id_ not in self._shown:  # shown at the commit
+            return []
+        return self._tool_returned(task, id_, item.text, _files_in(item.content), failed=False)
+
     def _void(self) -> list[ChatEvent]:
-        """End the stream: what it showed does not hold any more."""
+        """End the stream: what it showed is no longer valid."""
         self.over = True
         return [Withdrawn()]
 
@@ -665,7 +476,7 @@ class Conversation:
         return [StepEnded(step=step)]
 
     def _whole_reply(self, task: str, number: int, reply: _Reply, known: _Task) -> list[ChatEvent]:
-        """Show what is missing of a whole reply: reasoning, text, files and its tool calls."""
+        """Show the missing parts of a whole reply: reasoning, text, files and its tool calls."""
         found = self._part(task, number, "reasoning", reply.thinking, whole=True)
         found += self._part(task, number, "text", reply.text, whole=True)
         found += self._files(task, f"{task}/{number}", reply.files)
@@ -676,7 +487,7 @@ class Conversation:
         return found
 
     def _part(self, task: str, number: int, kind: Kind, text: str, *, whole: bool = False) -> list[ChatEvent]:
-        """Show what is missing of a text or of reasoning: *text* is all of it so far, or the *whole*."""
+        """Show the missing part of a text or of reasoning; *text* is its content so far, or, if *whole*, all of it."""
         step = f"{task}/{number}"
         part = f"{step}/{kind}"
         shown = self._shown.get(part)
@@ -690,7 +501,7 @@ class Conversation:
                 self._ended.add(part)
                 return []
             if not whole and any(kind == one and had.startswith(text) for one, had in self._had):
-                return []  # it may become a text that the client has
+                return []  # it may turn out to be a text that the client has
         found = self._step_began(task, step)
         if shown is None:
             found.append(PartBegan(task=task, step=step, part=part, kind=kind))
@@ -735,14 +546,19 @@ class Conversation:
         return [ToolReturned(task=task, call=call, text=text, failed=failed, files=files)]
 
 
+def _of_thread(entry: Entry, id_: str) -> str:
+    """Return the id under which a question is answered. The entries of a copied thread name the source thread."""
+    return f"{entry.thread}/{id_.partition('/')[2]}"
+
+
 def _valid(found: list[ChatEvent]) -> list[ChatEvent]:
-    """Return *found* up to the event that withdraws what was shown, if there is one."""
+    """Return *found* up to the event that withdraws the shown items, if any."""
     at = next((number for number, one in enumerate(found) if isinstance(one, Withdrawn)), len(found))
     return found[: at + 1]
 
 
 def _call_id(task: str, call: _Call, known: _Task) -> str:
-    """Return the id of a tool call: that under which a person was asked about it, or one of its own."""
+    """Return the id of a tool call: the id of the question to a person about it, or a new id."""
     own = f"{task}/{call.id}"
     for one in known.approvals:
         if one.used in ("", call.id) and one.name == call.name and one.arguments == call.arguments:
@@ -751,19 +567,27 @@ def _call_id(task: str, call: _Call, known: _Task) -> str:
     return own
 
 
-def _recorded(known: _Task, call: _Call) -> tuple[Any, str]:
-    """Take the recorded result of a call, and its key; None if it has none."""
-    results = known.results[call.name]
-    return results.pop(0) if results else (None, "")
+def _recorded(results: list[tuple[Any, str]], call: str, ids: Container[str]) -> tuple[Any, str]:
+    """Take the recorded result of a call, and its key; None if it has none.
+
+    Args:
+        results: The results of its tool, in order.
+        call: Id that the model gave the call.
+        ids: Ids of all calls of the task. A result with another id is from an earlier attempt or a person.
+    """
+    by_id = (at for at, (found, _) in enumerate(results) if found.get("call") == call)
+    of_others = (at for at, (found, _) in enumerate(results) if found.get("call") not in ids)
+    at = next(chain(by_id, of_others), None)
+    return (None, "") if at is None else results.pop(at)
 
 
 def _reply_of(reply: Mapping[str, Any]) -> _Reply:
-    """Return a reply of its stored form."""
+    """Parse a reply in stored form."""
     calls: list[_Call] = []
     for call in reply.get("tool_calls", ()):
         try:
             arguments: Any = json.loads(call["arguments"] or "{}")
-        except ValueError:  # the model wrote something else
+        except ValueError:  # the model wrote invalid arguments
             arguments = call["arguments"]
         calls.append(_Call(call["id"], call["name"], arguments))
     parts: Any = reply.get("parts", ())
@@ -772,7 +596,7 @@ def _reply_of(reply: Mapping[str, Any]) -> _Reply:
 
 
 def _messages_in(updates: Iterable[Mapping[str, Any]], *classes: type) -> list[Any]:
-    """Return the messages of *classes* in the lists of updates."""
+    """Return the messages of the given *classes* in the lists of updates."""
     found: list[Any] = []
     for update in updates:
         for value in update.values():
@@ -782,7 +606,7 @@ def _messages_in(updates: Iterable[Mapping[str, Any]], *classes: type) -> list[A
 
 
 def _result_of(found: Any) -> tuple[str, tuple[MediaPart, ...], bool]:
-    """Return text, files and failure of a tool's result, as a message of the conversation or as the journal has it."""
+    """Return text, files and failure of a tool's result, from a message of the conversation or from the journal."""
     if isinstance(found, ToolMessage):
         return found.text, found.media, found.error
     if found is None:

@@ -11,7 +11,7 @@ def json_patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
     """Return operations that change *before* to *after*: 0..n of `add`, `remove` and `replace`.
 
     Lists are compared item by item, so one that grew or shrank at its end has an operation for each item. After an
-    insertion elsewhere, all that follows is replaced.
+    insertion elsewhere, everything after it is replaced.
 
     Args:
         before: JSON data.
@@ -22,7 +22,7 @@ def json_patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
         return _members(cast("Any", before), cast("Any", after), path)
     if isinstance(before, list) and isinstance(after, list):
         return _items(cast("Any", before), cast("Any", after), path)
-    # True is 1 in Python, and not in JSON.
+    # True equals 1 in Python, but not in JSON.
     same = before == after and isinstance(before, bool) == isinstance(after, bool)
     return [] if same else [{"op": "replace", "path": path, "value": after}]
 

@@ -1,4 +1,4 @@
-"""Values as JSON: complete, in ASCII, and never with a character that a terminal obeys."""
+"""Values as JSON: complete, in ASCII, and without control characters for terminals."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from graphrt.events import Entry, TaskSucceeded, Usage, event_kind
 
 
 def dumps(document: Any) -> str:
-    """Return *document* as indented JSON text in ASCII. DEL is the one control character that JSON lets through."""
+    """Return *document* as indented JSON text in ASCII. DEL, which JSON allows unescaped, is escaped too."""
     return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def plain(value: Any) -> Any:
     """Return *value* as JSON-ready data.
 
-    Bytes are in base64, those of images, audio and documents left out; numbers that JSON lacks are strings; a value of
-    any other type is given by a short `repr`.
+    Bytes are in base64, except those of images, audio and documents, which are left out; numbers that JSON lacks are
+    strings; a value of any other type becomes a short `repr`.
     """
     from pydantic_core import to_jsonable_python
 
     try:
         return to_jsonable_python(value, fallback=brief, bytes_mode="base64", inf_nan_mode="strings", context=OUTLINES)
-    except (ValueError, TypeError, RecursionError):  # a lone surrogate, a key that is no text, a circle
+    except (ValueError, TypeError, RecursionError):  # a lone surrogate, a key that is not a text, or a reference cycle
         return _piecewise(value)
 
 
@@ -47,7 +47,7 @@ def _piecewise(value: Any, depth: int = 0) -> Any:
 
 
 def entry(given: Entry) -> dict[str, Any]:
-    """Return a journal entry, with the fields of its event beside its own."""
+    """Return a journal entry, with the fields of its event next to those of the entry."""
     event = given.event
     body = {one.name: getattr(event, one.name) for one in fields(event)}
     if isinstance(event, TaskSucceeded):
@@ -58,7 +58,7 @@ def entry(given: Entry) -> dict[str, Any]:
 
 def untagged(value: Any) -> Any:
     """Return a stored value, as JSON data, without the tags of its classes: a model as its fields, a tuple as a list."""
-    node: Any = value  # whatever JSON has
+    node: Any = value  # any JSON value
     if isinstance(value, Mapping):
         if "$t" in node:
             return untagged(node.get("v", node["$t"]))
@@ -74,13 +74,13 @@ def _of_event(value: Any) -> Any:
 
 
 def usage(given: Usage) -> dict[str, Any]:
-    """Return a sum of model calls, as it was reported: what budgets reserved beyond that is left out."""
+    """Return the reported usage of model calls, without further amounts reserved by budgets."""
     counts = {name: getattr(given, name) for name in IN_REPORTS}
     return {**counts, "cost_usd": given.cost_usd, "total_tokens": given.total_tokens}
 
 
 def question(one: Any, *, typed: bool = True) -> dict[str, Any]:
-    """Return an open question. *typed*: the classes of its answer are known."""
+    """Return an open question. *typed* means that the classes of its answer are known."""
     return {
         "id": one.id,
         "kind": one.kind,
@@ -142,7 +142,7 @@ def thread(found: Any) -> dict[str, Any]:
 
 
 def inbox_item(found: Any, *, typed: bool = False) -> dict[str, Any]:
-    """Return an open question with its thread. *typed*: the classes of its answer are known."""
+    """Return an open question with its thread. *typed* means that the classes of its answer are known."""
     asked = found.interrupt
     names = ("thread", "status", "graph", "title", "tenant", "asked_at", "expires_at", "token")
     data = {name: getattr(asked, name) for name in ("id", "kind", "node", "stale")}
@@ -159,7 +159,7 @@ def schedule(found: Any) -> dict[str, Any]:
 
 
 def live_item(found: Any) -> dict[str, Any]:
-    """Return an item that a run shows between its entries. `kind` of a piece of a model reply is its class."""
+    """Return a live item. The `kind` of a piece of a model reply is its class."""
     shown = found.item
     if found.mode == "messages" and hasattr(shown, "task_id"):
         item = {
@@ -181,7 +181,7 @@ def live_item(found: Any) -> dict[str, Any]:
 
 
 def error(given: BaseException, code: int) -> dict[str, Any]:
-    """Return an error, with the exit code that it leads to."""
+    """Return an error with its exit code."""
     data = {
         "code": getattr(given, "code", "unexpected"),
         "class": type(given).__name__,

@@ -1,6 +1,6 @@
-"""A thread as messages of the AI SDK: what a page shows that was loaded anew (`useChat({ messages })`).
+"""A thread as messages of the AI SDK, for a reloaded page (`useChat({ messages })`).
 
-It is the fold of the committed chunks, as the SDK makes it of a stream, with the messages of the user between them.
+It folds the committed chunks like the SDK folds a stream, with the user's messages between them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from graphrt import events
 from graphrt.events import Entry
 from graphrt.harness.media import Media
 from graphrt.harness.messages import Part, TextPart, UserMessage
+from graphrt.runtime import LiveItem
 from graphrt.wires.plain_data import plain
 from graphrt.wires.ui_messages import Chunk, UiMessages, file_part
 
@@ -25,24 +26,27 @@ _TOOL_STATES: Final = {
     "tool-output-error": "output-error",
     "tool-output-denied": "output-denied",
 }
-"""Chunk to the state of the tool call that it is about."""
+"""Maps a chunk to the state of its tool call."""
 
 
-def messages(entries: Iterable[Entry]) -> list[UiMessage]:
-    """Return the messages of a thread, given all its entries.
+def messages(entries: Iterable[Entry | LiveItem]) -> list[UiMessage]:
+    """Return the messages of a thread from all its entries, optionally with live items between them.
 
-    The input of a run is a message of the user: its last `UserMessage` as texts and files, any other input as a part
-    `data-input`.
-    An answer that is still being made has the parts that are committed.
+    The input of a run is a user message: its last `UserMessage` as texts and files, any other input as a part
+    `data-input`. An unfinished answer has its committed parts and those of the live items.
     """
     found: list[UiMessage] = []
     projection = UiMessages()
-    for entry in entries:
-        if isinstance(entry.event, events.RunStarted) and not entry.path:
-            found.append(_of_user(entry, entry.event))
-        for chunk in projection.entry(entry):
+    for item in entries:
+        if isinstance(item, LiveItem):
+            chunks = projection.live(item.mode, item.item, item.missed)
+        else:
+            if isinstance(item.event, events.RunStarted) and not item.path:
+                found.append(_of_user(item, item.event))
+            chunks = projection.entry(item)
+        for chunk in chunks:
             if chunk["type"] == "start" and found and found[-1]["id"] == chunk["messageId"]:
-                continue  # the run goes on after a pause
+                continue  # the run continues after a pause
             if chunk["type"] == "start":
                 parts: list[Any] = []
                 found.append(
@@ -59,7 +63,7 @@ def messages(entries: Iterable[Entry]) -> list[UiMessage]:
 
 
 def _of_user(entry: Entry, started: events.RunStarted) -> UiMessage:
-    """Return what the user said with an input."""
+    """Return the user's message in an input."""
     said: UserMessage | None = None
     for value in started.input.values():
         if isinstance(value, list | tuple):
@@ -67,7 +71,7 @@ def _of_user(entry: Entry, started: events.RunStarted) -> UiMessage:
                 said = item if isinstance(item, UserMessage) else said
     id_ = f"{entry.thread}:{entry.seq}:input"
     parts: list[dict[str, Any]] = [{"type": "data-input", "data": plain(dict(started.input))}]
-    if said is not None:  # the last one: a conversation may be given with its past
+    if said is not None:  # the last one, because a conversation may contain earlier turns
         id_ = said.id or id_
         parts = [part for one in said.parts if (part := _part_of_user(one))]
     return {"id": id_, "role": "user", "parts": parts}
@@ -82,7 +86,7 @@ def _part_of_user(part: Part) -> dict[str, Any]:
 
 
 def _fold(parts: list[dict[str, Any]], chunk: Chunk) -> None:
-    """Take a chunk into the parts of a message."""
+    """Fold a chunk into the parts of a message."""
     match chunk["type"]:
         case "start-step":
             parts.append({"type": "step-start"})
@@ -102,12 +106,12 @@ def _fold(parts: list[dict[str, Any]], chunk: Chunk) -> None:
             parts.append(chunk)
         case "error":
             parts.append({"type": "data-error", "data": chunk["errorText"]})
-        case _:  # the ends of parts, of steps and of the message, and values of `ctx.emit`, which are not kept
+        case _:  # ends of parts, steps and the message, and values of `ctx.emit`, are not kept
             pass
 
 
 def _fold_tool(parts: list[dict[str, Any]], chunk: Chunk) -> None:
-    """Take a chunk about a tool call into the parts of a message."""
+    """Fold a chunk about a tool call into the parts of a message."""
     kind = chunk["type"]
     if kind == "tool-input-available":
         named = {name: chunk[name] for name in ("toolCallId", "toolName", "input")}

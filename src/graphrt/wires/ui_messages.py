@@ -1,15 +1,15 @@
-"""The UI message stream of the AI SDK (`x-vercel-ai-ui-message-stream: v1`): a spelling of `conversation`.
+"""The UI message stream of the AI SDK (`x-vercel-ai-ui-message-stream: v1`): an encoding of `conversation`.
 
 The wire of the committed layer is a left fold over entries: the wire of a prefix is a prefix of the wire, in any process.
-Live items write the same parts before, piece by piece. If what they wrote does not hold any more, the stream ends with
-`abort`, and the next connection gets the message anew under the same id.
+Live items write the same parts earlier, piece by piece. If their chunks are no longer valid, the stream ends with
+`abort`, and the next connection gets the message again under the same id.
 
-A *turn*, from an input to the end of the run, is one message. Its id is made of the thread and the position of the
+A *turn*, from an input to the end of the run, is one message. Its id consists of the thread and the position of the
 input, so a pause for an approval and the answer continue the same message.
 
 | Journal | Chunks |
 |---|---|
-| an input, or a run that goes on | `start` |
+| an input, or a run that continues | `start` |
 | a model's reply | `start-step`, reasoning, text, `file`, `tool-input-available`, `tool-output-available` or `-error`, `finish-step` |
 | a file in the result of a tool | `file`, after the result |
 | an approval | `tool-input-available`, `tool-approval-request`; its answer: `tool-approval-response`, `tool-output-denied` |
@@ -25,22 +25,22 @@ from typing import Any, Final, TypeAlias, final
 
 from graphrt.events import Entry
 from graphrt.harness.messages import MediaPart
-from graphrt.wires import conversation as chat
-from graphrt.wires.conversation import last_input, line
+from graphrt.wires import chat_events as chat
+from graphrt.wires.conversation import Conversation, line
 from graphrt.wires.plain_data import plain
 
-__all__ = ["DONE", "HEADERS", "Chunk", "UiMessages", "file_part", "last_input", "line", "wire"]
+__all__ = ["DONE", "HEADERS", "Chunk", "UiMessages", "file_part", "line", "wire"]
 
 Chunk: TypeAlias = dict[str, Any]
 """One chunk of the stream."""
 HEADERS: Final = {"content-type": "text/event-stream", "x-vercel-ai-ui-message-stream": "v1"}
 """Headers of a response with the stream."""
 DONE: Final = "data: [DONE]\n\n"
-"""What comes after the last chunk of a response."""
+"""The text after the last chunk of a response."""
 
 
 def wire(entries: Iterable[Entry]) -> str:
-    """Return the committed wire of *entries*: of a whole thread, or from an input on. For golden files, too."""
+    """Return the committed wire of *entries*, of a whole thread or from an input on. Also used for golden files."""
     projection = UiMessages()
     return "".join(line(chunk) for entry in entries for chunk in projection.entry(entry))
 
@@ -50,23 +50,23 @@ class UiMessages:
     """The chunks of a thread: feed it entries in order from an input on, and live items between them."""
 
     def __init__(self) -> None:
-        self._chat = chat.Conversation()
+        self._chat = Conversation()
 
     @property
     def over(self) -> bool:
-        """Whether the stream has to end, because what it wrote does not hold any more."""
+        """Whether the stream must end because its chunks are no longer valid."""
         return self._chat.over
 
     def reads(self, entry: Entry) -> bool:  # noqa: ARG002 - other protocols read states for some entries
-        """Return whether `entry` may wait for the store: it never does."""
+        """Return False, because `entry` never waits for the store."""
         return False
 
     def had(self, seen: chat.Seen) -> None:
-        """Do not write what the client has *seen* of the present turn. Call it before the first entry."""
+        """Skip the part of the current turn that the client has *seen*. Call this before the first entry."""
         self._chat.had(seen)
 
     def known(self, entry: Entry) -> None:
-        """Take an entry that the reader has already."""
+        """Fold an entry that the reader already has."""
         self._chat.entry(entry)
 
     def entry(self, entry: Entry) -> list[Chunk]:
@@ -84,7 +84,7 @@ def file_part(file: MediaPart) -> dict[str, Any]:
 
 
 def _chunks(event: chat.ChatEvent) -> list[Chunk]:  # noqa: C901, PLR0911, PLR0912 - a table: one line for each event
-    """Return what the protocol has for *event*: 0..2 chunks."""
+    """Return the protocol's chunks for *event*: 0..2."""
     match event:
         case chat.PartAdded(part=part, kind=kind, text=text):
             return [{"type": f"{kind}-delta", "id": part, "delta": text}]
@@ -135,5 +135,5 @@ def _chunks(event: chat.ChatEvent) -> list[Chunk]:  # noqa: C901, PLR0911, PLR09
             return [{"type": "abort", "reason": "cancelled"}]
         case chat.Withdrawn():
             return [{"type": "abort", "reason": "withdrawn"}]
-        case _:  # the protocol has nothing for tasks, sub-agents and states
+        case _:  # the protocol has no events for tasks, sub-agents and states
             return []

@@ -1,7 +1,7 @@
-"""Workers: they drive the threads of a store that are due, whichever process began them (R21).
+"""Workers drive the due threads of a store, whichever process began them (R21).
 
-They stand on the public face alone: `Runtime.threads` finds what is due, `Runtime.drive` drives it,
-`Runtime.hand_over` gives it back, and `Runtime.sweep` deletes what is old. `import graphrt` does not import them.
+They use only the public API: `Runtime.threads` finds due threads, `Runtime.drive` drives them,
+`Runtime.hand_over` gives them back, and `Runtime.sweep` deletes old ones. `import graphrt` does not import them.
 """
 
 from __future__ import annotations

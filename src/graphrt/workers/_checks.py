@@ -1,4 +1,4 @@
-"""Checks of what a worker is made with."""
+"""Checks of a worker's arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.stores import MemoryStore, Store
 
 
 def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any, Any]]:
-    """Return the runtimes by the names of their graphs.
+    """Return the runtimes by graph name.
 
     Raises:
         InputError: There is none, one is not a runtime or has no store, two have graphs of one name, or two have
@@ -60,9 +60,10 @@ def check_runtime(given: Any) -> None:
 
 
 def _may_be_one(one: Store | None, other: Store | None) -> bool:
-    """Return False if the stores have different databases: of a store that is not of graphrt, that is not known.
+    """Return False if the stores are known to have different databases, which is unknown for stores not from graphrt.
 
-    Two stores that a process opened for one database are equal here: the `repr` of graphrt's stores names the database.
+    Two stores that a process opened for one database count as equal, because the `repr` of graphrt's stores names the
+    database.
     """
     own = all(type(store).__module__.startswith("graphrt.stores.") for store in (one, other))
     if one is other or not own:
@@ -75,7 +76,7 @@ def _is_runtime(given: Any) -> TypeGuard[Runtime[Any, Any]]:
 
 
 def checked_pause(option: str, given: Any) -> float:
-    """Return *given*, the seconds between two looks, which would take a whole processor if it were 0.
+    """Check and return *given*, the seconds between two polls; 0 would use up a whole processor.
 
     Raises:
         InputError: It is not a number above 0.
@@ -87,7 +88,7 @@ def checked_pause(option: str, given: Any) -> float:
 
 
 def checked_number(option: str, given: Any, *, whole: bool) -> Any:
-    """Return *given*, a whole number from 1, or a number from 0 if not *whole*.
+    """Check and return *given*, a whole number from 1, or a number from 0 if not *whole*.
 
     Raises:
         InputError: It is not.

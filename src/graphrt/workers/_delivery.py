@@ -1,7 +1,7 @@
-"""What becomes of one message "drive this thread": every host delivers through here, and none of them raises.
+"""Delivery of one message "drive this thread", used by every host. It returns an outcome and never raises.
 
-A message may come twice, late, or for a thread that nobody should drive any more. The claim and `Runtime.drive` decide
-that; this module only says in one word what they decided.
+A message may arrive twice, late, or for a thread that no host should drive any more. The claim and `Runtime.drive`
+handle that; this module only reports the outcome in one word.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from graphrt.runtime import Runtime
 from graphrt.stores import Store
 
 RIGHT_NOW: Final = frozenset({"conflict", "lost-lease", "not-due", "sleeping", "unknown-thread"})
-"""Codes that mean: another host, or a caller, was faster. Nothing is wrong with the thread."""
+"""Codes that mean that another host, or a caller, was faster. Nothing is wrong with the thread."""
 
 LEFT_TO_OTHERS: Final = "Thread %s is left to others: %s"
 WAS_LEFT: Final = "Thread %s was left: %s"
@@ -26,9 +26,9 @@ class Delivery(NamedTuple):
     outcome: Literal["ended", "failed", "parked", "left", "refused", "unreachable", "broken"]
     """`ended`: driven until it completed, paused, was cancelled or handed over. `failed`: the run failed. `parked`: its
     runs died too often. `left`: nothing to do. `refused`: this process cannot drive it, for instance because another
-    version of the graph began it. `unreachable`: the store failed. `broken`: an error that no run should raise."""
+    version of the graph began it. `unreachable`: the store failed. `broken`: an unexpected error."""
     error: Exception | None = None
-    """The error that decided it, if there was one."""
+    """The error behind the outcome, if any."""
 
     @property
     def code(self) -> str:
@@ -37,7 +37,7 @@ class Delivery(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What happened, in one sentence; an empty string for `ended`."""
+        """The outcome, in one sentence; an empty string for `ended`."""
         return self.error.what if isinstance(self.error, GraphrtError) else str(self.error or "")
 
     @property
@@ -47,16 +47,16 @@ class Delivery(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Name of the class of what ended the run: of what the node raised, if a node failed."""
+        """Class name of the error that ended the run; if a node failed, of the error that the node raised."""
         error = self.error
         cause = error.__cause__ if isinstance(error, NodeError) and error.__cause__ is not None else error
         return str(getattr(cause, "type_name", None) or type(cause).__name__)
 
 
 def log_end(log: logging.Logger, graph: str, thread: str, told: Delivery) -> None:
-    """Log that a run failed or that its thread was parked.
+    """Log that a run failed, or that its thread was parked.
 
-    The line has the class of the error and not its text, which may quote values of the state. The journal has both.
+    The line has the class of the error but not its text, which may quote values of the state. The journal has both.
     """
     node = f" in node {told.at_node!r}" if told.at_node else ""
     how = "was parked" if told.outcome == "parked" else "failed"
@@ -64,10 +64,10 @@ def log_end(log: logging.Logger, graph: str, thread: str, told: Delivery) -> Non
 
 
 def deliver(runtime: Runtime[Any, Any], thread: str, max_tries: int | None) -> Delivery:
-    """Drive a thread if it is due, and return what became of it. Never raises an `Exception`."""
+    """Drive a thread if it is due, and return the outcome. Never raises an `Exception`."""
     try:
         if _store_of(runtime).head(thread).owned:
-            return Delivery("left")  # a claim would be refused, after waiting whether the owner has just died
+            return Delivery("left")  # claiming would only wait to see whether the owner has just died, and then fail
         runtime.drive(thread, max_tries=max_tries)
     except ConflictError as error:
         return Delivery("left", error)
@@ -77,7 +77,7 @@ def deliver(runtime: Runtime[Any, Any], thread: str, max_tries: int | None) -> D
         return Delivery("unreachable", error)
     except GraphrtError as error:
         return Delivery("parked" if error.code == "parked" else "failed", error)
-    except Exception as error:  # noqa: BLE001 - the graph's own, or a fault of ours: the host has to go on
+    except Exception as error:  # noqa: BLE001 - the graph's own, or a fault of ours: the host has to continue
         return Delivery("broken", error)
     return Delivery("ended")
 

@@ -1,4 +1,4 @@
-"""Threads that are due, as every host looks for them."""
+"""Listing of due threads, shared by all hosts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 from graphrt.runtime import Runtime, ThreadInfo
 
 PAGE: Final = 500
-"""Threads that are listed at once."""
+"""Maximum number of threads listed at once."""
 
 
 def due_threads(runtime: Runtime[Any, Any], graph: str | None, fits: Callable[[ThreadInfo], bool]) -> list[ThreadInfo]:
-    """Return a page of the due threads that *fits* lets pass, of one graph or of all; the highest priority first."""
+    """Return a page of the due threads accepted by *fits*, of one graph or of all, highest priority first."""
     found: list[ThreadInfo] = []
     after: str | None = None
     while True:

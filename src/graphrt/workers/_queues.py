@@ -1,4 +1,4 @@
-"""Checks of the queues that a worker serves, and the names of queues that its graphs have."""
+"""Checks of the queues that a worker serves, and the names of the queues in its graphs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from graphrt.limits import Queue
 from graphrt.runtime import Runtime
 
 _PAIR: Final = ("tasks", "seconds")
-"""What a limiter has."""
+"""The limits of a limiter."""
 
 
 def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any, Any]]) -> dict[str, Queue]:
-    """Return queues by name, as they were *given*: names alone, or a mapping of names to their limits.
+    """Return queues by name from *given*: names, or a mapping of names to their limits.
 
     Raises:
         InputError: No node names one of them, or a limit is not one (`input`).
@@ -35,7 +35,7 @@ def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any, Any]
 
 
 def _named(given: Any) -> Mapping[Any, Any]:
-    """Return what was given as a mapping of names to limits; names alone have none."""
+    """Return the argument as a mapping of names to limits; plain names have none."""
     if isinstance(given, str):
         return {given: Queue()}
     return given if _is_mapping(given) else dict.fromkeys(given, Queue())

@@ -1,4 +1,4 @@
-"""`RepeatedLog`: lines of a host's log that would come again and again, each written once and then counted."""
+"""`RepeatedLog`: suppresses repeated lines of a host's log: each is written once and then counted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graphrt.errors import StoreError
 EVERY_S: Final = 60.0
 """Seconds between two lines about the same cause."""
 MOST: Final = 1_000
-"""Causes that are remembered. The one that was written longest ago is forgotten first, and written again if it comes back."""
+"""Maximum number of remembered causes. The least recently written one is forgotten first."""
 
 
 @dataclass(slots=True)
 class _Cause:
-    """What came for one key: when it was written, and the last message of those that were not."""
+    """The messages of one key: the time of the last written one, and the last suppressed one."""
 
     level: int
     written_at: float
@@ -30,12 +30,12 @@ class _Cause:
 
 @final
 class RepeatedLog:
-    """Writes the first message of a cause, and at most once a minute how many more came.
+    """Writes the first message of a cause, and then at most once a minute the number of further ones.
 
     The key of a cause names no thread: ten thousand threads of a graph that is not deployed are one cause.
 
     Args:
-        log: Where the lines go.
+        log: The logger for the lines.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -44,7 +44,7 @@ class RepeatedLog:
         self._lock = threading.Lock()
 
     def say(self, key: str, level: int, text: str, *args: object) -> None:
-        """Write *text* if it is the first message of the cause *key*; else count it for `tell_more`."""
+        """Write *text* if it is the first message of the cause *key*; otherwise count it for `tell_more`."""
         with self._lock:
             cause = self._causes.get(key)
             if cause is not None:
@@ -56,7 +56,7 @@ class RepeatedLog:
         self._log.log(level, text, *args)
 
     def cannot_look(self, what: str, error: Exception) -> None:
-        """Write that a host could not look for *what*, which it will do again; called while *error* is handled."""
+        """Log that a host could not look for *what* and will retry; called while *error* is handled."""
         if isinstance(error, StoreError):
             self.say(f"{what} {error.code}", logging.WARNING, f"Cannot look for {what}: %s", error.what)
         else:
@@ -64,9 +64,9 @@ class RepeatedLog:
             self.say(f"{what} {type(error).__name__}", logging.ERROR, text, traceback.format_exc().rstrip())
 
     def tell_more(self) -> None:
-        """Write the last message of each cause that came again, with the count, if its last line is old enough.
+        """Write the last message of each repeated cause, with the count, if its last line is old enough.
 
-        A host calls it at its looks.
+        A host calls this at every poll.
         """
         now = time.monotonic()
         lines: list[tuple[int, str, tuple[Any, ...]]] = []

@@ -1,4 +1,4 @@
-"""`Retention`: which threads a worker deletes by itself, and the loop that does so beside the runs."""
+"""`Retention`: rules by which a worker deletes threads automatically, and the loop that applies them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphrt.events.status import Status
 from graphrt.runtime import Runtime
 
 MOST_AT_ONCE: Final = 1_000
-"""Threads that one rule deletes before the next rule has its turn, and before the worker looks whether it is to stop."""
+"""Number of threads that one rule deletes before the next rule has its turn and the worker checks whether to stop."""
 
 
 @final
@@ -25,7 +25,7 @@ MOST_AT_ONCE: Final = 1_000
 class Retention:
     """A rule: threads that were last written longer ago than this are deleted.
 
-    A thread that fits any rule goes. Threads that a run has are kept.
+    A thread that matches any rule is deleted, except one that a run owns.
 
     Args:
         older_than: Time since the last commit of a thread, as a timedelta or in seconds.
@@ -75,23 +75,24 @@ class Retention:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What `Runtime.sweep` takes for this rule."""
+        """The arguments of `Runtime.sweep` for this rule."""
         which = {name: getattr(self, name) for name in ("status", "graph", "tenant", "tags")}
         return {"older_than_s": self.seconds, **which}
 
 
 @final
 class Sweeper:
-    """Sweeps a store by the rules of a worker, in a thread of its own, so that no run waits for it.
+    """Sweeps a store by the rules of a worker, in a separate thread, so that no run waits for it.
 
     Each sweep also deletes the items of the memory that have expired.
-    Several workers of a store may sweep it: a thread is deleted once, and looking for old ones is one query a rule.
+    Several workers may sweep the same store: a thread is deleted only once, and finding old threads takes one query per
+    rule.
 
     Args:
         runtime: The runtime whose store is swept.
-        rules: The rules. Without any, nothing is ever started.
+        rules: The rules. Without any, the sweeper does nothing.
         every_s: Seconds between two sweeps.
-        failed: Is called with an error that ended a sweep. The next sweep tries again.
+        failed: Called with an error that ended a sweep; the next sweep tries again.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Sweeper:
     ) -> None:
         self._sweep: Callable[..., Any] = runtime.sweep
         self._runtime = runtime
-        given: Any = rules  # from callers without a type checker
+        given: Any = rules  # for callers without a type checker
         if not is_list(given) or not all(isinstance(rule, Retention) for rule in given):
             raise INVALID_ARGUMENT(argument="retention=", value=rules, wanted="a list of Retention rules")
         self._rules = tuple(rules)
@@ -112,15 +113,15 @@ class Sweeper:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.deleted: int = 0
-        """Threads that were deleted so far."""
+        """Number of threads deleted so far."""
 
     def start(self) -> None:
-        """Begin to sweep, if there are rules. The first sweep is made at once.
+        """Start sweeping, if there are rules. The first sweep begins at once.
 
         Raises:
             InputError: A filter of a rule is not valid, or the store cannot find threads by it.
         """
-        with suppress(StoreError):  # the store may come back: the first sweep reports it if it does not
+        with suppress(StoreError):  # the store may come back; otherwise the first sweep reports the error
             for rule in self._rules:
                 self._sweep(dry_run=True, limit=1, **rule.arguments)
         if self._rules:
@@ -128,7 +129,7 @@ class Sweeper:
             self._thread.start()
 
     def stop(self) -> None:
-        """End after the batch that is being deleted."""
+        """Stop after the current batch of deletions."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -146,7 +147,7 @@ class Sweeper:
             self._stop.wait(max(0.0, self._every_s - (time.monotonic() - began)))
 
     def _once(self) -> bool:
-        """Give each rule a turn, and return whether one of them may have left threads over."""
+        """Give each rule a turn, and return whether any of them may have threads left."""
         full = False
         for rule in self._rules:
             if self._stop.is_set():

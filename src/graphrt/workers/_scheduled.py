@@ -1,4 +1,4 @@
-"""Threads that schedules are due to start, as a worker starts them."""
+"""Starts threads of due schedules, for workers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from graphrt.runtime import Runtime
 
 
 def start_scheduled(runtimes: Mapping[str, Runtime[Any, Any]], say: Callable[..., None]) -> None:
-    """Start the threads that schedules of these graphs are due to start.
+    """Start the threads of due schedules of these graphs.
 
     Args:
         runtimes: Graph name to its runtime.
-        say: Logs once for each key: a key, a level, a text and its arguments.
+        say: Logs once per key; takes a key, a level, a text and its arguments.
 
     Raises:
-        StoreError: Schedules of a graph could not be read or kept; those of the other graphs were looked at all the same.
+        StoreError: Schedules of a graph could not be read or stored; those of the other graphs were still handled.
     """
     broken: StoreError | None = None
     for name, runtime in runtimes.items():

@@ -14,21 +14,22 @@ from graphrt.workers._checks import checked_number
 from graphrt.workers._host import Host
 
 _OPENING_S: Final = 60.0
-"""Seconds for which a run may be opening: it waits for locks, and for a server that does not answer."""
+"""Maximum time for opening a run, in seconds: it waits for locks, and for a server that does not answer."""
 
 
 def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
-    """Start *host*, and stop it at the first signal; a second signal gives the open supersteps no more time.
+    """Start *host*, and stop it at the first signal; a second signal ends the grace period of open supersteps.
 
     Args:
-        host: A host that was not started yet.
+        host: A host that has not been started.
         grace_s: As for `Host.stop`.
-        stopped: Whether another thread has stopped the host meanwhile.
+        stopped: Whether another thread has stopped the host in the meantime.
 
     Raises:
-        InputError: *grace_s* is not seconds from 0, or this is not the main thread. Nothing was started.
+        InputError: *grace_s* is not a number of seconds of 0 or more, or this is not the main thread. Nothing was
+            started.
     """
-    checked_number("grace_s", grace_s, whole=False)  # here, since `stop` runs where nobody catches its error
+    checked_number("grace_s", grace_s, whole=False)  # checked here, since errors of `stop` would not be caught
     if threading.current_thread() is not threading.main_thread():
         raise SERVE_OUTSIDE_MAIN_THREAD(thread=threading.current_thread().name)
     asked = threading.Event()
@@ -41,7 +42,7 @@ def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         host.start()
-        # `wait` without a limit would not let the handler run on Windows.
+        # On Windows, `wait` without a limit would block the signal handler.
         while not asked.wait(1.0):
             if stopped():
                 return
@@ -59,14 +60,14 @@ def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
 def drain(
     runtimes: Iterable[Runtime[Any, Any]], reason: str, grace_s: float, driving: Callable[[], int]
 ) -> list[threading.Thread]:
-    """Hand over the runs of *runtimes*, all at once, and return the threads that do it.
+    """Hand over the runs of all *runtimes* concurrently, and return the worker threads that do it.
 
     Args:
         runtimes: Each waits for its own runs.
         reason: As for `Runtime.hand_over`.
         grace_s: As for `Host.stop`.
-        driving: Returns how many threads the host drives. A run that it opens is not among those of its runtime until
-            it is open, so they are handed over until nothing is driven.
+        driving: Returns the number of threads that the host drives. A run that is still opening is not yet among those
+            of its runtime, so handing over is repeated until nothing is driven.
     """
     until = time.monotonic() + grace_s
 

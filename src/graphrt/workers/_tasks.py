@@ -1,4 +1,4 @@
-"""`QueueRunner`: a loop that looks for tasks of queues, and runs them on worker threads of its own (decision 0159).
+"""`QueueRunner`: a loop that polls for queue tasks and runs them on worker threads (decision 0159).
 
 The open questions of the kind `task` are the queue: one indexed query for each graph. The claim on a task decides who
 runs it.
@@ -21,13 +21,13 @@ from graphrt.runtime import InboxItem, Runtime
 from graphrt.workers._repeated_log import RepeatedLog
 
 PAGE: Final = 200
-"""Tasks that are listed at once."""
+"""Maximum number of tasks listed at once."""
 _OTHERS_S: Final = 1.0
-"""Seconds until a task is tried again that another worker had, or that was not waiting any more."""
+"""Seconds until a task that another worker had, or that was no longer waiting, is tried again."""
 _REFUSED_S: Final = 60.0
-"""Seconds until a task is tried again that this worker cannot run."""
+"""Seconds until a task that this worker cannot run is tried again."""
 _UNSERVED_S: Final = 30.0
-"""Seconds that a task waits before it is said that this worker does not serve its queue; and between two such looks."""
+"""Seconds that a task waits before this worker logs that it does not serve its queue, and between two such checks."""
 
 log: Final = logging.getLogger("graphrt.workers")
 
@@ -38,12 +38,12 @@ class QueueRunner:
 
     Args:
         runtimes: Graph name to its runtime.
-        queues: Names of the queues that are served, with their limits. Without any, the runner only looks now and then
-            whether tasks wait for queues that nobody serves here.
-        most: How many tasks run at once.
-        poll_s: Seconds between two looks while nothing waits.
-        repeated: Where it logs.
-        reported: Called when the end of a task was reported: its thread is due.
+        queues: Names of the served queues, with their limits. Without any, the runner only checks from time to time
+            whether tasks wait for queues that are not served here.
+        most: Maximum number of concurrent tasks.
+        poll_s: Seconds between two polls while nothing waits.
+        repeated: Its log.
+        reported: Called when the end of a task was reported, which makes its thread due.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class QueueRunner:
         self._reported = reported
         self._lock = threading.Condition()
         self._running: dict[str, str] = {}
-        """Id of the question of a task that runs here to the name of its queue."""
+        """Maps the question id of a task that runs here to the name of its queue."""
         self._later: dict[str, float] = {}
-        """Id of the question of a task that is left to others to the monotonic time at which it is tried again."""
+        """Maps the question id of a task that is left to others to the monotonic time at which it is tried again."""
         self._full: dict[str, float] = {}
-        """Queue whose limits were reached to the monotonic time at which it is tried again."""
+        """Maps a queue whose limits were reached to the monotonic time at which it is tried again."""
         self._ended = 0
         self._unserved: tuple[str, ...] = ()
         self._unserved_at = 0.0
@@ -83,27 +83,27 @@ class QueueRunner:
 
     @property
     def ended(self) -> int:
-        """Tasks whose end was reported."""
+        """Number of tasks whose end was reported."""
         return self._ended
 
     @property
     def unserved(self) -> tuple[str, ...]:
-        """Names of the queues of tasks that have waited for some time, and that are not served here."""
+        """Names of queues that are not served here and whose tasks have waited for some time."""
         return self._unserved
 
     def start(self) -> None:
-        """Begin to look, in a thread of its own."""
+        """Start polling, in a worker thread."""
         self._thread = threading.Thread(target=self._work, name="graphrt-queues", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more tasks. Those that run are given up by `Runtime.hand_over`, which the worker calls."""
+        """Take no more tasks. `Runtime.hand_over`, which the worker calls, gives up the running ones."""
         with self._lock:
             self._stopping.set()
             self._lock.notify_all()
 
     def join(self) -> None:
-        """Wait until no task runs any more."""
+        """Wait until no task is running."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -130,14 +130,14 @@ class QueueRunner:
                         self._lock.wait()
 
     def _look(self, pool: ThreadPoolExecutor) -> int:
-        """Take tasks while there is room, and return how many were taken."""
+        """Take tasks while there is room, and return the number taken."""
         took = 0
         now = time.monotonic()
         with self._lock:
             self._later = {id_: until for id_, until in self._later.items() if until > now}
         for name, runtime in self._runtimes.items():
             found = [item for item in self._waiting(runtime, name) if self._may_take(item, now)]
-            # Not in order: several workers would all try the same task first.
+            # In random order, so that several workers do not all try the same task first.
             random.shuffle(found)
             for item in found:
                 with self._lock:
@@ -155,7 +155,7 @@ class QueueRunner:
         return took
 
     def _waiting(self, runtime: Runtime[Any, Any], graph: str) -> list[InboxItem]:
-        """Return a page of the tasks that wait for the queues served here: the oldest that this worker may take."""
+        """Return a page of waiting tasks of the queues served here: the oldest that this worker may take."""
         found: list[InboxItem] = []
         after: str | None = None
         now = time.monotonic()
@@ -200,7 +200,7 @@ class QueueRunner:
             refused = isinstance(error, InputError)  # another version of the graph, for instance
             later_s = _REFUSED_S if refused else _OTHERS_S
             text = "Task %s is left to others: %s" if refused else "Task %s was left: %s"
-            # One line for each graph, however many of its tasks are left.
+            # One line per graph, however many of its tasks are left.
             self._say(f"tasks of {runtime.graph.name} {error.code}", logging.WARNING, text, question.id, error.what)
         except Exception:
             later_s = _REFUSED_S
@@ -216,7 +216,7 @@ class QueueRunner:
             self._lock.notify_all()
 
     def _look_for_unserved(self) -> None:
-        """Look for tasks that wait for queues that are not served here, and say so once for each queue."""
+        """Look for tasks of queues that are not served here, and log each such queue once."""
         self._unserved_at = time.monotonic() + _UNSERVED_S
         found: set[str] = set()
         for name, runtime in self._runtimes.items():

@@ -1,4 +1,4 @@
-"""`Worker`: a loop that looks for threads that are due, and drives them on worker threads of its own."""
+"""`Worker`: a loop that polls for due threads and drives them on worker threads."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from graphrt.workers._serving import drain, serve
 from graphrt.workers._tasks import QueueRunner
 
 _LOOK_AGAIN_S: Final = 60.0
-"""Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
+"""Seconds until a thread that this worker cannot drive is tried again, and between two checks for unknown graphs."""
 _SOON_S: Final = 1.0
-"""Seconds until a thread is tried again whose mail can change nothing yet."""
+"""Seconds until a thread whose mail cannot change anything yet is tried again."""
 _LISTING_S: Final = 0.1
-"""Seconds for which a list of due threads is used. A worker with a backlog looks after each run that ends; to list the
-backlog every time was a fifth of its processor time with 200 threads due."""
+"""Seconds for which a list of due threads is reused. A worker with a backlog polls after each run that ends; listing
+the backlog every time took a fifth of its processor time with 200 threads due."""
 _SCHEDULES_S: Final = 1.0
-"""Seconds between two looks at schedules, which are due at full minutes."""
+"""Seconds between two polls of schedules, which are due at full minutes."""
 _LONGEST_PAUSE_S: Final = 30.0
-"""Longest pause between two looks at a store that fails."""
+"""Maximum delay between two polls of a failing store."""
 
 log: Final = logging.getLogger("graphrt.workers")
 
 
 class _Due(NamedTuple):
-    """A thread that is due, and the runtime that can drive it."""
+    """A due thread, with the runtime that can drive it."""
 
     info: ThreadInfo
     runtime: Runtime[Any, Any]
@@ -53,7 +53,7 @@ class _Due(NamedTuple):
 
 @final
 class Worker:
-    """Drives the threads of one store that are due: started or left ones, and those whose mail or time has come.
+    """Drives the due threads of one store: started or abandoned ones, those with mail, and those whose time has come.
 
     Any number of workers may share a store, on SQLite in several processes of one machine, on PostgreSQL on several
     machines. The claim on a thread decides who drives it; a worker that loses the race takes another thread.
@@ -61,14 +61,16 @@ class Worker:
     Args:
         *runtimes: The runtimes to drive with, one for each graph, all with the same store. Threads of other graphs are
             left to other workers.
-        concurrency: How many threads it drives at once.
-        per_graph: Graph name to how many of its threads it drives at once; others up to *concurrency*.
-        poll_s: Seconds between two looks at the store while nothing is due.
+        concurrency: Maximum number of threads driven at once.
+        per_graph: Maps graph names to the maximum number of their threads driven at once; other graphs have only
+            *concurrency*.
+        poll_s: Seconds between two polls of the store while nothing is due.
         max_tries: How many runs in a row may take a thread over and die before they store anything more. Then the
             thread is parked: it fails, is listed with the failed ones, and waits for a `retry`.
         queues: The queues whose tasks it runs: names, or a mapping of names to their limits (`graphrt.limits.Queue`).
-        task_concurrency: How many tasks of queues it runs at once; None for *concurrency*.
-        retention: Rules by which old threads are deleted; see `Retention`. A thread that fits one of them goes.
+        task_concurrency: Maximum number of queue tasks run at once; None for *concurrency*.
+        retention: Rules by which old threads are deleted; see `Retention`. A thread that matches any of them is
+            deleted.
         retention_every_s: Seconds between two sweeps by these rules.
 
     Raises:
@@ -115,9 +117,9 @@ class Worker:
         self._lock = threading.Condition()
         self._state = "new"
         self._driving: dict[str, str] = {}
-        """Thread to the name of its graph, in the order in which they were taken."""
+        """Maps a thread to the name of its graph, in the order in which they were taken."""
         self._refused: dict[str, tuple[int, float]] = {}
-        """Thread that cannot be driven here to its `seq` then, and the monotonic time at which it is tried again."""
+        """Maps a thread that cannot be driven here to its `seq` and the monotonic time at which it is tried again."""
         self._unknown: tuple[str, ...] = ()
         self._look_around_at = self._schedules_at = self._list_at = 0.0
         self._listed: list[_Due] = []
@@ -131,19 +133,19 @@ class Worker:
     # -- its life --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Work in the caller until another thread, or a signal handler, calls `stop`.
+        """Work in the calling thread until another thread, or a signal handler, calls `stop`.
 
         Raises:
-            InputError: The worker works already, or was stopped.
+            InputError: The worker is already working, or was stopped.
         """
         self._begin()
         self._work()
 
     def start(self) -> te.Self:
-        """Work in a thread of its own until `stop`, and return the worker.
+        """Work in a background thread until `stop`, and return the worker.
 
         Raises:
-            InputError: The worker works already, or was stopped.
+            InputError: The worker is already working, or was stopped.
         """
         self._begin()
         self._thread = threading.Thread(target=self._work, name="graphrt-worker", daemon=True)
@@ -153,7 +155,7 @@ class Worker:
     def serve(self, *, grace_s: float = 10.0) -> None:
         """Work until the process gets SIGTERM or SIGINT, then `stop`: what a deployed worker process calls.
 
-        A second signal gives the open supersteps no more time. Call it in the main thread: only there Python runs signal
+        A second signal ends the grace period of open supersteps. Call it in the main thread, where Python runs signal
         handlers.
 
         Args:
@@ -162,14 +164,15 @@ class Worker:
         serve(self, grace_s, lambda: self._state == "stopped")
 
     def stop(self, *, grace_s: float = 10.0) -> int:
-        """Take no more threads, hand over those that are driven, and return how many these were.
+        """Take no more threads, hand over those being driven, and return their number.
 
-        Each is given *grace_s* seconds to finish its open superstep. After that, the unfinished tasks of the superstep
-        are interrupted, and run again where the thread is driven next. Nothing that was stored is lost.
-        May be called again, and from a signal handler's thread. In a forked child, the worker is left to the parent.
+        Each thread has *grace_s* seconds to finish its open superstep. After that, the unfinished tasks of the
+        superstep are interrupted, and run again where the thread is next driven. Nothing that was stored is lost. May
+        be called again, and from a signal handler's thread. In a forked child, it does nothing: the worker belongs to
+        the parent.
 
         Raises:
-            InputError: *grace_s* is not seconds from 0. Nothing was stopped.
+            InputError: *grace_s* is not a number of seconds of 0 or more. Nothing was stopped.
         """
         checked_number("grace_s", grace_s, whole=False)
         if self._home.elsewhere:
@@ -181,7 +184,7 @@ class Worker:
             self._state = "draining"
             number = len(self._driving)
             self._lock.notify_all()
-        self._tasks.stop()  # first, so that no further task is begun while those that run are told to stop
+        self._tasks.stop()  # first, so that no further task is started while running ones are being stopped
         drains = drain(self._runtimes.values(), "the worker stops", grace_s, self._at_work)
         for one in drains:
             one.join()
@@ -192,11 +195,11 @@ class Worker:
         return number
 
     def _at_work(self) -> int:
-        """Return how many threads and tasks run here, those included that are just being opened."""
+        """Return the number of threads and tasks running here, including those that are just being opened."""
         return len(self._driving) + len(self._tasks.running)
 
     def drive(self, thread: str) -> None:  # noqa: ARG002 - a worker drives what is due, and is told of it by the store
-        """Look at the store now, and not only after `poll_s`: a process that starts a thread may say so."""
+        """Poll the store now instead of after `poll_s`; a process that starts a thread may call this."""
         self._wake()
         self._tasks.wake()
 
@@ -214,7 +217,7 @@ class Worker:
         self.stop()
 
     def health(self) -> WorkerHealth:
-        """Return what the worker does now and has done."""
+        """Return the current and past activity of the worker."""
         self._home.check()
         with self._lock:
             return WorkerHealth(
@@ -238,7 +241,7 @@ class Worker:
     def _begin(self) -> None:
         self._home.check()
         for runtime in self._runtimes.values():
-            _ = runtime.schedules  # raises if the parent of this process has used the runtime: all looks would fail
+            _ = runtime.schedules  # raises now if the parent of this process has used the runtime
         with self._lock:
             if self._state != "new":
                 raise WORKER_RUNS_ALREADY(state=self._state)
@@ -265,7 +268,7 @@ class Worker:
             with ThreadPoolExecutor(self._most, thread_name_prefix="graphrt-drive") as pool:
                 self._look_on(pool)
         finally:
-            # The pool has waited for its last run. Until the last task has ended too, `stop` may be called again.
+            # The pool has waited for its last run. `stop` may be called again until the last task has ended as well.
             self._tasks.stop()
             self._tasks.join()
             with self._lock:
@@ -291,7 +294,7 @@ class Worker:
                 self._state = "draining"
 
     def _pause(self, seconds: float) -> None:
-        """Wait for *seconds*, or while there is no room; a run that ends and `stop` end the wait."""
+        """Wait for *seconds*, or while there is no room. The end of a run, or `stop`, ends the wait."""
         with self._lock:
             if self._state == "working" and seconds > 0:
                 self._lock.wait(seconds)
@@ -299,7 +302,7 @@ class Worker:
                 self._lock.wait()
 
     def _look(self, pool: ThreadPoolExecutor) -> int:
-        """Take threads that are due while there is room, and return how many were taken."""
+        """Take due threads while there is room, and return the number taken."""
         self._start_scheduled()
         now = time.monotonic()
         if now >= self._list_at or not self._listed:
@@ -328,7 +331,7 @@ class Worker:
         return took
 
     def _start_scheduled(self) -> None:
-        """Start the threads that schedules of this worker's graphs are due to start."""
+        """Start the threads of due schedules of this worker's graphs."""
         now = time.monotonic()
         if now < self._schedules_at:
             return
@@ -340,10 +343,10 @@ class Worker:
         return most is not None and sum(name == graph for name in self._driving.values()) >= most
 
     def _due(self) -> list[_Due]:
-        """Return the threads that are due: by priority, then graphs in turn, then those that waited longest."""
+        """Return the due threads: by priority, then alternating between graphs, then by waiting time."""
         now = time.monotonic()
         names = list(self._runtimes)
-        self._turn = (self._turn + 1) % len(names)  # another graph begins at each look, so that none starves
+        self._turn = (self._turn + 1) % len(names)  # each poll begins with another graph, so that none starves
         lines: list[list[_Due]] = []
         for name in names[self._turn :] + names[: self._turn]:
             runtime = self._runtimes[name]
@@ -351,7 +354,7 @@ class Worker:
             found.sort(key=lambda info: info.updated_at)
             lines.append([_Due(info, runtime) for info in found])
         due = [line[at] for at in range(max(map(len, lines), default=0)) for line in lines if at < len(line)]
-        return sorted(due, key=lambda one: -one.info.priority)  # stable: turns stay turns among equal priorities
+        return sorted(due, key=lambda one: -one.info.priority)  # stable: keeps the alternation
 
     def _may_try(self, info: ThreadInfo, now: float) -> bool:
         if info.thread in self._driving:
@@ -375,7 +378,7 @@ class Worker:
                     self._count(f"_{told.outcome}")
                     log_end(log, info.graph, thread, told)
                 case "refused":
-                    again = thread in self._refused  # looked at each minute, and counted once
+                    again = thread in self._refused  # tried each minute, but counted once
                     self._refuse(info)
                     if not again:
                         self._say(
@@ -388,7 +391,7 @@ class Worker:
                     self._refuse(info)
                     log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
                 case "left":
-                    if told.code in ("not-due", "sleeping"):  # perhaps its mail is an input that waits for an answer
+                    if told.code in ("not-due", "sleeping"):  # its mail may be an input that waits for an answer
                         self._refuse(info, _SOON_S)
         finally:
             self._end(thread)
@@ -399,11 +402,11 @@ class Worker:
             self._refused[info.thread] = info.seq, time.monotonic() + for_s
 
     def _look_around(self) -> None:
-        """Look for graphs with threads that are due and that this worker does not have, and say so once each."""
+        """Look for graphs with due threads that this worker does not have, and log each graph once."""
         now = time.monotonic()
         self._look_around_at = now + _LOOK_AGAIN_S
         with self._lock:
-            # Kept for a while after their time, so that one that is refused again is known.
+            # Kept for a while after their time, so that a thread that is refused again is recognised.
             self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now - _LOOK_AGAIN_S}
         runtime = next(iter(self._runtimes.values()))
         found = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
@@ -425,4 +428,4 @@ class Worker:
         with self._lock:
             self._driving.pop(thread, None)
             self._lock.notify_all()
-        self._tasks.wake()  # perhaps it left tasks to a queue that is served here
+        self._tasks.wake()  # it may have left tasks to a queue that is served here

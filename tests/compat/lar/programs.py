@@ -1,7 +1,7 @@
-"""Programs in the manner of Lár's documented examples, written anew, for the classes of Lár or of `graphrt.compat.lar`.
+"""Programs like Lár's documented examples, rewritten for the classes of Lár or of `graphrt.compat.lar`.
 
-Each is a function of the module with the classes. It returns the first node and the initial state; `answer` is the
-scripted model of all of them.
+Each is a function of the module with the classes, and returns the first node and the initial state. `answer` is their
+scripted model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def program(make: Callable[[Any], tuple[Any, dict[str, Any]]]) -> Callable[[Any]
 
 
 def answer(prompt: str) -> str:
-    """Answer by rule, so that both libraries hear the same."""
+    """Answer by rule: both libraries get the same answers."""
     for key, text in ANSWERS.items():
         if prompt.startswith(key):
             return text
@@ -97,7 +97,7 @@ def parallel_chains(lar: Any) -> tuple[Any, dict[str, Any]]:
 
 @program
 def map_reduce(lar: Any) -> tuple[Any, dict[str, Any]]:
-    """Reports are gathered, compressed and deleted, within a budget."""
+    """Reports are gathered, summarised and deleted, within a budget."""
     reports = [lar.LLMNode("m", f"Report {n}", f"report{n}") for n in range(3)]
     reduce = lar.ReduceNode("m", "Sum up {report0} {report1} {report2}", ["report0", "report1", "report2"], "summary")
     return lar.BatchNode(reports, reduce), {"token_budget": 100_000}
@@ -112,7 +112,7 @@ def structured(lar: Any) -> tuple[Any, dict[str, Any]]:
 
 @program
 def handoff(lar: Any) -> tuple[Any, dict[str, Any]]:
-    """One agent writes what the next one reads."""
+    """The writes of one agent are the input of the next."""
     edit = lar.LLMNode("m", "Edit {draft}", "final", system_instruction="You edit.")
     write = lar.LLMNode("m", "Write from {plan}", "draft", edit)
     return lar.LLMNode("m", "Plan {task}", "plan", write, system_instruction="You plan."), {"task": "a letter"}
@@ -120,7 +120,7 @@ def handoff(lar: Any) -> tuple[Any, dict[str, Any]]:
 
 @program
 def a_b_test(lar: Any) -> tuple[Any, dict[str, Any]]:
-    """Two prompts side by side, and a function that chooses."""
+    """Two prompts in parallel, and a function that chooses."""
     both = [lar.LLMNode("m", "Short: {q}", "a"), lar.LLMNode("m", "Long and careful: {q}", "b")]
     pick = lar.ToolNode(lambda a, b: "a" if len(a) < len(b) else "b", ["a", "b"], "winner", None)
     return lar.BatchNode(both, pick), {"q": "why?"}
@@ -146,7 +146,7 @@ def decorated(lar: Any) -> tuple[Any, dict[str, Any]]:
 
 @program
 def firewall(lar: Any) -> tuple[Any, dict[str, Any]]:
-    """Code decides before a model is asked."""
+    """Code decides before a model is called."""
     refuse = lar.AddValueNode("reply", "refused")
     reply = lar.LLMNode("m", "Reply to {input}", "reply")
     paths = {"bad": refuse, "good": reply}

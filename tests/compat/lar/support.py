@@ -1,4 +1,4 @@
-"""What the tests of node objects share: models that answer by rule, and looks at records."""
+"""Shared parts of the tests of node objects: models that answer by rule, and readers of records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def model(
     Args:
         answer: The answer, or a function of the request.
         prompt_tokens: Tokens that each prompt takes.
-        output_tokens: Tokens that each answer takes; None takes all that it may.
+        output_tokens: Tokens that each answer takes; None uses the whole limit.
     """
 
     def reply(request: ModelRequest) -> AgentReply:
@@ -59,7 +59,7 @@ def echo() -> FunctionModel:
 
 
 def run(start: Any, state: dict[str, Any] | None = None, **options: Any) -> RunOutcome:
-    """Run node objects whose model is named "m" and answers by *model*, if that is given."""
+    """Run node objects whose model is named "m" and answers by *model*, if set."""
     answering = options.pop("model", None)
     max_steps = options.pop("max_steps", 100)
     models = {"m": answering} if answering is not None else None

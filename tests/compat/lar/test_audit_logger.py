@@ -1,4 +1,4 @@
-"""`AuditLogger(log_dir, hmac_secret)`: what Lár's documents say of its log and its code does not do, each kept here.
+"""`AuditLogger(log_dir, hmac_secret)`: promises of Lár's documents about its log that its code breaks, each kept here.
 
 The docstrings quote the promises; their numbers are those of the other promises.
 """
@@ -39,7 +39,7 @@ def logged(folder: Path, start: Any, state: dict[str, Any], **options: Any) -> t
     return path, executor
 
 
-def test_d01_and_d05_fifteen_steps_with_100_kilobytes_of_state_are_little_more_than_what_changed(
+def test_d01_and_d05_fifteen_steps_with_100_kilobytes_of_state_are_little_more_than_the_changes(
     tmp_path: Path,
 ) -> None:
     """ "does not log the entire state at every step"; "small, efficient JSON object" (Lár: 3.25 MB)"""
@@ -53,7 +53,7 @@ def test_d01_and_d05_fifteen_steps_with_100_kilobytes_of_state_are_little_more_t
     assert path.stat().st_size < 1.3 * changed + 10_000
 
 
-def test_d02_what_was_logged_cannot_be_changed_without_the_secret(tmp_path: Path) -> None:
+def test_d02_logged_entries_cannot_be_changed_without_the_secret(tmp_path: Path) -> None:
     """ "Immutability: every step is a discrete event" """
     path, _ = logged(tmp_path, three_steps(), {"a": 0})
     data = path.read_bytes()
@@ -94,7 +94,7 @@ def test_d04_replaying_the_log_gives_the_same_outcome(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_d10_and_d11_a_killed_run_leaves_every_step_that_was_seen(tmp_path: Path) -> None:
+def test_d10_and_d11_killed_run_leaves_every_visible_step(tmp_path: Path) -> None:
     """ "GxP-compliant JSON persistence"; "perfect record when your agent fails" """
     script = tmp_path / "drive.py"
     script.write_text(
@@ -125,7 +125,7 @@ def test_d10_and_d11_a_killed_run_leaves_every_step_that_was_seen(tmp_path: Path
     assert sum(row["kind"] == "task" for row in rows) >= 2
 
 
-def test_d11_a_failure_inside_is_in_the_log(tmp_path: Path) -> None:
+def test_d11_inner_failure_is_in_the_log(tmp_path: Path) -> None:
     """ "perfect record when your agent fails" """
     path, _ = logged(tmp_path, AddValueNode("a", 1, ToolNode(broken, [], "x", None)), {})
     rows = json.loads(report(path, "json", key=SECRET.encode()))["rows"]
@@ -134,7 +134,7 @@ def test_d11_a_failure_inside_is_in_the_log(tmp_path: Path) -> None:
     assert "no route to host" in json.dumps(rows)
 
 
-def test_d12_the_log_is_cryptographic_and_there_is_a_verifier(tmp_path: Path) -> None:
+def test_d12_log_is_cryptographic_and_has_a_verifier(tmp_path: Path) -> None:
     """ "writes to the cryptographic AuditLogger" """
     path, executor = logged(tmp_path, three_steps(), {})
     [run] = tmp_path.glob("run_*.jsonl")
@@ -144,7 +144,7 @@ def test_d12_the_log_is_cryptographic_and_there_is_a_verifier(tmp_path: Path) ->
     assert SECRET not in run.read_text() + path.read_text() + repr(executor.logger) + repr(executor.logger.audit)
 
 
-def test_d13_a_secret_beside_a_logger_counts_and_odd_values_are_logged(tmp_path: Path) -> None:
+def test_d13_secret_beside_a_logger_is_used_and_unusual_values_are_logged(tmp_path: Path) -> None:
     """ "hmac_secret: Automatically hashes the final audit log if provided" (Lár: ignored, and a set loses the file)"""
     executor = GraphExecutor(logger=AuditLogger(tmp_path), hmac_secret=SECRET)
     outcome = executor.run(three_steps(), {"odd": {1, 2}})
@@ -163,7 +163,7 @@ def signature(document: dict[str, Any], secret: str) -> str:
     return hmac.new(secret.encode(), payload.encode(), hashlib.sha256).hexdigest()
 
 
-def test_a_secret_alone_writes_a_signed_log_to_the_default_folder(
+def test_secret_alone_writes_a_signed_log_to_the_default_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ "hmac_secret: automatically hashes the final audit log if provided"; "inside the audit log root dict" """
@@ -187,7 +187,7 @@ def test_a_secret_alone_writes_a_signed_log_to_the_default_folder(
     [(SECRET, False, 0), (None, True, 1), (None, None, 0)],
     ids=["secret-only", "asked-for", "neither"],
 )
-def test_a_document_is_written_if_asked_for(
+def test_document_is_written_on_request(
     tmp_path: Path, secret: str | None, document: bool | None, written: int
 ) -> None:
     GraphExecutor(tmp_path, hmac_secret=secret, document=document).run(three_steps(), {})
@@ -197,7 +197,7 @@ def test_a_document_is_written_if_asked_for(
     assert all("signature" not in json.loads(file.read_bytes()) for file in files)
 
 
-def test_a_logger_can_be_used_by_itself(tmp_path: Path) -> None:
+def test_logger_can_be_used_alone(tmp_path: Path) -> None:
     logger = AuditLogger(tmp_path, SECRET)
     logger.log_step({"step": 0, "node": "Own", "outcome": "success"})
     logger.log_step({"step": 1, "node": "Own", "outcome": "success", "state_diff": {"added": {"a": 1}}})
@@ -210,7 +210,7 @@ def test_a_logger_can_be_used_by_itself(tmp_path: Path) -> None:
     assert logger.get_history() == []
 
 
-def test_secret_that_can_be_guessed_is_taken_with_a_warning_and_the_verifier_says_so(tmp_path: Path) -> None:
+def test_guessable_secret_is_accepted_with_a_warning_and_reported_by_the_verifier(tmp_path: Path) -> None:
     with pytest.warns(WeakSecretWarning, match="too short"):
         executor = GraphExecutor(log_dir=tmp_path, hmac_secret="super-secret")
     outcome = executor.run(three_steps(), {})

@@ -1,7 +1,7 @@
-"""Programs in the manner of Lár's documented examples give the results that Lár 2.1.0 gives, where Lár is right.
+"""Programs like Lár's documented examples give the same results as Lár 2.1.0, where Lár is right.
 
-`RESULTS` is what Lár itself gave: steps, final state and tokens. Where Lár is installed, it is asked again. Keys that
-begin with an underscore are Lár's own and left out.
+`RESULTS` has the results of Lár itself: steps, final state and tokens. Where Lár is installed, it runs again. Keys with
+a leading underscore belong to Lár and are dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def visible(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is compared, as JSON gives it back."""
+    """The compared values, as restored from JSON."""
     found = {
         "steps": [
             {
@@ -72,13 +72,13 @@ def run_lar(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[di
     monkeypatch.setattr(sys.modules["lar.node"], "completion", complete)
     monkeypatch.setattr(builtins, "input", lambda question="": "reject")
     start, state = PROGRAMS[name](lar)
-    # Its fatigue counts classes, so the long line needs room.
+    # Its fatigue counts classes, and the long line needs room.
     executor = lar.GraphExecutor(log_dir=str(folder), max_node_fatigue=100)
     return list(executor.run_step_by_step(start, state))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_program_gives_the_results_of_lar(name: str) -> None:
+def test_program_gives_the_results_of_lar(name: str) -> None:
     records, tokens = run_ours(name)
 
     assert shown(records) == RESULTS[name]

@@ -48,7 +48,7 @@ async def later(value: str) -> str:
     ],
     ids=lambda one: type(one).__name__ if isinstance(one, BaseNode) else "",
 )
-def test_a_ready_made_node_works_on_a_state_of_a_unit_test(node: BaseNode, written: dict[str, Any]) -> None:
+def test_ready_made_node_accepts_a_state_of_a_unit_test(node: BaseNode, written: dict[str, Any]) -> None:
     state = GraphState({"t": "tea"})
 
     node.execute(state)
@@ -56,7 +56,7 @@ def test_a_ready_made_node_works_on_a_state_of_a_unit_test(node: BaseNode, writt
     assert state.get_all() == {"t": "tea", **written}
 
 
-def test_a_person_is_asked_with_input_outside_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_person_is_asked_with_input_outside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.input", lambda question: " NO ")
     after, state = AddValueNode("a", 1), GraphState()
 
@@ -65,7 +65,7 @@ def test_a_person_is_asked_with_input_outside_of_a_run(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("node_class", [LLMNode, AdaptiveNode])
-def test_a_node_that_asks_a_model_asks_it_in_a_run_of_its_own(
+def test_node_that_calls_a_model_calls_it_in_a_separate_run(
     node_class: type[BaseNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     design = '{"nodes": [{"id": "a", "type": "LLMNode", "prompt": "hello", "output_key": "x"}], "entry_point": "a"}'
@@ -129,7 +129,7 @@ SUBCLASSES: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize("made", SUBCLASSES, ids=[made[0].__name__ for made in SUBCLASSES])
-def test_the_execute_of_a_subclass_runs(made: tuple[Any, ...]) -> None:
+def test_execute_of_a_subclass_runs(made: tuple[Any, ...]) -> None:
     outcome = run(subclass(*made), {"t": "tea"}, model=echo(), ask=lambda question: "yes")
 
     assert path(outcome) == [("Own", "success"), ("AddValueNode", "success")]
@@ -138,8 +138,8 @@ def test_the_execute_of_a_subclass_runs(made: tuple[Any, ...]) -> None:
     assert ("t" in outcome.state) is (made[0] is not ReduceNode)
 
 
-def test_models_that_a_subclass_asks_count_in_the_run() -> None:
-    """A call made by `super().execute(state)` is one of the run: its tokens, its budget, its prompt."""
+def test_model_calls_of_a_subclass_count_in_the_run() -> None:
+    """A call made by `super().execute(state)` belongs to the run: its tokens, its budget, its prompt."""
     tracker = TokenTracker()
     asks = model(prompt_tokens=10, output_tokens=1)
     start = subclass(LLMNode, "m", "hello", "a")
@@ -152,7 +152,7 @@ def test_models_that_a_subclass_asks_count_in_the_run() -> None:
     assert run(start, {"token_budget": 5}, model=asks).records[-1]["error_type"] == "BudgetExceededError"
 
 
-def test_models_of_a_batch_that_a_subclass_runs_count_in_the_run() -> None:
+def test_model_calls_of_a_batch_of_a_subclass_count_in_the_run() -> None:
     tracker = TokenTracker()
     start = subclass(BatchNode, [asking("a", "a"), asking("b", "b")])
 
@@ -162,7 +162,7 @@ def test_models_of_a_batch_that_a_subclass_runs_count_in_the_run() -> None:
     assert tracker.total_tokens == 2 * 11
 
 
-def test_a_batch_that_a_subclass_runs_keeps_to_the_budgets_of_the_run() -> None:
+def test_batch_of_a_subclass_respects_the_budgets_of_the_run() -> None:
     asks = model(prompt_tokens=10)
     again = subclass(BatchNode, [asking("c", "c"), asking("d", "d")])
     start: Any = subclass(BatchNode, [asking("a", "a"), asking("b", "b")])
@@ -174,7 +174,7 @@ def test_a_batch_that_a_subclass_runs_keeps_to_the_budgets_of_the_run() -> None:
     assert outcome.outcome == "error"
 
 
-def test_a_class_may_call_execute_of_a_node_that_it_holds() -> None:
+def test_class_may_call_execute_of_its_inner_node() -> None:
     class Timed(BaseNode):
         def __init__(self, inner: BaseNode) -> None:
             self.inner = inner
@@ -191,7 +191,7 @@ def test_a_class_may_call_execute_of_a_node_that_it_holds() -> None:
     assert outcome.state == {"timed": 2, "said": "HELLO", "done": True}
 
 
-def test_a_class_that_asks_a_person_pauses_and_goes_on() -> None:
+def test_class_that_asks_a_person_pauses_and_continues() -> None:
     start = subclass(HumanJuryNode, "ok?", ["yes", "no"], "verdict")
     executor = GraphExecutor()
 

@@ -1,4 +1,4 @@
-"""What node objects that ask models and persons do, beside what Lár's documents show."""
+"""Node objects that call models and ask persons, beyond the examples of Lár's documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .support import asking, busy, echo, model, prompt_of, run
 
 
 @pytest.mark.parametrize("state", [{}, {"topic": None}])
-def test_a_prompt_with_a_missing_key_is_not_sent(state: dict[str, Any]) -> None:
+def test_prompt_with_a_missing_key_is_not_sent(state: dict[str, Any]) -> None:
     silent = echo()
 
     assert run(asking("about {topic}", "x"), state, model=silent).records[0]["outcome"] == "error"
@@ -72,7 +72,7 @@ def test_doubled_braces_are_braces_or_a_field(prompt: str) -> None:
     assert prompt_of(asked.calls[0]) == BRACED[prompt]
 
 
-def test_a_prompt_that_is_set_anew_counts() -> None:
+def test_reassigned_prompt_is_used() -> None:
     asked, start = echo(), asking("about {t}", "x")
     start.prompt_template += " and {{more}}"
 
@@ -81,7 +81,7 @@ def test_a_prompt_that_is_set_anew_counts() -> None:
     assert prompt_of(asked.calls[0]) == "about tea and milk"
 
 
-def test_an_answer_of_thinking_alone_is_an_error() -> None:
+def test_answer_with_thinking_only_is_an_error() -> None:
     assert run(asking("2 + 2", "x"), model=model("<think>two")).records[0]["outcome"] == "error"
 
 
@@ -103,7 +103,7 @@ def test_options_of_a_model_reach_it() -> None:
     assert request.messages[0].text == "Be {kind}."
 
 
-def test_max_tokens_of_a_node_are_lowered_to_what_a_budget_leaves() -> None:
+def test_max_tokens_of_a_node_are_reduced_to_the_rest_of_a_budget() -> None:
     start = LLMNode("m", "hello", "x", generation_config={"max_tokens": 500})
     greedy = model(prompt_tokens=10, output_tokens=None)
 
@@ -111,7 +111,7 @@ def test_max_tokens_of_a_node_are_lowered_to_what_a_budget_leaves() -> None:
     assert greedy.calls[0].max_tokens == 50
 
 
-def test_nodes_can_set_lift_and_end_a_budget() -> None:
+def test_nodes_can_set_raise_and_remove_a_budget() -> None:
     greedy = model(prompt_tokens=10, output_tokens=None)
     spend = asking("hello", "x", AddValueNode("token_budget", 40, asking("hello", "y")))
     assert run(spend, {"token_budget": 20}, model=greedy).state["token_budget"] == 0
@@ -125,7 +125,7 @@ def test_nodes_can_set_lift_and_end_a_budget() -> None:
     assert run(begin, model=model(prompt_tokens=10)).state == {"x": "TEXT", "token_budget": 39}
 
 
-def test_a_form_of_the_provider_goes_to_the_provider() -> None:
+def test_response_format_of_the_provider_is_passed_to_the_provider() -> None:
     form = {"type": "json_object"}
     asked = model("{}")
 
@@ -134,7 +134,7 @@ def test_a_form_of_the_provider_goes_to_the_provider() -> None:
     assert dict(asked.calls[0].options or {}) == {"response_format": form}
 
 
-def test_a_type_that_the_answer_must_be_json_of() -> None:
+def test_answer_is_parsed_as_json_of_the_declared_type() -> None:
     class Person(BaseModel):
         name: str
 
@@ -143,7 +143,7 @@ def test_a_type_that_the_answer_must_be_json_of() -> None:
     assert run(start, model=ScriptedModel(['{"name": "Ann"}'])).state == {"raw": '{"name": "Ann"}'}
 
 
-def test_a_fallback_answers_when_the_first_model_has_failed() -> None:
+def test_fallback_answers_when_the_first_model_has_failed() -> None:
     start = LLMNode("m", "hello", "x", fallbacks=["spare"], max_retries=0)
     executor = GraphExecutor(models={"m": FunctionModel(busy), "spare": model()})
 
@@ -153,7 +153,7 @@ def test_a_fallback_answers_when_the_first_model_has_failed() -> None:
     assert executor.tracker.get_summary()["tokens_by_model"] == {"spare": 43}
 
 
-def test_a_call_that_succeeds_after_retries_is_a_success() -> None:
+def test_call_that_succeeds_after_retries_is_a_success() -> None:
     answers: list[Any] = [TransientModelError("overloaded"), TransientModelError("overloaded"), AgentReply(text="ok")]
     flaky = ScriptedModel(answers)
 
@@ -163,7 +163,7 @@ def test_a_call_that_succeeds_after_retries_is_a_success() -> None:
     assert len(flaky.calls) == 3
 
 
-def test_a_cached_answer_is_asked_for_once() -> None:
+def test_cached_answer_is_requested_once() -> None:
     once = echo()
     start = LLMNode("m", "hello", "x", caching=True)
     executor = GraphExecutor(models={"m": once})
@@ -174,7 +174,7 @@ def test_a_cached_answer_is_asked_for_once() -> None:
     assert len(once.calls) == 1
 
 
-def test_only_a_node_that_streams_writes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_streaming_node_writes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     run(LLMNode("m", "hello", "x", stream=True), model=ScriptedModel(["Good day"]))
     assert capsys.readouterr().out == "Good day"
 
@@ -182,7 +182,7 @@ def test_only_a_node_that_streams_writes_to_stdout(capsys: pytest.CaptureFixture
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_tracker_can_be_reset() -> None:
+def test_tracker_can_be_reset() -> None:
     tracker = TokenTracker()
     run(asking("hello", "x"), model=model(), tracker=tracker)
     tracker.add_tokens({"prompt_tokens": 3, "output_tokens": 4, "model": "m"})
@@ -204,7 +204,7 @@ def jury(next_node: Any = None) -> HumanJuryNode:
     return HumanJuryNode("Send it?", ["Approve", "reject"], "verdict", ["letter"], next_node=next_node)
 
 
-def test_a_person_is_asked_until_the_choice_is_one_of_those_offered() -> None:
+def test_person_is_asked_until_the_choice_is_valid() -> None:
     shown: list[str] = []
     lines = iter(["maybe", " REJECT "])
 
@@ -217,7 +217,7 @@ def test_a_person_is_asked_until_the_choice_is_one_of_those_offered() -> None:
     assert shown[1].startswith("'maybe' is not a choice.")
 
 
-def test_a_run_pauses_where_nobody_can_be_asked_and_goes_on_with_the_answer() -> None:
+def test_run_pauses_without_a_terminal_and_continues_with_the_answer() -> None:
     def ended(question: str) -> str:
         raise EOFError
 
@@ -242,15 +242,15 @@ def test_a_run_pauses_where_nobody_can_be_asked_and_goes_on_with_the_answer() ->
 
 
 def letter() -> BaseNode:
-    """A program, as each process makes it anew."""
+    """A program, as each process builds it."""
     sent, kept = AddValueNode("sent", "{letter}"), AddValueNode("sent", False)
     route = RouterNode(lambda state: str(state["verdict"]), {"approve": sent, "reject": kept})
     batch = BatchNode([AddValueNode("a", 1), AddValueNode("b", 2)], jury(route))
     return AddValueNode("letter", "Dear Ann", batch)
 
 
-def test_a_pause_is_answered_by_an_executor_that_did_not_begin_the_run(tmp_path: Path) -> None:
-    """As in another process: all it has is the store. The run goes on, and so do its log and records."""
+def test_pause_is_answered_by_another_executor(tmp_path: Path) -> None:
+    """Like in another process: it has only the store. The run continues, with its log and records."""
     store = f"sqlite:///{tmp_path}/runs.db"
     run_id = GraphExecutor(tmp_path / "log", store=store).run(letter(), {"token_budget": 50}).run_id
 
@@ -294,7 +294,7 @@ def test_prompts_reach_the_records() -> None:
     assert (outcome.records[0]["prompt"], outcome.records[0]["system_instruction"]) == ("say 1", "Be brief.")
 
 
-def test_a_run_that_pauses_while_another_is_resumed_can_be_resumed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_pauses_while_another_is_resumed_can_be_resumed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask() -> HumanJuryNode:
         return HumanJuryNode("ok?", ["y", "n"], "verdict", [], next_node=None)
 
@@ -305,7 +305,7 @@ def test_a_run_that_pauses_while_another_is_resumed_can_be_resumed_too(monkeypat
     real, beside = paused.runtime.steps, []
 
     def steps(*args: Any, **options: Any) -> Any:
-        beside.append(executor.run(ask(), {"id": "B"}).outcome)  # as another thread may
+        beside.append(executor.run(ask(), {"id": "B"}).outcome)  # another thread may do the same
         return real(*args, **options)
 
     monkeypatch.setattr(paused, "runtime", Proxy(paused.runtime, steps))

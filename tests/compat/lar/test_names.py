@@ -1,4 +1,4 @@
-"""Programs of Lár import from its modules, and format their logs."""
+"""Programs of Lár can import from its modules, and format their logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_modules_of_lar_have_its_names(module: str) -> None:
+def test_modules_of_lar_have_its_names(module: str) -> None:
     found = importlib.import_module(f"graphrt.compat.lar.{module}")
 
     for name in MODULES[module]:
@@ -41,13 +41,13 @@ def test_the_modules_of_lar_have_its_names(module: str) -> None:
         assert name in found.__all__
 
 
-def test_the_decorator_stays_beside_the_module_of_its_name() -> None:
+def test_decorator_stays_beside_the_module_of_its_name() -> None:
     assert callable(lar.node)
     assert importlib.import_module("graphrt.compat.lar.node").node is lar.node
     assert lar.__version__ == "2.1.0"
 
 
-def test_diffs_and_logs_have_a_form_for_people() -> None:
+def test_diffs_and_logs_have_a_readable_form() -> None:
     from rich.console import Console
 
     records = run(asking("[b]{t}[/b]", "a"), {"t": "[tea]"}, model=model()).records

@@ -1,4 +1,4 @@
-"""What node objects do with odd arguments, odd results and links, beside what Lár's documents show."""
+"""Node objects with unusual arguments, results and links, beyond the examples of Lár's documents."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("make", WRONG, ids=range(len(WRONG)))
-def test_a_wrong_argument_is_refused_where_it_is_given(make: Any) -> None:
+def test_invalid_argument_is_refused_where_it_is_passed(make: Any) -> None:
     with pytest.raises(InputError) as caught:
         make()
 
@@ -72,7 +72,7 @@ def test_a_wrong_argument_is_refused_where_it_is_given(make: Any) -> None:
 
 
 @pytest.mark.parametrize("template", ["{user.name}", "{0}", "{x!r}", "{t.__class__.__mro__}"])
-def test_a_template_that_reaches_into_python_is_refused_when_it_is_made(template: str) -> None:
+def test_template_that_accesses_attributes_is_refused_when_it_is_built(template: str) -> None:
     with pytest.raises(InputError) as caught:
         LLMNode("m", template, "key")
 
@@ -80,7 +80,7 @@ def test_a_template_that_reaches_into_python_is_refused_when_it_is_made(template
 
 
 @pytest.mark.parametrize("budget", ["many", 1.5, [1]])
-def test_a_budget_that_is_not_a_number_is_refused_before_anything_runs(budget: Any) -> None:
+def test_budget_that_is_not_a_number_is_refused_before_a_node_runs(budget: Any) -> None:
     ran: list[int] = []
 
     with pytest.raises(InputError):
@@ -91,7 +91,7 @@ def test_a_budget_that_is_not_a_number_is_refused_before_anything_runs(budget: A
 # -- links -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_branch_that_leads_back_to_its_batch_is_refused() -> None:
+def test_branch_that_leads_back_to_its_batch_is_refused() -> None:
     batch = BatchNode([])
     batch.nodes.append(AddValueNode("a", 1, RouterNode(lambda state: "back", {"back": batch})))
 
@@ -108,7 +108,7 @@ def test_batches_that_lead_to_each_other_are_refused() -> None:
         GraphExecutor().run(one, {"token_budget": 10})
 
 
-def test_a_branch_ends_where_the_batch_goes_on() -> None:
+def test_branch_ends_where_the_batch_continues() -> None:
     ran: list[str] = []
     join = FunctionalNode(lambda state: ran.append("join"))
     batch = BatchNode([AddValueNode("a", 1, join), AddValueNode("b", 2, join)], join)
@@ -117,17 +117,17 @@ def test_a_branch_ends_where_the_batch_goes_on() -> None:
     assert ran == ["join"]
 
 
-def test_a_batch_in_a_branch_of_a_batch_keeps_what_all_wrote() -> None:
+def test_nested_batch_keeps_the_writes_of_all_branches() -> None:
     inner = BatchNode([AddValueNode("b", 2), AddValueNode("c", 3)], AddValueNode("d", 4))
 
     assert run(BatchNode([AddValueNode("a", 1), inner])).state == {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
-def test_a_batch_of_no_nodes_goes_on() -> None:
+def test_empty_batch_continues() -> None:
     assert run(BatchNode([], AddValueNode("after", True))).state == {"after": True}
 
 
-def test_a_batch_with_an_error_node_goes_there() -> None:
+def test_batch_with_an_error_node_routes_there() -> None:
     batch = BatchNode(
         [AddValueNode("fine", 1), ToolNode(broken, [], "x")],
         AddValueNode("after", True),
@@ -142,7 +142,7 @@ def test_a_batch_with_an_error_node_goes_there() -> None:
     assert "fine" not in outcome.state
 
 
-def test_two_branches_may_write_an_equal_value_and_not_write_and_delete_one() -> None:
+def test_two_branches_may_write_an_equal_value_but_not_write_and_delete_one() -> None:
     assert run(BatchNode([AddValueNode("a", [1]), AddValueNode("a", [1])])).state == {"a": [1]}
 
     gone = FunctionalNode(lambda state: state.delete("a"))
@@ -153,7 +153,7 @@ def test_two_branches_may_write_an_equal_value_and_not_write_and_delete_one() ->
 
 
 class Countdown(BaseNode):
-    """A node of a program's own."""
+    """A node class of a program."""
 
     def __init__(self, done: Any) -> None:
         self.done = done
@@ -164,7 +164,7 @@ class Countdown(BaseNode):
         return self.done if state.get("left") == 0 else self.again
 
 
-def test_a_class_of_its_own_chooses_the_next_node() -> None:
+def test_custom_class_chooses_the_next_node() -> None:
     countdown = Countdown(AddValueNode("done", True))
     countdown.again = AddValueNode("beat", 1, countdown)
 
@@ -174,7 +174,7 @@ def test_a_class_of_its_own_chooses_the_next_node() -> None:
     assert outcome.state == {"left": 0, "beat": 1, "done": True}
 
 
-def test_a_class_of_its_own_cannot_return_a_node_that_it_does_not_hold() -> None:
+def test_custom_class_cannot_return_a_node_that_is_not_one_of_its_own() -> None:
     class Lost(BaseNode):
         def execute(self, state: Any) -> Any:
             return AddValueNode("a", 1)
@@ -184,7 +184,7 @@ def test_a_class_of_its_own_cannot_return_a_node_that_it_does_not_hold() -> None
     assert caught.value.code == "no-path"
 
 
-def test_a_router_without_a_path_fails_and_one_with_a_default_does_not() -> None:
+def test_router_without_a_path_fails_and_one_with_a_default_does_not() -> None:
     paths = {"a": AddValueNode("went", "a")}
 
     with pytest.raises(RouteError):
@@ -196,7 +196,7 @@ def test_a_router_without_a_path_fails_and_one_with_a_default_does_not() -> None
         assert outcome.records[0]["decision"] == decision
 
 
-def test_the_choice_of_a_router_is_in_the_state() -> None:
+def test_choice_of_a_router_is_in_the_state() -> None:
     deeper = RouterNode(lambda state: "b", {"b": None})
     start = RouterNode(lambda state: "a", {"a": AddValueNode("x", "{_router_decision}", deeper)})
 
@@ -210,7 +210,7 @@ def test_the_choice_of_a_router_is_in_the_state() -> None:
 # -- functions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_decorator_works_with_and_without_arguments() -> None:
+def test_decorator_works_with_and_without_arguments() -> None:
     @node
     def merge(state: Any) -> dict[str, int]:
         return {"a": 1, "b": 2}
@@ -225,14 +225,14 @@ def test_a_decorator_works_with_and_without_arguments() -> None:
 @pytest.mark.parametrize(
     "start", [FunctionalNode(lambda state: 7), ToolNode(lambda: "text", [], None)], ids=["function", "tool"]
 )
-def test_a_result_that_no_key_takes_is_an_error(start: Any) -> None:
+def test_result_without_a_key_is_an_error(start: Any) -> None:
     outcome = run(start)
 
     assert outcome.records[0]["outcome"] == "error"
     assert "no key takes it" in outcome.records[0]["error"]
 
 
-def test_what_a_tool_wrote_before_it_failed_is_not_kept() -> None:
+def test_writes_of_a_tool_before_its_failure_are_dropped() -> None:
     def work(state: Any) -> None:
         state.set("half", True)
         raise ValueError("no")
@@ -245,11 +245,11 @@ def test_what_a_tool_wrote_before_it_failed_is_not_kept() -> None:
         assert outcome.state == {"last_error": None}
 
 
-def test_clearing_an_error_that_is_not_there_changes_nothing() -> None:
+def test_clearing_a_missing_error_changes_nothing() -> None:
     assert run(ClearErrorNode(AddValueNode("a", 1))).state == {"a": 1}
 
 
-def test_the_graph_of_node_objects_can_be_drawn() -> None:
+def test_graph_of_node_objects_can_be_drawn() -> None:
     router = RouterNode(lambda state: "a", {"a": AddValueNode("x", 1), "any other": AddValueNode("x", 2)})
     router.default_node = router.path_map["a"]
     graph = GraphExecutor().to_graph(AddValueNode("start", True, router))
@@ -258,13 +258,13 @@ def test_the_graph_of_node_objects_can_be_drawn() -> None:
     assert graph.route("RouterNode", {"values": {}, "note": {"decision": "other"}}) == ("AddValueNode_2",)
 
 
-def test_a_value_that_copies_a_missing_key_is_an_error() -> None:
+def test_value_that_copies_a_missing_key_is_an_error() -> None:
     assert run(AddValueNode("a", "{b}")).records[0]["outcome"] == "error"
     assert run(AddValueNode("a", "{b}"), {"b": [1]}).state == {"a": [1], "b": [1]}
     assert run(AddValueNode("a", "{}")).state == {"a": "{}"}
 
 
-def test_values_without_a_form_for_storing_stay_what_they_are() -> None:
+def test_unstorable_values_are_unchanged() -> None:
     thing = object()
 
     assert run(AddValueNode("copy", "{thing}"), {"thing": thing}).state == {"thing": thing, "copy": thing}

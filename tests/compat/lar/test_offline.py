@@ -21,7 +21,7 @@ from .support import echo, path, run
 
 
 class Counting(ThreadingHTTPServer):
-    """Counts connections as they are accepted, in their order, before anything is read of them."""
+    """Counts connections as they are accepted, in their order, before any data is read."""
 
     accepted = 0
 
@@ -52,7 +52,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many connections there were: one more is made, and those before it were accepted before it."""
+        """The number of connections. One more is made first, since connections are accepted in order."""
         assert fetch(self.url) == "hello"
         self._http.accepted -= 1
         return self._http.accepted
@@ -71,7 +71,7 @@ def server() -> Iterator[Server]:
 
 
 def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as response:
+    with urllib.request.urlopen(url, timeout=30) as response:
         return response.read().decode()
 
 
@@ -131,7 +131,7 @@ ALL: list[Callable[[str], Any]] = [fetch, in_a_thread, in_an_older_thread, by_da
 
 
 @pytest.mark.parametrize("way", ALL, ids=lambda way: way.__name__)
-def test_a_run_that_is_offline_reaches_no_server(way: Callable[[str], Any], server: Server) -> None:
+def test_offline_run_reaches_no_server(way: Callable[[str], Any], server: Server) -> None:
     start = ToolNode(way, ["url"], "page", AddValueNode("after", True))
 
     outcome = run(start, {"url": server.url}, offline_mode=True)
@@ -142,7 +142,7 @@ def test_a_run_that_is_offline_reaches_no_server(way: Callable[[str], Any], serv
 
 
 @pytest.mark.parametrize("way", ALL, ids=lambda way: way.__name__)
-def test_the_same_run_reaches_it_when_it_is_not_offline(way: Callable[[str], Any], server: Server) -> None:
+def test_same_run_reaches_the_server_when_it_is_not_offline(way: Callable[[str], Any], server: Server) -> None:
     outcome = run(ToolNode(way, ["url"], "page", None), {"url": server.url})
 
     assert path(outcome) == [("ToolNode", "success")]
@@ -159,7 +159,7 @@ def test_branches_on_worker_threads_are_offline_too(server: Server) -> None:
     assert server.connections == 0
 
 
-def test_a_model_that_was_not_given_is_not_asked() -> None:
+def test_missing_model_is_not_called() -> None:
     outcome = run(LLMNode("openai/gpt-4o", "Say it.", "said"), offline_mode=True)
 
     assert outcome.records[0]["outcome"] == "error"
@@ -170,7 +170,7 @@ def test_a_model_that_was_not_given_is_not_asked() -> None:
 
 
 @pytest.mark.needs("litellm")
-def test_a_model_that_was_given_and_has_an_address_reaches_no_server(server: Server) -> None:
+def test_passed_model_with_an_address_reaches_no_server(server: Server) -> None:
     real = LiteLLMModel("openai/m", api_base=server.url, api_key="sk-none")
 
     outcome = run(LLMNode("m", "Say it.", "said", max_retries=0), model=real, offline_mode=True)
@@ -179,11 +179,11 @@ def test_a_model_that_was_given_and_has_an_address_reaches_no_server(server: Ser
     assert server.connections == 0
 
 
-def test_a_scripted_model_answers_offline() -> None:
+def test_scripted_model_answers_offline() -> None:
     assert run(LLMNode("m", "Say it.", "said"), model=echo(), offline_mode=True).state == {"said": "SAY IT."}
 
 
-def test_the_network_is_back_after_the_run_and_after_a_reader_that_stopped(server: Server) -> None:
+def test_network_is_restored_after_the_run_and_after_a_reader_that_stopped(server: Server) -> None:
     run(FunctionalNode(lambda state: None), offline_mode=True)
     for _ in GraphExecutor(offline_mode=True).run_step_by_step(AddValueNode("a", 1, AddValueNode("b", 2)), {}):
         break
@@ -191,7 +191,7 @@ def test_the_network_is_back_after_the_run_and_after_a_reader_that_stopped(serve
     assert fetch(server.url) == "hello"
 
 
-def test_sockets_of_this_machine_that_are_no_network_work_offline() -> None:
+def test_local_sockets_that_are_not_network_work_offline() -> None:
     def pair(state: Any) -> dict[str, Any]:
         one, other = socket.socketpair()
         with one, other:

@@ -1,4 +1,4 @@
-"""What Lár's documents promise of budgets, fatigue, batches and steps, and Lár 2.1.0 does not do."""
+"""Promises of Lár's documents about budgets, fatigue, batches and steps that Lár 2.1.0 breaks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def loop() -> LLMNode:
     return start
 
 
-def test_d14_a_node_may_run_fifty_times() -> None:
+def test_d14_node_may_run_fifty_times() -> None:
     """ "max_node_fatigue int 50" """
     outcome = run(loop(), model=model(), max_steps=1000)
 
@@ -56,7 +56,7 @@ def test_d15_more_than_max_steps_is_an_outcome() -> None:
         outcome.raise_for_error()
 
 
-def test_d15_a_run_of_exactly_max_steps_succeeds() -> None:
+def test_d15_run_of_exactly_max_steps_succeeds() -> None:
     assert run(three_steps(), max_steps=3).outcome == "success"
 
 
@@ -71,7 +71,7 @@ def test_d16_tokens_of_every_branch_are_counted() -> None:
     assert tracker.get_summary()["tokens_by_model"] == {"m": 300}
 
 
-def test_d16_tokens_of_a_step_that_failed_are_counted() -> None:
+def test_d16_tokens_of_a_failed_step_are_counted() -> None:
     empty = FunctionModel(lambda request: AgentReply(text=" ", usage=Usage(input_tokens=5, output_tokens=1, calls=1)))
     tracker = TokenTracker()
 
@@ -81,7 +81,7 @@ def test_d16_tokens_of_a_step_that_failed_are_counted() -> None:
     assert outcome.records[0]["run_metadata"]["total_tokens"] == tracker.get_summary()["total_tokens"] == 6
 
 
-def test_d17_objects_in_a_circle_run_until_fatigue_trips() -> None:
+def test_d17_objects_in_a_cycle_run_until_fatigue_trips() -> None:
     """ "the engine physically trips a circuit breaker and kills the run" """
     first = FunctionalNode(lambda state: state.set("n", state.get("n", 0) + 1))
     first.next_node = RouterNode(lambda state: "again", {"again": AddValueNode("a", 1, first)})
@@ -124,7 +124,7 @@ FREE = FunctionalNode(lambda state: state.delete("token_budget"))
         (setting(None), None),
     ],
 )
-def test_what_nodes_do_to_the_budget_means_what_it_says(start: Any, left: int | None) -> None:
+def test_changes_of_the_budget_by_nodes_have_their_documented_effect(start: Any, left: int | None) -> None:
     """ "subtract it from the token_budget state variable" """
     outcome = run(start, {"token_budget": 1000}, model=model(prompt_tokens=10))
 
@@ -134,13 +134,13 @@ def test_what_nodes_do_to_the_budget_means_what_it_says(start: Any, left: int | 
 
 
 @pytest.mark.parametrize("value", ["2500", True, float("nan"), [1]])
-def test_a_budget_that_is_no_number_is_an_error(value: Any) -> None:
+def test_budget_that_is_not_a_number_is_an_error(value: Any) -> None:
     assert run(setting(value), {"token_budget": 10}).records[-1]["error_type"] == "InputError"
     with pytest.raises(InputError, match="token_budget"):
         run(setting(1), {"token_budget": value})
 
 
-def test_d22_a_budget_below_zero_at_the_start_ends_in_a_record() -> None:
+def test_d22_negative_budget_at_the_start_ends_in_a_record() -> None:
     """ "if the token_budget is 0 or negative, the engine will ... gracefully terminate" """
     silent = model()
 
@@ -155,7 +155,7 @@ def test_d22_a_budget_below_zero_at_the_start_ends_in_a_record() -> None:
 # D18, offline_mode, is in test_offline.py.
 
 
-def test_d20_a_run_has_a_ceiling_in_dollars() -> None:
+def test_d20_run_has_a_limit_in_dollars() -> None:
     """ "mathematical dollar-amount ceilings" """
     usage = Usage(input_tokens=10, output_tokens=10, calls=1)
     priced = ModelProfile(
@@ -173,7 +173,7 @@ def test_d20_a_run_has_a_ceiling_in_dollars() -> None:
 
 
 @pytest.mark.parametrize("budget", [0, 1, 10, 42, 43, 50, 99, 100, 2500])
-def test_d21_no_call_takes_more_than_the_budget_has(budget: int) -> None:
+def test_d21_no_call_uses_more_than_the_budget(budget: int) -> None:
     """ "a strict max budget of 2500 tokens" """
     greedy = model("Chapter", prompt_tokens=42, output_tokens=None)
 
@@ -195,7 +195,7 @@ def test_d21_branches_share_a_budget() -> None:
     assert outcome.state["token_budget"] == 1
 
 
-def test_d21_branches_that_a_budget_is_too_small_for_are_not_made() -> None:
+def test_d21_branches_that_exceed_the_budget_are_not_started() -> None:
     greedy = model("Chapter", prompt_tokens=100, output_tokens=None)
     batch = BatchNode([asking("Write.", f"part{n}") for n in range(3)], AddValueNode("after", True))
 
@@ -206,7 +206,7 @@ def test_d21_branches_that_a_budget_is_too_small_for_are_not_made() -> None:
     assert path(outcome) == [("BatchNode", "error")]
 
 
-def test_d22_a_refused_call_ends_the_run_and_is_an_error_that_can_be_raised() -> None:
+def test_d22_refused_call_ends_the_run_and_is_an_error_that_can_be_raised() -> None:
     """ "the engine will intercept the call, throw an error, and gracefully terminate the workflow" """
     silent = model()
     outcome = run(asking("Say it.", "said", AddValueNode("after", True)), {"token_budget": 0}, model=silent)
@@ -229,8 +229,8 @@ def test_d22_an_error_in_a_branch_is_the_error_of_the_batch() -> None:
         outcome.raise_for_error()
 
 
-def test_d23_usage_that_a_provider_does_not_report_counts_as_what_was_reserved() -> None:
-    """ "read its exact token usage": where there is none, a call is never free."""
+def test_d23_unreported_usage_of_a_provider_counts_as_the_reservation() -> None:
+    """ "read its exact token usage": without a report, a call still costs something."""
     mute = FunctionModel(lambda request: "ok", usage=None, profile=ModelProfile(name="mute", count_tokens=lambda r: 10))
     start = asking("Say it.", "said")
     start.generation_config["max_tokens"] = 30
@@ -238,7 +238,7 @@ def test_d23_usage_that_a_provider_does_not_report_counts_as_what_was_reserved()
     assert run(start, {"token_budget": 100}, model=mute).state["token_budget"] == 60
 
 
-def test_d24_reduce_deletes_its_inputs_whatever_failed_before() -> None:
+def test_d24_reduce_deletes_its_inputs_after_any_earlier_failure() -> None:
     """ "guarantees the state baton remains light" """
     reducer = ReduceNode("m", "Shorten {report}", ["report"], "short")
     start = ToolNode(broken, [], "x", None, error_node=reducer)
@@ -280,7 +280,7 @@ def test_d26_fatigue_is_an_error_that_can_be_raised() -> None:
         outcome.raise_for_error()
 
 
-def test_d27_a_batch_writes_what_all_branches_wrote_and_deleted() -> None:
+def test_d27_batch_writes_the_writes_and_deletions_of_all_branches() -> None:
     """ "dump all results back into the GraphState simultaneously" """
     batch = BatchNode(
         [
@@ -304,7 +304,7 @@ def test_d27_branches_that_write_different_values_to_one_key_fail_and_lose_nothi
     assert outcome.state == {"list": [0]}
 
 
-def test_d28_a_run_has_a_bound_in_time() -> None:
+def test_d28_run_has_a_time_limit() -> None:
     """ "mathematically safe" """
     outcome = run(loop(), model=model(), deadline_s=0.05, max_node_fatigue=None, max_steps=10**9)
 

@@ -1,4 +1,4 @@
-"""What Lár's documents promise and Lár 2.1.0 does not do: each is true here. The docstrings quote the promises."""
+"""Promises of Lár's documents that Lár 2.1.0 breaks: each is kept here. The docstrings quote the promises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .support import NOTHING, asking, broken, busy, echo, model, path, run, thre
 # -- the records -----------------------------------------------------------------------------------------------------
 
 
-def test_d01_the_log_does_not_hold_the_entire_state_at_every_step(tmp_path: Path) -> None:
+def test_d01_log_does_not_contain_the_entire_state_at_every_step(tmp_path: Path) -> None:
     """ "does not log the entire state at every step ... it logs state diffs" """
     large = "x" * 100_000
     node: Any = None
@@ -43,7 +43,7 @@ def test_d01_the_log_does_not_hold_the_entire_state_at_every_step(tmp_path: Path
     assert file.stat().st_size < 2 * len(large)
 
 
-def test_d02_a_reader_of_records_cannot_change_the_log() -> None:
+def test_d02_reader_of_records_cannot_change_the_log() -> None:
     """ "Immutability: every step is a discrete event" """
     executor = GraphExecutor()
     for record in executor.run_step_by_step(three_steps(), {"deep": {"list": [1]}}):
@@ -57,7 +57,7 @@ def test_d02_a_reader_of_records_cannot_change_the_log() -> None:
     assert "forged" not in json.dumps(executor.logger.get_history()).lower()
 
 
-def test_d03_a_diff_has_the_change_of_its_node_and_nothing_else() -> None:
+def test_d03_diff_has_only_the_change_of_its_node() -> None:
     """ "the exact state change that caused the new reality"; D19: "the exact boundaries of the function" """
     first, second, third = run(asking("Say it.", "said", three_steps().next_node), model=model()).records
 
@@ -83,14 +83,14 @@ def test_d04_replaying_the_diffs_gives_the_recorded_states_and_a_second_run_the_
     assert first == second
 
 
-def test_d06_a_diff_has_updates_under_both_names_of_the_documents() -> None:
+def test_d06_diff_has_updates_under_both_documented_names() -> None:
     """001 has "modified", 000 has "updated"."""
     *_, last = run(three_steps(), {"a": 0}).records
 
     assert last["state_diff"]["updated"] == last["state_diff"]["modified"] == {"a": 2}
 
 
-def test_d07_the_error_of_a_busy_model_says_429_and_the_retries() -> None:
+def test_d07_error_of_a_busy_model_names_429_and_the_retries() -> None:
     """ "429 LLMNode failed after 3 retries." """
     waits: list[float] = []
     failing = FunctionModel(busy)
@@ -102,7 +102,7 @@ def test_d07_the_error_of_a_busy_model_says_429_and_the_retries() -> None:
     assert len(waits) == 3
 
 
-def test_d08_an_executor_has_a_method_run() -> None:
+def test_d08_executor_has_a_method_run() -> None:
     """ "executor.run(agent1, state1)" """
     outcome = GraphExecutor().run(three_steps(), {})
 
@@ -111,7 +111,7 @@ def test_d08_an_executor_has_a_method_run() -> None:
     assert outcome.raise_for_error() is outcome
 
 
-def test_d09_a_shared_tracker_adds_up_the_runs_of_all_executors() -> None:
+def test_d09_shared_tracker_adds_up_the_runs_of_all_executors() -> None:
     """ "aggregated cost across both workflows" """
     tracker = TokenTracker()
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_d09_a_shared_tracker_adds_up_the_runs_of_all_executors() -> None:
     assert tracker.get_summary()["total_tokens"] == 200
 
 
-def test_d10_and_d11_the_file_has_every_step_that_was_made_when_the_reader_stops(tmp_path: Path) -> None:
+def test_d10_and_d11_file_has_every_finished_step_when_the_reader_stops(tmp_path: Path) -> None:
     """ "When your agent fails, the glass box gives you a perfect record" """
     for _ in GraphExecutor(log_dir=tmp_path, clock=lambda: 0.0).run_step_by_step(three_steps(), {"odd": {1, 2}}):
         break
@@ -132,7 +132,7 @@ def test_d10_and_d11_the_file_has_every_step_that_was_made_when_the_reader_stops
     assert {line["at"] for line in lines} == {"1970-01-01T00:00:00+00:00"}
 
 
-def test_d12_and_d13_a_log_that_is_not_signed_does_not_say_that_it_is(tmp_path: Path) -> None:
+def test_d12_and_d13_unsigned_log_does_not_claim_a_signature(tmp_path: Path) -> None:
     GraphExecutor(logger=AuditLogger(tmp_path)).run(three_steps(), {})
 
     (file,) = tmp_path.iterdir()
@@ -142,7 +142,7 @@ def test_d12_and_d13_a_log_that_is_not_signed_does_not_say_that_it_is(tmp_path: 
     assert "secret" not in text
 
 
-def test_d12_an_audit_log_authenticates_the_journal_of_a_run(tmp_path: Path) -> None:
+def test_d12_audit_log_authenticates_the_journal_of_a_run(tmp_path: Path) -> None:
     url, key = f"sqlite:///{tmp_path / 'runs.db'}", generate_key()
     executor = GraphExecutor(audit=AuditLog(url, key=key, user="customer-123"))
 
@@ -155,10 +155,10 @@ def test_d12_an_audit_log_authenticates_the_journal_of_a_run(tmp_path: Path) -> 
     assert caught.value.code == "log-key-needed"
 
 
-# -- flags that stay, and runs beside each other -----------------------------------------------------------------------
+# -- flags that stay, and parallel runs --------------------------------------------------------------------------------
 
 
-def test_an_error_that_was_handled_does_not_mark_later_steps() -> None:
+def test_handled_error_does_not_mark_later_steps() -> None:
     recovered = AddValueNode("a", 1, ClearErrorNode(AddValueNode("b", 2)))
     outcome = run(ToolNode(broken, [], "x", None, error_node=recovered))
 
@@ -172,7 +172,7 @@ def test_an_error_that_was_handled_does_not_mark_later_steps() -> None:
     assert outcome.state == {"a": 1, "b": 2, "last_error": None}
 
 
-def test_the_initial_state_of_the_caller_stays_as_it_is() -> None:
+def test_initial_state_of_the_caller_is_unchanged() -> None:
     initial = {"list": [1], "deep": {"a": [1]}}
 
     def change(state: Any) -> None:
@@ -185,7 +185,7 @@ def test_the_initial_state_of_the_caller_stays_as_it_is() -> None:
     assert initial == {"list": [1], "deep": {"a": [1]}}
 
 
-def test_an_executor_runs_several_graphs_at_the_same_time() -> None:
+def test_executor_runs_several_graphs_at_the_same_time() -> None:
     executor = GraphExecutor(models={"m": echo()})
     outcomes: dict[int, Any] = {}
 

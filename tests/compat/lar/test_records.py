@@ -1,4 +1,4 @@
-"""What records say: states as they were, what ran inside a step, and which step made each value."""
+"""The content of records: the states, the inner runs of a step, and the step that wrote each value."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def set_unseen(state: Any) -> None:
     ],
     ids=["attribute", "deep", "slots", "dataclass", "not compared", "pydantic", "subclass of dict"],
 )
-def test_an_object_that_a_node_changes_is_a_change_of_that_step(make: Any, change: Any, look: Any) -> None:
+def test_object_that_a_node_changes_is_a_change_of_that_step(make: Any, change: Any, look: Any) -> None:
     """ "state_before: Snapshot"; "the exact change the node made to the state" """
     given = make()
     executor = GraphExecutor()
@@ -86,7 +86,7 @@ def test_an_object_that_a_node_changes_is_a_change_of_that_step(make: Any, chang
     assert same(executor.logger.get_history(), records)
 
 
-def test_objects_that_only_were_read_are_no_change() -> None:
+def test_objects_that_were_only_read_are_not_changes() -> None:
     class Ring:
         def __init__(self) -> None:
             self.me = self
@@ -111,7 +111,7 @@ def brief(records: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(one.get("branch"), one["node"], one["outcome"], one["state_diff"]["added"]) for one in records]
 
 
-def test_a_batch_has_the_records_of_its_branches() -> None:
+def test_batch_has_the_records_of_its_branches() -> None:
     """ "yields exact execution diffs back to the caller at every node boundary" """
     deep = BatchNode([asking("say {q}", "said"), AddValueNode("c", 3)], AddValueNode("d", 4))
     start = BatchNode([AddValueNode("a", 1, AddValueNode("b", 2)), deep], AddValueNode("end", True))
@@ -141,7 +141,7 @@ def test_a_batch_has_the_records_of_its_branches() -> None:
     assert "inner" not in outcome.records[1]
 
 
-def test_the_history_has_the_records_that_were_yielded() -> None:
+def test_history_has_the_yielded_records() -> None:
     deep = BatchNode([asking("say {q}", "said"), FunctionalNode(lambda state: state.delete("q"))], AddValueNode("d", 4))
     executor = GraphExecutor(models={"m": model(prompt_tokens=10)})
     start = BatchNode([asking("say {q}", "a", AddValueNode("b", {"x": [1]})), deep], AddValueNode("end", True))
@@ -162,7 +162,7 @@ def test_branches_share_one_copy_of_a_state() -> None:
     assert len({id(one["state_before"]["text"]) for one in record["inner"]}) == 1
 
 
-def test_a_batch_that_failed_has_the_records_of_what_ran() -> None:
+def test_failed_batch_has_the_records_of_its_finished_steps() -> None:
     outcome = run(BatchNode([AddValueNode("a", 1, ToolNode(broken, [], None)), AddValueNode("b", 2)]))
 
     assert [(one["branch"], one["outcome"], one.get("error")) for one in outcome.records[0]["inner"]] == [
@@ -175,7 +175,7 @@ def test_a_batch_that_failed_has_the_records_of_what_ran() -> None:
 # -- causes ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_record_names_the_steps_that_made_the_values_it_read() -> None:
+def test_record_names_the_steps_that_wrote_the_values_it_read() -> None:
     """ "Causality: we log the exact state change that caused the new reality" """
     last = ToolNode(broken, ["joined", "topic", "missing"], None)
     join = asking("Join {one} {two}", "joined", last)
@@ -200,7 +200,7 @@ def test_a_record_names_the_steps_that_made_the_values_it_read() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the names of open files")
-def test_a_record_is_on_the_disk_before_it_is_yielded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_is_on_the_disk_before_it_is_yielded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ "GxP-compliant JSON persistence" """
     sizes: dict[str, int] = {}
     sync = os.fsync

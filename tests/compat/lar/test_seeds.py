@@ -1,4 +1,4 @@
-"""The programs of Lár's documents run as they are printed, with the import changed: one test for each block."""
+"""The programs of Lár's documents run as printed, with the import changed: one test for each block."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .support import echo, model, prompt_of
 
 MODELS = {"ollama/phi4": echo(), "openai/gpt-4o": model("TEXT")}
 GraphExecutor = partial(lar.GraphExecutor, models=MODELS)
-"""The programs name real models; here these answer from a script. Nothing else of the programs is changed."""
+"""The programs name real models, which are replaced by scripts here. Otherwise the programs are unchanged."""
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The programs write logs into the folder that they run in."""
+    """The programs write logs into their working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -47,7 +47,7 @@ def agent(output_key: str = "plan", prompt: str = "What is the capital of France
 # -- the page of the executor ----------------------------------------------------------------------------------------
 
 
-def test_the_program_with_logger_tracker_user_and_fatigue(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_with_logger_tracker_user_and_fatigue(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry_point_node = agent()
 
     with pytest.warns(WeakSecretWarning, match="too short"):
@@ -79,7 +79,7 @@ def test_the_program_with_logger_tracker_user_and_fatigue(folder: Path, capsys: 
     assert "super-secret" not in text
 
 
-def test_the_anatomy_of_a_step_log() -> None:
+def test_anatomy_of_a_step_log() -> None:
     def five_steps() -> ToolNode:
         counting = ToolNode(count_words, ["text"], "word_count", None)
         node: Any = counting
@@ -105,7 +105,7 @@ def test_the_anatomy_of_a_step_log() -> None:
     assert step_log["run_metadata"]["total_tokens"] == 0
 
 
-def test_the_summary_of_the_token_tracker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_of_the_token_tracker(capsys: pytest.CaptureFixture[str]) -> None:
     token_tracker = TokenTracker()
     GraphExecutor(tracker=token_tracker).run(agent(), {})
 
@@ -115,7 +115,7 @@ def test_the_summary_of_the_token_tracker(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == "43\n"
 
 
-def test_the_table_of_parameters() -> None:
+def test_table_of_parameters() -> None:
     executor = lar.GraphExecutor()
 
     assert isinstance(executor.logger, AuditLogger)
@@ -130,7 +130,7 @@ def test_the_table_of_parameters() -> None:
 # -- the page of the log ---------------------------------------------------------------------------------------------
 
 
-def test_the_log_of_a_model_step() -> None:
+def test_log_of_a_model_step() -> None:
     (step_log,) = GraphExecutor().run_step_by_step(agent(prompt="{task}"), {"task": "What is the capital of France?"})
 
     assert step_log["step"] == 0
@@ -150,7 +150,7 @@ def test_the_log_of_a_model_step() -> None:
     }
 
 
-def test_the_log_of_a_failed_model_step() -> None:
+def test_log_of_a_failed_model_step() -> None:
     def busy(request: ModelRequest) -> str:
         raise RateLimitError("slow down", status_code=429)
 
@@ -169,7 +169,7 @@ def test_the_log_of_a_failed_model_step() -> None:
     assert step_log["run_metadata"] == {}
 
 
-def test_the_default_use_of_the_logger(folder: Path) -> None:
+def test_default_use_of_the_logger(folder: Path) -> None:
     executor = GraphExecutor(log_dir="my_logs")
     executor.run(agent(), {})
     # AuditLogger created automatically
@@ -179,7 +179,7 @@ def test_the_default_use_of_the_logger(folder: Path) -> None:
     assert len(list((folder / "my_logs").iterdir())) == 1
 
 
-def test_the_injected_logger(capsys: pytest.CaptureFixture[str]) -> None:
+def test_injected_logger(capsys: pytest.CaptureFixture[str]) -> None:
     custom_logger = AuditLogger(log_dir="compliance_logs")
     executor = GraphExecutor(logger=custom_logger)
     executor.run(agent(), {})
@@ -191,7 +191,7 @@ def test_the_injected_logger(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Step 0: LLMNode - success\n"
 
 
-def test_the_default_use_of_the_tracker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_use_of_the_tracker(capsys: pytest.CaptureFixture[str]) -> None:
     executor = GraphExecutor()
     executor.run(agent(), {})
     summary = executor.tracker.get_summary()
@@ -201,7 +201,7 @@ def test_the_default_use_of_the_tracker(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "Total tokens: 43\nBy model: {'openai/gpt-4o': 43}\n"
 
 
-def test_the_shared_tracker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shared_tracker(capsys: pytest.CaptureFixture[str]) -> None:
     agent1, state1, agent2, state2 = agent(), {}, agent(), {}
 
     # Share one tracker across multiple executors
@@ -224,7 +224,7 @@ def test_the_shared_tracker(capsys: pytest.CaptureFixture[str]) -> None:
 # -- the page of the constraints -------------------------------------------------------------------------------------
 
 
-def test_the_program_with_batch_and_reduce() -> None:
+def test_program_with_batch_and_reduce() -> None:
     # 1. The Map Phase: Three agents researching in parallel
     researcher_1 = LLMNode(
         model_name="ollama/phi4", prompt_template="Research AI in healthcare.", output_key="healthcare"
@@ -255,7 +255,7 @@ def test_the_program_with_batch_and_reduce() -> None:
     assert sorted(second["state_diff"]["removed"]) == ["finance", "healthcare", "robotics"]
 
 
-def test_the_program_with_a_token_budget(capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_with_a_token_budget(capsys: pytest.CaptureFixture[str]) -> None:
     endless = {"openai/gpt-4o": model("Chapter 1 ...", prompt_tokens=20, output_tokens=None)}
     GraphExecutor = partial(lar.GraphExecutor, models=endless)  # noqa: N806 - the name in the program
 
@@ -279,7 +279,7 @@ def test_the_program_with_a_token_budget(capsys: pytest.CaptureFixture[str]) -> 
     assert len(endless["openai/gpt-4o"].calls) == 1
 
 
-def test_the_program_with_node_fatigue() -> None:
+def test_program_with_node_fatigue() -> None:
     fix_code = LLMNode(model_name="ollama/phi4", prompt_template="Fix it.", output_key="code")
     done = LLMNode(model_name="ollama/phi4", prompt_template="Say: done.", output_key="said")
     fix_code.next_node = RouterNode(lambda state: "again", {"again": fix_code, "done": done})

@@ -1,4 +1,4 @@
-"""`GraphState`, diffs, and how changes add up."""
+"""`GraphState`, diffs, and the merging of changes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def changes(draw: Any) -> Changes:
 
 
 @given(states, states)
-def test_a_diff_leads_from_one_state_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_diff_leads_from_one_state_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert same(apply_diff(before, compute_state_diff(before, after)), after)
 
 
 @given(states, changes(), changes())
-def test_two_changes_are_one_change(state: dict[str, Any], first: Changes, second: Changes) -> None:
+def test_two_changes_merge_into_one(state: dict[str, Any], first: Changes, second: Changes) -> None:
     assert same(folded(folded(state, first), second), folded(state, both(first, second)))
 
 
 @given(values)
-def test_a_copy_is_the_same(value: Any) -> None:
+def test_copy_is_equal(value: Any) -> None:
     assert same(copied(value), value)
 
 
@@ -50,7 +50,7 @@ def test_equal_values_of_different_types_differ() -> None:
     assert sorted(diff["updated"]) == ["a", "b", "c"]
 
 
-def test_a_state_reads_and_writes_like_a_mapping() -> None:
+def test_state_reads_and_writes_like_a_mapping() -> None:
     state = GraphState({"a": 1, "b": 2})
     state["c"] = 3
     del state["a"]
@@ -65,7 +65,7 @@ def test_a_state_reads_and_writes_like_a_mapping() -> None:
     assert repr(state) == "GraphState({'b': 2, 'c': 3})"
 
 
-def test_a_key_that_is_deleted_and_set_again_is_written() -> None:
+def test_key_that_is_deleted_and_set_again_is_written() -> None:
     state = GraphState({"a": 1})
     state.delete("a")
     state.set("a", 2)
@@ -74,7 +74,7 @@ def test_a_key_that_is_deleted_and_set_again_is_written() -> None:
     assert state.changes() == {"written": {"a": 2}, "deleted": []}
 
 
-def test_a_container_that_was_changed_in_place_is_written_and_others_are_not() -> None:
+def test_container_that_was_changed_in_place_is_written_and_others_are_not() -> None:
     initial = {"list": [1], "deep": {"a": [1]}, "read": [1], "numbers": {1}}
     state = GraphState(initial)
     state.get("list").append(2)
@@ -87,7 +87,7 @@ def test_a_container_that_was_changed_in_place_is_written_and_others_are_not() -
     assert initial == {"list": [1], "deep": {"a": [1]}, "read": [1], "numbers": {1}}
 
 
-def test_a_value_that_was_set_can_be_changed_later_without_changing_the_state() -> None:
+def test_assigned_value_can_be_changed_later_without_changing_the_state() -> None:
     kept: list[int] = []
 
     def write(state: GraphState) -> None:

@@ -1,6 +1,7 @@
-"""A process with an agent in a graph that kills itself at a point: `python dying.py STORE LOG KIND NODES POINT VERB LIFE`.
+"""A process with an agent in a graph that kills itself at a point: `python dying.py STORE LOG KIND NODES POINT VERB
+LIFE`.
 
-The log gets a line for everything that is done outside: calls of models and of tools. It is no test.
+Each call of a model or a tool appends a line to the log. Not a test.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def did(what: str) -> None:
 
 @tool(effect=KIND)  # type: ignore[arg-type]  # one of the kinds
 def act(x: int, context: ToolContext) -> str:
-    """Do something outside."""
+    """Perform a side effect."""
     reached(f"before act {x}")
-    Path(f"{LOG}.{x}").write_text(context.idempotency_key)  # as the world would note it
+    Path(f"{LOG}.{x}").write_text(context.idempotency_key)  # as the outside world would record it
     did(f"act {x}")
     reached(f"after act {x}")
     return f"acted {x}"
@@ -80,7 +81,7 @@ def sync_body(state: State, ctx: Any) -> Any:
 builder = GraphBuilder(State, name="dying")
 builder.add_node("n", body if NODES == "async" else sync_body)
 builder.set_entry("n").set_finish("n")
-# No lease of a life before lasts until this one: an hour lies between them.
+# No earlier lease lasts until this life: an hour lies between them.
 with Runtime(builder.compile(), store=STORE, clock=lambda: time.time() + 3600 * int(LIFE)) as runtime:
     answers = json.loads(VERB) if VERB.startswith("{") else None
     if answers is not None:

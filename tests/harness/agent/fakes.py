@@ -1,4 +1,4 @@
-"""What the tests of agents share: a model made by hand, its answers, and ways to run an agent and to watch it."""
+"""Shared parts of the tests of agents: a hand-written model, its answers, and ways to run and watch an agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def says(*what: Any, **more: Any) -> AgentReply:
 
 
 class Model:
-    """A ChatModel that gives its answers in turn, or what a function makes of the request; it notes what it is asked."""
+    """A ChatModel that returns its answers in turn, or the result of a function of the request; it records its
+    requests.
+    """
 
     def __init__(self, *answers: Any, fn: Callable[[ModelRequest], Any] | None = None, **profile: Any) -> None:
         self.answers = list(answers)
@@ -70,7 +72,7 @@ class Model:
 
 
 def heard(request: ModelRequest) -> list[str]:
-    """What the conversation of a request tells: one text for each message."""
+    """The conversation of a request: one text for each message."""
     return [f"{said.role}: {said.text}" for said in request.messages]
 
 

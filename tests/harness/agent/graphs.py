@@ -1,4 +1,4 @@
-"""Graphs that host agents, sync and async, on any store: what the tests of hosted agents share."""
+"""Graphs that host agents, sync and async, on any store: shared parts of the tests of hosted agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class State(BaseModel):
 
 
 class Way:
-    """How a graph is run: its nodes sync or async, its verbs too, and where it is kept."""
+    """How a graph is run: sync or async nodes and verbs, and its store."""
 
     def __init__(self, *, nodes: str, verbs: str, store: str) -> None:
         self.nodes = nodes
@@ -26,7 +26,7 @@ class Way:
         self.store = store
 
     def node(self, body: Callable[[State, Context], Any]) -> Any:
-        """A node of an async *body*: as it is, or called from a sync one."""
+        """A node of an async *body*: unchanged, or called from a sync one."""
         if self.nodes == "async":
 
             async def anode(state: State, ctx: Context) -> Any:
@@ -68,14 +68,14 @@ class Way:
 
 
 def effects(runtime: Runtime[Any], thread: str = "t") -> list[str]:
-    """Keys of the effects that stand in the journal of a thread."""
+    """Keys of the effects in the journal of a thread."""
     from graphrt.events import EffectRecorded
 
     return [one.event.key for one in runtime.entries(thread) if isinstance(one.event, EffectRecorded)]
 
 
 def replies(runtime: Runtime[Any], thread: str = "t") -> list[Any]:
-    """Replies of models that stand in the journal of a thread, as events."""
+    """Replies of models in the journal of a thread, as events."""
     from graphrt.events import ModelReplied
 
     return [one.event for one in runtime.entries(thread) if isinstance(one.event, ModelReplied)]

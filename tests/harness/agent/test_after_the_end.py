@@ -1,4 +1,4 @@
-"""What is left behind by a node, or by a reader of a stream, ends quietly and pays for nothing."""
+"""Abandoned work of a node or of a stream's reader ends quietly and pays for nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAY = Way(nodes="async", verbs="sync", store="memory:")
 
 
 @every_way
-def test_a_harness_that_was_kept_is_not_asked_after_the_end(way):
+def test_harness_that_was_kept_is_not_called_after_the_end(way):
     kept: list[Any] = []
     model = Model(fn=lambda _: "late")
 
@@ -35,8 +35,8 @@ def test_a_harness_that_was_kept_is_not_asked_after_the_end(way):
     assert model.asked == []
 
 
-def test_a_reader_that_leaves_a_stream_leaves_nothing_to_complain_of(caplog: pytest.LogCaptureFixture) -> None:
-    """The run behind the stream may fail in the same moment."""
+def test_reader_that_leaves_a_stream_leaves_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """The run behind the stream may fail at the same moment."""
 
     async def body(state: Any, ctx: Any) -> Any:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""A person's word about a tool call holds, whatever became of the agent since; and questions have one order."""
+"""The decision of a person about a tool call stays valid after a change of the agent; questions have one order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def one_node(node: Any) -> Any:
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("answer", [False, True, {"approve": True, "arguments": {"x": 4}}], ids=str)
-def test_an_answer_holds_after_the_agent_was_changed(answer: Any, change: dict[str, Any], tmp_path: Any) -> None:
+def test_answer_stays_valid_after_the_agent_was_changed(answer: Any, change: dict[str, Any], tmp_path: Any) -> None:
     counts: list[int] = []
     graph = one_node(telling())
     store = f"sqlite:///{tmp_path}/t.db"
@@ -56,7 +56,7 @@ def test_an_answer_holds_after_the_agent_was_changed(answer: Any, change: dict[s
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_questions_of_parallel_runs_come_in_the_order_in_which_they_began(seed: int, tmp_path: Any) -> None:
+def test_questions_of_parallel_runs_come_in_the_order_of_their_starts(seed: int, tmp_path: Any) -> None:
     chance = random.Random(seed)
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -78,7 +78,7 @@ def test_questions_of_parallel_runs_come_in_the_order_in_which_they_began(seed: 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_questions_of_agents_below_come_in_the_order_of_their_calls(seed: int, tmp_path: Any) -> None:
+def test_questions_of_sub_agents_come_in_the_order_of_their_calls(seed: int, tmp_path: Any) -> None:
     chance = random.Random(seed)
 
     async def answer(request: Any) -> Any:

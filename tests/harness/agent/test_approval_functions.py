@@ -1,4 +1,4 @@
-"""Functions of the program that say which tool calls need a person, or decide in a person's place."""
+"""Functions of the program that select the tool calls for a person, or decide instead of a person."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def agent(counts: list[int], **options: Any) -> Agent:
 
 
 @every_way
-def test_an_async_function_picks_the_calls_that_a_person_is_asked_about(way):
+def test_async_function_selects_the_calls_that_a_person_approves(way):
     counts: list[int] = []
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -40,7 +40,7 @@ def test_an_async_function_picks_the_calls_that_a_person_is_asked_about(way):
     assert result.state.said == ["noted 1", "noted 2", "done"]
 
 
-def test_an_async_function_picks_the_calls_that_the_program_decides_about():
+def test_async_function_selects_the_calls_that_the_program_approves():
     decided: list[int] = []
 
     def approve(made: Any) -> bool:
@@ -56,7 +56,7 @@ def test_an_async_function_picks_the_calls_that_the_program_decides_about():
 
 @pytest.mark.parametrize("said", [None, "yes", 1, {"approve": True}])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_decision_that_is_no_bool_is_an_error(said, is_async):
+def test_decision_that_is_not_a_bool_is_an_error(said, is_async):
     async def later() -> Any:
         return said
 
@@ -64,15 +64,15 @@ def test_a_decision_that_is_no_bool_is_an_error(said, is_async):
     with pytest.raises(InputError) as caught:
         run(agent(counts, approve=lambda _: later() if is_async else said))
 
-    assert caught.value.code == "bad-approval"
+    assert caught.value.code == "input"
     assert repr(said) in caught.value.what
     assert counts == []
 
 
 @pytest.mark.parametrize("said", [None, "yes", 0, []])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tool_that_does_not_say_whether_it_needs_approval_is_not_called(said, is_async):
-    """A forgotten return is no permission."""
+def test_tool_whose_approval_function_returns_none_is_not_called(said, is_async):
+    """A forgotten return is not a permission."""
 
     async def later(_arguments: Any) -> Any:
         return said
@@ -82,5 +82,5 @@ def test_a_tool_that_does_not_say_whether_it_needs_approval_is_not_called(said, 
     with pytest.raises(InputError) as caught:
         run(Agent(Model(call("note", x=1), "done"), tools=[note]))
 
-    assert caught.value.code == "bad-approval"
+    assert caught.value.code == "input"
     assert counts == []

@@ -1,4 +1,4 @@
-"""Tool calls that a person has to agree to, in graphs: questions, answers, and what is not done twice."""
+"""Tool calls that need the approval of a person, in graphs: questions, answers, and work that is not repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .graphs import State, every_way
 
 
 def telling(prompt: str = "go", **more: Any) -> Any:
-    """A node that tells what its agent's tools came to."""
+    """A node that writes the results of its agent's tools."""
 
     async def body(state: Any, ctx: Any) -> Any:
         reply = await ctx.harness.run(prompt, **more)
@@ -52,7 +52,7 @@ def test_all_questions_of_a_turn_are_asked_at_once(way):
     assert len(model.asked) == 2
 
 
-def test_nobody_is_asked_about_calls_of_a_reply_that_was_cut_off(way):
+def test_calls_of_an_interrupted_reply_raise_no_question(way):
     """The second run of the node begins with replies that the journal has."""
     counts: list[int] = []
     cut = says(*(call("note", f"c{x}", x=x) for x in (1, 2)), finish_reason="length")
@@ -86,7 +86,7 @@ def test_answers_may_come_one_by_one(way):
 
 
 @every_way
-def test_a_person_may_change_the_arguments(way):
+def test_person_may_change_the_arguments(way):
     counts: list[int] = []
     _, agent = asking(counts, call("note", x=1))
 
@@ -94,7 +94,7 @@ def test_a_person_may_change_the_arguments(way):
         way(runtime, "run", {}, thread="t")
         result = way(runtime, "resume", "t", answer={"approve": True, "arguments": {"x": 7}})
 
-    # The call in the conversation is what the model said; its result says what was done instead.
+    # The call in the conversation is the model's; its result says which call was made instead.
     assert result.state.said == [changed(7)]
     assert counts == [7]
 
@@ -102,7 +102,7 @@ def test_a_person_may_change_the_arguments(way):
 @pytest.mark.parametrize(
     "answer", ["perhaps", None, 1.5, ["yes"], {"approved": True}, "yes", "on", "true", "no", 1, 1.0, 0, b"1"]
 )
-def test_what_is_no_answer_is_refused_and_the_question_stays_open(way, answer):
+def test_invalid_answer_is_refused_and_the_question_stays_open(way, answer):
     counts: list[int] = []
     _, agent = asking(counts, call("note", x=1))
 
@@ -124,7 +124,7 @@ def test_what_is_no_answer_is_refused_and_the_question_stays_open(way, answer):
         {"approve": True, "arguments": [1]},
     ],
 )
-def test_an_answer_that_cannot_be_used_is_asked_for_again(way, answer):
+def test_unusable_answer_is_requested_again(way, answer):
     counts: list[int] = []
     model, agent = asking(counts, call("note", x=1))
 
@@ -141,7 +141,7 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(way, answer):
 
 
 @every_way
-def test_turn_after_turn_may_be_asked_about(way):
+def test_each_turn_may_raise_questions(way):
     counts: list[int] = []
     model, agent = asking(counts, call("note", x=1), call("note", "b", x=1), call("note", "c", x=2))
 
@@ -156,7 +156,7 @@ def test_turn_after_turn_may_be_asked_about(way):
     assert len(model.asked) == 4
 
 
-def test_calls_without_a_question_do_not_wait_for_the_answers_beside_them(way):
+def test_calls_without_a_question_do_not_wait_for_parallel_answers(way):
     counts: list[int] = []
     _, agent = asking(counts, approval=lambda arguments: arguments["x"] == 2)
 
@@ -169,7 +169,7 @@ def test_calls_without_a_question_do_not_wait_for_the_answers_beside_them(way):
 
 
 @every_way
-def test_branches_ask_side_by_side(way):
+def test_branches_ask_in_parallel(way):
     from graphrt import START
 
     counts: list[int] = []
@@ -212,8 +212,8 @@ def test_nested_graphs_ask(way):
 
 
 @every_way
-def test_runs_beside_each_other_in_one_node_ask(way):
-    """A run that pauses lets those beside it come to their end or their question."""
+def test_parallel_runs_in_one_node_ask(way):
+    """A paused run does not stop parallel runs before their end or their question."""
     counts: list[int] = []
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -261,7 +261,7 @@ def test_runs_of_a_task_group_ask(way):
     assert len(model.asked) == 4
 
 
-def test_a_failure_in_a_task_group_goes_before_a_pause(way):
+def test_failure_in_a_task_group_takes_precedence_over_a_pause(way):
     async def body(state: Any, ctx: Any) -> Any:
         async def fails() -> None:
             raise ValueError("off")
@@ -275,7 +275,7 @@ def test_a_failure_in_a_task_group_goes_before_a_pause(way):
         way(runtime, "run", {}, thread="t")
 
 
-def test_the_same_call_of_two_agents_is_two_questions(way):
+def test_same_call_of_two_agents_is_two_questions(way):
     counts: list[int] = []
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -293,7 +293,7 @@ def test_the_same_call_of_two_agents_is_two_questions(way):
     assert result.state.said == ["noted 1", "A person refused this call of 'note'."]
 
 
-def test_without_a_thread_a_question_fails_the_run():
+def test_question_without_a_thread_fails_the_run():
     from .graphs import Way
 
     way = Way(nodes="async", verbs="sync", store="")
@@ -304,7 +304,7 @@ def test_without_a_thread_a_question_fails_the_run():
 
 
 @every_way
-def test_what_the_program_decided_about_a_call_stays_decided(way):
+def test_decision_of_the_program_about_a_call_is_final(way):
     counts: list[int] = []
     answers = [True, False]
     model = Model(says(*(call("note", f"c{x}", x=x) for x in (1, 2))), "done")

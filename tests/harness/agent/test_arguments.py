@@ -1,4 +1,4 @@
-"""What an agent is made of is checked when it is made, and what a call is asked with before it is made."""
+"""The arguments of an agent are validated when it is built, and the options of a call before it is made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS: list[tuple[str, Any]] = [
         ("fallbacks", [None]), ("name", 5), ("system", 5),
     ],
 )  # fmt: skip
-def test_an_argument_that_cannot_be_is_refused_when_the_agent_is_made(name: str, value: Any) -> None:
+def test_invalid_argument_is_refused_when_the_agent_is_built(name: str, value: Any) -> None:
     with pytest.raises(InputError) as caught:
         Agent(Model("never"), **{name: value})
 
@@ -49,17 +49,17 @@ def test_an_argument_that_cannot_be_is_refused_when_the_agent_is_made(name: str,
         ("reasoning", ["low"]), ("model", 5), ("model", ""), ("tool_choice", 5), ("output", len),
     ],
 )  # fmt: skip
-def test_an_option_that_cannot_be_is_refused_before_the_call(name: str, value: Any) -> None:
+def test_invalid_option_is_refused_before_the_call(name: str, value: Any) -> None:
     model = Model("never")
 
     with pytest.raises(InputError):
         run(Agent(model), **{name: value})
     with pytest.raises(InputError):
-        ModelRequest.build("q", {name: value})  # type: ignore[misc]  # as a caller without a type checker
+        ModelRequest.build("q", {name: value})  # type: ignore[misc]  # like a caller without a type checker
     assert model.asked == []
 
 
-def test_options_that_can_be_are_passed_on() -> None:
+def test_valid_options_are_passed_on() -> None:
     model = Model("done")
     options: Any = {"max_tokens": 1, "temperature": 0, "top_p": 1, "seed": -3, "timeout_s": 0.5, "stop": "END"}
 
@@ -70,7 +70,7 @@ def test_options_that_can_be_are_passed_on() -> None:
     assert asked.stop == ("END",)
 
 
-def test_a_number_is_one_of_attempts_as_for_a_node() -> None:
+def test_int_as_retry_is_a_number_of_attempts_as_for_a_node() -> None:
     model = Model(TransientModelError("t", retry_after_s=0.0), "done", TransientModelError("t"))
 
     assert run(Agent(model, retry=2)).text == "done"
@@ -80,7 +80,7 @@ def test_a_number_is_one_of_attempts_as_for_a_node() -> None:
 
 
 @pytest.mark.parametrize("value", ["a", 0, -1, NAN, True, None, 1.5])
-def test_a_cache_keeps_a_whole_number_of_responses(value: Any) -> None:
+def test_cache_size_is_a_whole_number_of_responses(value: Any) -> None:
     with pytest.raises(InputError):
         ResponseCache(value)
 
@@ -89,7 +89,7 @@ def test_a_cache_keeps_a_whole_number_of_responses(value: Any) -> None:
     "name", ["max_input_tokens", "max_output_tokens", "input_usd_per_token", "output_usd_per_token"]
 )
 @pytest.mark.parametrize("value", [-1, NAN, INF, "1", True])
-def test_a_profile_has_numbers_that_can_be_counted_with(name: str, value: Any) -> None:
+def test_profile_has_finite_numbers(name: str, value: Any) -> None:
     with pytest.raises(InputError) as caught:
         ModelProfile(**{"name": "m", name: value})
 
@@ -104,13 +104,13 @@ def test_a_profile_has_numbers_that_can_be_counted_with(name: str, value: Any) -
         ("api_base", 5), ("api_key", 5), ("profile", 5),
     ],
 )  # fmt: skip
-def test_an_argument_of_a_model_that_cannot_be_is_refused_when_it_is_made(name: str, value: Any) -> None:
+def test_invalid_argument_of_a_model_is_refused_when_it_is_built(name: str, value: Any) -> None:
     with pytest.raises(InputError):
         LiteLLMModel("openai/x", **{name: value})
 
 
 @pytest.mark.parametrize("name", [5, None, ""])
-def test_the_name_of_a_model_is_a_text(name: Any) -> None:
+def test_name_of_a_model_is_a_string(name: Any) -> None:
     with pytest.raises(InputError):
         LiteLLMModel(name)
 
@@ -162,7 +162,7 @@ class Text(Middleware):
         (Last(), "after_run", "returned None"),
     ],
 )
-def test_a_layer_that_returns_something_else_is_named(layer: Middleware, method: str, what: str) -> None:
+def test_layer_that_returns_another_type_is_named(layer: Middleware, method: str, what: str) -> None:
     model = Model("done", "done", "done")
 
     with pytest.raises(InputError) as caught:
@@ -174,9 +174,9 @@ def test_a_layer_that_returns_something_else_is_named(layer: Middleware, method:
     assert len(model.asked) <= 1
 
 
-def test_a_layer_whose_tool_method_is_sync_is_named_and_not_taken_for_the_tool() -> None:
+def test_layer_with_a_sync_tool_method_is_named_and_not_mistaken_for_the_tool() -> None:
     class Guard(Middleware):
-        def before_tool(self, call: Any, context: Any) -> None:  # type: ignore[override]  # the mistake
+        def before_tool(self, call: Any, context: Any) -> None:  # type: ignore[override]  # the tested mistake
             pass
 
     @tool
@@ -218,7 +218,7 @@ class Loose(Middleware):
         ),
     ],
 )
-def test_layer_with_other_parameters_is_refused_where_the_agent_is_made(layer, told):
+def test_layer_with_other_parameters_is_refused_where_the_agent_is_built(layer, told):
     with pytest.raises(InputError) as caught:
         Agent(Model("never"), middleware=[layer])
 
@@ -227,5 +227,5 @@ def test_layer_with_other_parameters_is_refused_where_the_agent_is_made(layer, t
     assert "async def" in caught.value.fix
 
 
-def test_layer_whose_parameters_take_what_comes_is_a_layer():
+def test_layer_with_variadic_parameters_is_accepted():
     assert run(Agent(Model("fine"), middleware=[Loose()])).text == "fine"

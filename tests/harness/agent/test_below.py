@@ -1,4 +1,4 @@
-"""Agents and graphs below an agent: what they use is counted once, what they do is seen, and how deep they go."""
+"""Agents and graphs below an agent: their usage is counted once, their items are streamed, and their depth is limited."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def asks(name: str = "helper", question: str = "what?") -> Any:
 
 
 def pair(*inner: Any, **options: Any) -> Agent:
-    """An agent that asks another one."""
+    """An agent that calls another one."""
     helper = Agent(Model(*(inner or ("inner",))), name="helper", **options)
     return Agent(Model(asks(), "outer"), name="boss", tools=[helper.as_tool(description="helps")])
 
 
-def test_an_agent_asks_another_one():
+def test_agent_calls_another_one():
     reply = run(pair())
 
     assert [said.text for said in reply.messages] == ["go", "", "inner", "outer"]
     assert reply.usage == THREE
 
 
-def test_what_an_agent_below_does_is_seen_under_its_name():
+def test_items_of_a_sub_agent_have_its_name():
     low = Agent(Model(call("note", x=1), "low"), name="low", tools=[counting([])])
     middle = Agent(Model(asks("low"), "middle"), name="middle", tools=[low.as_tool(description="l")])
     top = Agent(Model(asks("middle"), "top"), tools=[middle.as_tool(description="m")])
@@ -54,7 +54,7 @@ def test_what_an_agent_below_does_is_seen_under_its_name():
 
 
 @pytest.mark.parametrize(("depth", "fails"), [(0, True), (1, True), (2, False)])
-def test_depth_is_limited_by_the_outermost(depth, fails):
+def test_depth_is_limited_by_the_outermost_agent(depth, fails):
     low = Agent(Model("low"), name="low")
     middle = Agent(Model(asks("low"), "middle"), name="middle", tools=[low.as_tool(description="l")])
     top = Agent(Model(asks("middle"), "top"), tools=[middle.as_tool(description="m")], limits=AgentLimits(depth=depth))
@@ -65,7 +65,7 @@ def test_depth_is_limited_by_the_outermost(depth, fails):
     assert bool(failed) == fails
 
 
-def test_an_agent_that_calls_itself_comes_to_an_end():
+def test_agent_that_calls_itself_terminates():
     agents: list[Agent] = []
 
     @tool
@@ -80,7 +80,7 @@ def test_an_agent_that_calls_itself_comes_to_an_end():
     assert reply.usage.calls == 2 * 9
 
 
-def test_a_cancelled_run_cancels_the_agents_below():
+def test_cancelled_run_cancels_its_sub_agents():
     async def main() -> Model:
         model = Model(fn=lambda _: asyncio.Event().wait())
         helper = Agent(model, name="helper")
@@ -97,7 +97,7 @@ def test_a_cancelled_run_cancels_the_agents_below():
     assert (model.cancelled, model.open) == (1, 0)
 
 
-def test_what_agents_below_used_counts_also_if_they_fail():
+def test_usage_of_sub_agents_counts_although_they_fail():
     helper = Agent(Model(says("x", call("gone")), ValueError("off")), name="helper")
     top = Agent(Model(asks(), "outer"), tools=[helper.as_tool(description="helps")])
 
@@ -108,7 +108,7 @@ def test_what_agents_below_used_counts_also_if_they_fail():
 
 
 @pytest.mark.parametrize("arguments", [{}, {"question": 1}, {"question": "a", "more": 1}])
-def test_an_agent_is_asked_one_question(arguments):
+def test_sub_agent_takes_one_question(arguments):
     helper = Agent(Model(), name="helper").as_tool(description="helps")
 
     reply = run(Agent(Model(call("helper", **arguments), "done"), tools=[helper]))
@@ -118,8 +118,8 @@ def test_an_agent_is_asked_one_question(arguments):
 
 @pytest.mark.parametrize("name", ["", "two words", "a.b", "x" * 65, "ä"])
 @pytest.mark.parametrize("own", [False, True])
-def test_a_name_that_providers_refuse_is_refused(name, own):
-    """Those of agents and graphs below are checked as those of functions are."""
+def test_name_that_providers_refuse_is_refused(name, own):
+    """Names of sub-agents and graphs are validated like those of functions."""
     graph = GraphBuilder(Topic, name="research" if own else name or "two words")
     graph.add_node("look", look).set_entry("look").set_finish("look")
     agent = Agent(Model(), name="helper" if own else name or "two words")
@@ -136,7 +136,7 @@ def test_a_name_that_providers_refuse_is_refused(name, own):
 
 
 @every_way
-def test_in_a_graph_all_calls_are_counted_once_and_none_made_twice(way):
+def test_all_calls_in_a_graph_are_counted_once_and_none_is_repeated(way):
     counts: list[int] = []
     helper_model, boss_model = Model(call("note", x=1), "inner"), Model(asks(), "outer")
     helper = Agent(helper_model, name="helper", tools=[counting(counts, approval=True)])
@@ -162,7 +162,7 @@ def test_in_a_graph_all_calls_are_counted_once_and_none_made_twice(way):
     assert {name: usage.calls for name, usage in tracker.by_tool().items()} == {"helper": 2}
 
 
-def test_a_tool_that_asks_one_agent_the_same_twice_makes_two_calls(way):
+def test_tool_that_asks_one_agent_the_same_twice_makes_two_calls(way):
     model = Model("one", "two")
     helper = Agent(model, name="helper")
 
@@ -182,7 +182,7 @@ def test_a_tool_that_asks_one_agent_the_same_twice_makes_two_calls(way):
     assert result.usage.calls == 4
 
 
-def test_questions_of_agents_side_by_side_are_asked_together(way):
+def test_questions_of_parallel_agents_are_asked_together(way):
     counts: list[int] = []
     note = counting(counts, approval=True)
     helpers = [Agent(Model(call("note", x=n), f"inner {n}"), name=f"h{n}", tools=[note]) for n in range(2)]
@@ -231,7 +231,7 @@ def test_a_graph_is_a_tool():
     assert reply.usage == THREE
 
 
-def test_arguments_that_are_no_input_are_told_to_the_model():
+def test_arguments_that_are_not_a_valid_input_are_reported_to_the_model():
     reply = run(Agent(Model(call("research", topic=[1]), "outer"), tools=[research()]))
 
     assert "topic" in reply.messages[2].text
@@ -239,7 +239,7 @@ def test_arguments_that_are_no_input_are_told_to_the_model():
 
 
 @every_way
-def test_what_a_graph_below_used_is_counted_once(way):
+def test_usage_of_a_graph_below_is_counted_once(way):
     model = Model("found")
     boss = Agent(Model(call("research", topic="ants"), "outer"), tools=[research(harness=Agent(model))])
     tracker = TokenTracker()
@@ -258,7 +258,7 @@ def test_what_a_graph_below_used_is_counted_once(way):
     assert {name: usage.calls for name, usage in tracker.by_tool().items()} == {"research": 1}
 
 
-def test_a_graph_that_pauses_cannot_be_a_tool():
+def test_graph_that_pauses_cannot_be_a_tool():
     async def pauses(state: Any, ctx: Any) -> Any:
         return {"text": ctx.interrupt("well?")}
 
@@ -268,7 +268,7 @@ def test_a_graph_that_pauses_cannot_be_a_tool():
     assert "interrupted" in reply.messages[2].text
 
 
-def test_a_graph_that_fails_is_told_to_the_model():
+def test_failure_of_a_graph_is_reported_to_the_model():
     async def fails(state: Any, ctx: Any) -> Any:
         raise ValueError("off")
 
@@ -278,7 +278,7 @@ def test_a_graph_that_fails_is_told_to_the_model():
     assert "off" in reply.messages[2].text
 
 
-def test_a_cancelled_run_cancels_the_graph_below():
+def test_cancelled_run_cancels_the_graph_below():
     async def main() -> Model:
         model = Model(fn=lambda _: asyncio.Event().wait())
         top = Agent(Model(call("research", topic="ants")), tools=[research(harness=Agent(model))])
@@ -305,7 +305,7 @@ def test_a_graph_is_a_harness(way):
     assert result.usage == USED
 
 
-def test_a_graph_as_a_harness_takes_no_options(way):
+def test_graph_as_a_harness_takes_no_options(way):
     harness = GraphHarness(inner_graph(look), input=lambda p: {"topic": p}, output=lambda s: s.text)
 
     with way.runtime(way.graph(ask(temperature=0.5)), harness=harness) as runtime, pytest.raises(NodeError) as caught:
@@ -315,7 +315,7 @@ def test_a_graph_as_a_harness_takes_no_options(way):
     assert "Giving 'temperature' to run() does not go with" in caught.value.__cause__.what
 
 
-def test_a_limit_below_is_an_answer_above():
+def test_limit_below_is_an_answer_above():
     helper = Agent(Model(call("gone")), name="helper", limits=AgentLimits(model_calls=1))
 
     reply = run(Agent(Model(asks(), "outer"), tools=[helper.as_tool(description="helps")]))

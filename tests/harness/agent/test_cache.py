@@ -1,4 +1,4 @@
-"""The response cache of agents: the same question of the same model is asked once, however many ask."""
+"""The response cache of agents: an identical request to an identical model is sent once, for any number of callers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt.harness import Agent, ModelEnded, ResponseCache
 from .fakes import Model, run, says
 
 
-def test_the_same_question_is_asked_once():
+def test_identical_request_is_sent_once():
     cache = ResponseCache()
     model = Model("one", "two")
     agent = Agent(model, cache=cache)
@@ -29,14 +29,14 @@ def test_the_same_question_is_asked_once():
     assert ended.source == "cache"
 
 
-def test_models_that_are_not_the_same_do_not_answer_for_each_other():
+def test_different_models_do_not_share_responses():
     cache = ResponseCache()
 
     assert run(Agent(Model("one"), cache=cache)).text == "one"
     assert run(Agent(Model("two"), cache=cache)).text == "two"
 
 
-def test_the_least_used_responses_go_first():
+def test_least_recently_used_responses_are_evicted_first():
     cache = ResponseCache(max_entries=2)
     model = Model(fn=lambda request: request.text)
     agent = Agent(model, cache=cache)
@@ -48,13 +48,13 @@ def test_the_least_used_responses_go_first():
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, float("nan")])
-def test_a_cache_of_nothing_is_refused(wrong):
+def test_cache_of_size_zero_is_refused(wrong):
     with pytest.raises(InputError):
         ResponseCache(max_entries=wrong)
 
 
 async def crowd(model: Model, agent: Agent, gate: asyncio.Event) -> list[asyncio.Task[Any]]:
-    """64 that ask the same, when the first of them waits for its answer."""
+    """64 callers with the same request, while the first one waits for its answer."""
     tasks = [asyncio.ensure_future(agent.run("go")) for _ in range(64)]
     await model.begun.wait()
     for _ in range(5):
@@ -75,7 +75,7 @@ def waiting(gate: asyncio.Event, *answers: Any) -> Model:
     return Model(fn=lambda _: answer())
 
 
-def test_many_at_once_are_one_call():
+def test_concurrent_identical_requests_are_one_call():
     async def main() -> Any:
         gate = asyncio.Event()
         model = waiting(gate, says("one"))
@@ -89,7 +89,7 @@ def test_many_at_once_are_one_call():
     assert sum(reply.usage.calls for reply in replies) == 1
 
 
-def test_another_one_asks_when_the_one_that_asked_is_cancelled():
+def test_another_caller_sends_the_request_when_the_first_one_is_cancelled():
     async def main() -> Any:
         gate = asyncio.Event()
         model = waiting(gate, says("one"), says("two"))
@@ -105,7 +105,7 @@ def test_another_one_asks_when_the_one_that_asked_is_cancelled():
     assert len(model.asked) == 2
 
 
-def test_those_that_are_cancelled_with_the_one_that_asks_are_cancelled():
+def test_callers_that_are_cancelled_with_the_first_one_are_cancelled():
     async def main() -> Any:
         gate = asyncio.Event()
         model = waiting(gate, says("one"), says("two"))
@@ -120,7 +120,7 @@ def test_those_that_are_cancelled_with_the_one_that_asks_are_cancelled():
     assert len(model.asked) == 1
 
 
-def test_a_failure_is_kept_by_nobody():
+def test_failure_is_not_cached():
     async def main() -> Any:
         gate = asyncio.Event()
         model = waiting(gate, RefusalError("no"), says("two"))

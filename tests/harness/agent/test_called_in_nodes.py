@@ -1,4 +1,6 @@
-"""An agent that a node calls by itself works for that node: counted, remembered, bounded, asked through its thread."""
+"""An agent that a node calls directly works for that node: counted, recorded, bounded, with questions through its
+thread.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,14 @@ def asking(agent: Agent) -> Any:
     return graph(node)
 
 
-def test_it_is_counted_and_held_to_the_budget_of_the_run() -> None:
+def test_called_agent_is_counted_and_limited_by_the_budget_of_the_run() -> None:
     agent = Agent(ScriptedModel(["one", "two"]), max_tokens=5)
     assert Runtime(asking(agent), budget=Budget(calls=1)).run({"said": ""}).usage.calls == 1
     with pytest.raises(BudgetExceededError):
         Runtime(asking(agent), budget=Budget(calls=0)).run({"said": ""})
 
 
-def test_it_asks_through_the_thread_and_pays_nothing_twice() -> None:
+def test_called_agent_asks_through_the_thread_and_pays_nothing_twice() -> None:
     model = ScriptedModel([ToolCall(id="1", name="pay", arguments={"amount": 3}), "done"])
     with Runtime(asking(Agent(model, tools=[pay], max_tokens=5)), store="memory:") as runtime:
         paused = runtime.run({"said": ""}, thread="t")
@@ -53,7 +55,7 @@ def test_it_asks_through_the_thread_and_pays_nothing_twice() -> None:
     assert (result.state["said"], len(model.calls), result.usage.calls) == ("done", 2, 2)
 
 
-def test_its_stream_is_that_of_the_graph() -> None:
+def test_stream_of_a_called_agent_is_that_of_the_graph() -> None:
     agent = Agent(ScriptedModel(["one"]), max_tokens=5)
 
     async def node(state: State, ctx: Context) -> None:
@@ -66,7 +68,7 @@ def test_its_stream_is_that_of_the_graph() -> None:
     assert {item.node for item in shown} == {"ask"}
 
 
-def test_after_the_node_nobody_is_taken_for_it() -> None:
+def test_agent_is_not_bound_after_the_node() -> None:
     agent = Agent(ScriptedModel(["one", "two"]), max_tokens=5)
 
     async def both() -> Any:
@@ -78,7 +80,7 @@ def test_after_the_node_nobody_is_taken_for_it() -> None:
 
 
 @pytest.mark.parametrize("odd", [Agent, ScriptedModel(["x"]), None, "openai/x"], ids=["class", "model", "None", "text"])
-def test_what_cannot_be_asked_is_not_bound(odd: Any) -> None:
+def test_harness_that_cannot_be_called_is_not_bound(odd: Any) -> None:
     async def node(state: State, ctx: Context) -> None:
         ctx.bind(odd)
 
@@ -87,21 +89,21 @@ def test_what_cannot_be_asked_is_not_bound(odd: Any) -> None:
     assert getattr(caught.value.__cause__, "code", "") == "bad-harness"
 
 
-def test_prompts_and_models_of_other_kinds_are_refused_with_what_helps() -> None:
+def test_prompts_and_models_of_other_kinds_are_refused_with_a_fix() -> None:
     agent = Agent(ScriptedModel(["x"]), retry=None)
     odd: Any
     for odd, told in ((3, "a list of texts and media, or a list of messages"), (Template("{x}"), "Render a Template")):
         with pytest.raises(InputError, match=told):
             asyncio.run(agent.run(odd))
     with pytest.raises(InputError, match="system cannot be"):
-        Agent(ScriptedModel(["x"]), system=Template("{x}"))  # type: ignore[arg-type]  # that is the point
+        Agent(ScriptedModel(["x"]), system=Template("{x}"))  # type: ignore[arg-type]  # the tested mistake
     with pytest.raises(InputError, match="the class ScriptedModel"):
-        Agent(ScriptedModel)  # type: ignore[arg-type]  # that is the point
+        Agent(ScriptedModel)  # type: ignore[arg-type]  # the tested mistake
 
 
 @pytest.mark.parametrize("error", [TimeoutError, ValueError])
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_after_an_attempt_that_raised_the_model_is_asked_anew(kind: str, error: type[Exception]) -> None:
+def test_model_is_called_again_after_a_failed_attempt(kind: str, error: type[Exception]) -> None:
     replies: list[str] = []
 
     async def anode(state: State, ctx: Context) -> Any:

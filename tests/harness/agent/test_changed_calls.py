@@ -1,4 +1,4 @@
-"""A layer hands on another tool call than the model made."""
+"""A layer passes on a different tool call than the model made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .graphs import every_way
 
 
 class Changing(Middleware):
-    """Hands on what a function makes of each call."""
+    """Passes on the result of a function for each call."""
 
     def __init__(self, change: Callable[[ToolCall], ToolCall]) -> None:
         self.change = change
@@ -34,7 +34,7 @@ def agent(counts: list[Any], *changes: Callable[[ToolCall], ToolCall], **policy:
     return Agent(model, tools=[counting(counts, **policy)], middleware=[Changing(change) for change in changes])
 
 
-def test_the_tool_gets_the_arguments_that_a_layer_put_in_place():
+def test_tool_gets_the_arguments_that_a_layer_substituted():
     counts: list[int] = []
 
     reply = run(agent(counts, doubled, doubled))
@@ -44,7 +44,7 @@ def test_the_tool_gets_the_arguments_that_a_layer_put_in_place():
     assert reply.messages[1].tool_calls[0].arguments == {"x": 3}
 
 
-def test_they_are_checked_by_the_tool():
+def test_substituted_arguments_are_validated_by_the_tool():
     counts: list[int] = []
 
     reply = run(agent(counts, lambda made: ToolCall(id=made.id, name=made.name, arguments={"x": "many"})))
@@ -54,7 +54,7 @@ def test_they_are_checked_by_the_tool():
     assert "The arguments do not fit note" in reply.messages[2].text
 
 
-def test_they_have_to_be_an_object():
+def test_substituted_arguments_have_to_be_an_object():
     counts: list[int] = []
 
     reply = run(agent(counts, lambda made: ToolCall(id=made.id, name=made.name, arguments_text="[")))
@@ -64,7 +64,7 @@ def test_they_have_to_be_an_object():
 
 
 @pytest.mark.parametrize("on_error", ["return", "raise"])
-def test_another_tool_is_refused(on_error):
+def test_substituted_tool_is_refused(on_error):
     counts: list[int] = []
 
     with pytest.raises(InputError) as caught:
@@ -75,7 +75,7 @@ def test_another_tool_is_refused(on_error):
     assert counts == []
 
 
-def test_its_end_shows_the_call_that_was_made_and_its_beginning_the_models():
+def test_end_of_a_call_shows_the_call_that_was_made_and_its_start_the_models():
     items = watch(agent([], lambda made: replace(doubled(made), id="another")))
 
     (started,) = [item.call for item in items if isinstance(item, ToolStarted)]
@@ -85,8 +85,8 @@ def test_its_end_shows_the_call_that_was_made_and_its_beginning_the_models():
 
 
 @every_way
-def test_in_a_graph_it_is_remembered_under_the_call_of_the_model(way):
-    """A layer that changes its mind after a restart changes nothing that was done."""
+def test_substituted_call_is_recorded_under_the_call_of_the_model(way):
+    """A layer that decides differently after a restart does not change completed work."""
     counts: list[int] = []
     factor = [2]
 

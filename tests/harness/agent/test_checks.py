@@ -1,4 +1,4 @@
-"""Checks of inputs and answers: a second chance within the limits, refusals before the first call, records, events."""
+"""Checks of inputs and answers: another attempt within the limits, refusals before the first call, records, events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def positive(answer: Sum) -> None:
         raise Retry(f"{answer.total} is below 0.")
 
 
-def test_an_answer_that_a_check_refuses_is_given_again() -> None:
+def test_answer_that_a_check_refuses_is_requested_again() -> None:
     model = Model('{"total": -1}', '{"total": 2}')
 
     reply = run(Agent(model, output=Sum, check=positive))
@@ -35,7 +35,7 @@ def test_an_answer_that_a_check_refuses_is_given_again() -> None:
     assert [said.role for said in reply.new_messages] == ["assistant", "user", "assistant"]
 
 
-def test_several_checks_are_asked_in_order_and_may_be_async_and_take_a_context() -> None:
+def test_several_checks_run_in_order_and_may_be_async_and_take_a_context() -> None:
     seen: list[Any] = []
 
     async def first(answer: str) -> None:
@@ -49,7 +49,7 @@ def test_several_checks_are_asked_in_order_and_may_be_async_and_take_a_context()
     assert seen == ["yes", ("yes", "a", 7, "yes", 1)]
 
 
-def test_a_check_that_never_passes_ends_with_the_limit_and_its_answer_is_no_reply() -> None:
+def test_check_that_never_passes_ends_with_the_limit_and_its_answer_is_not_a_reply() -> None:
     def never(answer: str) -> None:
         raise Retry("no")
 
@@ -60,7 +60,7 @@ def test_a_check_that_never_passes_ends_with_the_limit_and_its_answer_is_no_repl
     assert (reply.stopped, reply.text, reply.output) == ("model_calls", "", None)
 
 
-def test_the_same_refused_answer_is_told_once_and_then_ends_the_run() -> None:
+def test_identical_refused_answer_is_reported_once_and_then_ends_the_run() -> None:
     def never(answer: str) -> None:
         raise Retry("no")
 
@@ -72,7 +72,7 @@ def test_the_same_refused_answer_is_told_once_and_then_ends_the_run() -> None:
     assert heard(model.asked[2])[-1].endswith("You gave this answer before, and it was refused. Do not repeat it.")
 
 
-def test_an_input_is_refused_before_anything_is_paid() -> None:
+def test_input_is_refused_before_any_cost() -> None:
     def no_card(text: str) -> None:
         if "4111" in text:
             raise Retry("it has a card number.")
@@ -86,7 +86,7 @@ def test_an_input_is_refused_before_anything_is_paid() -> None:
     assert run(agent, "hello").text == "fine"
 
 
-def test_what_a_check_raises_besides_ends_the_run_as_it_is() -> None:
+def test_other_error_of_a_check_ends_the_run_unchanged() -> None:
     def broken(answer: str) -> None:
         raise KeyError("x")
 
@@ -109,9 +109,9 @@ def test_checks_are_events_of_the_agent_by_name() -> None:
 
 
 @every_way
-def test_what_a_check_said_is_recorded_and_a_restart_asks_neither_it_nor_its_model_again(way: Any) -> None:
+def test_verdict_of_a_check_is_recorded_and_a_restart_repeats_neither_it_nor_its_model(way: Any) -> None:
     class Gone(BaseException):
-        """The process is gone."""
+        """Simulates the end of the process."""
 
     fails = [Gone()]
     judge = Agent(Model(fn=lambda request: f"judged {request.text}"), name="judge")
@@ -145,9 +145,9 @@ def test_what_a_check_said_is_recorded_and_a_restart_asks_neither_it_nor_its_mod
     ]
 
 
-def test_what_tools_of_an_agent_in_a_check_write_is_kept_once(way: Any) -> None:
+def test_writes_of_tools_of_an_agent_in_a_check_are_kept_once(way: Any) -> None:
     class Gone(BaseException):
-        """The process is gone."""
+        """Simulates the end of the process."""
 
     fails = [Gone()]
 
@@ -182,7 +182,7 @@ def test_usage_of_agents_in_a_check_counts_for_the_run() -> None:
     assert run(Agent(Model("a"), check=good)).usage == USED + USED
 
 
-def test_a_tool_may_raise_retry_whatever_its_policy() -> None:
+def test_tool_may_raise_retry_under_any_policy() -> None:
     @tool(on_error="raise")
     async def look(x: int) -> str:
         raise Retry(f"{x} is too small")
@@ -194,11 +194,11 @@ def test_a_tool_may_raise_retry_whatever_its_policy() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, "polite", Sum, lambda: None, [positive, 3]])
-def test_what_is_no_check_is_refused(wrong: Any) -> None:
+def test_value_that_is_not_a_check_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError):
         Agent(Model(), check=wrong)
 
 
-def test_a_check_returns_nothing() -> None:
+def test_check_must_return_none() -> None:
     with pytest.raises(InputError, match="returned bool"):
         run(Agent(Model("a"), check=lambda answer: False))

@@ -1,4 +1,4 @@
-"""Long conversations: what is sent, what is summarised, what a later run knows of it, and what is never parted."""
+"""Long conversations: which messages are sent, summarised, known to later runs, and never split."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def model(*answers: Any, **options: Any) -> Model:
     return Model(*answers, count_tokens=words, **options)
 
 
-def test_a_short_conversation_is_sent_whole() -> None:
+def test_short_conversation_is_sent_completely() -> None:
     asked = model("done")
 
     reply = run(Agent(asked, compaction=Compaction(tokens=100)), [*turns(5), UserMessage(text="now")])
@@ -60,7 +60,7 @@ def test_a_short_conversation_is_sent_whole() -> None:
     assert reply.left_out is None
 
 
-def test_the_newest_messages_are_sent_and_the_conversation_stays_whole() -> None:
+def test_newest_messages_are_sent_and_the_conversation_stays_complete() -> None:
     asked = model("done")
     prompt = [SystemMessage(text="be brief"), *turns(50), UserMessage(text="now")]
 
@@ -86,7 +86,7 @@ def looked(n: int, size: int) -> list[Message]:
     return [asks, ToolMessage(tool_call_id=f"c{n}", text="result " * size)]
 
 
-def test_old_results_of_tools_are_left_out_before_messages_are() -> None:
+def test_old_results_of_tools_are_dropped_before_messages() -> None:
     asked = model("done")
     prompt = [UserMessage(text="look around"), *looked(1, 60), *looked(2, 60), *looked(3, 60)]
 
@@ -98,7 +98,7 @@ def test_old_results_of_tools_are_left_out_before_messages_are() -> None:
     assert (reply.left_out.messages, reply.left_out.results) == (0, 5)
 
 
-def test_a_summary_takes_the_place_of_the_oldest_messages_and_counts_for_the_run() -> None:
+def test_summary_replaces_the_oldest_messages_and_counts_for_the_run() -> None:
     asked = model("done")
     writer = model(fn=lambda request: f"sum of {request.text.count('question')} questions")
 
@@ -110,12 +110,12 @@ def test_a_summary_takes_the_place_of_the_oldest_messages_and_counts_for_the_run
         "user: [Summary of the first 37 messages, which are left out here:]\nsum of 5 questions"
     )
     assert [len(request.text.split()) <= 100 for request in writer.asked] == [True] * 4
-    assert writer.asked[1].text.startswith("The summary so far:\nsum of 5 questions\n\nThe conversation goes on:\n")
+    assert writer.asked[1].text.startswith("The summary so far:\nsum of 5 questions\n\nThe conversation continues:\n")
     assert reply.usage is not None
     assert reply.usage.calls == 5
 
 
-def test_the_question_of_the_run_is_always_sent() -> None:
+def test_question_of_the_run_is_always_sent() -> None:
     asked = model(*[says(call("look", f"c{n}")) for n in range(6)], "done")
 
     async def look() -> str:
@@ -129,7 +129,7 @@ def test_the_question_of_the_run_is_always_sent() -> None:
     assert len(last) == 4
 
 
-def test_a_function_chooses_what_is_sent() -> None:
+def test_function_selects_the_messages_to_send() -> None:
     asked = model("done")
 
     async def newest(said: Any) -> Any:
@@ -145,7 +145,7 @@ def test_a_function_chooses_what_is_sent() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[], "text", [3], [ToolMessage(tool_call_id="x", text="")]])
-def test_a_function_that_returns_no_conversation_is_refused(wrong: Any) -> None:
+def test_function_that_does_not_return_a_conversation_is_refused(wrong: Any) -> None:
     asked = model("done")
 
     with pytest.raises(InputError, match=r"Compaction\(using=\.\.\.\) of agent 'agent'.* returned"):
@@ -153,7 +153,7 @@ def test_a_function_that_returns_no_conversation_is_refused(wrong: Any) -> None:
     assert asked.asked == []
 
 
-def test_a_bound_that_cannot_be_reached_is_an_error_before_anything_is_paid() -> None:
+def test_unreachable_bound_is_an_error_before_any_cost() -> None:
     asked, writer = model("done"), model("sum")
     compaction = Compaction(tokens=10, summarise=writer)
 
@@ -164,7 +164,7 @@ def test_a_bound_that_cannot_be_reached_is_an_error_before_anything_is_paid() ->
     assert (asked.asked, writer.asked) == ([], [])
 
 
-def test_a_request_that_is_too_long_for_the_model_is_made_once_more_with_less() -> None:
+def test_request_that_is_too_long_for_the_model_is_repeated_once_with_less() -> None:
     asked = model(ContextOverflowError("too long"), "done")
 
     reply = run(Agent(asked, compaction=Compaction(tokens=1_000)), [*turns(20), UserMessage(text="now")])
@@ -192,11 +192,11 @@ def chatting(agent: Agent, **options: Any) -> Runtime[Any]:
     return Runtime(graph, harness=agent, store="memory:", **options)
 
 
-def test_later_runs_of_a_thread_use_the_summary_that_was_paid_in_an_earlier_one() -> None:
+def test_later_runs_of_a_thread_reuse_the_summary_of_an_earlier_one() -> None:
     writer = model(fn=lambda request: f"sum{len(writer.asked)}")
     asked = model(fn=lambda request: "answer " * 4)
 
-    def agent() -> Agent:  # another one for each run, as in another process
+    def agent() -> Agent:  # another one for each run, like in another process
         return Agent(asked, compaction=Compaction(tokens=100, keep=6, summarise=writer))
 
     with chatting(agent()) as runtime:
@@ -214,7 +214,7 @@ def test_later_runs_of_a_thread_use_the_summary_that_was_paid_in_an_earlier_one(
     assert len(chat) == 26 + 1 + 1 + 6
 
 
-def test_a_thread_of_many_turns_pays_a_summary_now_and_then_and_never_sends_too_much() -> None:
+def test_thread_of_many_turns_pays_for_occasional_summaries_and_never_sends_too_much() -> None:
     writer = model(fn=lambda request: "sum")
     asked = model(fn=lambda request: "answer " * 8)
 
@@ -233,7 +233,7 @@ def test_a_thread_of_many_turns_pays_a_summary_now_and_then_and_never_sends_too_
     assert len(writer.asked) <= 10
 
 
-def test_an_edited_conversation_is_summarised_anew() -> None:
+def test_edited_conversation_is_summarised_again() -> None:
     writer = model(fn=lambda request: "sum")
     asked = model("done", "done")
     agent = Agent(asked, compaction=Compaction(tokens=100, keep=4, summarise=writer))
@@ -245,7 +245,7 @@ def test_an_edited_conversation_is_summarised_anew() -> None:
     assert len(writer.asked) > paid
 
 
-def test_results_are_sent_again_if_the_conversation_was_cut_since_they_were_left_out() -> None:
+def test_results_are_sent_again_if_the_conversation_was_truncated_since_they_were_dropped() -> None:
     @tool
     def look(at: int) -> str:
         """Look."""
@@ -266,9 +266,9 @@ def test_results_are_sent_again_if_the_conversation_was_cut_since_they_were_left
 
 
 @pytest.mark.parametrize("gone", range(5))
-def test_wherever_a_run_is_cut_off_no_summary_and_no_answer_is_paid_twice(gone: int) -> None:
+def test_interruption_at_any_point_pays_for_no_summary_or_answer_twice(gone: int) -> None:
     class Gone(BaseException):
-        """The process is gone."""
+        """Simulates the end of the process."""
 
     seen: list[str] = []
     paid: list[str] = []
@@ -301,7 +301,7 @@ def test_wherever_a_run_is_cut_off_no_summary_and_no_answer_is_paid_twice(gone: 
     assert result.state.chat[-1].text == "done"
 
 
-def test_the_model_of_summaries_can_be_replaced_by_the_name_of_its_agent() -> None:
+def test_model_of_summaries_can_be_replaced_by_the_name_of_its_agent() -> None:
     double = model(fn=lambda request: "doubled")
     asked = model("done")
     agent = Agent(asked, compaction=Compaction(tokens=100, keep=4, summarise=model()))
@@ -311,7 +311,7 @@ def test_the_model_of_summaries_can_be_replaced_by_the_name_of_its_agent() -> No
     assert heard(asked.asked[0])[0].endswith("\ndoubled")
 
 
-def test_a_summary_is_shown_as_that_of_an_agent_of_its_own() -> None:
+def test_summary_is_streamed_under_an_agent_of_its_own() -> None:
     items = watch(
         Agent(model("done"), compaction=Compaction(tokens=100, keep=4, summarise=model(*["sum"] * 9))),
         [*turns(13), UserMessage(text="now")],
@@ -327,7 +327,7 @@ messages = st.lists(
 
 
 @given(messages, st.integers(1, 200), st.integers(1, 10), st.booleans(), st.booleans(), st.booleans())
-def test_calls_and_results_are_never_parted_instructions_stay_first_and_the_bound_holds(
+def test_calls_and_results_stay_together_instructions_stay_first_and_the_bound_holds(
     plan: list[tuple[str, int, int]], tokens: int, keep: int, results: bool, summarised: bool, overflow: bool
 ) -> None:
     said: list[Message] = []
@@ -376,7 +376,7 @@ def test_calls_and_results_are_never_parted_instructions_stay_first_and_the_boun
         {"tokens": 9, "using": len, "summarise": Model()},
     ],
 )
-def test_a_wrong_compaction_is_refused(wrong: Any) -> None:
+def test_invalid_compaction_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError):
         Compaction(**wrong)
     with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Which tools the agent of a run offers to a node that names none: in a nested or designed graph, and in a manifest."""
+"""Which tools the agent of a run offers to a node without a list of tools: nested, designed, and in a manifest."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def graph_of(node: Any, name: str, **policy: Any) -> Any:
     return builder.add_node("only", node, **policy).set_entry("only").set_finish("only").compile()
 
 
-def test_a_node_of_a_nested_graph_gets_no_tool_that_needs_approval_unless_it_names_it(
+def test_node_of_a_nested_graph_gets_a_tool_that_needs_approval_only_by_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     policies: list[tuple[dict[str, Any], list[str]]] = [({}, ["note"]), ({"tools": ["note", "pay"]}, ["note", "pay"])]
     for policy, names in policies:
-        agent, model = clerk("cashier")  # a name of its own: the log has a pair of agent and node once
+        agent, model = clerk("cashier")  # its own name: the log has each pair of agent and node once
         result = graph_of(graph_of(ask(), "inner", **policy), "outer").run({}, harness=agent)
 
         assert offered(model) == names
@@ -52,8 +52,8 @@ def test_a_node_of_a_nested_graph_gets_no_tool_that_needs_approval_unless_it_nam
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_an_agent_of_a_designed_graph_gets_no_tool_that_needs_approval(bound: bool) -> None:
-    """A model chose the agent, so its tools count as defaults, even if the node is the agent or binds it."""
+def test_agent_of_a_designed_graph_gets_no_tool_that_needs_approval(bound: bool) -> None:
+    """A model chose the agent, and its tools count as defaults, even if the node is the agent or binds it."""
     agent, model = clerk()
 
     async def binds(state: State, ctx: Context) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_an_agent_of_a_designed_graph_gets_no_tool_that_needs_approval(bound: bo
     assert "which need approval" in result.warnings[0]
 
 
-def test_a_node_of_a_manifest_gets_only_the_tools_that_it_names() -> None:
+def test_node_of_a_manifest_gets_only_the_tools_that_it_names() -> None:
     known = registry(functions={"ask": ask()}, types=[State])
     policies: list[tuple[dict[str, Any], list[str]]] = [({}, []), ({"policy": {"tools": ["note"]}}, ["note"])]
     for policy, names in policies:

@@ -1,4 +1,4 @@
-"""Doubles of tools in `tools=` of a runtime or a run: by name, strict, and under the schema of the real tool."""
+"""Test doubles of tools in `tools=` of a runtime or a run: by name, strict, and with the schema of the real tool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cashier(*script: Any, **options: Any) -> Agent[Any]:
 
 
 def seen(agent: Agent[Any]) -> list[str]:
-    """The results of tools that the model was told."""
+    """The results of tools that the model received."""
     model: Any = agent.models[0]
     return [message.text for message in model.calls[-1].messages if message.role == "tool"]
 
@@ -38,7 +38,7 @@ def seen(agent: Agent[Any]) -> list[str]:
 PAY_TWICE = (call("charge", "1", amount=3), call("charge", "2", amount=4), "done")
 
 
-def test_a_scripted_tool_gives_its_results_in_order_and_notes_the_calls() -> None:
+def test_scripted_tool_returns_its_results_in_order_and_records_the_calls() -> None:
     agent, double = cashier(*PAY_TWICE), scripted("ok", raises(TimeoutError))
     result = graph().run({}, harness=agent, tools={"charge": double})
 
@@ -47,7 +47,7 @@ def test_a_scripted_tool_gives_its_results_in_order_and_notes_the_calls() -> Non
     assert result.warnings == ()
 
 
-def test_a_function_stands_for_a_tool_and_gets_the_arguments_by_name() -> None:
+def test_function_replaces_a_tool_and_gets_the_arguments_by_name() -> None:
     async def double(amount: int) -> dict[str, int]:
         return {"paid": amount}
 
@@ -58,7 +58,7 @@ def test_a_function_stands_for_a_tool_and_gets_the_arguments_by_name() -> None:
 
 
 @pytest.mark.parametrize("how", ["run", "arun", "steps", "stream", "runtime", "record"])
-def test_results_left_over_fail_the_run(how: str) -> None:
+def test_unused_results_fail_the_run(how: str) -> None:
     import asyncio
 
     options: dict[str, Any] = {"harness": cashier(call("charge", "1", amount=3), "done")}
@@ -84,14 +84,14 @@ def test_results_left_over_fail_the_run(how: str) -> None:
     assert "'charge'" in failed.value.where
 
 
-def test_results_for_a_tool_that_no_agent_has_name_the_tools_that_there_are() -> None:
+def test_results_for_an_unknown_tool_name_the_known_tools() -> None:
     with pytest.raises(ScriptError) as failed:
         graph().run({}, harness=cashier("done"), tools={"chargee": scripted("ok")})
     assert "no agent that was run has a tool of that name" in failed.value.where
     assert "did you mean 'charge'?" in failed.value.where
 
 
-def test_a_paused_run_may_leave_results_for_its_resumption() -> None:
+def test_paused_run_may_leave_results_for_its_resumption() -> None:
     def stop(state: State, ctx: Context) -> None:
         ctx.interrupt("go on?")
 
@@ -102,13 +102,13 @@ def test_a_paused_run_may_leave_results_for_its_resumption() -> None:
         assert runtime.resume("t", "yes").status == "completed"
 
 
-def test_more_calls_than_results_fail_the_run_and_are_not_told_to_the_model() -> None:
+def test_more_calls_than_results_fail_the_run_and_are_not_reported_to_the_model() -> None:
     with pytest.raises(NodeError) as failed:
         graph().run({}, harness=cashier(*PAY_TWICE), tools={"charge": scripted("ok")})
     assert "tool 'charge' was called 2 times" in str(failed.value.__cause__)
 
 
-def test_names_that_no_tool_has_and_doubles_that_were_not_called_are_warnings() -> None:
+def test_unknown_names_and_uncalled_doubles_are_warnings() -> None:
     result = graph().run({}, harness=cashier("done"), tools={"charge": lambda amount: "", "chrage": lambda amount: ""})
 
     assert result.warnings == (
@@ -121,8 +121,8 @@ def test_names_that_no_tool_has_and_doubles_that_were_not_called_are_warnings() 
 
 
 @pytest.mark.parametrize("doubled", [False, True])
-def test_a_scripted_call_that_does_not_fit_the_tool_any_more_fails(doubled: bool) -> None:
-    """The agent would tell a real model, and the test would go on with the next reply of the script."""
+def test_scripted_call_that_no_longer_matches_the_tool_fails(doubled: bool) -> None:
+    """The agent would report it to a real model, and the test would continue with the next reply of the script."""
     model = ScriptedModel([call("charge", "1", sum=3), "done"])
     with pytest.raises(NodeError) as failed:
         graph().run({}, harness=Agent(model, tools=[charge]), tools={"charge": scripted("ok")} if doubled else None)
@@ -132,10 +132,10 @@ def test_a_scripted_call_that_does_not_fit_the_tool_any_more_fails(doubled: bool
     assert "sum: unknown argument; it takes amount" in told
     assert "amount: is missing" in told
     with pytest.raises(ScriptError):
-        model.assert_done()  # also if the code under test swallows the error
+        model.assert_done()  # even if the code under test swallows the error
 
 
-def test_a_double_that_does_not_take_the_arguments_of_its_tool_fails() -> None:
+def test_double_that_does_not_take_the_arguments_of_its_tool_fails() -> None:
     for double in (lambda cents: "ok", scripted(lambda cents: "ok"), tool(name="other")(_other)):
         with pytest.raises(NodeError) as failed:
             graph().run({}, harness=cashier(call("charge", "1", amount=3)), tools={"charge": double})
@@ -146,8 +146,8 @@ def _other(cents: int) -> str:
     return "ok"
 
 
-def test_script_errors_below_a_tool_pass_the_agent_above() -> None:
-    """A sub-agent whose script is used up would otherwise be a tool that failed, which the model is told."""
+def test_script_errors_below_a_tool_bypass_the_agent_above() -> None:
+    """Otherwise a sub-agent with an exhausted script would be a failed tool, which the model handles."""
     below = Agent(ScriptedModel([]), name="below")
     above = Agent(ScriptedModel([call("below", "1", question="?"), "done"]), tools=[below.as_tool(description="Ask.")])
     with pytest.raises(GraphrtError) as failed:
@@ -156,7 +156,7 @@ def test_script_errors_below_a_tool_pass_the_agent_above() -> None:
 
 
 @pytest.mark.parametrize("tools", [[], {1: scripted()}, {"charge": 3}, {"charge": ToolCall}])
-def test_what_cannot_replace_a_tool_is_refused_where_the_runtime_is_made(tools: Any) -> None:
+def test_invalid_replacement_of_a_tool_is_refused_where_the_runtime_is_created(tools: Any) -> None:
     with pytest.raises(InputError) as refused:
         Runtime(graph(), tools=tools)
     assert refused.value.code == "input"

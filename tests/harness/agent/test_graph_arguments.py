@@ -1,4 +1,4 @@
-"""What a model may give a graph: what was offered, checked, and nothing else of the graph's state."""
+"""What a model may pass to a graph: only the offered fields, validated."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TypedElsewhere(te.TypedDict):
 
 
 def tool(state: Any = State, *, declared: Any = None, **options: Any) -> GraphTool:
-    """A graph that gives back its whole state."""
+    """A graph that returns its whole state."""
     builder: Any = GraphBuilder(state, name="inner", input=declared)
     builder.add_node("work", lambda state: None)
     builder.add_edge(START, "work")
@@ -64,7 +64,7 @@ def tool(state: Any = State, *, declared: Any = None, **options: Any) -> GraphTo
 
 
 def reached(below: GraphTool, **arguments: Any) -> Any:
-    """The state that the graph had when a model called it with *arguments*, or what the model was told."""
+    """The state of the graph when a model called it with *arguments*, or the error that the model got."""
     seen: list[Any] = []
     below._output = lambda state: seen.append(state) or "done"
     reply = run(Agent(Model(call("inner", **arguments), "end"), tools=[below]))
@@ -73,7 +73,7 @@ def reached(below: GraphTool, **arguments: Any) -> Any:
 
 @pytest.mark.parametrize("wanted", [Question, Asked, Typed, TypedElsewhere])
 @pytest.mark.parametrize("by_builder", [False, True])
-def test_a_field_that_was_not_offered_cannot_be_set(wanted: Any, by_builder: bool) -> None:
+def test_field_that_was_not_offered_cannot_be_set(wanted: Any, by_builder: bool) -> None:
     below = tool(declared=wanted) if by_builder else tool(input=wanted)
 
     assert list(below.spec.parameters["properties"]) == ["q"]
@@ -82,7 +82,7 @@ def test_a_field_that_was_not_offered_cannot_be_set(wanted: Any, by_builder: boo
     assert reached(below, q="hi") == State(q="hi")
 
 
-def test_a_field_that_was_not_offered_inside_of_another_cannot_be_set() -> None:
+def test_nested_field_that_was_not_offered_cannot_be_set() -> None:
     class Name(BaseModel):
         name: str
 
@@ -93,7 +93,7 @@ def test_a_field_that_was_not_offered_inside_of_another_cannot_be_set() -> None:
 
 
 @pytest.mark.parametrize("state", [State, Typed, TypedElsewhere, Asked])
-def test_the_state_is_offered_where_nothing_else_is_said(state: Any) -> None:
+def test_state_is_offered_by_default(state: Any) -> None:
     below = tool(state)
 
     assert "q" in below.spec.parameters["properties"]
@@ -103,7 +103,7 @@ def test_the_state_is_offered_where_nothing_else_is_said(state: Any) -> None:
     assert (after["q"] if isinstance(after, dict) else after.q) == "hi"
 
 
-def test_input_of_the_tool_goes_before_that_of_the_builder() -> None:
+def test_input_of_the_tool_takes_precedence_over_that_of_the_builder() -> None:
     class Two(BaseModel):
         q: str
         limit: int = 5
@@ -111,7 +111,7 @@ def test_input_of_the_tool_goes_before_that_of_the_builder() -> None:
     assert list(tool(declared=Two, input=Question).spec.parameters["properties"]) == ["q"]
 
 
-def test_what_is_passed_on_is_what_the_type_made_of_it() -> None:
+def test_validated_value_is_passed_on() -> None:
     class Sort(enum.Enum):
         ANTS = "ants"
 
@@ -126,7 +126,7 @@ def test_what_is_passed_on_is_what_the_type_made_of_it() -> None:
     assert after == State(kind=Kind.ANTS, day=dt.date(2024, 1, 2), tags=["a"], limit=5)
 
 
-def test_fields_with_another_name_in_json_reach_theirs() -> None:
+def test_fields_with_a_json_alias_are_set() -> None:
     class Inner(BaseModel):
         name: str = Field(alias="fullName")
 
@@ -147,7 +147,7 @@ def test_fields_with_another_name_in_json_reach_theirs() -> None:
     assert reached(tool(input=AskByName), question="hi").q == "hi"
 
 
-def test_a_type_that_takes_anything_passes_it_on() -> None:
+def test_type_that_accepts_any_value_passes_it_on() -> None:
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
         q: str
@@ -160,14 +160,14 @@ def test_a_type_that_takes_anything_passes_it_on() -> None:
     assert reached(tool(input=Root), limit=3) == State(limit=3)
 
 
-def test_a_type_without_a_schema_is_refused() -> None:
+def test_type_without_a_schema_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         tool(input=object())
 
     assert caught.value.code == "tool-schema"
 
 
-def test_an_argument_that_is_missing_is_told_with_its_name() -> None:
+def test_missing_argument_is_reported_by_name() -> None:
     with pytest.raises(ToolArgumentsError) as caught:
         tool(input=Question).check({})
 

@@ -54,7 +54,7 @@ def calls() -> list[ToolCall]:
     return [ToolCall(id="1", name="shop", arguments={"item": "tea"})]
 
 
-def test_the_run_pauses_with_the_questions_of_the_graph_and_goes_on_with_the_answers() -> None:
+def test_run_pauses_with_the_questions_of_the_graph_and_continues_with_the_answers() -> None:
     done: list[str] = []
     model = ScriptedModel([*calls(), "done"])
     graph = outer(Agent(model, tools=[tool(done)]))
@@ -85,7 +85,7 @@ def test_graphs_of_one_turn_ask_together_and_survive_the_process(tmp_path: Any) 
     with runtime() as second:
         sizes = {one.id: one.payload["q"].split()[-1] for one in asked}
         more = second.resume("t", sizes).interrupts
-    model = ScriptedModel(["done"])  # what the first one said is recorded
+    model = ScriptedModel(["done"])  # the answer of the first one is recorded
     with Runtime(outer(Agent(model, tools=[tool(done)])), store=f"sqlite:///{tmp_path}/runs.db") as third:
         result = third.resume("t", {one.id: "yes" for one in more})
 
@@ -95,7 +95,7 @@ def test_graphs_of_one_turn_ask_together_and_survive_the_process(tmp_path: Any) 
 
 
 @pytest.mark.parametrize("on", ["agent", "node"])
-def test_without_a_thread_the_caller_gets_the_error_and_the_model_nothing(on: str) -> None:
+def test_caller_without_a_thread_gets_the_error_and_the_model_nothing(on: str) -> None:
     model = ScriptedModel([*calls(), "done"])
     agent = Agent(model, tools=[tool([])])
 
@@ -107,7 +107,7 @@ def test_without_a_thread_the_caller_gets_the_error_and_the_model_nothing(on: st
     assert len(model.calls) == 1
 
 
-def test_the_model_reads_no_places_and_no_advice_for_developers() -> None:
+def test_model_gets_no_locations_or_advice_for_developers() -> None:
     def broken(order: Order) -> None:
         raise ValueError("sold out")
 
@@ -120,7 +120,7 @@ def test_the_model_reads_no_places_and_no_advice_for_developers() -> None:
     assert told.text == "NodeError: Node 'look' failed: ValueError: sold out"
 
 
-def test_an_answer_that_the_graph_does_not_take_is_asked_for_again() -> None:
+def test_answer_that_the_graph_refuses_is_requested_again() -> None:
     def ask(order: Order, ctx: Context) -> dict[str, Any]:
         return {"log": [f"{ctx.interrupt('how many?', answer_type=int)} {order.item}"]}
 

@@ -49,20 +49,20 @@ def inner(*said: str) -> Agent:
     return Agent(ScriptedModel(said), name="in", max_tokens=20)
 
 
-def test_its_calls_are_held_to_the_budget_of_the_agent() -> None:
+def test_calls_of_the_graph_are_limited_by_the_budget_of_the_agent() -> None:
     assert asyncio.run(outer(inner("x"), budget=Budget(calls=3)).run("go")).text == "done"
     with pytest.raises(BudgetExceededError):
         asyncio.run(outer(inner("x"), budget=Budget(calls=1)).run("go"))
 
 
-def test_its_calls_are_held_to_the_budget_of_the_run_and_counted_once() -> None:
+def test_calls_of_the_graph_are_limited_by_the_budget_of_the_run_and_counted_once() -> None:
     result = Runtime(graph("outer", "inner"), harness=outer(inner("x")), budget=Budget(calls=3)).run({"said": "go"})
     assert (result.state["said"], result.usage.calls) == ("done", 3)
     with pytest.raises(BudgetExceededError):
         Runtime(graph("outer", "inner"), harness=outer(inner("x")), budget=Budget(calls=1)).run({"said": "go"})
 
 
-def test_what_it_does_is_on_the_stream_of_the_agent() -> None:
+def test_items_of_the_graph_are_on_the_stream_of_the_agent() -> None:
     async def watched() -> list[Any]:
         return [item async for item in outer(inner("x")).stream("go")]
 
@@ -71,13 +71,13 @@ def test_what_it_does_is_on_the_stream_of_the_agent() -> None:
     assert [item.item.text for item in below if isinstance(item.item, TextDelta)] == ["x"]
 
 
-def test_what_it_does_is_on_the_stream_of_the_graph_around() -> None:
+def test_items_of_the_graph_are_on_the_stream_of_the_outer_graph() -> None:
     runtime = Runtime(graph("around", "inner"), harness=outer(inner("x")))
     shown = [item.item for item in runtime.stream({"said": "go"}, modes="messages")]
     assert any(isinstance(item, SubAgentItem) and isinstance(item.item, TextDelta) for item in shown)
 
 
-def test_agents_in_it_are_a_level_deeper() -> None:
+def test_agents_in_the_graph_are_a_level_deeper() -> None:
     too_deep = asyncio.run(outer(inner("x"), limits=AgentLimits(depth=0)).run("go"))
     assert [
         (message.error, "1 level below" in message.text) for message in too_deep.messages if message.role == "tool"
@@ -86,7 +86,7 @@ def test_agents_in_it_are_a_level_deeper() -> None:
 
 
 def failing(calls: int = 1) -> Any:
-    """A graph that pays for *calls* calls, and fails then."""
+    """A graph that pays for *calls* calls, and then fails."""
 
     async def node(state: State, ctx: Context) -> State:
         for number in range(calls):
@@ -100,7 +100,7 @@ def failing(calls: int = 1) -> Any:
     return builder.compile()
 
 
-def test_what_a_failed_graph_used_is_counted() -> None:
+def test_usage_of_a_failed_graph_is_counted() -> None:
     def agent() -> Agent:
         below = GraphTool(failing(2), description="Fails.", harness=inner("x", "y"))
         return Agent(ScriptedModel([ToolCall(id="1", name="inner", arguments={"said": "go"}), "done"]), tools=[below])
@@ -114,7 +114,7 @@ def test_what_a_failed_graph_used_is_counted() -> None:
 
 
 def saved_by(harness: Any) -> Any:
-    """The result of a graph whose node asks *harness*, and whose next node goes on if that fails."""
+    """The result of a graph whose node calls *harness*, and whose next node handles a failure."""
 
     async def node(state: State, ctx: Context) -> State:
         return {"said": (await ctx.harness.run("go")).text}
@@ -128,7 +128,7 @@ def saved_by(harness: Any) -> Any:
     return Runtime(builder.compile(), harness=harness).run({"said": "go"})
 
 
-def test_what_a_failed_graph_used_as_a_harness_is_counted() -> None:
+def test_usage_of_a_failed_graph_as_a_harness_is_counted() -> None:
     harness = GraphHarness(
         failing(2), input=lambda prompt: {"said": prompt}, output=lambda state: state["said"], harness=inner("x", "y")
     )
@@ -138,8 +138,8 @@ def test_what_a_failed_graph_used_as_a_harness_is_counted() -> None:
 
 
 @pytest.mark.parametrize("status", ["interrupted", "cancelled", "completed"])
-def test_what_a_graph_without_a_reply_used_as_a_harness_is_counted(status: str) -> None:
-    """It paused or was cancelled, or its state gives no text."""
+def test_usage_of_a_graph_without_a_reply_as_a_harness_is_counted(status: str) -> None:
+    """It paused or was cancelled, or its state has no text."""
 
     class Below:
         name = "below"
@@ -153,7 +153,7 @@ def test_what_a_graph_without_a_reply_used_as_a_harness_is_counted(status: str) 
     assert (result.state["said"], result.usage.calls) == ("saved", 2)
 
 
-def test_a_harness_over_an_object_that_counts_nothing_replies_without_usage() -> None:
+def test_harness_over_an_object_without_usage_replies_without_usage() -> None:
     class Below:
         name = "below"
 
@@ -165,8 +165,8 @@ def test_a_harness_over_an_object_that_counts_nothing_replies_without_usage() ->
     assert asyncio.run(harness.run("go")).usage is None
 
 
-def test_what_a_graph_run_inside_of_it_used_is_counted() -> None:
-    """A node of it runs another graph by hand: that is a part of the agent's run too."""
+def test_usage_of_a_graph_run_inside_it_is_counted() -> None:
+    """One of its nodes runs another graph directly, which is also a part of the agent's run."""
     deepest = graph("deepest")
 
     async def node(state: State, ctx: Context) -> State:

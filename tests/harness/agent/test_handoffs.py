@@ -1,4 +1,4 @@
-"""Handoffs: another agent goes on with the conversation, in the same run: paid once, bounded, and under one budget."""
+"""Handoffs: another agent continues the conversation in the same run: paid once, bounded, and under one budget."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TO_BILLING = call("transfer_to_billing")
 # ------------------------------------------------------------------------------------------------------------- handing
 
 
-def test_next_agent_goes_on_with_its_own_instructions_and_tools():
+def test_next_agent_continues_with_its_own_instructions_and_tools():
     first, second = Model(says("One moment.", TO_BILLING)), Model(call("refund", x=1), "It is on its way.")
     reply = run(pair(first, second, tools=[counting([], "look")]), "Where is my refund?")
 
@@ -73,7 +73,7 @@ def test_agent_without_handoff_is_named_in_its_reply():
     assert run(pair(Model("done"), Model())).agent == "triage"
 
 
-def test_filter_decides_what_the_next_agent_gets():
+def test_filter_selects_the_messages_for_the_next_agent():
     second = Model("done")
     run(
         pair(
@@ -90,14 +90,14 @@ def test_filter_decides_what_the_next_agent_gets():
     ("filter", "code"),
     [(lambda said: None, "input"), (lambda said: [], "input"), (lambda said: said[-1:], "bad-conversation")],
 )
-def test_filter_that_returns_no_conversation_is_refused(filter, code):
+def test_filter_that_does_not_return_a_conversation_is_refused(filter, code):
     with pytest.raises(InputError, match="filter of the handoff from agent 'triage' to 'billing'") as caught:
         run(pair(Model(TO_BILLING), Model(), handoff={"filter": filter}))
 
     assert caught.value.code == code
 
 
-def test_input_checks_of_the_next_agent_see_what_the_user_asked():
+def test_input_checks_of_the_next_agent_get_the_input_of_the_user():
     checked: list[str] = []
     billing = Agent(Model("done"), name="billing", input_check=checked.append)
     run(Agent(Model(TO_BILLING), name="triage", handoffs=[billing]), "My card is 4111.")
@@ -105,7 +105,7 @@ def test_input_checks_of_the_next_agent_see_what_the_user_asked():
     assert checked == ["My card is 4111."]
 
 
-def test_next_agent_reads_on_in_long_results_by_the_numbers_that_the_conversation_has():
+def test_next_agent_pages_through_long_results_by_the_numbers_in_the_conversation():
     @tool
     def look(at: str) -> str:
         """Look."""
@@ -151,7 +151,7 @@ def test_other_calls_of_the_reply_are_made_before_the_handoff():
     assert heard(second.asked[0])[-1] == "tool: noted 1"
 
 
-def test_second_handoff_of_a_reply_is_not_made():
+def test_second_handoff_of_a_reply_is_ignored():
     other = Agent(Model(), name="other")
     billing = Agent(Model("done"), name="billing")
     first = Model(says(call("transfer_to_billing"), call("transfer_to_other")))
@@ -164,7 +164,7 @@ def test_second_handoff_of_a_reply_is_not_made():
     ]
 
 
-def test_agents_that_name_each_other_are_given_by_a_function():
+def test_agents_that_name_each_other_are_passed_as_functions():
     def colleagues() -> list[Agent[Any]]:
         return [triage]
 
@@ -174,7 +174,7 @@ def test_agents_that_name_each_other_are_given_by_a_function():
     assert run(triage).agent == "triage"
 
 
-def test_output_of_the_run_holds_for_the_agent_that_answers_else_its_own():
+def test_output_of_the_run_overrides_that_of_the_answering_agent():
     billing = Agent(Model('{"value": 3}', '{"value": 4.5}'), name="billing", output=int)
     triage = Agent(Model(TO_BILLING, TO_BILLING), name="triage", handoffs=[billing])
 
@@ -186,7 +186,7 @@ def test_output_of_the_run_holds_for_the_agent_that_answers_else_its_own():
 
 
 @pytest.mark.parametrize("on_limit", ["raise", "stop"])
-def test_handoffs_of_a_run_are_bounded_by_the_agent_that_was_asked(on_limit):
+def test_handoffs_of_a_run_are_bounded_by_the_called_agent(on_limit):
     billing = Agent(Model(call("transfer_to_triage")), name="billing", handoffs=lambda: [triage])
     limits = AgentLimits(handoffs=1, on_limit=on_limit)
     triage = Agent(Model(TO_BILLING, "never"), name="triage", handoffs=[billing], limits=limits)
@@ -209,7 +209,7 @@ def test_limits_of_an_agent_count_from_the_handoff_to_it():
     assert run(Agent(Model(TO_BILLING), name="triage", handoffs=[billing], limits=limits)).text == "done"
 
 
-def test_budget_of_the_agent_that_was_asked_bounds_all():
+def test_budget_of_the_called_agent_covers_all_agents():
     billing = Agent(Model("never"), name="billing", budget=Budget(calls=9))
     agent = Agent(Model(TO_BILLING), name="triage", handoffs=[billing], budget=Budget(calls=1))
 
@@ -218,7 +218,7 @@ def test_budget_of_the_agent_that_was_asked_bounds_all():
     assert billing.models[0].asked == []
 
 
-def test_budget_of_an_agent_goes_on_when_the_conversation_comes_back():
+def test_budget_of_an_agent_continues_when_the_conversation_returns():
     billing = Agent(Model(call("transfer_to_triage")), name="billing", handoffs=lambda: [triage])
     triage = Agent(Model(TO_BILLING, "never"), name="triage", handoffs=[billing], budget=Budget(calls=2))
 
@@ -231,11 +231,11 @@ def test_budget_of_an_agent_goes_on_when_the_conversation_comes_back():
 
 
 class Gone(BaseException):
-    """The process is gone."""
+    """Simulates the end of the process."""
 
 
 @every_way
-def test_after_a_crash_the_right_agent_goes_on_and_nothing_is_paid_twice(way):
+def test_right_agent_continues_after_a_crash_and_nothing_is_paid_twice(way):
     first = Model(TO_BILLING)
     second = Model(call("refund", x=1), Gone(), "done")
     counts: list[Any] = []
@@ -257,7 +257,7 @@ def test_after_a_crash_the_right_agent_goes_on_and_nothing_is_paid_twice(way):
     assert result.usage == USED + USED + USED
 
 
-def test_person_may_have_to_approve_a_handoff():
+def test_handoff_may_require_the_approval_of_a_person():
     billing = Agent(Model("done"), name="billing")
     agent = Agent(Model(TO_BILLING), name="triage", handoffs=[Handoff(billing, approval=True)])
     g = GraphBuilder(Desk, name="desk")
@@ -274,7 +274,7 @@ def test_person_may_have_to_approve_a_handoff():
 # ------------------------------------------------------------------------------------------------------------- watched
 
 
-def test_stream_says_who_goes_on():
+def test_stream_names_the_next_agent():
     items = watch(pair(Model(TO_BILLING), Model("done")))
     kinds = [type(item).__name__ for item in items]
 
@@ -282,7 +282,7 @@ def test_stream_says_who_goes_on():
     assert kinds.index("ToolEnded") < kinds.index("HandedOver") < kinds.index("TextDelta")
 
 
-def test_items_of_a_sub_agent_that_handed_over_have_the_name_of_the_next():
+def test_items_of_a_sub_agent_that_handed_over_have_the_name_of_the_next_agent():
     below = pair(Model(TO_BILLING), Model("done"))
     agent = Agent(Model(call("triage", question="?"), "end"), name="boss", tools=[below.as_tool(description="Helps.")])
     names = [item.agent for item in watch(agent) if isinstance(item, SubAgentItem)]
@@ -317,7 +317,7 @@ def desk(agent: Agent[Any], **policy: Any) -> Any:
     return g
 
 
-def test_tools_of_the_next_agent_write_and_route_as_those_of_the_first():
+def test_tools_of_the_next_agent_write_and_route_like_those_of_the_first():
     billing = Agent(Model(says(call("note", text="b"), call("pay"))), name="billing", tools=[note, pay])
     agent = Agent(Model(says(call("note", text="a"), TO_BILLING)), name="triage", tools=[note], handoffs=[billing])
     graph = desk(agent).compile()
@@ -327,7 +327,7 @@ def test_tools_of_the_next_agent_write_and_route_as_those_of_the_first():
     assert (state.notes, state.answer) == (["a", "b"], "paid")
 
 
-def test_goto_beside_a_handoff_ends_the_run():
+def test_goto_in_a_reply_with_a_handoff_ends_the_run():
     billing = Agent(Model("never"), name="billing")
     agent = Agent(Model(says(TO_BILLING, call("pay"))), name="triage", tools=[pay], handoffs=[billing])
 
@@ -335,7 +335,7 @@ def test_goto_beside_a_handoff_ends_the_run():
     assert billing.models[0].asked == []
 
 
-def test_compile_checks_tools_that_a_handoff_leads_to():
+def test_compile_checks_tools_of_handoff_targets():
     @tool(writes=["nots"])
     def bad() -> Command[Any]:
         return Command()
@@ -347,7 +347,7 @@ def test_compile_checks_tools_that_a_handoff_leads_to():
     desk(triage, tools=[]).compile(allow=("unreachable-node",))
 
 
-def test_node_narrows_handoffs_as_it_narrows_tools():
+def test_node_restricts_handoffs_like_tools():
     first = Model("done")
     agent = pair(first, Model(), tools=[counting([], "look")])
     desk(agent, tools=["look"]).compile(allow=("unreachable-node",)).run({})
@@ -355,7 +355,7 @@ def test_node_narrows_handoffs_as_it_narrows_tools():
     assert [one.name for one in first.asked[0].tools] == ["look"]
 
 
-def test_default_tools_of_a_nested_graph_have_the_handoffs():
+def test_default_tools_of_a_nested_graph_include_the_handoffs():
     first = Model("done")
     agent = pair(first, Model(), tools=[counting([], "look", approval=True)])
     inner = GraphBuilder(Desk, name="inner")
@@ -404,7 +404,7 @@ def test_handoff_to_itself_is_refused():
 
 
 @pytest.mark.parametrize("given", ["billing", [1], [Agent], 3, [None]])
-def test_what_is_no_agent_is_refused(given):
+def test_value_that_is_not_an_agent_is_refused(given):
     with pytest.raises(InputError, match="handoffs"):
         Agent(Model(), handoffs=given)
 
@@ -434,9 +434,11 @@ def test_error_of_the_next_agent_has_the_whole_conversation():
     assert [said.role for said in caught.value.messages] == ["user", "assistant", "tool"]
 
 
-@pytest.mark.slow  # two seconds, for a crash before and after each of some twenty writes
-def test_crash_anywhere_changes_nothing_of_what_agents_write_and_where_they_lead():
-    """Tools that write, a handoff, a goto of a tool and a hand-over to the graph above: killed before and after each write."""
+@pytest.mark.slow  # two seconds, for a crash before and after each of about twenty writes
+def test_crash_anywhere_does_not_change_writes_and_routes_of_agents():
+    """Tools that write, a handoff, a goto of a tool and a handover to the parent graph: killed before and after each
+    write.
+    """
 
     def first(request: Any) -> Any:
         return says(call("note", "1", text="a"), call("note", "2", text="b"), call("transfer_to_billing", "3"))

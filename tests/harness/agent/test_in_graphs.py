@@ -1,4 +1,4 @@
-"""Agents in nodes of graphs: remembered over pauses and failures, asked anew where an attempt failed, counted once."""
+"""Agents in nodes of graphs: replayed after pauses and failures, called again after a failed attempt, counted once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .graphs import ask, effects, every_way, replies
 
 
 @every_way
-def test_an_agent_is_the_harness_of_a_run(way):
+def test_agent_is_the_harness_of_a_run(way):
     counts: list[int] = []
     agent = Agent(Model(call("note", x=1), "done"), tools=[counting(counts)])
 
@@ -50,7 +50,7 @@ def test_an_agent_may_be_bound_to_a_node(way):
 @pytest.mark.parametrize(
     ("allowed", "offered"), [(None, ["a", "b"]), ((), []), (("a",), ["a"]), (("b", "a"), ["a", "b"])]
 )
-def test_a_node_narrows_the_tools_of_its_agent(way, allowed, offered):
+def test_node_restricts_the_tools_of_its_agent(way, allowed, offered):
     model = Model("done")
     agent = Agent(model, tools=[counting([], "a"), counting([], "b")])
 
@@ -60,7 +60,7 @@ def test_a_node_narrows_the_tools_of_its_agent(way, allowed, offered):
     assert [one.name for one in model.asked[0].tools] == offered
 
 
-def test_a_model_that_asks_for_a_tool_of_another_node_is_refused(way):
+def test_call_of_a_tool_of_another_node_is_refused(way):
     counts: list[int] = []
     agent = Agent(Model(call("b", x=1), "done"), tools=[counting([], "a"), counting(counts, "b")])
 
@@ -71,7 +71,7 @@ def test_a_model_that_asks_for_a_tool_of_another_node_is_refused(way):
 
 
 @pytest.mark.parametrize("wanted", [["b"], ["a", "b"]])
-def test_a_node_cannot_ask_for_more_tools_than_it_names(way, wanted):
+def test_node_cannot_request_more_tools_than_it_names(way, wanted):
     agent = Agent(Model("done"), tools=[counting([], "a"), counting([], "b")])
 
     with (
@@ -84,7 +84,7 @@ def test_a_node_cannot_ask_for_more_tools_than_it_names(way, wanted):
     assert agent.models[0].asked == []
 
 
-def test_a_node_that_names_a_tool_that_the_agent_has_not_is_told_so(way):
+def test_node_that_names_a_tool_that_its_agent_lacks_gets_an_error(way):
     agent = Agent(Model("done"), tools=[counting([], "alpha")])
 
     with (
@@ -96,7 +96,7 @@ def test_a_node_that_names_a_tool_that_the_agent_has_not_is_told_so(way):
     assert isinstance(caught.value.__cause__, InputError)
 
 
-def test_a_node_may_take_fewer_tools_than_it_names(way):
+def test_node_may_request_fewer_tools_than_it_names(way):
     model = Model("done")
     agent = Agent(model, tools=[counting([], "a"), counting([], "b")])
 
@@ -106,11 +106,11 @@ def test_a_node_may_take_fewer_tools_than_it_names(way):
     assert [one.name for one in model.asked[0].tools] == ["b"]
 
 
-# -- again -----------------------------------------------------------------------------------------------------------
+# -- repeated execution ----------------------------------------------------------------------------------------------
 
 
 @every_way
-def test_after_an_interrupt_nothing_is_asked_and_done_twice(way):
+def test_pause_repeats_no_call_and_no_effect(way):
     counts: list[int] = []
     model = Model(call("note", x=1), "done")
 
@@ -130,7 +130,7 @@ def test_after_an_interrupt_nothing_is_asked_and_done_twice(way):
 
 
 @every_way
-def test_a_failed_attempt_asks_anew_and_does_nothing_twice(way):
+def test_failed_attempt_calls_the_model_again_and_repeats_no_effect(way):
     counts: list[int] = []
     tried: list[int] = []
     model = Model(call("note", x=1), "bad", call("note", "other", x=1), call("note", "more", x=2), "good")
@@ -161,7 +161,7 @@ def test_a_failed_attempt_asks_anew_and_does_nothing_twice(way):
 
 
 @every_way
-def test_the_verb_retry_asks_anew_and_does_nothing_twice(way):
+def test_retry_verb_calls_the_model_again_and_repeats_no_effect(way):
     counts: list[int] = []
     model = Model(call("note", x=1), "bad", call("note", x=1), "good")
 
@@ -189,7 +189,7 @@ def test_the_verb_retry_asks_anew_and_does_nothing_twice(way):
 
 
 @every_way
-def test_a_model_call_that_failed_leaves_those_before_it(way):
+def test_failed_model_call_keeps_earlier_calls(way):
     counts: list[int] = []
     model = Model(call("note", x=1), *[TransientModelError("off")] * 4, "done")
     agent = Agent(model, tools=[counting(counts)], retry=AT_ONCE)
@@ -223,8 +223,8 @@ def test_two_runs_with_one_prompt_are_two_calls(way):
 
 
 @every_way
-def test_runs_that_overlap_get_their_own_replies_again(way):
-    """The second run of a branch begins when its first has ended: in another order when all is known."""
+def test_overlapping_runs_get_their_own_replies_again(way):
+    """The second run of a branch begins when its first has ended: in another order once all replies are known."""
 
     async def main(state: Any, ctx: Any) -> Any:
         async def branch(name: str) -> str:
@@ -256,7 +256,7 @@ def test_runs_that_overlap_get_their_own_replies_again(way):
     assert (asked, len(model.asked)) == (6, 6)
 
 
-def test_agents_that_differ_do_not_answer_for_each_other(way):
+def test_different_agents_do_not_share_replies(way):
     async def body(state: Any, ctx: Any) -> Any:
         one, two = ctx.bind(Agent(Model("one"), name="one")), ctx.bind(Agent(Model("two"), name="two"))
         if ctx.interrupt("which first?", key="q") == "one":
@@ -270,7 +270,7 @@ def test_agents_that_differ_do_not_answer_for_each_other(way):
         assert way(runtime, "resume", "t", "one").state.said == ["one", "two"]
 
 
-def test_a_limit_of_an_agent_fails_the_node_and_leaves_the_thread_usable(way):
+def test_limit_of_an_agent_fails_the_node_and_leaves_the_thread_usable(way):
     model = Model(call("note", x=1), call("note", x=2), "done")
     agent = Agent(model, tools=[counting([])], limits=AgentLimits(model_calls=1))
 
@@ -282,15 +282,15 @@ def test_a_limit_of_an_agent_fails_the_node_and_leaves_the_thread_usable(way):
         assert runtime.state("t").values == {"said": []} or runtime.state("t").values.said == []
 
 
-def test_replies_that_are_half_of_a_surrogate_pair_are_kept(way):
+def test_replies_with_a_lone_surrogate_are_stored(way):
     with way.runtime(way.graph(ask()), harness=Agent(Model("\ud83d"))) as runtime:
         assert way(runtime, "run", {}, thread="t").state.said == ["\ufffd"]
 
 
-# -- what is journalled ----------------------------------------------------------------------------------------------
+# -- the journal -----------------------------------------------------------------------------------------------------
 
 
-def test_the_same_graph_writes_the_same_journal_sync_and_async(tmp_path):
+def test_same_graph_writes_the_same_journal_sync_and_async(tmp_path):
     from .graphs import WAYS, Way
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -314,7 +314,7 @@ def test_the_same_graph_writes_the_same_journal_sync_and_async(tmp_path):
     assert [event for _, event in journals[0] if isinstance(event, ModelReplied)]
 
 
-def test_threads_of_agents_can_be_looked_at_forked_and_replayed(way):
+def test_threads_of_agents_can_be_read_forked_and_replayed(way):
     counts: list[int] = []
     model = Model(call("note", x=1), "one", call("note", x=1), "two")
     agent = Agent(model, tools=[counting(counts)])
@@ -334,7 +334,7 @@ def test_threads_of_agents_can_be_looked_at_forked_and_replayed(way):
     assert counts == [1, 1, 5]
 
 
-def test_a_fork_goes_on_from_what_was_known_at_any_entry(way):
+def test_fork_at_any_entry_continues_with_the_data_of_that_entry(way):
     counts: list[int] = []
     model = Model(fn=lambda request: call("note", x=len(request.messages)) if len(request.messages) < 4 else "done")
     agent = Agent(model, tools=[counting(counts)])
@@ -356,7 +356,7 @@ def test_a_fork_goes_on_from_what_was_known_at_any_entry(way):
             assert (len(model.asked) - asked, len(counts) - acts) == (6 - known_calls, 4 - known_acts)
 
 
-def test_an_agent_with_approvals_goes_on(way):
+def test_agent_with_approvals_continues(way):
     counts: list[int] = []
     model = Model(call("note", x=1), call("note", x=2), "done")
     agent = Agent(model, tools=[counting(counts, approval=True)])

@@ -27,7 +27,7 @@ SUMMARY = SystemMessage(text="Summary so far: the customer wants a refund.")
 
 
 def shapes(model: Model) -> list[list[str]]:
-    """What each call of *model* was asked: the texts of system messages, and the roles of others."""
+    """The requests of *model*: the texts of system messages, and the roles of others."""
     return [
         [one.text if isinstance(one, SystemMessage) else one.role for one in request.messages]
         for request in model.asked
@@ -53,7 +53,7 @@ def test_system_message_in_the_middle_of_the_prompt_stays_where_it_is():
     assert shapes(model) == [[OWN, "user", SUMMARY.text, "user"]]
 
 
-def test_conversation_of_the_same_agent_goes_on_without_a_second_copy():
+def test_conversation_of_the_same_agent_continues_without_a_second_copy():
     model = Model("one", "two", "three")
     agent = Agent(model, system=OWN)
 
@@ -109,7 +109,7 @@ def test_agent_without_instructions_adds_none():
     assert shapes(model) == [[SUMMARY.text, "user"]]
 
 
-def test_form_that_was_asked_for_in_words_is_not_asked_for_twice():
+def test_form_that_was_requested_in_words_is_not_requested_twice():
     model = Model('{"value": 1}', '{"value": 2}', output_schema=False)
     agent = Agent(model, system=OWN, output=int)
 
@@ -124,8 +124,8 @@ def test_form_that_was_asked_for_in_words_is_not_asked_for_twice():
 
 
 @pytest.mark.parametrize("system", [None, "You sell."])
-def test_form_of_another_agent_is_not_asked_for(system: str | None):
-    """An agent asks a model that no provider can hold to a form in its instructions, which are handed on."""
+def test_form_of_another_agent_is_not_requested(system: str | None):
+    """For a model without schemas, an agent puts the form into its instructions, which a handoff passes on."""
     first = run(Agent(Model('{"value": 1}', output_schema=False), system=system, output=int), "a")
     model = Model("free text")
 
@@ -185,7 +185,7 @@ def test_paused_thread_with_a_summary_is_asked_once(way: Any):
     assert shapes(model) == [begin, [*begin, "assistant", "tool"]]
 
 
-def test_harness_that_is_no_agent_is_told_the_instructions_first_too():
+def test_harness_that_is_not_an_agent_gets_the_instructions_first_too():
     mock = MockHarness(["one"])
 
     asyncio.run(mock.run([SUMMARY, UserMessage(text="a")], system=OWN))
@@ -193,7 +193,7 @@ def test_harness_that_is_no_agent_is_told_the_instructions_first_too():
     assert mock.calls[0].messages[:2] == (SystemMessage(text=OWN), SUMMARY)
 
 
-def test_reply_keeps_what_was_said_beside_instructions():
+def test_new_messages_of_a_reply_exclude_the_instructions():
     model = Model(says("one"))
 
     reply: AgentReply = run(Agent(model, system=OWN), [SUMMARY, UserMessage(text="a")])

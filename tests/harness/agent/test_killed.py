@@ -1,4 +1,4 @@
-"""Processes that are killed while an agent works: what was said is not asked again, what was done not done again."""
+"""Processes that are killed while an agent works: neither model calls nor effects are repeated."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 from tests.testing.warm_python import warm_python
 
-IMPORTED = ("graphrt", "graphrt.harness", "graphrt.runtime", "graphrt.stores.sqlite", "graphrt._agents", "asyncio")
-"""What each life would import first."""
 MODELS = ["model 1", "model 2", "model 3"]
 ACTS = ["act 2", "act 3", "act 4"]
 TEXTS = ["go", "", "acted 2", "acted 3", "", "acted 4", "done"]
 
 
 class Life:
-    """The lives of one thread, each a process of its own."""
+    """The lives of one thread, each a separate process."""
 
     def __init__(self, folder: Path, kind: str, nodes: str) -> None:
         self.log = folder / "log"
@@ -32,7 +30,7 @@ class Life:
         command = [str(Path(__file__).with_name("dying.py")), *self.given, point, verb, str(self.lives)]
         self.lives += 1
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        ended = warm_python(*IMPORTED).run(command, cwd=Path.cwd(), env=env, timeout_s=120)
+        ended = warm_python().run(command, env=env)
         if point:
             assert ended.returncode == -signal.SIGKILL, ended.stderr
             return None
@@ -46,7 +44,7 @@ class Life:
 
 @pytest.mark.parametrize("nodes", ["sync", "async"])
 @pytest.mark.parametrize("point", ["before model 2", "before model 3", "before end"])
-def test_what_ended_before_a_kill_is_not_done_again(tmp_path, nodes, point):
+def test_finished_work_is_not_repeated_after_a_kill(tmp_path, nodes, point):
     life = Life(tmp_path, "idempotent", nodes)
 
     life.live("run", point)
@@ -59,7 +57,7 @@ def test_what_ended_before_a_kill_is_not_done_again(tmp_path, nodes, point):
 @pytest.mark.parametrize(
     ("point", "twice"), [("after model 2", "model 2"), ("after act 4", "act 4"), ("before act 4", None)]
 )
-def test_what_was_not_known_to_have_ended_is_done_again(tmp_path, point, twice):
+def test_work_without_a_known_end_is_repeated(tmp_path, point, twice):
     life = Life(tmp_path, "idempotent", "async")
 
     life.live("run", point)
@@ -70,7 +68,7 @@ def test_what_was_not_known_to_have_ended_is_done_again(tmp_path, point, twice):
     assert result["calls"] == 3
 
 
-def test_a_thread_may_be_killed_again_and_again(tmp_path):
+def test_thread_may_be_killed_repeatedly(tmp_path):
     life = Life(tmp_path, "idempotent", "async")
     life.live("run", "before model 1")
     for point in ("before act 2", "before model 2", "before act 4", "before model 3", "before end"):
@@ -91,7 +89,7 @@ def test_a_thread_may_be_killed_again_and_again(tmp_path):
         ({"result": {"text": "it was done", "error": False}}, 1, "it was done"),
     ],
 )
-def test_a_tool_that_may_run_once_becomes_a_question(tmp_path, nodes, decision, done, told):
+def test_tool_that_may_run_once_raises_a_question(tmp_path, nodes, decision, done, told):
     life = Life(tmp_path, "once", nodes)
 
     life.live("run", "after act 4")

@@ -1,4 +1,4 @@
-"""Results that are too long for the model: what it is sent, how it reads the rest, and what the journal has."""
+"""Results that are too long for the model: the part that it gets, how it reads the rest, and the journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def texts(model: Model) -> list[str]:
     return [said.text for said in model.asked[-1].messages if said.role == "tool"]
 
 
-def test_a_long_result_goes_to_the_model_in_part_and_can_be_read_on() -> None:
+def test_long_result_is_sent_in_part_and_can_be_read_in_pages() -> None:
     model = Model(
         call("fetch"),
         call("read_result", result=1, start=40_000),
@@ -46,7 +46,7 @@ def test_a_long_result_goes_to_the_model_in_part_and_can_be_read_on() -> None:
     ]
 
 
-def test_a_place_that_no_result_has_is_told_to_the_model() -> None:
+def test_position_without_a_result_is_reported_to_the_model() -> None:
     model = Model(
         call("read_result", "a", result=1, start=0),
         call("fetch"),
@@ -66,7 +66,7 @@ def test_a_place_that_no_result_has_is_told_to_the_model() -> None:
 
 
 class Plain:
-    """A tool made by hand."""
+    """A hand-written tool."""
 
     def __init__(self, name: str, text: str, **policy: Any) -> None:
         self.text = text
@@ -80,7 +80,7 @@ class Plain:
         return self.text
 
 
-def test_a_tool_may_have_a_bound_of_its_own_and_the_agent_none() -> None:
+def test_tool_may_have_its_own_bound_and_the_agent_none() -> None:
     model = Model(says(call("a"), call("b")), "done")
     tools = [Plain("a", "x" * 9, max_result_chars=4), Plain("b", LONG)]
 
@@ -92,7 +92,7 @@ def test_a_tool_may_have_a_bound_of_its_own_and_the_agent_none() -> None:
     ]
 
 
-def test_a_tool_of_the_same_name_stays_what_it_is() -> None:
+def test_tool_of_the_same_name_is_not_replaced() -> None:
     model = Model(call("read_result"), "done")
 
     run(Agent(model, tools=[Plain("read_result", "x" * 9, max_result_chars=4)]))
@@ -101,7 +101,7 @@ def test_a_tool_of_the_same_name_stays_what_it_is() -> None:
     assert len(model.asked[-1].tools) == 1
 
 
-def test_the_journal_has_the_whole_result_and_each_page_once(way: Any) -> None:
+def test_journal_has_the_whole_result_and_each_page_once(way: Any) -> None:
     model = Model(call("fetch"), call("read_result", result=1, start=40_000), "done")
     agent = Agent(model, tools=[fetch])
     with way.runtime(way.graph(ask()), harness=agent) as runtime:

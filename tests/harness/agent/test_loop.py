@@ -1,4 +1,4 @@
-"""The loop of an agent alone: turns, limits, what is kept of the conversation, and how a run ends."""
+"""The loop of an agent outside a graph: turns, limits, the kept conversation, and the end of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt.harness import Agent, AgentLimits, ToolCall, ToolMessage, UserMessa
 from .fakes import AT_ONCE, USED, Model, call, counting, heard, kinds, run, says, told, watch
 
 
-def test_an_agent_asks_again_until_there_are_no_tool_calls():
+def test_agent_calls_the_model_until_there_are_no_tool_calls():
     counts: list[int] = []
     model = Model(says("first", call("note", x=1)), says(call("note", x=2)), "done")
 
@@ -35,7 +35,7 @@ def test_an_agent_asks_again_until_there_are_no_tool_calls():
     assert heard(model.asked[2]) == told(reply)[:-1]
 
 
-def test_parallel_calls_are_told_in_call_order_whatever_ends_first():
+def test_results_of_parallel_calls_come_in_call_order():
     async def main() -> Any:
         gates = {x: asyncio.Event() for x in range(3)}
         ended: list[int] = []
@@ -65,7 +65,7 @@ def test_parallel_calls_are_told_in_call_order_whatever_ends_first():
 
 @pytest.mark.parametrize("id_", ["", "call_0", "x" * 64])
 def test_repeated_ids_of_tool_calls_stay_short_in_a_long_conversation(id_):
-    """Some providers give no ids, or the same ones in each answer."""
+    """Some providers send no ids, or the same ones in each answer."""
     said: list[Any] = [UserMessage(text="go")]
     for _ in range(50):
         said += run(
@@ -79,7 +79,7 @@ def test_repeated_ids_of_tool_calls_stay_short_in_a_long_conversation(id_):
 
 
 @pytest.mark.parametrize("ids", [("", ""), ("a", "a"), ("a", "a-1-2"), ("a-1-2", "a"), ("", "call-1-1")])
-def test_every_tool_call_of_a_conversation_has_an_id_of_its_own(ids):
+def test_every_tool_call_of_a_conversation_has_a_unique_id(ids):
     counts: list[int] = []
     turn = [call("note", id_, x=number) for number, id_ in enumerate(ids)]
     model = Model(says(*turn), says(*turn), says(*turn), "done")
@@ -94,7 +94,7 @@ def test_every_tool_call_of_a_conversation_has_an_id_of_its_own(ids):
     assert len(counts) == 6
 
 
-def test_ids_of_an_earlier_conversation_are_not_used_again():
+def test_ids_of_an_earlier_conversation_are_not_reused():
     counts: list[int] = []
     agent = Agent(Model(call("note", "same", x=1), "one", call("note", "same", x=2), "two"), tools=[counting(counts)])
     first = run(agent)
@@ -130,7 +130,7 @@ def test_model_calls_are_limited():
     assert len(transcript) == 7
 
 
-def test_an_agent_that_stops_at_a_limit_gives_what_there_is():
+def test_agent_that_stops_at_a_limit_returns_its_partial_result():
     limits = AgentLimits(model_calls=2, on_limit="stop")
 
     reply = run(Agent(Model(fn=endless), tools=[counting([])], limits=limits))
@@ -139,7 +139,7 @@ def test_an_agent_that_stops_at_a_limit_gives_what_there_is():
     assert reply.usage == Usage(input_tokens=6, output_tokens=4, calls=2)
 
 
-def test_tool_calls_that_pass_the_limit_are_not_made_at_all():
+def test_tool_calls_beyond_the_limit_are_not_made():
     counts: list[int] = []
     turn = says(*(call("note", f"c{x}", x=x) for x in range(2)))
     agent = Agent(Model(turn, turn), tools=[counting(counts)], limits=AgentLimits(tool_calls=3))
@@ -150,8 +150,8 @@ def test_tool_calls_that_pass_the_limit_are_not_made_at_all():
     assert sorted(counts) == [0, 1]
 
 
-def test_a_conversation_that_was_stopped_has_an_answer_for_every_call():
-    """Providers refuse a conversation in which a tool call has no answer."""
+def test_stopped_conversation_has_a_result_for_every_call():
+    """Providers refuse a conversation in which a tool call has no result."""
     turn = says("so far", *(call("note", f"c{x}", x=x) for x in range(2)))
     limits = AgentLimits(tool_calls=1, on_limit="stop")
 
@@ -163,7 +163,7 @@ def test_a_conversation_that_was_stopped_has_an_answer_for_every_call():
 
 
 @pytest.mark.parametrize("on_limit", ["raise", "stop"])
-def test_the_wall_clock_reaches_a_model_that_waits(on_limit):
+def test_timeout_interrupts_a_waiting_model(on_limit):
     model = Model(fn=lambda _: asyncio.Event().wait())
     transcript: list[Any] = []
     agent = Agent(model, limits=AgentLimits(seconds=0.01, on_limit=on_limit))
@@ -178,7 +178,7 @@ def test_the_wall_clock_reaches_a_model_that_waits(on_limit):
     assert [said.text for said in transcript] == ["go"]
 
 
-def test_the_wall_clock_reaches_tools():
+def test_timeout_interrupts_tools():
     cancelled: list[str] = []
 
     @tool
@@ -211,20 +211,20 @@ def test_the_wall_clock_reaches_tools():
         {"on_limit": "ignore"},
     ],
 )
-def test_limits_that_are_none_are_refused_when_they_are_made(wrong):
+def test_invalid_limits_are_refused_when_they_are_built(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         AgentLimits(**wrong)
 
 
-def test_a_timeout_of_a_model_is_no_limit():
+def test_timeout_of_a_model_is_not_a_limit():
     with pytest.raises(TimeoutError):
         run(Agent(Model(TimeoutError("mine")), limits=AgentLimits(seconds=60), retry=AT_ONCE))
 
 
-# -- what is kept ----------------------------------------------------------------------------------------------------
+# -- the kept conversation -------------------------------------------------------------------------------------------
 
 
-def test_what_was_said_is_kept_when_a_model_fails():
+def test_conversation_is_kept_when_a_model_fails():
     transcript: list[Any] = []
     model = Model(call("note", x=1), BadRequestError("no"))
 
@@ -235,7 +235,7 @@ def test_what_was_said_is_kept_when_a_model_fails():
     assert caught.value.messages == tuple(transcript)
 
 
-def test_what_was_said_is_kept_when_a_tool_fails_the_run():
+def test_conversation_is_kept_when_a_tool_fails_the_run():
     @tool(on_error="raise")
     def broken() -> str:
         raise KeyError("gone")
@@ -248,7 +248,7 @@ def test_what_was_said_is_kept_when_a_tool_fails_the_run():
     assert len(transcript) == len(caught.value.messages) == 2
 
 
-def test_what_was_said_is_kept_when_the_run_is_cancelled():
+def test_conversation_is_kept_when_the_run_is_cancelled():
     async def main() -> Any:
         transcript: list[Any] = []
         waiting = asyncio.Event()
@@ -272,7 +272,7 @@ def test_what_was_said_is_kept_when_the_run_is_cancelled():
     assert [said.text for said in transcript] == ["go", "", "noted 1"]
 
 
-def test_what_stood_in_a_transcript_is_no_part_of_the_conversation():
+def test_content_of_a_transcript_is_not_part_of_the_conversation():
     model = Model("one", "two")
     agent = Agent(model)
     transcript: list[Any] = []
@@ -285,7 +285,7 @@ def test_what_stood_in_a_transcript_is_no_part_of_the_conversation():
     assert [said.text for said in transcript] == ["first", "one", "second", "two"]
 
 
-def test_a_conversation_with_instructions_of_its_own_keeps_them():
+def test_conversation_with_its_own_instructions_keeps_them():
     model = Model("one", "two")
     agent = Agent(model, system="mine")
     first = run(agent)
@@ -295,7 +295,7 @@ def test_a_conversation_with_instructions_of_its_own_keeps_them():
     assert [said.role for said in model.asked[1].messages] == ["system", "user", "assistant", "user"]
 
 
-def test_one_agent_runs_many_times_at_once():
+def test_one_agent_runs_concurrently():
     async def main() -> list[str]:
         agent = Agent(Model(fn=lambda request: f"to {request.text}"), tools=[counting([])])
         replies = await asyncio.gather(*(agent.run(f"p{n}") for n in range(50)))
@@ -304,7 +304,7 @@ def test_one_agent_runs_many_times_at_once():
     assert asyncio.run(main()) == [f"to p{n}" for n in range(50)]
 
 
-def test_a_call_without_a_report_is_counted_and_nothing_is_estimated():
+def test_call_without_usage_is_counted_and_not_estimated():
     assert run(Agent(Model(says("hello", usage=None)))).usage == Usage(calls=1, unreported_calls=1)
     assert run(Agent(Model(says("hello", usage=Usage(input_tokens=1))))).usage == Usage(input_tokens=1, calls=1)
     assert USED.calls == 1
@@ -322,12 +322,12 @@ def test_a_call_without_a_report_is_counted_and_nothing_is_estimated():
         {"tools": [print, print]},
     ],
 )
-def test_an_agent_that_cannot_be_is_refused_when_it_is_made(wrong):
+def test_invalid_agent_is_refused_when_it_is_built(wrong):
     with pytest.raises(InputError):
         Agent(Model(), **wrong)
 
 
-def test_what_is_no_model_is_refused():
+def test_value_that_is_not_a_model_is_refused():
     class Half:
         def invoke(self) -> None: ...
 
@@ -336,10 +336,10 @@ def test_what_is_no_model_is_refused():
         Agent(half)
 
 
-# -- answers that were cut off ---------------------------------------------------------------------------------------
+# -- truncated answers -----------------------------------------------------------------------------------------------
 
 
-def test_answer_that_was_cut_off_is_returned_with_a_warning(caplog):
+def test_truncated_answer_is_returned_with_a_warning(caplog):
     reply = run(Agent(Model(says("Dear Madam, we", finish_reason="length")), name="writer", max_tokens=3))
 
     assert (reply.text, reply.finish_reason) == ("Dear Madam, we", "length")
@@ -348,7 +348,7 @@ def test_answer_that_was_cut_off_is_returned_with_a_warning(caplog):
 
 
 @pytest.mark.parametrize("output", [None, int])
-def test_answer_that_was_cut_off_is_an_error_where_the_limits_say_so(output: Any):
+def test_truncated_answer_is_an_error_if_the_limits_say_so(output: Any):
     model = Model(call("note", x=1), says('{"value": 12', finish_reason="length"))
     agent = Agent(model, tools=[counting([])], limits=AgentLimits(on_length="raise"), output=output)
 
@@ -361,11 +361,11 @@ def test_answer_that_was_cut_off_is_an_error_where_the_limits_say_so(output: Any
 
 
 CUT = says(call("note", "1", x=1), ToolCall(id="2", name="note", arguments_text="{}"), finish_reason="length")
-"""A reply that was cut off within its second call, which the provider closed."""
+"""A truncated reply within its second call, which the provider closed."""
 
 
 @pytest.mark.parametrize("seen", [run, watch])
-def test_no_tool_call_of_a_reply_that_was_cut_off_is_made(seen: Any, caplog):
+def test_tool_calls_of_a_truncated_reply_are_not_made(seen: Any, caplog):
     counts: list[int] = []
 
     @tool
@@ -385,7 +385,7 @@ def test_no_tool_call_of_a_reply_that_was_cut_off_is_made(seen: Any, caplog):
     assert kinds(items).count("ToolStarted") == kinds(items).count("ToolEnded") == (3 if seen is watch else 0)
 
 
-def test_no_tool_call_of_a_reply_that_a_filter_broke_off_is_made(caplog):
+def test_tool_calls_of_a_filtered_reply_are_not_made(caplog):
     counts: list[int] = []
     model = Model(says(call("note", x=1), finish_reason="content_filter"), "done")
     reply = run(Agent(model, tools=[counting(counts)], limits=AgentLimits(on_length="raise")))
@@ -395,7 +395,7 @@ def test_no_tool_call_of_a_reply_that_a_filter_broke_off_is_made(caplog):
     assert "broken off by the provider's filter" in caplog.text
 
 
-def test_model_that_is_always_cut_off_ends_at_the_limit_of_model_calls():
+def test_model_that_is_always_truncated_ends_at_the_limit_of_model_calls():
     model = Model(fn=lambda _: CUT)
 
     with pytest.raises(AgentLimitError) as caught:
@@ -404,7 +404,7 @@ def test_model_that_is_always_cut_off_ends_at_the_limit_of_model_calls():
     assert (caught.value.code, len(model.asked)) == ("agent-limit", 3)
 
 
-def test_tool_calls_that_were_cut_off_are_an_error_where_the_limits_say_so():
+def test_truncated_tool_calls_are_an_error_if_the_limits_say_so():
     counts: list[int] = []
     model = Model(CUT)
 
@@ -416,6 +416,6 @@ def test_tool_calls_that_were_cut_off_are_an_error_where_the_limits_say_so():
     assert counts == []
 
 
-def test_on_length_is_checked():
+def test_on_length_is_validated():
     with pytest.raises(InputError, match="on_length must be 'raise' or 'return', not 'stop'"):
         AgentLimits(on_length="stop")  # type: ignore[arg-type]

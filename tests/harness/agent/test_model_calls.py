@@ -1,4 +1,4 @@
-"""Model calls of an agent alone: attempts, fallbacks, rubbish, layers around them, and what is seen."""
+"""Model calls of an agent outside a graph: attempts, fallbacks, invalid responses, layers, and events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .fakes import AT_ONCE, Model, call, counting, kinds, run, says, watch
 
 
 @pytest.mark.parametrize("error", [TransientModelError("later"), RateLimitError("later"), BadResponseError("odd")])
-def test_what_may_pass_is_tried_again(error):
+def test_transient_error_is_retried(error):
     model = Model(error, error, "done")
 
     assert run(Agent(model, retry=AT_ONCE)).text == "done"
@@ -46,7 +46,7 @@ def test_what_may_pass_is_tried_again(error):
 @pytest.mark.parametrize(
     "error", [AuthenticationError, BadRequestError, RefusalError, ContextOverflowError, InputError, ValueError]
 )
-def test_what_cannot_succeed_is_never_repeated(error):
+def test_permanent_error_is_never_retried(error):
     model = Model(error("no"), "done")
 
     with pytest.raises(error):
@@ -55,7 +55,7 @@ def test_what_cannot_succeed_is_never_repeated(error):
     assert len(model.asked) == 1
 
 
-def test_empty_response_that_ends_in_tool_calls_is_asked_for_again():
+def test_empty_response_that_ends_in_tool_calls_is_requested_again():
     lost = says(finish_reason="tool_calls")
     model = Model(lost, "done", lost)
 
@@ -65,7 +65,7 @@ def test_empty_response_that_ends_in_tool_calls_is_asked_for_again():
     assert (caught.value.billed, caught.value.usage) == (True, lost.usage)
 
 
-def test_attempts_are_counted_for_each_call_anew():
+def test_attempts_are_counted_for_each_call_separately():
     model = Model(TransientModelError("1"), call("note", x=1), *[TransientModelError("2")] * 4)
 
     with pytest.raises(TransientModelError):
@@ -88,7 +88,7 @@ def slept(monkeypatch):
 
 
 @pytest.mark.parametrize(("asked", "waited"), [(7.0, 7.0), (0.0, 0.0), (120.0, 120.0)])
-def test_no_attempt_is_made_sooner_than_the_provider_asks_for(slept, asked, waited):
+def test_retry_waits_at_least_for_retry_after(slept, asked, waited):
     model = Model(RateLimitError("later", retry_after_s=asked), "done")
     items: list[Any] = []
 
@@ -100,7 +100,7 @@ def test_no_attempt_is_made_sooner_than_the_provider_asks_for(slept, asked, wait
 
 
 @pytest.mark.parametrize("asked", [9_999.0, 1e9])
-def test_provider_that_asks_to_wait_for_long_is_not_asked_again_too_soon(slept, asked):
+def test_provider_with_a_long_retry_after_is_not_called_too_soon(slept, asked):
     model = Model(RateLimitError("later", retry_after_s=asked), "done")
 
     with pytest.raises(RateLimitError) as caught:
@@ -111,7 +111,7 @@ def test_provider_that_asks_to_wait_for_long_is_not_asked_again_too_soon(slept, 
     assert slept == []
 
 
-def test_bound_of_what_a_provider_may_ask_for_is_the_policy_s(slept):
+def test_bound_of_retry_after_comes_from_the_policy(slept):
     error = RateLimitError("later", retry_after_s=9_999.0)
 
     run(Agent(Model(error, "done"), retry=RetryPolicy(2, wait_initial_s=0.0, wait_max_s=10_000.0)))
@@ -121,7 +121,7 @@ def test_bound_of_what_a_provider_may_ask_for_is_the_policy_s(slept):
     assert [wait for wait in slept if wait] == [9_999.0]
 
 
-def test_waits_are_the_same_each_time(slept):
+def test_waits_are_deterministic(slept):
     policy = RetryPolicy(attempts=3, wait_initial_s=1.0)
     for _ in range(2):
         run(Agent(Model(TransientModelError("a"), TransientModelError("b"), "done"), retry=policy))
@@ -133,7 +133,7 @@ def test_waits_are_the_same_each_time(slept):
 # -- fallbacks -------------------------------------------------------------------------------------------------------
 
 
-def test_fallbacks_are_asked_in_turn_when_the_one_before_has_failed_for_good():
+def test_fallbacks_are_called_in_order_after_a_permanent_failure():
     first = Model(*[TransientModelError("a")] * 4, name="first")
     second = Model(AuthenticationError("b"), name="second")
     third = Model("done", name="third")
@@ -150,7 +150,7 @@ def test_fallbacks_are_asked_in_turn_when_the_one_before_has_failed_for_good():
     ]
 
 
-def test_the_last_model_s_error_is_the_run_s():
+def test_error_of_the_last_model_is_that_of_the_run():
     agent = Agent(Model(AuthenticationError("a")), fallbacks=[Model(RefusalError("b"))])
 
     with pytest.raises(RefusalError):
@@ -158,7 +158,7 @@ def test_the_last_model_s_error_is_the_run_s():
 
 
 @pytest.mark.parametrize("error", [AuthenticationError("no"), ValueError("no")])
-def test_every_attempt_that_begins_is_seen_to_end(error):
+def test_every_started_attempt_has_an_end_event(error):
     items: list[Any] = []
 
     with pytest.raises(type(error)):
@@ -169,7 +169,7 @@ def test_every_attempt_that_begins_is_seen_to_end(error):
     ]  # fmt: skip
 
 
-def test_a_fallback_without_schemas_is_asked_in_words():
+def test_fallback_without_schemas_gets_the_form_in_words():
     first = Model(TransientModelError("a"), name="first")
     second = Model('{"value": [1]}', name="second", output_schema=False)
     agent = Agent(first, fallbacks=[second], retry=RetryPolicy(attempts=1), output=list[int])
@@ -180,21 +180,21 @@ def test_a_fallback_without_schemas_is_asked_in_words():
     assert "JSON schema" in (second.asked[0].system or "")
 
 
-# -- rubbish ---------------------------------------------------------------------------------------------------------
+# -- invalid responses -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     "rubbish", [None, 7, {"text": "hello"}, AgentReply(text=None), AgentReply(tool_calls=["x"]), AgentReply(usage=3)]
 )
-def test_what_is_no_response_is_an_error_that_names_the_model(rubbish, streamed):
+def test_value_that_is_not_a_response_is_an_error_that_names_the_model(rubbish, streamed):
     agent = Agent(Model(fn=lambda _: rubbish), retry=AT_ONCE)
 
     with pytest.raises(BadResponseError, match="'fake' gave a"):
         watch(agent) if streamed else run(agent)
 
 
-def test_a_stream_without_a_response_is_an_error():
+def test_stream_without_a_response_is_an_error():
     class Cut(Model):
         async def stream(self, request: Any, /) -> Any:
             yield TextDelta(text="half")
@@ -207,7 +207,7 @@ def test_a_stream_without_a_response_is_an_error():
     assert sum(isinstance(item, TextDelta) for item in items) == 4
 
 
-def test_half_of_a_surrogate_pair_in_a_conversation_does_no_harm():
+def test_lone_surrogate_in_a_conversation_is_harmless():
     model = Model(says("\ud83d", call("note", x=1)), "done \udc00")
 
     assert run(Agent(model, tools=[counting([])]), "\ud800").text == "done \ufffd"
@@ -216,7 +216,7 @@ def test_half_of_a_surrogate_pair_in_a_conversation_does_no_harm():
 # -- streams and sinks -----------------------------------------------------------------------------------------------
 
 
-def test_a_stream_shows_deltas_and_events_in_order_and_the_reply_last():
+def test_stream_has_deltas_and_events_in_order_and_the_reply_last():
     items = watch(Agent(Model(says("let me see", call("note", x=1)), "all done"), tools=[counting([])]))
 
     assert kinds(items) == [
@@ -231,7 +231,7 @@ def test_a_stream_shows_deltas_and_events_in_order_and_the_reply_last():
     assert [item.call for item in items if isinstance(item, ModelStarted | ModelEnded)] == [1, 1, 2, 2]
 
 
-def test_a_stream_that_is_closed_early_cancels_the_model():
+def test_stream_that_is_closed_early_cancels_the_model():
     async def main() -> Model:
         model = Model(fn=lambda _: asyncio.Event().wait())
         items = Agent(model).stream("go")
@@ -249,7 +249,7 @@ def test_a_stream_that_is_closed_early_cancels_the_model():
     assert (model.cancelled, model.open) == (1, 0)
 
 
-def test_an_error_reaches_the_reader_of_a_stream_after_what_was_shown():
+def test_error_reaches_the_reader_of_a_stream_after_earlier_items():
     async def main() -> list[Any]:
         stream = Agent(Model(AuthenticationError("no"))).stream("go")
         items = [await anext(stream), await anext(stream)]
@@ -260,7 +260,7 @@ def test_an_error_reaches_the_reader_of_a_stream_after_what_was_shown():
     assert kinds(asyncio.run(main())) == ["ModelStarted", "ModelFailed"]
 
 
-def test_a_sink_that_raises_changes_nothing(caplog):
+def test_sink_that_raises_has_no_effect(caplog):
     seen: list[Any] = []
 
     def broken(_item: Any) -> None:
@@ -271,7 +271,7 @@ def test_a_sink_that_raises_changes_nothing(caplog):
     assert "a sink of agent 'agent' failed" in caplog.text
 
 
-def test_a_model_is_asked_without_a_stream_if_nobody_watches():
+def test_model_is_called_without_a_stream_if_there_is_no_reader():
     class Silent(Model):
         def stream(self, request: Any, /) -> Any:
             raise AssertionError
@@ -282,7 +282,7 @@ def test_a_model_is_asked_without_a_stream_if_nobody_watches():
 # -- layers ----------------------------------------------------------------------------------------------------------
 
 
-def test_layers_stand_around_calls_like_the_skins_of_an_onion():
+def test_layers_wrap_calls_from_the_outside_in():
     seen: list[str] = []
 
     class Layer(Middleware):
@@ -316,7 +316,7 @@ def test_layers_stand_around_calls_like_the_skins_of_an_onion():
     assert seen == ["a run", "b run", *model, *tools, *model, "b ran", "a ran"]
 
 
-def test_layers_may_change_all_that_passes():
+def test_layers_may_change_requests_and_responses():
     from dataclasses import replace
 
     class Layer(Middleware):
@@ -344,7 +344,7 @@ def test_layers_may_change_all_that_passes():
 
 
 @pytest.mark.parametrize("where", ["before_run", "after_run", "before_model", "after_model"])
-def test_what_a_layer_raises_ends_the_run_and_keeps_what_was_said(where):
+def test_error_of_a_layer_ends_the_run_and_keeps_the_conversation(where):
     async def broken(*_: Any) -> Any:
         raise KeyError("layer")
 
@@ -357,7 +357,7 @@ def test_what_a_layer_raises_ends_the_run_and_keeps_what_was_said(where):
     assert caught.value.messages[0].text == "go"  # type: ignore[attr-defined]  # an agent's error has it
 
 
-def test_a_layer_may_answer_without_the_model_and_refuse_a_tool():
+def test_layer_may_answer_without_the_model_and_refuse_a_tool():
     class Layer(Middleware):
         async def wrap_model(self, request: Any, call: Any) -> Any:
             return says("canned") if len(request.messages) > 1 else await call(request)
@@ -381,7 +381,7 @@ def test_errors_of_harnesses_carry_the_conversation():
     assert [said.text for said in caught.value.messages] == ["s", "go"]
 
 
-def test_a_predicate_that_raises_does_not_replace_the_error_of_the_call():
+def test_predicate_that_raises_does_not_replace_the_error_of_the_call():
     def broken(error: BaseException) -> bool:
         raise KeyError("odd")
 

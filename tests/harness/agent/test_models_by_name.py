@@ -1,4 +1,4 @@
-"""What stands in `models=` and `override`, and the names in it that no agent had."""
+"""The values of `models=` and `override`, and names in them that match no agent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def graph(*nodes: Any) -> Any:
     return builder.compile()
 
 
-def test_doubles_of_agents_that_a_run_may_need_are_no_mistake() -> None:
+def test_doubles_of_unused_summary_and_handoff_agents_are_not_a_mistake() -> None:
     """No request was too long for a summary, and nothing was handed over."""
     second = Agent(ScriptedModel(), name="second")
     short = Compaction(tokens=1_000, summarise=ScriptedModel())
@@ -50,10 +50,10 @@ def test_doubles_of_agents_that_a_run_may_need_are_no_mistake() -> None:
     assert "models= has 'third'" in warning
 
 
-# -- what is given ---------------------------------------------------------------------------------------------------
+# -- the values ------------------------------------------------------------------------------------------------------
 
 
-def test_a_text_stands_for_a_model_of_litellm():
+def test_string_names_a_model_of_litellm():
     runtime = Runtime(graph(bare), models={"writer": "openai/x"})
 
     assert isinstance(runtime.models["writer"], LiteLLMModel)
@@ -70,7 +70,7 @@ def test_a_text_stands_for_a_model_of_litellm():
         ({"writer": MockHarness([])}, "no-model", "give a ScriptedModel where you would give a MockHarness"),
     ],
 )
-def test_what_cannot_be_a_model_is_refused_where_the_runtime_is_made(models, code, told):
+def test_value_that_cannot_be_a_model_is_refused_where_the_runtime_is_created(models, code, told):
     with pytest.raises(InputError) as refused:
         Runtime(graph(bare), models=models)
 
@@ -78,17 +78,17 @@ def test_what_cannot_be_a_model_is_refused_where_the_runtime_is_made(models, cod
     assert told in str(refused.value)
 
 
-def test_an_override_refuses_what_is_not_a_model():
+def test_override_refuses_values_that_are_not_models():
     with pytest.raises(InputError) as refused:
         writer.override(model=MockHarness([]))  # type: ignore[arg-type]
 
     assert refused.value.code == "no-model"
 
 
-# -- names that no agent had -----------------------------------------------------------------------------------------
+# -- names without an agent ------------------------------------------------------------------------------------------
 
 
-def test_a_name_that_no_agent_had_is_a_warning_of_the_result():
+def test_name_without_an_agent_is_a_warning_of_the_result():
     result = graph(direct).run({}, models={"writer": ScriptedModel(["x"]), "wirter": ScriptedModel()})
 
     assert result.warnings == (
@@ -96,7 +96,7 @@ def test_a_name_that_no_agent_had_is_a_warning_of_the_result():
     )
 
 
-def test_a_runtime_remembers_which_agents_it_has_run_over_a_pause():
+def test_runtime_remembers_over_a_pause_which_agents_it_has_run():
     def pause(state: State, ctx: Context) -> Any:
         ctx.interrupt("go on?")
 
@@ -107,7 +107,7 @@ def test_a_runtime_remembers_which_agents_it_has_run_over_a_pause():
     assert (paused.status, paused.warnings, result.warnings) == ("interrupted", (), ())
 
 
-def test_a_pause_is_not_yet_the_end_at_which_names_are_told():
+def test_pause_is_too_early_for_a_warning_about_names():
     def pause(state: State, ctx: Context) -> Any:
         ctx.interrupt("go on?")
 

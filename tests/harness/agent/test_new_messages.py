@@ -1,4 +1,4 @@
-"""What was said since the prompt: what a conversation over several turns keeps."""
+"""The messages since the prompt: what a conversation over several turns keeps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def roles(reply: AgentReply) -> list[str]:
     return [said.role for said in reply.new_messages]
 
 
-def test_new_messages_are_those_after_the_prompt_and_the_instructions() -> None:
+def test_new_messages_follow_the_prompt_and_the_instructions() -> None:
     model = Model(call("note", x=1), "done")
 
     reply = run(Agent(model, tools=[counting([])], system="be brief"))
@@ -30,7 +30,7 @@ def test_new_messages_are_those_after_the_prompt_and_the_instructions() -> None:
     assert reply.new_messages == reply.messages[2:]
 
 
-def test_a_conversation_that_is_gone_on_with_is_not_new() -> None:
+def test_continued_conversation_is_not_new() -> None:
     chat = [
         SystemMessage(text="be brief"),
         UserMessage(text="a"),
@@ -41,7 +41,7 @@ def test_a_conversation_that_is_gone_on_with_is_not_new() -> None:
     assert run(Agent(Model("d")), chat).new_messages == (AssistantMessage(text="d"),)
 
 
-def test_an_answer_and_what_was_said_of_it_are_new() -> None:
+def test_answer_and_its_review_are_new() -> None:
     reply = run(Agent(Model("seven", '{"value": 7}'), output=int))
 
     assert roles(reply) == ["assistant", "user", "assistant"]
@@ -51,7 +51,7 @@ def test_an_answer_and_what_was_said_of_it_are_new() -> None:
     ("limits", "expected"),
     [({"model_calls": 1}, ["assistant", "tool"]), ({"tool_calls": 0}, ["assistant", "tool"]), ({"seconds": 0}, [])],
 )
-def test_a_run_that_a_limit_ended_has_what_was_said_by_then(limits: dict[str, Any], expected: list[str]) -> None:
+def test_run_that_a_limit_ended_has_its_messages_so_far(limits: dict[str, Any], expected: list[str]) -> None:
     async def slow() -> Any:
         await asyncio.Event().wait()
 
@@ -61,7 +61,7 @@ def test_a_run_that_a_limit_ended_has_what_was_said_by_then(limits: dict[str, An
     assert roles(run(agent, transcript=[UserMessage(text="before")])) == expected
 
 
-def test_a_layer_that_rewrites_the_prompt_makes_nothing_of_it_new() -> None:
+def test_layer_that_rewrites_the_prompt_makes_no_part_of_it_new() -> None:
     class Longer(Middleware):
         async def before_run(self, messages: Any) -> Any:
             return [UserMessage(text="first of all"), AssistantMessage(text="yes?"), *messages]
@@ -71,13 +71,13 @@ def test_a_layer_that_rewrites_the_prompt_makes_nothing_of_it_new() -> None:
     assert reply.new_messages == (AssistantMessage(text="done"),)
 
 
-def test_a_reply_of_a_plain_harness_is_one_new_message() -> None:
+def test_reply_of_a_plain_harness_is_one_new_message() -> None:
     reply = asyncio.run(MockHarness(["hello"]).run("q"))
 
     assert reply.new_messages == (AssistantMessage(text="hello"),)
 
 
-def test_where_nobody_says_how_long_the_prompt_was_it_ends_with_the_last_question() -> None:
+def test_prompt_of_unknown_length_ends_with_the_last_question() -> None:
     said = (UserMessage(text="q"), AssistantMessage(text="a"), ToolMessage(tool_call_id="1", text="b"))
 
     assert AgentReply(text="x", messages=said).new_messages == said[1:]
@@ -93,14 +93,14 @@ class Appended(BaseModel):
 
 
 def turn(request: Any) -> Any:
-    """Asks for the tool at each new question."""
+    """Calls the tool at each new question."""
     if request.messages[-1].role == "user":
         return call("note", f"id-{len(request.messages)}", x=len(request.messages))
     return f"answer to {len(request.messages)}"
 
 
 @pytest.mark.parametrize("state", [State, Appended])
-def test_a_thread_keeps_each_turn_once(tmp_path: Any, state: Any) -> None:
+def test_thread_keeps_each_turn_once(tmp_path: Any, state: Any) -> None:
     g = GraphBuilder(state, name="chat")
 
     @g.node(tools=["note"])
@@ -114,7 +114,7 @@ def test_a_thread_keeps_each_turn_once(tmp_path: Any, state: Any) -> None:
         asked.append(heard(request))
         return turn(request)
 
-    for question in ("one", "two"):  # each in a process of its own
+    for question in ("one", "two"):  # each in a separate process
         agent = Agent(FunctionModel(told), tools=[counting([])], system="be brief")
         with Runtime(g.compile(), store=f"sqlite:///{tmp_path}/chat.db", harness=agent) as runtime:
             result = runtime.run({"chat": [UserMessage(text=question)]}, thread="t")
@@ -125,7 +125,7 @@ def test_a_thread_keeps_each_turn_once(tmp_path: Any, state: Any) -> None:
     assert asked[-1][0] == "system: be brief"
 
 
-def test_what_is_new_is_the_same_after_a_pause() -> None:
+def test_new_messages_are_the_same_after_a_pause() -> None:
     g = GraphBuilder(State, name="chat")
     seen: list[tuple[Message, ...]] = []
 

@@ -1,4 +1,4 @@
-"""The form of an answer: asked for, checked, told to the model once if it does not fit."""
+"""The form of an answer: requested, validated, and reported to the model once if it does not match."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Inner(BaseModel):
         (Book, ' \n```\n{"title": "A", "pages": 3}```\n ', Book(title="A", pages=3)),
     ],
 )
-def test_an_answer_becomes_a_value(wanted, text, value):
+def test_answer_is_converted_to_a_value(wanted, text, value):
     model = Model(text)
 
     reply = run(Agent(model, output=wanted))
@@ -70,7 +70,7 @@ def test_an_answer_becomes_a_value(wanted, text, value):
     assert spec.schema["type"] == "object"
 
 
-def test_an_answer_of_another_form_is_told_to_the_model_once():
+def test_answer_of_another_form_is_reported_to_the_model_once():
     model = Model("a book", '{"title": "A", "pages": 3}')
 
     reply = run(Agent(model, output=Book))
@@ -81,7 +81,7 @@ def test_an_answer_of_another_form_is_told_to_the_model_once():
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"title": "A"}', '{"title": "A", "pages": "many"}', "null", '{"a":1}{'])
-def test_a_second_answer_of_another_form_fails_the_run(text):
+def test_second_answer_of_another_form_fails_the_run(text):
     transcript: list[Any] = []
 
     with pytest.raises(BadResponseError) as caught:
@@ -92,12 +92,12 @@ def test_a_second_answer_of_another_form_fails_the_run(text):
     assert caught.value.messages == tuple(transcript)
 
 
-def test_a_repair_is_a_model_call_and_so_within_the_limits():
+def test_repair_is_a_model_call_within_the_limits():
     with pytest.raises(AgentLimitError):
         run(Agent(Model("a book"), output=Book, limits=AgentLimits(model_calls=1)))
 
 
-def test_tools_come_before_the_answer_also_after_a_repair():
+def test_tools_are_called_before_the_answer_also_after_a_repair():
     counts: list[int] = []
     model = Model(call("note", x=1), "a book", call("note", x=2), '{"title": "A", "pages": 3}')
 
@@ -106,7 +106,7 @@ def test_tools_come_before_the_answer_also_after_a_repair():
 
 
 @pytest.mark.parametrize("system", [None, "be brief"])
-def test_a_model_without_schemas_is_asked_in_words(system):
+def test_model_without_schemas_gets_the_form_in_words(system):
     model = Model('{"title": "A", "pages": 3}', output_schema=False)
 
     assert run(Agent(model, output=Book, system=system)).output == Book(title="A", pages=3)
@@ -116,7 +116,7 @@ def test_a_model_without_schemas_is_asked_in_words(system):
     assert (system or "") in (model.asked[0].system or "")
 
 
-def test_one_run_may_want_another_form():
+def test_single_run_may_request_another_form():
     assert run(Agent(Model('{"x": 1}'), output=Book), output=Point).output == Point(1)
 
 
@@ -125,8 +125,8 @@ def test_one_run_may_want_another_form():
     [('{"x": 1}', {"x": 1}), ('{"y": []}', {"y": []}), ("```json\n[1]\n```", [1]), ("null", None), ("2.5", 2.5)],
 )
 @pytest.mark.parametrize("at", ["made with it", "asked with it"])
-def test_with_an_output_spec_an_answer_is_what_its_json_says(text, value, at):
-    """Whether it fits the schema is not checked."""
+def test_answer_is_parsed_as_json_with_an_output_spec(text, value, at):
+    """It is not validated against the schema."""
     spec = OutputSpec(name="a", schema={"type": "object", "properties": {"x": {"type": "integer"}}})
     model = Model(text)
 
@@ -137,7 +137,7 @@ def test_with_an_output_spec_an_answer_is_what_its_json_says(text, value, at):
     assert model.asked[0].output is spec
 
 
-def test_with_an_output_spec_an_answer_that_is_no_json_is_told_to_the_model_once():
+def test_answer_that_is_not_json_is_reported_to_the_model_once_with_an_output_spec():
     spec = OutputSpec(name="a", schema={"type": "object"})
     model = Model("a book", '{"title": "A"}')
 
@@ -148,7 +148,7 @@ def test_with_an_output_spec_an_answer_that_is_no_json_is_told_to_the_model_once
     assert caught.value.code == "bad-output"
 
 
-def test_an_output_spec_is_asked_for_in_words_where_a_model_has_no_schemas():
+def test_output_spec_is_requested_in_words_from_a_model_without_schemas():
     model = Model("{}", output_schema=False)
 
     assert run(Agent(model, output=OutputSpec(name="a", schema={"title": "Shelf"}))).output == {}
@@ -160,7 +160,7 @@ def answer() -> Book: ...
 
 
 class Nothing:
-    """Nobody can fill it in."""
+    """A type without instances."""
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ class Nothing:
         (Book(title="A", pages=1), "a value of type Book", "Give the class: output=Book."),
         (Point(1), "a value of type Point", "Give the class: output=Point."),
         ({"type": "object"}, "a dictionary", "output=OutputSpec(name=..., schema=...)"),
-        (5, "output=5", "Give a pydantic model"),
-        (Nothing, "Nothing'>", "Give a pydantic model"),
+        (5, "output=5", "Pass a pydantic model"),
+        (Nothing, "Nothing'>", "Pass a pydantic model"),
     ],
 )
-def test_what_is_no_type_is_refused(given, what, fix):
+def test_value_that_is_not_a_type_is_refused(given, what, fix):
     asked: list[Any] = [
         lambda: Agent(Model(), output=given),
         lambda: run(Agent(Model()), output=given),
@@ -207,17 +207,17 @@ Numbers = TypeAliasType("Numbers", list[int])
         (Any, '{"value": {"a": 1}}', {"a": 1}),
     ],
 )
-def test_types_that_are_no_classes_are_types_too(wanted, text, value):
+def test_types_that_are_not_classes_are_types_too(wanted, text, value):
     assert run(Agent(Model(text), output=wanted)).output == value
 
 
-def test_checkers_are_told_of_every_argument_of_an_agent():
+def test_type_checkers_know_every_argument_of_an_agent():
     made = set(inspect.signature(Agent).parameters)
 
     assert made == {"model", "output", *AgentOptions.__annotations__}
 
 
-def test_an_answer_that_was_stopped_has_no_value():
+def test_stopped_answer_has_no_value():
     limits = AgentLimits(tool_calls=0, on_limit="stop")
 
     reply = run(Agent(Model(says("x", call("note", x=1))), tools=[counting([])], output=Book, limits=limits))

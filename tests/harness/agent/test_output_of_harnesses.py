@@ -1,4 +1,4 @@
-"""`output=` means the same to every harness that a node asks, whatever it knows of types."""
+"""`output=` means the same to every harness that a node calls, regardless of its support for types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SPEC = OutputSpec(name="Any", schema={"type": "object"})
 
 
 class Plain:
-    """One method, as a user writes it; it notes its options."""
+    """One method, like a user writes it; it records its options."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -50,7 +50,7 @@ class Plain:
 
 
 def asked(way: Any, harness: Any, prompt: Any = "go", *, bind: bool = False, **options: Any) -> AgentReply:
-    """The reply that a node gets of *harness*."""
+    """The reply of *harness* to a node."""
     got: list[AgentReply] = []
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -72,7 +72,7 @@ every_harness = pytest.mark.parametrize("make", HARNESSES.values(), ids=HARNESSE
 
 @every_way
 @every_harness
-def test_a_type_gives_a_value_of_it_whatever_the_harness_is(way, make):
+def test_type_gives_a_value_with_any_harness(way, make):
     assert asked(way, make(TEXT), output=Book).output == BOOK
 
 
@@ -90,7 +90,7 @@ def test_each_form_of_output_means_the_same_to_every_harness(way, make, bind, wa
 
 @every_harness
 @pytest.mark.parametrize(("wanted", "problem"), [(Book, "pages: Field required"), (SPEC, "it is no JSON")])
-def test_an_answer_of_another_form_fails_alike_whatever_the_harness_is(way, make, wanted, problem):
+def test_answer_of_another_form_fails_alike_with_any_harness(way, make, wanted, problem):
     text = '{"title": "A"}' if wanted is Book else "a book"
     harness = Agent(ScriptedModel([text, text])) if make is HARNESSES["agent"] else make(text)
 
@@ -106,7 +106,7 @@ def test_an_answer_of_another_form_fails_alike_whatever_the_harness_is(way, make
     assert repr(text) in error.known
 
 
-def test_a_harness_is_given_the_schema_of_a_type(way):
+def test_harness_gets_the_schema_of_a_type(way):
     mock, yours = MockHarness([TEXT, TEXT]), Plain(TEXT)
     asked(way, mock, output=Book)
     asked(way, yours, output=Book)
@@ -118,7 +118,7 @@ def test_a_harness_is_given_the_schema_of_a_type(way):
     assert (given[0].name, set(given[0].schema["properties"])) == ("Book", {"title", "pages"})
 
 
-def test_what_a_double_was_told_to_give_is_passed_through(way):
+def test_configured_value_of_a_double_is_passed_through(way):
     class Sub(Book):
         pass
 
@@ -126,8 +126,8 @@ def test_what_a_double_was_told_to_give_is_passed_through(way):
         assert asked(way, MockHarness([AgentReply(output=output)]), output=Book).output is output
 
 
-def test_json_that_nobody_made_more_of_is_read(way):
-    """A harness that asks an agent in its turn hands it the schema, and gets JSON back."""
+def test_unparsed_json_is_parsed(way):
+    """A harness that calls an agent itself passes the schema on, and gets JSON back."""
 
     class Asks:
         async def run(self, prompt: Any, **options: Any) -> AgentReply:
@@ -136,21 +136,21 @@ def test_json_that_nobody_made_more_of_is_read(way):
     assert asked(way, Asks(), output=Book).output == BOOK
 
 
-def test_a_recorded_agent_gives_what_the_agent_gives(way, tmp_path):
+def test_recorded_agent_returns_the_same_as_the_agent(way, tmp_path):
     for mode, harness in (("record", Agent(ScriptedModel([TEXT]))), ("replay", None)):
         recorded = Cassette(tmp_path / "agent.jsonl", mode=mode).harness(harness)
 
         assert asked(way, recorded, output=Book).output == BOOK
 
 
-def test_a_reply_that_asks_for_tools_is_no_answer_yet(way):
+def test_reply_with_tool_calls_is_not_yet_an_answer(way):
     call = ToolCall(id="1", name="look")
     harness = MockHarness([AgentReply(text="let me see", tool_calls=(call,))])
 
     assert asked(way, harness, output=Book, tools=[ToolSpec(name="look")]).output is None
 
 
-def test_an_answer_that_a_limit_ended_is_not_read(way):
+def test_answer_that_a_limit_ended_is_not_parsed(way):
     assert asked(way, MockHarness([AgentReply(text="a bo", stopped="seconds")]), output=Book).output is None
 
 
@@ -167,7 +167,7 @@ def test_a_stream_ends_with_the_value(way):
 
 
 @every_way
-def test_a_remembered_answer_is_read_again_and_never_asked_for_twice(way):
+def test_recorded_answer_is_parsed_again_and_never_requested_twice(way):
     harness = MockHarness({"first": [TEXT], "second": ['{"value": [1, 2]}'], "third": [TEXT]})
     outputs: list[Any] = []
 
@@ -189,7 +189,7 @@ def test_a_remembered_answer_is_read_again_and_never_asked_for_twice(way):
     harness.assert_done()
 
 
-def test_an_answer_of_another_form_is_asked_for_anew_by_the_next_attempt(way):
+def test_answer_of_another_form_is_requested_again_by_the_next_attempt(way):
     harness = MockHarness(["a book", TEXT])
     got: list[Any] = []
 
@@ -205,7 +205,7 @@ def test_an_answer_of_another_form_is_asked_for_anew_by_the_next_attempt(way):
     assert result.usage.calls == len(harness.calls) == 2
 
 
-def test_within_a_budget_it_is_read_too(way):
+def test_answer_within_a_budget_is_parsed_too(way):
     harness = MockHarness([TEXT])
     got: list[Any] = []
 
@@ -217,7 +217,7 @@ def test_within_a_budget_it_is_read_too(way):
     assert got == [BOOK]
 
 
-def test_what_is_no_type_fails_the_node_before_anything_is_asked(way):
+def test_invalid_type_fails_the_node_before_a_model_is_called(way):
     harness = MockHarness([TEXT])
 
     with pytest.raises(NodeError) as caught:

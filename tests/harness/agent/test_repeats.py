@@ -1,4 +1,4 @@
-"""A model that repeats what failed is told once, and then ended."""
+"""A model that repeats a failing call is warned once, and then stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def asked(agent: Agent) -> int:
     return len(model.asked)
 
 
-def test_a_failing_call_is_the_same_whatever_the_order_of_its_keys_and_ends_the_run_after_one_warning() -> None:
+def test_failing_call_is_compared_without_the_order_of_its_keys_and_ends_the_run_after_one_warning() -> None:
     agent = repeating('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{"b":2,"a":1}')
 
     with pytest.raises(AgentLimitError, match="repeated the failing call of tool 'look'") as caught:
@@ -42,14 +42,14 @@ def test_a_failing_call_is_the_same_whatever_the_order_of_its_keys_and_ends_the_
     assert (caught.value.code, asked(agent)) == ("agent-limit", 3)
 
 
-def test_a_run_that_stops_at_a_repeat_says_so_in_its_reply() -> None:
+def test_run_that_stops_at_a_repeat_says_so_in_its_reply() -> None:
     reply = run(repeating(*['{"a": 1, "b": 2}'] * 3, on_limit="stop"))
 
     assert reply.stopped == "repeats"
 
 
 @pytest.mark.parametrize(("repeats", "calls"), [(0, 2), (2, 4), (None, None)])
-def test_the_number_of_repeats_can_be_chosen(repeats: int | None, calls: int | None) -> None:
+def test_number_of_repeats_is_configurable(repeats: int | None, calls: int | None) -> None:
     agent = repeating(*['{"a": 1, "b": 2}'] * 6, repeats=repeats)
 
     if calls is None:
@@ -60,7 +60,7 @@ def test_the_number_of_repeats_can_be_chosen(repeats: int | None, calls: int | N
     assert asked(agent) == calls
 
 
-def test_equal_calls_of_one_reply_and_calls_that_succeed_in_between_are_no_repeats() -> None:
+def test_equal_calls_of_one_reply_and_successful_calls_are_not_repeats() -> None:
     fails = iter([True, True, True, False, True, True])
 
     @tool
@@ -75,7 +75,7 @@ def test_equal_calls_of_one_reply_and_calls_that_succeed_in_between_are_no_repea
     assert run(Agent(model, tools=[flaky])).text == "done"
 
 
-def test_calls_of_unknown_tools_and_calls_that_are_cut_off_count_as_failing() -> None:
+def test_calls_of_unknown_tools_and_truncated_calls_count_as_failing() -> None:
     unknown = Agent(Model(*[says(call("none", "", x=1))] * 4))
     cut = Agent(Model(*[says(call("look", "", a=1, b=2), finish_reason="length")] * 4), tools=[look])
 
@@ -85,15 +85,15 @@ def test_calls_of_unknown_tools_and_calls_that_are_cut_off_count_as_failing() ->
         assert asked(agent) == 3
 
 
-def test_a_repeat_is_not_a_wrong_limit() -> None:
+def test_repeat_is_not_an_invalid_limit() -> None:
     with pytest.raises(InputError, match="repeats must be at least 0"):
         AgentLimits(repeats=-1)
     with pytest.raises(InputError, match="result_chars must be at least 1"):
         AgentLimits(result_chars=0)
 
 
-def test_the_conversation_of_a_run_that_repeats_can_be_continued() -> None:
-    """Each call has a result, so a provider takes the messages."""
+def test_conversation_of_a_run_that_repeats_can_be_continued() -> None:
+    """Each call has a result, and a provider accepts the messages."""
     reply = run(repeating(*['{"a": 1, "b": 2}'] * 3, on_limit="stop"))
 
     assert told(run(Agent(Model("fine")), reply.messages))[-1] == "assistant: fine"

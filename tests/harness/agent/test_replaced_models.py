@@ -105,7 +105,7 @@ VERBS = pytest.mark.parametrize("verb", ["run", "arun", "steps", "asteps", "stre
 
 @VERBS
 @NODES
-def test_models_of_a_runtime_are_used_however_a_node_reaches_the_agent(node, verb):
+def test_models_of_a_runtime_are_used_for_every_access_to_the_agent(node, verb):
     with ScriptedModel(["scripted"]) as model:
         runtime = Runtime(graph(node), harness=writer, models={"writer": model})
 
@@ -114,13 +114,13 @@ def test_models_of_a_runtime_are_used_however_a_node_reaches_the_agent(node, ver
 
 @VERBS
 @NODES
-def test_an_override_is_seen_however_a_node_reaches_the_agent(node, verb):
+def test_override_is_used_for_every_access_to_the_agent(node, verb):
     with ScriptedModel(["scripted"]) as model, writer.override(model=model):
         assert drive(Runtime(graph(node), harness=writer), verb) == ["scripted"]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_parallel_tasks_see_what_replaces_a_model(asynchronous):
+def test_parallel_tasks_see_the_replaced_model(asynchronous):
     async def later(state: State, ctx: Context) -> Any:
         return {"said": [(await writer.run(f"write {ctx.arg}")).text]}
 
@@ -141,7 +141,7 @@ def test_parallel_tasks_see_what_replaces_a_model(asynchronous):
 
 
 @VERBS
-def test_a_stream_leaves_the_context_of_its_reader_alone(verb):
+def test_stream_does_not_change_the_context_of_its_reader(verb):
     runtime = Runtime(graph(bare), models={"writer": ScriptedModel(["scripted"])})
     drive(runtime, verb)
 
@@ -149,7 +149,7 @@ def test_a_stream_leaves_the_context_of_its_reader_alone(verb):
         asyncio.run(writer.run("write"))
 
 
-def test_the_reader_of_steps_has_its_own_models_between_them():
+def test_reader_of_steps_has_its_own_models_between_them():
     outside = Agent(ScriptedModel(["own"]), name="writer")
     steps = Runtime(graph(bare, bare), models={"writer": ScriptedModel(["one", "two"])}).steps({})
 
@@ -159,7 +159,7 @@ def test_the_reader_of_steps_has_its_own_models_between_them():
     assert (reply.text, [step.update["said"] for step in steps]) == ("own", [["two"]])
 
 
-def test_an_agent_below_another_one_is_replaced_too():
+def test_sub_agent_is_replaced_too():
     above = agent("chief", tools=[writer.as_tool("helper", description="Writes.")])
     chief, below = ScriptedModel([asks("1", "helper"), "done"]), ScriptedModel(["written"])
 
@@ -195,7 +195,7 @@ def test_nested_graphs_and_graphs_as_tools_see_the_models_of_the_run():
     assert [model.remaining for model in scripts.values()] == [0, 0]
 
 
-def test_blocks_nest_and_the_innermost_decides():
+def test_blocks_nest_and_the_innermost_wins():
     with writer.override(model=ScriptedModel(["outer"])) as outer:
         with writer.override(model=ScriptedModel(["inner"])) as inner:
             assert asyncio.run(writer.run("write")).text == "inner"
@@ -204,14 +204,14 @@ def test_blocks_nest_and_the_innermost_decides():
     assert (inner.calls, outer.calls) == (inner.calls[:1], outer.calls[:1])
 
 
-def test_an_override_wins_over_the_models_of_a_runtime_and_is_no_reason_to_warn():
+def test_override_wins_over_the_models_of_a_runtime_without_a_warning():
     with writer.override(model=ScriptedModel(["override"])):
         result = graph(direct).run({}, models={"writer": FunctionModel(unasked)})
 
     assert (result.state.said, result.warnings) == (["override"], ())
 
 
-def test_the_inner_of_two_runtimes_decides():
+def test_inner_of_two_runtimes_wins():
     inner = graph(bare, name="inner")
 
     async def node(state: State) -> Any:
@@ -221,7 +221,7 @@ def test_the_inner_of_two_runtimes_decides():
     assert graph(node).run({}, models={"writer": ScriptedModel(["outer"])}).state.said == ["inner", "outer"]
 
 
-def test_the_own_model_is_back_after_an_exception():
+def test_own_model_is_restored_after_an_exception():
     with pytest.raises(ZeroDivisionError), writer.override(model=ScriptedModel()):
         raise ZeroDivisionError
 
@@ -229,7 +229,7 @@ def test_the_own_model_is_back_after_an_exception():
         asyncio.run(writer.run("write"))
 
 
-def test_tasks_have_overrides_of_their_own():
+def test_tasks_have_their_own_overrides():
     async def one(text: str, other: asyncio.Event, mine: asyncio.Event) -> str:
         with writer.override(model=ScriptedModel([text])):
             mine.set()
@@ -243,7 +243,7 @@ def test_tasks_have_overrides_of_their_own():
     assert asyncio.run(both()) == ["a", "b"]
 
 
-def test_other_worker_threads_are_left_alone():
+def test_other_worker_threads_are_not_affected():
     found: list[Any] = []
 
     def elsewhere() -> None:
@@ -260,7 +260,7 @@ def test_other_worker_threads_are_left_alone():
     assert len(found) == 1
 
 
-def test_it_decorates_functions_sync_and_async():
+def test_override_decorates_sync_and_async_functions():
     model = ScriptedModel(["one", "two", "three"])
 
     @writer.override(model=model)
@@ -275,7 +275,7 @@ def test_it_decorates_functions_sync_and_async():
     assert here.__name__ == "here"
 
 
-def test_it_refuses_to_decorate_a_generator():
+def test_override_refuses_to_decorate_a_generator():
     with pytest.raises(InputError, match="is a generator") as refused:
 
         @writer.override(model=ScriptedModel())
@@ -285,7 +285,7 @@ def test_it_refuses_to_decorate_a_generator():
     assert refused.value.code == "bad-override"
 
 
-def test_a_block_that_ends_in_another_context_removes_nothing_there():
+def test_block_that_ends_in_another_context_removes_nothing_there():
     block = writer.override(model=ScriptedModel())
 
     with writer.override(model=ScriptedModel(["still there"])):
@@ -300,12 +300,12 @@ def test_a_replaced_model_has_no_fallbacks():
         asyncio.run(with_fallback.run("go"))
 
 
-# -- what is remembered, and paid ------------------------------------------------------------------------------------
+# -- recorded replies and costs --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["name", "override"])
 @pytest.mark.parametrize("in_words", [(False, False), (True, False), (False, True)])
-def test_what_a_paused_thread_remembers_is_kept_when_another_model_replaces_the_first(tmp_path, by, in_words):
+def test_recorded_replies_of_a_paused_thread_are_kept_when_its_model_is_replaced(tmp_path, by, in_words):
     before, after = (ModelProfile(name="m", output_schema=not words) for words in in_words)
     first = ScriptedModel(['{"name": "Rome"}'], profile=before)
     geographer = Agent(first, name="geographer", output=City, max_tokens=9)
@@ -330,12 +330,12 @@ def test_what_a_paused_thread_remembers_is_kept_when_another_model_replaces_the_
     assert (result.state.said, len(first.calls), result.usage.calls) == (["Rome", "Bari"], 1, 2)
 
 
-def test_a_replaced_model_is_held_to_the_budget_of_the_run():
+def test_replaced_model_is_limited_by_the_budget_of_the_run():
     with pytest.raises(BudgetExceededError):
         graph(direct).run({}, budget=Budget(calls=0), models={"writer": ScriptedModel(["x"])})
 
 
-def test_a_replaced_model_is_as_strict_as_it_always_is():
+def test_replaced_model_stays_strict():
     with pytest.raises(Exception) as failed:
         graph(direct, direct).run({}, models={"writer": ScriptedModel(["one"])})
 

@@ -1,4 +1,4 @@
-"""However often an agent in a graph is broken off and begun again: the same conversation, and every tool call once."""
+"""An agent in a graph that is interrupted and restarted any number of times: same conversation, each tool call once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .graphs import Way
 
 
 class Broken(BaseException):
-    """The process is gone."""
+    """Simulates the end of the process."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Planned:
 class Script:
     turns: list[list[Planned]]
     breaks: dict[int, str]
-    """What happens at which of the things that are done outside, counted over all lives."""
+    """The events at side effects, counted over all lives."""
     nodes: str
 
 
@@ -51,7 +51,7 @@ scripts = st.builds(
 
 
 class World:
-    """What is outside: it outlives every process."""
+    """The outside world, which outlives every process."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -102,14 +102,14 @@ def _approves(one: ToolCall) -> bool:
 
 
 def alone(script: Script) -> tuple[Any, Counter[tuple[str, int]]]:
-    """What it comes to when nothing happens."""
+    """The result without interruptions."""
     world = World(Script(script.turns, {}, script.nodes))
     reply = asyncio.run(world.agent(approve=_approves).run("go"))
     return [said.text for said in reply.messages], world.done
 
 
 def lives(world: World) -> tuple[Any, TokenTracker]:
-    """Go on until it has ended, with another runtime on the same store after each break."""
+    """Run until it has ended, with another runtime on the same store after each interruption."""
     store = MemoryStore()
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -140,7 +140,7 @@ def lives(world: World) -> tuple[Any, TokenTracker]:
 
 
 @given(scripts)
-def test_breaks_and_restarts_change_nothing(script: Script) -> None:
+def test_interruptions_and_restarts_change_nothing(script: Script) -> None:
     texts, done = alone(script)
     world = World(script)
 

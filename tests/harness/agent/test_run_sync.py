@@ -1,4 +1,4 @@
-"""An agent that is run without `await`: outside of graphs, in sync nodes and tools, and where it must not be."""
+"""An agent that runs without `await`: outside graphs, in sync nodes and tools, and where it is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def agent(*script: Any, **options: Any) -> Agent[Any]:
     return Agent(ScriptedModel(script), max_tokens=9, retry=None, **options)
 
 
-def test_it_answers_where_no_loop_runs():
+def test_run_sync_answers_without_an_event_loop():
     transcript: list[Any] = []
 
     reply = agent('{"value": 3}').run_sync("how many?", output=int, transcript=transcript)
@@ -38,19 +38,19 @@ def test_it_answers_where_no_loop_runs():
     assert (reply.output, len(transcript)) == (3, 2)
 
 
-def test_it_answers_where_a_loop_runs():
+def test_run_sync_answers_within_an_event_loop():
     async def notebook() -> str:
         return agent("fine").run_sync("hi").text
 
     assert asyncio.run(notebook()) == "fine"
 
 
-def test_what_the_agent_raises_is_raised():
+def test_run_sync_raises_the_error_of_the_agent():
     with pytest.raises(ZeroDivisionError):
         agent(ZeroDivisionError()).run_sync("hi")
 
 
-def test_connections_of_tools_live_from_one_call_to_the_next():
+def test_connections_of_tools_are_reused_over_calls():
     loops: list[Any] = []
 
     async def where() -> str:
@@ -65,7 +65,7 @@ def test_connections_of_tools_live_from_one_call_to_the_next():
     assert loops[0] is loops[1]
 
 
-def test_an_override_is_seen():
+def test_run_sync_uses_an_override():
     asking = agent()
 
     with asking.override(model=ScriptedModel(["overridden"])):
@@ -76,7 +76,7 @@ def test_an_override_is_seen():
 
 
 @pytest.mark.parametrize("verb", ["run", "arun"])
-def test_it_works_for_the_sync_node_that_calls_it(verb):
+def test_run_sync_works_for_the_sync_node_that_calls_it(verb):
     asking = agent("one", "two")
 
     def node(state: State, ctx: Context) -> State:
@@ -96,12 +96,12 @@ def test_it_works_for_the_sync_node_that_calls_it(verb):
         assert len(replies(runtime)) == 2
 
 
-def test_it_is_held_to_the_budget_of_the_run():
+def test_run_sync_is_limited_by_the_budget_of_the_run():
     with pytest.raises(BudgetExceededError):
         graph(lambda state, ctx: {"said": agent("one").run_sync("hi").text}).run({}, budget=Budget(calls=0))
 
 
-def test_its_questions_go_through_the_thread():
+def test_run_sync_asks_through_the_thread():
     @tool(approval=True)
     def pay(amount: int) -> str:
         """Pay."""
@@ -117,7 +117,7 @@ def test_its_questions_go_through_the_thread():
         assert runtime.resume("t", True).state["said"] == "done"
 
 
-def test_what_ctx_call_runs_works_for_the_node_too():
+def test_run_sync_under_ctx_call_works_for_the_node_too():
     asking = agent("one")
 
     def node(state: State, ctx: Context) -> State:
@@ -128,7 +128,7 @@ def test_what_ctx_call_runs_works_for_the_node_too():
     assert (result.state["said"], result.usage.calls) == ("one", 1)
 
 
-def test_a_node_without_a_context_may_use_it():
+def test_node_without_a_context_may_use_run_sync():
     asking = agent("one")
 
     result = graph(lambda state: {"said": asking.run_sync("hi").text}).run({})
@@ -136,7 +136,7 @@ def test_a_node_without_a_context_may_use_it():
     assert result.state["said"] == "one"
 
 
-def test_the_harness_of_a_sync_node_has_it_and_keeps_to_its_tools():
+def test_harness_of_a_sync_node_has_run_sync_and_restricts_its_tools():
     def secret() -> str:
         """Tell."""
         return "secret"
@@ -155,7 +155,7 @@ def test_the_harness_of_a_sync_node_has_it_and_keeps_to_its_tools():
     assert graph(node).run({}, harness=MockHarness(["mock"])).state["said"] == "mock"
 
 
-def test_a_sync_tool_may_ask_an_agent_that_then_stands_below_its_own():
+def test_sync_tool_may_call_a_sub_agent():
     inner = agent("inside", name="inner")
 
     def look() -> str:
@@ -173,10 +173,10 @@ def test_a_sync_tool_may_ask_an_agent_that_then_stands_below_its_own():
     assert outer.models[0].calls[1].text == "inside"  # type: ignore[attr-defined]
 
 
-# -- where it would wait for itself ----------------------------------------------------------------------------------
+# -- deadlocks -------------------------------------------------------------------------------------------------------
 
 
-def test_an_async_node_is_told_to_await():
+def test_async_node_gets_an_error_that_suggests_await():
     async def node(state: State, ctx: Context) -> State:
         return {"said": agent("one").run_sync("hi").text}
 
@@ -188,7 +188,7 @@ def test_an_async_node_is_told_to_await():
     assert error.code == "run-sync-in-loop"
 
 
-def test_the_harness_of_an_async_node_says_so_too():
+def test_harness_of_an_async_node_suggests_await_too():
     async def node(state: State, ctx: Context) -> State:
         return {"said": ctx.harness.run_sync("hi").text}
 
@@ -196,7 +196,7 @@ def test_the_harness_of_an_async_node_says_so_too():
         graph(node).run({}, harness=MockHarness())
 
 
-def test_an_async_tool_is_told_to_await():
+def test_async_tool_gets_an_error_that_suggests_await():
     inner = agent("inside")
 
     async def look() -> str:
@@ -206,15 +206,15 @@ def test_an_async_tool_is_told_to_await():
     outer = agent(ToolCall(id="1", name="look", arguments={}), "done", tools=[look])
 
     assert outer.run_sync("go").text == "done"
-    # A model reads what happened, without the advice for developers.
+    # A model gets the error without the advice for developers.
     assert "was run by run_sync() in a coroutine" in outer.models[0].calls[1].text  # type: ignore[attr-defined]
 
 
-def test_it_does_not_wait_for_the_loop_that_it_is_on():
+def test_run_sync_does_not_wait_for_its_own_event_loop():
     inner = agent("inside")
 
     async def answer(_: Any) -> str:
-        SURROUNDINGS.set(surroundings().replaced(agent=None))  # as in a callback that was made elsewhere
+        SURROUNDINGS.set(surroundings().replaced(agent=None))  # like in a callback that was created elsewhere
         return inner.run_sync("hi").text
 
     with pytest.raises(InputError) as refused:

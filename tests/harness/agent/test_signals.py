@@ -1,4 +1,4 @@
-"""What a running agent takes from outside between two model calls: messages, pauses and cancellations."""
+"""Signals to a running agent between two model calls: messages, pauses and cancellations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sending(way: Any, counts: list[int], *sent: Any, at: int = 1, **options: Any
 
 
 @every_way
-def test_a_message_joins_the_conversation_before_the_next_call_and_nothing_is_repeated(way: Any) -> None:
+def test_message_joins_the_conversation_before_the_next_call_and_no_call_is_repeated(way: Any) -> None:
     counts: list[int] = []
     runtime, model = sending(way, counts, "Only two.", UserMessage(text="Please."), {"n": 1})
 
@@ -51,14 +51,14 @@ def test_a_message_joins_the_conversation_before_the_next_call_and_nothing_is_re
     assert len(model.asked) == 3
 
 
-def test_a_message_that_comes_during_the_last_call_is_answered_too(way: Any) -> None:
+def test_message_that_comes_during_the_last_call_is_answered_too(way: Any) -> None:
     runtime, model = sending(way, [], "One more.", at=3)
 
     assert way(runtime, "run", {}, thread="t").state.said == ["more"]
     assert heard(model.asked[3])[-1] == "user: One more."
 
 
-def test_a_pause_waits_for_a_person_who_may_say_something(way: Any) -> None:
+def test_pause_waits_for_a_person_who_may_add_a_message(way: Any) -> None:
     counts: list[int] = []
     runtime, model = sending(way, counts, {"pause": "let me look"})
 
@@ -72,7 +72,7 @@ def test_a_pause_waits_for_a_person_who_may_say_something(way: Any) -> None:
     assert (counts, len(model.asked)) == ([1, 2], 3)
 
 
-def test_a_pause_that_is_answered_with_true_changes_nothing(way: Any) -> None:
+def test_pause_that_is_answered_with_true_changes_nothing(way: Any) -> None:
     runtime, model = sending(way, [], {"pause": ""})
     way(runtime, "run", {}, thread="t")
 
@@ -80,7 +80,7 @@ def test_a_pause_that_is_answered_with_true_changes_nothing(way: Any) -> None:
     assert [said.role for said in model.asked[1].messages] == ["user", "assistant", "tool"]
 
 
-def test_two_agents_of_a_run_share_the_signals_and_none_waits_for_one_that_another_took(way: Any) -> None:
+def test_two_agents_of_a_run_share_the_signals_without_waiting_for_a_taken_one(way: Any) -> None:
     models: list[Model] = []
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -102,7 +102,7 @@ def test_two_agents_of_a_run_share_the_signals_and_none_waits_for_one_that_anoth
     assert sorted(result.state.said[1:]) == ["user: Hello.", "user: go 1"]
 
 
-def test_a_thread_that_took_signals_is_executed_again_from_its_log(way: Any) -> None:
+def test_thread_that_took_signals_is_executed_again_from_its_log(way: Any) -> None:
     runtime, model = sending(way, [], "Only two.", {"pause": "why"}, at=2)
     way(runtime, "run", {}, thread="t")
     way(runtime, "resume", "t", True)
@@ -112,15 +112,15 @@ def test_a_thread_that_took_signals_is_executed_again_from_its_log(way: Any) -> 
     assert len(model.asked) == asked
 
 
-def test_a_signal_needs_a_name_and_without_a_thread_none_is_taken() -> None:
+def test_signal_requires_a_name_and_is_not_taken_without_a_thread() -> None:
     with pytest.raises(InputError, match="The name of a signal"):
         Agent(Model(), signal="")
     assert run(Agent(Model("done"), signal="chat")).text == "done"
 
 
-def test_a_signal_that_came_after_a_crash_joins_after_the_replies_that_were_paid(way: Any) -> None:
+def test_signal_after_a_crash_joins_after_the_paid_replies(way: Any) -> None:
     class Gone(BaseException):
-        """The process is gone."""
+        """Simulates the end of the process."""
 
     fails = [Gone()]
 

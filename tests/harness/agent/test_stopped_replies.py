@@ -1,4 +1,4 @@
-"""What a reply had said when its run was cancelled: recorded with its task, and a partial message for the next input."""
+"""Partial replies of a cancelled run: recorded with its task, and a partial message for the next input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class State(BaseModel):
 
 
 class Speaker:
-    """A model, or a plain harness, that says some words and then waits for ever while it is told to."""
+    """A model, or a plain harness, that emits some words and then waits forever while it is configured to."""
 
     profile = ModelProfile(name="speaker")
 
@@ -59,7 +59,7 @@ def chat(harness: Any, state: type[Any] = State, **options: Any) -> Runtime[Any]
 
 
 async def stopped(runtime: Runtime[Any], first: Any = None, **go_on: Any) -> None:
-    """Read the pieces of a reply until it waits, and cancel the run, as a Stop button does."""
+    """Read the deltas of a reply until it waits, and cancel the run like a Stop button does."""
     given = () if go_on else ({"chat": [UserMessage(text="Tell me a story.")]},)
     stream = runtime.astream(*given, thread="t", modes=("messages",))
     said = ""
@@ -76,7 +76,7 @@ def said(runtime: Runtime[Any]) -> list[tuple[str, str, bool]]:
 
 @pytest.mark.parametrize("plain", [False, True], ids=["agent", "plain harness"])
 @pytest.mark.parametrize("store", ["memory:", "sqlite"])
-def test_next_input_of_a_stopped_chat_comes_after_what_was_said(plain: bool, store: str, tmp_path: Any) -> None:
+def test_next_input_of_a_stopped_chat_comes_after_the_partial_reply(plain: bool, store: str, tmp_path: Any) -> None:
     speaker = Speaker()
     url = store if store == "memory:" else f"sqlite:///{tmp_path}/runs.db"
     with chat(speaker if plain else Agent(speaker), store=url) as runtime:
@@ -98,12 +98,12 @@ def test_next_input_of_a_stopped_chat_comes_after_what_was_said(plain: bool, sto
         runtime.replay("t")
         assert [write.kind for write in runtime.why("t", "chat").writes][1:2] == ["stopped"]
         assert runtime.reexecute("t").same
-        if store != "memory:":  # the chain of the journal covers what was folded
+        if store != "memory:":  # the chain of the journal covers the folded values
             export(url, "t", tmp_path / "t.jsonl")
             assert verify(tmp_path / "t.jsonl").verdict == "unanchored"
 
 
-def test_a_retry_asks_again_and_the_state_has_only_the_whole_reply() -> None:
+def test_retry_calls_again_and_the_state_has_only_the_whole_reply() -> None:
     speaker = Speaker()
     runtime = chat(Agent(speaker))
     asyncio.run(stopped(runtime))
@@ -115,7 +115,7 @@ def test_a_retry_asks_again_and_the_state_has_only_the_whole_reply() -> None:
     assert speaker.prompts[0] == speaker.prompts[1]
 
 
-def test_of_a_reply_that_is_stopped_twice_the_last_words_stay() -> None:
+def test_last_partial_text_of_a_reply_that_is_stopped_twice_is_kept() -> None:
     speaker = Speaker()
     runtime = chat(Agent(speaker))
     asyncio.run(stopped(runtime))
@@ -131,7 +131,7 @@ class Log(BaseModel):
     notes: Annotated[list[Any], append] = []
 
 
-def test_a_list_of_messages_that_is_appended_to_is_a_conversation_too() -> None:
+def test_list_of_messages_that_is_appended_to_is_a_conversation_too() -> None:
     speaker = Speaker()
     runtime = chat(Agent(speaker), Log)
     asyncio.run(stopped(runtime))
@@ -153,7 +153,7 @@ class Two(BaseModel):
 
 
 @pytest.mark.parametrize("state", [Other, Two])
-def test_without_one_field_of_messages_the_text_is_only_in_the_journal(state: type[Any]) -> None:
+def test_text_is_only_in_the_journal_without_a_single_field_of_messages(state: type[Any]) -> None:
     speaker = Speaker()
     runtime = chat(Agent(speaker), state)
     asyncio.run(stopped(runtime))

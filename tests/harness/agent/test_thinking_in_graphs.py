@@ -1,4 +1,4 @@
-"""A model that thinks, asked by an agent in a graph: its blocks outlive the process that got them."""
+"""A model with thinking blocks, called by an agent in a graph: the blocks outlive the process that received them."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def talking() -> Any:
 
 
 def life(store: str, server: FakeChatServer) -> Runtime[Any]:
-    """What a process has: everything new, but for the store."""
+    """The objects of a process: all new, except the store."""
     model = LiteLLMModel("anthropic/claude-sonnet-4-5", api_base=server.anthropic_url, api_key="k", timeout_s=10)
     return Runtime(talking(), store=store, harness=Agent(model, tools=[area]))
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_another_process_goes_on_with_the_blocks_after_an_approval(tmp_path: Path, *, streamed: bool) -> None:
+def test_another_process_continues_with_the_blocks_after_an_approval(tmp_path: Path, *, streamed: bool) -> None:
     store = f"sqlite:///{tmp_path / 'runs.db'}"
     shown: list[Any] = []
     with FakeChatServer([THINKS, ENDS]) as server:
@@ -97,7 +97,7 @@ def test_another_process_goes_on_with_the_blocks_after_an_approval(tmp_path: Pat
         assert "".join(item.text for item in shown if isinstance(item, ThinkingDelta)) == "four by four"
 
 
-def test_stream_of_a_graph_shows_thinking_before_text() -> None:
+def test_stream_of_a_graph_has_thinking_before_text() -> None:
     with FakeChatServer([ENDS]) as server, life("memory:", server) as runtime:
         items = [one.item for one in runtime.stream({}, thread="t", modes="messages")]
 
@@ -106,8 +106,8 @@ def test_stream_of_a_graph_shows_thinking_before_text() -> None:
     assert set(deltas) == {"ThinkingDelta", "TextDelta"}
 
 
-def test_what_redaction_finds_in_data_of_a_provider_is_in_no_journal() -> None:
-    """A part is kept without it. Blocks are dropped, since the provider would refuse what was changed."""
+def test_redacted_data_of_a_provider_is_in_no_journal() -> None:
+    """A part is kept without it. Blocks are dropped, since the provider would refuse changed ones."""
     mail, said = "ann@example.org", list[AgentReply]()
     reply = AgentReply(
         text="t",

@@ -1,4 +1,4 @@
-"""Tool calls of an agent alone: bad ones, failing ones, slow ones, and what the model is told of them."""
+"""Tool calls of an agent outside a graph: invalid, failing and slow ones, and what the model is told about them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def results(reply: Any) -> list[tuple[str, bool]]:
 
 
 def one_call(made: Any, *tools: Any, **options: Any) -> tuple[str, bool]:
-    """What the model is told of one call."""
+    """The result of one call that the model gets."""
     ((text, error),) = results(run(Agent(Model(made, "done"), tools=tools, **options)))
     return text, error
 
 
-def test_a_tool_that_was_not_offered_is_told_to_the_model():
+def test_call_of_a_tool_that_was_not_offered_is_reported_to_the_model():
     text, error = one_call(call("nota", x=1), counting([]))
 
     assert error
     assert text == "There is no tool 'nota'. Did you mean 'note'? The tools are: 'note'."
 
 
-def test_a_tool_that_was_not_offered_may_fail_the_run():
+def test_call_of_a_tool_that_was_not_offered_may_fail_the_run():
     with pytest.raises(ToolError) as caught:
         one_call(call("nota"), counting([]), unknown_tool="raise")
 
@@ -50,7 +50,7 @@ def test_a_tool_that_was_not_offered_may_fail_the_run():
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "null", '{"x": "many"}', '{"y": 1}', "\ud800"])
-def test_bad_arguments_are_told_to_the_model(text):
+def test_invalid_arguments_are_reported_to_the_model(text):
     counts: list[int] = []
 
     told, error = one_call(ToolCall(id="a", name="note", arguments_text=text), counting(counts))
@@ -60,12 +60,12 @@ def test_bad_arguments_are_told_to_the_model(text):
     assert counts == []
 
 
-def test_bad_arguments_may_fail_the_run():
+def test_invalid_arguments_may_fail_the_run():
     with pytest.raises(ToolArgumentsError):
         one_call(call("note", x="many"), counting([]), invalid_arguments="raise")
 
 
-def test_good_calls_beside_bad_ones_are_made():
+def test_valid_calls_in_a_reply_with_invalid_ones_are_made():
     counts: list[int] = []
     turn = says(call("gone", "a"), call("note", "b", x=1), call("note", "c", y=1), call("note", "d", x=2))
 
@@ -77,12 +77,12 @@ def test_good_calls_beside_bad_ones_are_made():
 
 
 class Raises(BaseException):
-    """What no agent knows."""
+    """An exception that no agent knows."""
 
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("error", [ValueError("bad"), asyncio.CancelledError(), TimeoutError("own"), StopIteration(1)])
-def test_what_a_tool_raises_is_told_to_the_model(error, beside):
+def test_error_of_a_tool_is_reported_to_the_model(error, beside):
     @tool
     def broken() -> str:
         raise error
@@ -95,7 +95,7 @@ def test_what_a_tool_raises_is_told_to_the_model(error, beside):
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_what_is_no_exception_passes_through_when_the_others_have_ended(beside):
+def test_base_exception_passes_through_when_the_other_calls_have_ended(beside):
     counts: list[int] = []
 
     @tool
@@ -109,7 +109,7 @@ def test_what_is_no_exception_passes_through_when_the_others_have_ended(beside):
     assert counts == ([1] if beside else [])
 
 
-def test_a_tool_that_hangs_is_told_to_the_model():
+def test_tool_that_times_out_is_reported_to_the_model():
     @tool(timeout_s=0.01)
     async def hang() -> str:
         await asyncio.Event().wait()
@@ -118,7 +118,7 @@ def test_a_tool_that_hangs_is_told_to_the_model():
     assert one_call(call("hang"), hang) == ("Tool 'hang' took longer than 0.01 s.", True)
 
 
-def test_a_tool_that_hangs_may_fail_the_run():
+def test_tool_that_times_out_may_fail_the_run():
     @tool(timeout_s=0.01, on_error="raise")
     async def hang() -> str:
         await asyncio.Event().wait()
@@ -133,7 +133,7 @@ def test_a_tool_that_hangs_may_fail_the_run():
 def test_a_tool_may_print(capsys):
     @tool
     def shout() -> str:
-        print("loud")  # noqa: T201 - that is the point
+        print("loud")  # noqa: T201 - the tested call
         return "said"
 
     assert one_call(call("shout"), shout) == ("said", False)
@@ -141,7 +141,7 @@ def test_a_tool_may_print(capsys):
 
 
 @pytest.mark.parametrize("value", [object(), [object()], {"a": {1, object()}}, "\ud800", lambda: None])
-def test_what_cannot_be_told_to_a_model_is_an_error_that_names_the_tool(value):
+def test_unserializable_result_is_an_error_that_names_the_tool(value):
     @tool
     def odd() -> Any:
         return value
@@ -153,7 +153,7 @@ def test_what_cannot_be_told_to_a_model_is_an_error_that_names_the_tool(value):
 
 
 class Plain:
-    """A tool made by hand."""
+    """A hand-written tool."""
 
     def __init__(self, value: Any, **policy: Any) -> None:
         from graphrt.harness import ToolPolicy
@@ -172,15 +172,15 @@ class Plain:
 @pytest.mark.parametrize(
     ("value", "told"), [("text", "text"), ({"a": 1}, '{"a":1}'), (None, "null"), (ToolResult(text="t", value=1), "t")]
 )
-def test_a_tool_made_by_hand_may_return_what_becomes_json(value, told):
+def test_hand_written_tool_may_return_serializable_values(value, told):
     assert one_call(call("plain"), Plain(value)) == (told, False)
 
 
-def test_a_result_is_cut_where_the_policy_says_so():
+def test_result_is_truncated_by_the_policy():
     assert one_call(call("plain"), Plain("x" * 9, max_result_chars=4))[0].startswith("xxxx\n[cut: 5 of 9")
 
 
-def test_what_a_tool_made_by_hand_returns_and_no_json_has_is_an_error():
+def test_unserializable_result_of_a_hand_written_tool_is_an_error():
     text, error = one_call(call("plain"), Plain(object()))
 
     assert error
@@ -196,7 +196,7 @@ async def later(answer: Any) -> Any:
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(("answer", "made"), [(True, [1]), (False, [])])
-def test_the_program_approves_a_call(answer, made, is_async):
+def test_program_approves_a_call(answer, made, is_async):
     counts: list[int] = []
     seen: list[Any] = []
 
@@ -212,7 +212,7 @@ def test_the_program_approves_a_call(answer, made, is_async):
     assert made or text == "A person refused this call of 'note'."
 
 
-def test_only_the_calls_that_a_policy_picks_are_asked_about():
+def test_only_the_calls_that_a_policy_selects_need_approval():
     counts: list[int] = []
     note = counting(counts, approval=lambda arguments: arguments["x"] > 1)
     turn = says(call("note", "a", x=1), call("note", "b", x=2))
@@ -223,7 +223,7 @@ def test_only_the_calls_that_a_policy_picks_are_asked_about():
     assert [error for _, error in results(reply)] == [False, True]
 
 
-def test_an_agent_alone_has_nobody_to_ask():
+def test_agent_outside_a_graph_cannot_ask_for_approval():
     with pytest.raises(InputError) as caught:
         one_call(call("note", x=1), counting([], approval=True))
 
@@ -231,7 +231,7 @@ def test_an_agent_alone_has_nobody_to_ask():
     assert "approve=" in caught.value.fix
 
 
-def test_an_agent_alone_has_nobody_to_ask_for_a_larger_budget():
+def test_agent_outside_a_graph_cannot_ask_for_a_larger_budget():
     agent = Agent(Model("done"), budget=Budget(calls=0, on_exceeded="interrupt"))
     with pytest.raises(InputError) as caught:
         run(agent)
@@ -240,11 +240,11 @@ def test_an_agent_alone_has_nobody_to_ask_for_a_larger_budget():
     assert 'on_exceeded="stop"' in caught.value.fix
 
 
-# -- what is seen ----------------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------------------------
 
 
 def ends(items: list[Any]) -> None:
-    """There is exactly one ToolEnded after each ToolStarted, and none without."""
+    """Check that each ToolStarted is followed by one ToolEnded, and that no other exists."""
     open_: list[str] = []
     for item in items:
         if isinstance(item, ToolStarted):
@@ -254,7 +254,7 @@ def ends(items: list[Any]) -> None:
     assert open_ == []
 
 
-def test_each_tool_call_begins_and_ends_once_whatever_comes_of_it():
+def test_each_tool_call_starts_and_ends_once_for_every_outcome():
     @tool
     def broken() -> str:
         raise ValueError("bad")
@@ -269,7 +269,7 @@ def test_each_tool_call_begins_and_ends_once_whatever_comes_of_it():
     }  # fmt: skip
 
 
-def test_tool_calls_that_are_cancelled_end_too():
+def test_cancelled_tool_calls_have_an_end_event_too():
     async def main() -> list[Any]:
         items: list[Any] = []
         begun = asyncio.Event()
@@ -295,7 +295,7 @@ def test_tool_calls_that_are_cancelled_end_too():
     assert sum(isinstance(item, ToolStarted) for item in items) == 3
 
 
-def test_the_value_of_a_result_is_seen_and_not_told():
+def test_value_of_a_result_is_in_the_event_and_not_sent_to_the_model():
     @tool
     def look() -> ToolResult:
         return ToolResult(text="short", value={"long": 1})
@@ -306,7 +306,7 @@ def test_the_value_of_a_result_is_seen_and_not_told():
     assert (ended.text, ended.value) == ("short", {"long": 1})
 
 
-def test_what_sync_tools_show_from_their_worker_threads_is_seen_before_they_end():
+def test_items_that_sync_tools_emit_from_their_worker_threads_come_before_their_end():
     @tool
     def shows(context: ToolContext) -> str:
         for number in range(20):
@@ -320,7 +320,7 @@ def test_what_sync_tools_show_from_their_worker_threads_is_seen_before_they_end(
     assert names.index("ToolStarted") < names.index("tuple") < names.index("ToolEnded")
 
 
-def test_a_tool_knows_its_call_and_what_the_program_gave():
+def test_tool_knows_its_call_and_the_deps_of_the_program():
     seen: list[ToolContext] = []
 
     @tool

@@ -1,4 +1,4 @@
-"""Tools that read and write the state of their graph, and lead to other nodes: checked first, folded once, in order."""
+"""Tools that read and write the state of their graph, and route to other nodes: validated first, folded once, in order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lead(to: str) -> Command[Any]:
 
 
 def builder(agent: Any, **policy: Any) -> GraphBuilder[Any, Any]:
-    """A graph whose node `ask` runs *agent*, and may be left for `pay`."""
+    """A graph whose node `ask` runs *agent*, and may route to `pay`."""
     g = GraphBuilder(Shop, name="shop")
     g.add_node("ask", agent, input="question", output="answer", **policy)
     g.add_node("pay", lambda state: {"answer": f"paid {'+'.join(state.cart)}"})
@@ -124,13 +124,13 @@ def test_concurrent_runs_in_a_node_fold_in_the_order_in_which_they_were_started(
 
 
 class Gone(BaseException):
-    """The process is gone."""
+    """Simulates the end of the process."""
 
 
 @every_way
 @pytest.mark.parametrize("broken", [Gone(), ValueError("no"), None], ids=["killed", "failed", "paused"])
 def test_update_of_a_tool_folds_once_after_the_task_runs_again(way, broken):
-    """The call is recorded with its update, and not made again."""
+    """The call is recorded with its update, and not repeated."""
     made: list[str] = []
 
     @tool(reads=["cart"], writes=["cart"], goto=["pay"])
@@ -158,7 +158,7 @@ def test_update_of_a_tool_folds_once_after_the_task_runs_again(way, broken):
     g.add_node("pay", lambda state: {"last": "paid"})
     g.set_entry("ask")
     store = MemoryStore()
-    if isinstance(broken, ValueError):  # models are asked anew, tools are not called anew
+    if isinstance(broken, ValueError):  # models are called again, tools are not
         answers = iter([call("take", item="a"), call("take", item="b"), call("take", item="a"), call("take", item="b")])
     with way.runtime(g.compile(), store=store) as runtime:
         if broken is None:
@@ -175,7 +175,7 @@ def test_update_of_a_tool_folds_once_after_the_task_runs_again(way, broken):
     assert made == ["a", "b"]
 
 
-def test_replay_and_history_have_what_tools_wrote(tmp_path):
+def test_replay_and_history_include_writes_of_tools(tmp_path):
     agent = Agent(Model(call("add", item="a"), "done"), tools=[add])
     with Runtime(builder(agent).compile(allow=("unreachable-node",)), store=f"sqlite:///{tmp_path}/x.db") as runtime:
         (step,) = runtime.steps({}, thread="t")
@@ -184,7 +184,7 @@ def test_replay_and_history_have_what_tools_wrote(tmp_path):
     assert step.update == {"cart": ["a"], "last": "a", "answer": "done"}
 
 
-def test_update_of_a_sub_agents_tool_folds_at_its_place_among_the_calls():
+def test_update_of_a_sub_agents_tool_folds_in_call_order():
     below = Agent(Model(call("add", item="below"), "found"), name="helper", tools=[add])
     model = Model(
         says(call("add", "1", item="a"), call("helper", "2", question="?"), call("add", "3", item="c")), "done"
@@ -195,7 +195,7 @@ def test_update_of_a_sub_agents_tool_folds_at_its_place_among_the_calls():
 
 
 def test_update_of_a_tool_counts_when_its_sub_agent_fails_later():
-    """The call was made and recorded: its effect outside would be there, too."""
+    """The call was made and recorded: its outside effect would have happened, too."""
     below = Agent(Model(call("add", item="below"), ValueError("no")), name="helper", retry=None, tools=[add])
     agent = Agent(Model(call("helper", question="?"), "done"), tools=[below.as_tool(description="Helps.")])
 
@@ -205,7 +205,7 @@ def test_update_of_a_tool_counts_when_its_sub_agent_fails_later():
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-def test_tool_reads_the_state_with_what_earlier_replies_of_the_run_wrote():
+def test_tool_reads_the_state_with_the_writes_of_earlier_replies():
     model = Model(says(call("add", "1", item="a"), call("add", "2", item="b")), call("add", "3", item="c"), "done")
     alone(Agent(model, tools=[add]), cart=["x"])
 
@@ -245,7 +245,7 @@ def test_state_of_a_typed_dict_is_read_by_its_keys():
         (lambda state: setattr(state, "cart", []), "assigned field 'cart'"),
     ],
 )
-def test_tool_that_misuses_the_state_fails_the_run_and_the_model_is_not_told(body, what):
+def test_tool_that_misuses_the_state_fails_the_run_without_a_report_to_the_model(body, what):
     @tool(reads=["cart"])
     def look(context: Shown) -> Any:
         return body(context.state)
@@ -258,7 +258,7 @@ def test_tool_that_misuses_the_state_fails_the_run_and_the_model_is_not_told(bod
     assert len(model.asked) == 1
 
 
-def test_tool_is_a_function_that_a_unit_test_calls():
+def test_unit_test_may_call_a_tool_as_a_function():
     context = ToolContext(call=ToolCall(id="1", name="add"), state=Shop(cart=["x"]))
 
     assert add("tea", context) == Command(update={"cart": ["tea"], "last": "tea"}, result="1 before tea")
@@ -290,7 +290,7 @@ def test_goto_ends_the_run_after_the_calls_of_the_reply_and_replaces_the_edges(w
     assert len(model.asked) == 1
 
 
-def test_agent_node_writes_no_answer_when_a_tool_leads_elsewhere():
+def test_agent_node_writes_no_answer_when_a_tool_routes_elsewhere():
     class Chat(BaseModel):
         question: str = "go"
         answer: int = 0
@@ -333,7 +333,7 @@ def test_equal_gotos_of_one_reply_are_one():
 
 
 @pytest.mark.parametrize(("own", "good"), [("pay", True), ("ask", False)])
-def test_goto_of_the_node_itself_must_be_that_of_its_tools(own, good):
+def test_goto_of_the_node_itself_must_equal_that_of_its_tools(own, good):
     agent = Agent(Model(call("lead", to="pay")), tools=[lead])
 
     async def ask(state: Shop, ctx: Context) -> Command[Any]:
@@ -356,7 +356,7 @@ def test_goto_of_the_node_itself_must_be_that_of_its_tools(own, good):
 # ------------------------------------------------------------------------------------------------------------ declared
 
 
-def test_compile_reports_what_the_tools_of_a_node_declare_wrongly():
+def test_compile_reports_wrong_declarations_of_the_tools_of_a_node():
     @tool(reads=["crat"], writes=["tolal", "secret"], goto=["bye"])
     def bad() -> Command[Any]:
         return Command()
@@ -370,7 +370,7 @@ def test_compile_reports_what_the_tools_of_a_node_declare_wrongly():
     assert "goto= of tool 'bad'" in found[3][1]
 
 
-def test_compile_checks_tools_that_a_function_node_names_by_themselves():
+def test_compile_checks_tools_that_a_function_node_lists():
     @tool(writes=["tolal"])
     def bad() -> Command[Any]:
         return Command()
@@ -387,7 +387,7 @@ def test_compile_checks_tools_that_a_function_node_names_by_themselves():
     assert [problem.code for problem in caught.value.problems] == ["tool-state"]
 
 
-def test_compile_looks_only_at_tools_that_the_node_offers():
+def test_compile_checks_only_tools_that_the_node_offers():
     @tool(writes=["tolal"])
     def bad() -> Command[Any]:
         return Command()
@@ -395,7 +395,7 @@ def test_compile_looks_only_at_tools_that_the_node_offers():
     builder(Agent(Model(), tools=[add, lead, bad]), tools=["add", lead]).compile()
 
 
-def test_targets_of_tools_are_arcs_of_the_graph():
+def test_targets_of_tools_are_edges_of_the_graph():
     edges = builder(Agent(Model(), tools=[lead])).compile().topology()["edges"]
 
     assert [(edge["from"], edge["to"]) for edge in edges if edge["kind"] == "goto"] == [("ask", "ask"), ("ask", "pay")]
@@ -417,7 +417,7 @@ def test_writes_of_tools_count_as_writes_of_their_node():
 name_of = {"one": "answer", "two": "question"}
 
 
-def test_route_of_a_sub_agents_tool_is_refused_before_anything_is_paid():
+def test_route_of_a_sub_agents_tool_is_refused_before_any_cost():
     below = Agent(Model("never"), name="helper", tools=[lead]).as_tool(description="Helps.")
     model = Model(call("helper", question="?"))
     agent = Agent(model, tools=[below])
@@ -445,7 +445,7 @@ def test_route_of_a_sub_agents_tool_is_refused_before_anything_is_paid():
         (Command(goto="ask"), RouteError, "undeclared-goto"),
     ],
 )
-def test_command_that_does_not_fit_fails_the_run_and_the_model_is_not_told(made, kind, code):
+def test_invalid_command_fails_the_run_without_a_report_to_the_model(made, kind, code):
     @tool(writes=["cart"], goto=["pay"])
     def bad() -> Command[Any]:
         return made
@@ -474,10 +474,10 @@ def test_tools_do_not_write_in_graphs_whose_nodes_return_whole_states(kind):
         g.compile()
 
 
-# -------------------------------------------------------------------------------------------- where it cannot be kept
+# ------------------------------------------------------------------------------------------ where it cannot be stored
 
 
-def test_agent_outside_of_a_graph_refuses_the_tool_before_anything_is_paid():
+def test_agent_outside_a_graph_refuses_the_tool_before_any_cost():
     model = Model("never")
     with pytest.raises(ToolStateError) as caught:
         asyncio.run(Agent(model, tools=[add]).run("go"))
@@ -552,6 +552,6 @@ def test_tool_of_a_model_class_and_a_double_may_write_too():
 
 
 @pytest.mark.parametrize("option", [{"reads": [1]}, {"writes": [None]}, {"goto": [3]}])
-def test_names_that_are_none_are_refused(option):
+def test_invalid_names_are_refused(option):
     with pytest.raises(InputError, match="of a tool"):
         tool(**option)(lambda: None)

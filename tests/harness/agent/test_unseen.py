@@ -1,4 +1,4 @@
-"""An agent that a node calls past its context is told of: nothing of it is counted, budgeted or remembered."""
+"""An agent that a node calls without its context gives a warning: it is not counted, budgeted or recorded."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(graph: Any, how: str) -> Any:
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("how", ["run", "arun", "store"])
 @pytest.mark.parametrize("node", [alone, helped, in_step])
-def test_a_call_past_the_context_is_told(node: Any, how: str, beside: bool) -> None:
+def test_call_without_the_context_gives_a_warning(node: Any, how: str, beside: bool) -> None:
     result = run(graph_of(node, beside=beside), how)
 
     (told,) = result.warnings
@@ -79,13 +79,13 @@ def test_a_call_past_the_context_is_told(node: Any, how: str, beside: bool) -> N
 
 @pytest.mark.parametrize("how", ["run", "arun", "store"])
 @pytest.mark.parametrize("node", [seen, seen_in_step, own_loop])
-def test_a_call_in_a_node_that_takes_a_context_is_counted_and_not_told(node: Any, how: str) -> None:
+def test_call_in_a_node_with_a_context_is_counted_without_a_warning(node: Any, how: str) -> None:
     result = run(graph_of(node), how)
 
     assert (result.warnings, result.usage.calls) == ((), 1)
 
 
-def test_the_log_has_it_once_and_each_run_has_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_is_logged_once_and_in_each_result(caplog: pytest.LogCaptureFixture) -> None:
     once = Agent(FunctionModel(lambda request: "yes"), name="once")
 
     async def node(state: Any) -> Any:
@@ -98,7 +98,7 @@ def test_the_log_has_it_once_and_each_run_has_it(caplog: pytest.LogCaptureFixtur
     assert len(caplog.records) == 1
 
 
-def test_an_agent_outside_of_graphs_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_agent_outside_graphs_gives_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "graphrt.harness"):
         assert asyncio.run(agent.run("?")).text == agent.run_sync("?").text
 

@@ -1,4 +1,4 @@
-"""What layers around the model make of a response, and what is counted of the calls that led to it."""
+"""Responses that layers around the model build, and the counted usage of the calls behind them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .fakes import Model, call, run, says
 
 
 class Twice(Middleware):
-    """Asks the model once more before it believes it; knows nothing of usage."""
+    """Calls the model twice before it returns a response; ignores usage."""
 
     async def wrap_model(self, request: Any, call: Any) -> Any:
         await call(request)
         return says((await call(request)).text, usage=None)
 
 
-def test_each_call_that_a_layer_makes_is_counted():
+def test_each_call_of_a_layer_is_counted():
     model = Model("a", "b", "c", "d")
     below = Agent(model, name="low", middleware=[Twice()]).as_tool(description="l")
 
@@ -28,7 +28,7 @@ def test_each_call_that_a_layer_makes_is_counted():
     assert alone.usage == Usage(input_tokens=12, output_tokens=8, calls=4)
 
 
-def test_a_call_that_was_made_is_counted_though_the_layer_fails_then():
+def test_call_is_counted_although_the_layer_fails_afterwards():
     class Failing(Middleware):
         async def after_model(self, request: Any, response: Any) -> Any:
             raise ValueError("off")
@@ -40,7 +40,7 @@ def test_a_call_that_was_made_is_counted_though_the_layer_fails_then():
     assert reply.usage == Usage(input_tokens=9, output_tokens=6, calls=3)
 
 
-def test_what_a_layer_says_that_one_call_used_is_believed():
+def test_usage_that_a_layer_reports_for_one_call_is_accepted():
     class Priced(Middleware):
         async def after_model(self, request: Any, response: Any) -> Any:
             return replace(response, usage=replace(response.usage, cost_usd=0.5))

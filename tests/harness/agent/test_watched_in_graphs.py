@@ -1,4 +1,4 @@
-"""What is seen of agents in nodes of graphs: streams, accounts, and who is asked by whom."""
+"""The visible parts of agents in nodes of graphs: streams, usage totals, and the callers of models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .graphs import Way, ask, every_way
 
 
 @pytest.mark.parametrize("nodes", ["sync", "async"])
-def test_what_an_agent_does_is_on_the_graph_s_stream(place, nodes):
+def test_items_of_an_agent_are_on_the_stream_of_the_graph(place, nodes):
     way = Way(nodes=nodes, verbs="sync", store=place)
     agent = Agent(Model(call("note", x=1), "all done"), tools=[counting([])])
 
@@ -33,7 +33,7 @@ def test_what_an_agent_does_is_on_the_graph_s_stream(place, nodes):
     ]  # fmt: skip
 
 
-def test_a_node_may_read_the_stream_of_its_agent(way):
+def test_node_may_read_the_stream_of_its_agent(way):
     async def body(state: Any, ctx: Any) -> Any:
         return {"said": [type(item).__name__ async for item in ctx.harness.stream("go")]}
 
@@ -44,7 +44,7 @@ def test_a_node_may_read_the_stream_of_its_agent(way):
 
 
 class Plain:
-    """A harness that knows no graphs, with or without a stream."""
+    """A harness without support for graphs, with or without a stream."""
 
     def __init__(self, *items: Any) -> None:
         if items:
@@ -67,7 +67,7 @@ class Plain:
         (("one",), "no-final-reply", "The stream of Plain ended without a final reply: its last item is a str."),
     ],
 )
-def test_a_stream_that_cannot_be_read_is_an_error_of_the_node(way, items, code, text):
+def test_unreadable_stream_is_an_error_of_the_node(way, items, code, text):
     async def body(state: Any, ctx: Any) -> Any:
         return {"said": [item async for item in ctx.harness.stream("go")]}
 
@@ -78,7 +78,7 @@ def test_a_stream_that_cannot_be_read_is_an_error_of_the_node(way, items, code, 
     assert (type(cause), cause.code, cause.what) == (InputError, code, text)
 
 
-def test_what_is_known_is_shown_as_known(way):
+def test_recorded_calls_are_shown_as_recorded(way):
     async def body(state: Any, ctx: Any) -> Any:
         ended = [item async for item in ctx.harness.stream("go") if type(item).__name__ == "ModelEnded"]
         ctx.interrupt("well?")
@@ -90,7 +90,7 @@ def test_what_is_known_is_shown_as_known(way):
 
 
 @every_way
-def test_accounts_agree(way):
+def test_usage_totals_agree(way):
     async def fails_once(state: Any, ctx: Any) -> Any:
         reply = await ctx.harness.run("b")
         if reply.text == "bad":
@@ -121,7 +121,7 @@ def test_the_usage_of_steps_adds_up_to_that_of_the_run(way):
     assert [step.usage.calls for step in steps] == [2, 1]
 
 
-def test_a_tool_may_use_the_harness_of_its_node(way):
+def test_tool_may_use_the_harness_of_its_node(way):
     model = Model(fn=lambda request: call("look") if request.text == "go" else f"answer to {request.text}")
 
     async def body(state: Any, ctx: Any) -> Any:
@@ -147,7 +147,7 @@ def test_a_tool_may_use_the_harness_of_its_node(way):
 @pytest.mark.parametrize(
     "name", ["model/embed", "model/0/x/spent/0", "held/0/x", "granted/x", "tool/note", "harness/failed"]
 )
-def test_effects_of_the_user_s_own_are_no_calls_whatever_their_names(way, name, value):
+def test_effects_of_user_code_are_not_calls_whatever_their_names(way, name, value):
     async def body(state: Any, ctx: Any) -> Any:
         found = ctx.effect(name, lambda: value)
         return {"said": [found, (await ctx.harness.run("go")).text]}
@@ -161,7 +161,7 @@ def test_effects_of_the_user_s_own_are_no_calls_whatever_their_names(way, name, 
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_budget_that_is_bound_in_a_node_knows_what_was_spent_before_a_pause(way, plain):
+def test_budget_that_is_bound_in_a_node_includes_costs_before_a_pause(way, plain):
     from graphrt.harness import Budget, MockHarness
 
     model = Model("one", "two")
@@ -182,7 +182,7 @@ def test_a_budget_that_is_bound_in_a_node_knows_what_was_spent_before_a_pause(wa
         assert way(runtime, "resume", "t", "yes").state.said == ["one", "no more"]
 
 
-def test_a_call_that_was_free_stays_free_and_is_not_unknown(way):
+def test_free_call_stays_free_and_is_not_unknown(way):
     from .fakes import says
 
     used = Usage(input_tokens=1, calls=1, cost_usd=0.0)

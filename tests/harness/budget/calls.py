@@ -20,7 +20,7 @@ COUNTED = ModelProfile(name="counted", count_tokens=lambda _: 10)
 
 
 class Calls:
-    """A model whose calls are counted, with how many there were at once."""
+    """A model that counts its calls, and the number of concurrent ones."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class State(BaseModel):
 
 
 def fan(count: int, node: Callable[..., Any] | None = None, **policy: Any) -> Any:
-    """*count* parallel tasks; each asks once, and notes whether it might."""
+    """*count* parallel tasks; each calls once, and notes whether the call was allowed."""
     g = GraphBuilder(State, name="fan")
 
     async def ask(state: State, ctx: Context) -> dict[str, Any]:

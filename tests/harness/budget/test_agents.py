@@ -16,7 +16,7 @@ from .calls import Calls, State, agent, ask_once, fan, took
 
 
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "agent"])
-def test_budgets_that_begin_with_the_node_know_what_was_paid_before_a_pause(bound: bool) -> None:
+def test_budget_that_starts_with_the_node_includes_costs_before_a_pause(bound: bool) -> None:
     calls = Calls(took(90))
 
     async def node(state: State, ctx: Context) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def test_budgets_that_begin_with_the_node_know_what_was_paid_before_a_pause(boun
     assert result.usage.total_tokens == (180 if bound else 360)
 
 
-def test_agents_inside_of_layers_wait_for_each_other_and_not_for_themselves() -> None:
-    """A layer around a model call holds nothing, so that what it asks may wait."""
+def test_agents_inside_layers_wait_for_each_other_and_not_for_themselves() -> None:
+    """A layer around a model call holds no reservation, and its own calls may wait."""
     calls = Calls(took(90))
     helper = agent(calls, name="helper")
 
@@ -58,7 +58,7 @@ def test_agents_inside_of_layers_wait_for_each_other_and_not_for_themselves() ->
     assert (result.state.said, calls.made) == (["ok"] * 4, 16)
 
 
-def test_an_agent_alone_is_held_to_its_budget_and_warns_its_sinks() -> None:
+def test_agent_outside_a_graph_respects_its_budget_and_warns_its_sinks() -> None:
     calls, seen = Calls(took(90)), list[Any]()
     alone = agent(calls, budget=Budget(tokens=100), sinks=[seen.append])
 
@@ -66,7 +66,7 @@ def test_an_agent_alone_is_held_to_its_budget_and_warns_its_sinks() -> None:
     assert [one.used for one in seen if isinstance(one, BudgetWarning)] == [90]
 
 
-def test_a_run_that_is_cancelled_inside_of_a_call_is_refunded() -> None:
+def test_run_that_is_cancelled_inside_a_call_is_refunded() -> None:
     async def body() -> None:
         calls = Calls(took(90), turns=10_000)
         runtime = Runtime(fan(3, ask_once), store="memory:", harness=agent(calls), budget=Budget(tokens=100))
@@ -84,7 +84,7 @@ def test_a_run_that_is_cancelled_inside_of_a_call_is_refunded() -> None:
     asyncio.run(body())
 
 
-def test_a_bound_budget_of_a_plain_harness_knows_what_was_paid_before_a_pause() -> None:
+def test_bound_budget_of_a_plain_harness_includes_costs_before_a_pause() -> None:
     async def node(state: State, ctx: Context) -> dict[str, Any]:
         harness = ctx.bind(MockHarness({re.compile(""): AgentReply(text="ok", usage=took(90))}), budget=Budget(calls=2))
         said: list[str] = []

@@ -1,17 +1,18 @@
-"""What a person allowed a budget beyond its limits holds over pauses, commits, restarts and crashes, and counts once."""
+"""The allowance of a person beyond the limits of a budget survives pauses, commits, restarts and crashes, and counts
+once.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
+from tests.forked import Forked
 
 from graphrt import END, START, Context, GraphBuilder, RunResult, Runtime
 from graphrt.harness import Agent, AgentReply, Budget, FunctionModel
@@ -91,7 +92,7 @@ WAYS: list[Callable[[Agent], tuple[Any, dict[str, Any]]]] = [by_run, by_node, by
 
 @pytest.mark.parametrize("chain", [False, True], ids=["plain", "chained"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_what_is_left_of_an_answer_is_there_after_the_next_restart(way: Any, chain: bool, tmp_path: Path) -> None:
+def test_rest_of_an_allowance_is_available_after_the_next_restart(way: Any, chain: bool, tmp_path: Path) -> None:
     calls = Calls(took(90))
 
     def go(step: Callable[[Runtime[Any]], RunResult[Any]]) -> RunResult[Any]:
@@ -109,7 +110,7 @@ def test_what_is_left_of_an_answer_is_there_after_the_next_restart(way: Any, cha
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_no_more_than_that_is_there(way: Any, tmp_path: Path) -> None:
+def test_allowance_is_not_exceeded(way: Any, tmp_path: Path) -> None:
     calls = Calls(took(90))
     graph, options = way(agent(calls))
     with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db", **options) as runtime:
@@ -123,7 +124,7 @@ def test_no_more_than_that_is_there(way: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chain", [False, True], ids=["plain", "chained"])
-def test_a_snapshot_a_fork_and_a_copy_have_it(chain: bool, tmp_path: Path) -> None:
+def test_snapshot_fork_and_copy_have_the_allowance(chain: bool, tmp_path: Path) -> None:
     calls = Calls(took(90))
     graph, options = over_a_commit(agent(calls))
     with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db", chain=chain, **options) as runtime:
@@ -134,7 +135,7 @@ def test_a_snapshot_a_fork_and_a_copy_have_it(chain: bool, tmp_path: Path) -> No
         assert [runtime.resume(thread, answer=True).status for thread in threads] == ["completed"] * 3
 
 
-def test_a_new_run_begins_with_the_limits_again(tmp_path: Path) -> None:
+def test_new_run_starts_with_the_original_limits(tmp_path: Path) -> None:
     calls = Calls(took(90))
     graph, options = over_a_commit(agent(calls))
     with Runtime(graph, store=f"sqlite:///{tmp_path}/t.db", **options) as runtime:
@@ -146,8 +147,8 @@ def test_a_new_run_begins_with_the_limits_again(tmp_path: Path) -> None:
     assert again.interrupts[0].payload["problem"] == "budget exceeded"
 
 
-def test_more_for_one_use_is_not_more_for_its_node(tmp_path: Path) -> None:
-    """The use is in a node that has a budget of its own: neither has what a person allowed the other."""
+def test_allowance_for_one_use_is_not_for_its_node(tmp_path: Path) -> None:
+    """The use is in a node with its own budget: an allowance for one does not extend the other."""
     calls = Calls(took(90))
 
     async def ask(state: State, ctx: Context) -> dict[str, Any]:
@@ -165,15 +166,12 @@ def test_more_for_one_use_is_not_more_for_its_node(tmp_path: Path) -> None:
     assert calls.made == 3
 
 
-def dies(path: str, way: str, *, answer: int | None, at: int) -> None:
-    """In a process of its own: begin, or answer, and be killed inside of call number *at*."""
-    made: list[int] = []
+def main(path: str, way: str, answer: int | None) -> None:
+    """Be a process that begins, or answers, and is killed inside of its first call."""
 
     def reply(_request: Any) -> AgentReply:
-        made.append(1)
-        if len(made) == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return AgentReply(text="ok", usage=took(90))
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("unreachable")
 
     model = FunctionModel(reply, usage=None, profile=COUNTED)
     graph, options = globals()[way](Agent(model, max_tokens=80))
@@ -185,13 +183,13 @@ def dies(path: str, way: str, *, answer: int | None, at: int) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_crash_in_the_call_that_was_allowed_does_not_allow_it_again(way: Any, tmp_path: Path) -> None:
-    """The call that was cut off may have taken all that was allowed: a person is asked anew, not taken at their word twice."""
+def test_crash_in_an_allowed_call_does_not_allow_it_again(way: Any, tmp_path: Path) -> None:
+    """The interrupted call may have used the whole allowance: a person is asked again."""
     path, calls = str(tmp_path / "t.db"), Calls(took(90))
     graph, options = way(agent(calls))
     with Runtime(graph, store=f"sqlite:///{path}", **options) as runtime:
         assert runtime.run({}, thread="t").interrupts[0].payload["problem"] == "budget exceeded"
-    killed(f"t.dies({path!r}, {way.__name__!r}, answer=90, at=1)")
+    killed(path, way.__name__, answer=90)
     graph, options = way(agent(calls))
     with Runtime(graph, store=f"sqlite:///{path}", lease_s=1, **options) as runtime:
         asked = runtime.retry("t")
@@ -204,9 +202,9 @@ def test_a_crash_in_the_call_that_was_allowed_does_not_allow_it_again(way: Any, 
     assert calls.made == 3
 
 
-def test_a_call_that_a_crash_cut_off_counts_in_the_budget_of_one_use(tmp_path: Path) -> None:
+def test_interrupted_call_counts_in_the_budget_of_one_use(tmp_path: Path) -> None:
     path, calls = str(tmp_path / "t.db"), Calls(took(90))
-    killed(f"t.dies({path!r}, 'by_use', answer=None, at=1)")
+    killed(path, "by_use", answer=None)
     graph, options = by_use(agent(calls))
     with Runtime(graph, store=f"sqlite:///{path}", lease_s=1, **options) as runtime:
         asked = runtime.retry("t")
@@ -215,9 +213,7 @@ def test_a_call_that_a_crash_cut_off_counts_in_the_budget_of_one_use(tmp_path: P
     assert calls.made == 0
 
 
-def killed(code: str) -> None:
-    root = Path(__file__).parents[3]
-    env = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    program = f"from tests.harness.budget import test_allowances as t\n{code}\n"
-    ended = subprocess.run([sys.executable, "-c", program], env=env, cwd=root, capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+def killed(path: str, way: str, answer: int | None) -> None:
+    process = Forked("tests.harness.budget.test_allowances", path, way, answer, env=os.environ)
+    out, _ = process.communicate(timeout=60)
+    assert process.wait() == -signal.SIGKILL, out

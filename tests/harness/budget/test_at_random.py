@@ -1,4 +1,4 @@
-"""Whole runs with many tasks, calls that fail, nodes that fail, graphs inside: budgets hold, and all sums agree.
+"""Whole runs with many tasks, failing calls and nodes, and nested graphs: budgets hold, and all sums agree.
 
 Some calls fail without an answer; others fail after one and are billed, with or without a report of the provider; and
 some answers have no report.
@@ -29,7 +29,7 @@ FULL = os.environ.get("GRAPHRT_FULL") == "1"
 SEEDS: Final = 1_000 if FULL else 30
 TASKS: Final = 64
 ENDS: Final = (*["ok"] * 6, "free", "free", "silent", "billed", "unreadable")
-"""How calls end, as often as the lot falls: with a reply, without an answer, with a reply that has no report, with an
+"""How calls end, at random: with a reply, without an answer, with a reply that has no report, with an
 error and a report, with an error alone."""
 
 
@@ -39,7 +39,7 @@ class State(BaseModel):
 
 
 class World:
-    """A model with random latencies, failures and lengths, which remembers what was paid, as budgets have to count it."""
+    """A model with random latencies, failures and lengths, which records the costs that budgets have to count."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -62,7 +62,7 @@ class World:
         reported = Usage(input_tokens=10, output_tokens=length, calls=1) if end in ("ok", "billed") else None
         self.billed += 1
         self.unreported += reported is None
-        self.paid += 90 if reported is None else reported.total_tokens  # 90: what the call reserved
+        self.paid += 90 if reported is None else reported.total_tokens  # 90: the reservation of the call
         if end in ("billed", "unreadable"):
             raise BadResponseError("cut", retry_after_s=0.0, billed=True, usage=reported)
         return AgentReply(text="ok", usage=reported)

@@ -43,11 +43,11 @@ FAILURES: Final[dict[str, tuple[HarnessError, Usage]]] = {
     "reported without a token": (BadResponseError("cut", billed=True, usage=Usage(calls=1)), UNREPORTED),
     "reported badly": (BadResponseError("cut", billed=True, usage=Usage(input_tokens=-9)), UNREPORTED),
 }
-"""What a model raises, and what counts for it within a budget of tokens."""
+"""The error of a model, and its cost within a budget of tokens."""
 
 
 def model(*answers: Exception | AgentReply, profile: Any = COUNTED) -> FunctionModel:
-    """A model that gives the *answers* in turn, then "ok"."""
+    """A model that returns the *answers* in turn, then "ok"."""
     left = list(answers)
 
     def answer(_request: Any) -> AgentReply:
@@ -64,7 +64,7 @@ def agent(*answers: Exception | AgentReply, **options: Any) -> Agent:
 
 
 class Plain:
-    """A harness that knows nothing of graphs."""
+    """A harness without support for graphs."""
 
     profile = replace(COUNTED, max_output_tokens=80)
 
@@ -82,7 +82,7 @@ GRAPH: Final = fan(1, ask_once)
 
 @pytest.mark.parametrize("kind", FAILURES)
 @pytest.mark.parametrize("bounded", [True, False], ids=["budget", "no budget"])
-def test_a_failed_call_counts_as_far_as_it_was_billed(kind: str, bounded: bool) -> None:
+def test_failed_call_counts_its_billed_usage(kind: str, bounded: bool) -> None:
     error, counted = FAILURES[kind]
     total = (counted if bounded else replace(counted, reserved_tokens=0)) + OK
     tracker, seen = TokenTracker(), list[Any]()
@@ -107,7 +107,7 @@ def test_a_failed_call_counts_as_far_as_it_was_billed(kind: str, bounded: bool) 
 
 @pytest.mark.parametrize("kind", FAILURES)
 @pytest.mark.parametrize("plain", [False, True], ids=["agent", "plain"])
-def test_a_run_that_failed_goes_on_with_what_is_left(kind: str, plain: bool) -> None:
+def test_failed_run_continues_with_the_rest_of_the_budget(kind: str, plain: bool) -> None:
     error, counted = FAILURES[kind]
     needed = used_amounts(counted).tokens + 90
 
@@ -127,8 +127,8 @@ def test_a_run_that_failed_goes_on_with_what_is_left(kind: str, plain: bool) -> 
     assert found.same, found.sentence
 
 
-def test_fallbacks_and_unpriced_calls_are_counted_each() -> None:
-    """Prices of the fallback stand in the total, which says that others are missing."""
+def test_fallbacks_and_unpriced_calls_are_counted_separately() -> None:
+    """The total contains the prices of the fallback, and reports that others are missing."""
     fallback = model(profile=PRICED)
     harness = Agent(model(FAILURES["billed"][0]), fallbacks=[fallback], max_tokens=80, retry=ONCE)
     result = Runtime(fan(1), harness=harness).run({})
@@ -145,7 +145,7 @@ def test_fallbacks_and_unpriced_calls_are_counted_each() -> None:
 
 @pytest.mark.parametrize("place", ["run", "node", "agent", "bound", "field", "nested", "tool"])
 def test_every_budget_around_a_call_is_charged(place: str) -> None:
-    """A budget of two calls admits two billed failures, and no third call."""
+    """A budget of two calls allows two billed failures, and no third call."""
     error = FAILURES["billed"][0]
     budget = Budget(tokens=180)
     asker = agent(
@@ -183,7 +183,7 @@ def test_every_budget_around_a_call_is_charged(place: str) -> None:
 
 
 class Breaks:
-    """A model, and a plain harness, whose stream ends after its first piece: by an error, or never."""
+    """A model, and a plain harness, whose stream breaks after its first delta: by an error, or by a hang."""
 
     profile = Plain.profile
 
@@ -207,7 +207,7 @@ class Breaks:
 )
 @pytest.mark.parametrize("bounded", [True, False], ids=["budget", "no budget"])
 @pytest.mark.parametrize("plain", [False, True], ids=["agent", "plain"])
-def test_a_stream_that_began_keeps_its_reservation(error: Exception | None, bounded: bool, plain: bool) -> None:
+def test_interrupted_stream_keeps_its_reservation(error: Exception | None, bounded: bool, plain: bool) -> None:
     async def body() -> tuple[Usage, Usage]:
         budget = Budget(tokens=180) if bounded else None
         harness = Breaks(error) if plain else Agent(Breaks(error), max_tokens=80, retry=ONCE)
@@ -227,7 +227,7 @@ def test_a_stream_that_began_keeps_its_reservation(error: Exception | None, boun
 
 @pytest.mark.parametrize("mode", ["record", "replay"])
 @pytest.mark.parametrize("kind", ["billed", "reported"])
-def test_a_recorded_failure_is_charged_again_when_it_is_replayed(kind: str, mode: Any, tmp_path: Path) -> None:
+def test_recorded_failure_is_charged_again_when_it_is_replayed(kind: str, mode: Any, tmp_path: Path) -> None:
     error, counted = FAILURES[kind]
     path = tmp_path / "calls.cassette"
     for used in ["record", mode]:
@@ -239,14 +239,14 @@ def test_a_recorded_failure_is_charged_again_when_it_is_replayed(kind: str, mode
         assert result.usage == counted + OK
 
 
-def test_an_agent_outside_of_a_graph_counts_them_too() -> None:
+def test_agent_outside_a_graph_counts_billed_failures_too() -> None:
     reply = asyncio.run(agent(FAILURES["reported"][0]).run("?"))
 
     assert reply.usage == REPORT + OK
 
 
 async def heard(ctx: Context, way: str) -> None:
-    """Ask, and read the answer as a whole or as a stream."""
+    """Call, and read the answer as a whole or as a stream."""
     if way == "invoke":
         await ctx.harness.run("?")
         return
@@ -271,7 +271,7 @@ async def heard(ctx: Context, way: str) -> None:
     ],
     ids=["malformed", "html", "no choices", "filtered", "dropped"],
 )
-def test_answers_with_status_200_are_calls_of_the_budget(way: str, answer: ChatAnswer) -> None:
+def test_invalid_answers_with_status_200_count_as_calls(way: str, answer: ChatAnswer) -> None:
     async def node(state: State, ctx: Context) -> dict[str, Any]:
         await heard(ctx, way)
         return {}
@@ -286,7 +286,7 @@ def test_answers_with_status_200_are_calls_of_the_budget(way: str, answer: ChatA
     tracker = TokenTracker().read(runtime.entries("t"))
     assert isinstance(caught.value, BudgetExceededError)
     assert len(server.requests) == tracker.total.calls == 2
-    assert tracker.total.reserved_tokens == 0  # no limit needed their number
+    assert tracker.total.reserved_tokens == 0  # no limit required their number
 
 
 @pytest.mark.needs("litellm")
@@ -303,7 +303,7 @@ def test_calls_without_an_answer_are_free(answer: ChatAnswer) -> None:
 @pytest.mark.needs("litellm")
 @pytest.mark.xdist_group("litellm")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_filtered_answer_costs_what_the_provider_reports(way: str) -> None:
+def test_filtered_answer_costs_its_reported_usage(way: str) -> None:
     filtered = ChatAnswer(finish_reason="content_filter", usage=Usage(input_tokens=1500, output_tokens=3))
     profile = replace(PRICED, max_output_tokens=2_000)
 
@@ -326,7 +326,7 @@ def test_a_filtered_answer_costs_what_the_provider_reports(way: str) -> None:
 @pytest.mark.needs("litellm")
 @pytest.mark.xdist_group("litellm")
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_stream_that_broke_keeps_its_reservation_whatever_it_had_counted_so_far(wire: str) -> None:
+def test_interrupted_stream_keeps_its_reservation_despite_partial_counts(wire: str) -> None:
     """A stream of Anthropic begins with the tokens of the input, and one of the output."""
     broken = ChatAnswer(text="one two three four", usage=Usage(input_tokens=1500, output_tokens=300), drop_after=3)
     profile = replace(COUNTED, max_output_tokens=80)
@@ -343,8 +343,8 @@ def test_a_stream_that_broke_keeps_its_reservation_whatever_it_had_counted_so_fa
     assert result.usage == UNREPORTED
 
 
-def test_a_graph_as_a_harness_that_fails_is_charged_what_its_calls_used() -> None:
-    """The node goes on, within what is left of the budget."""
+def test_failed_graph_as_a_harness_is_charged_the_usage_of_its_calls() -> None:
+    """The node continues, within the rest of the budget."""
     g = GraphBuilder(State, name="inner")
     broken = agent(AgentReply(text="one", usage=OK), FAILURES["billed"][0], retry=ONCE)
 

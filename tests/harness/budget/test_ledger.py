@@ -1,4 +1,4 @@
-"""A ledger holds calls to its budget, first come, first served, and forgets no hold."""
+"""A ledger limits calls to its budget, first come, first served, and loses no reservation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def test_what_is_not_used_is_given_back() -> None:
+def test_unused_reservation_is_released() -> None:
     async def body() -> None:
         ledger = Ledger(Budget(tokens=100))
         hold = await ledger.reserve(tokens(90))
@@ -40,7 +40,7 @@ def test_what_is_not_used_is_given_back() -> None:
     run(body)
 
 
-def test_what_can_never_fit_is_refused_at_once_and_says_why() -> None:
+def test_call_that_can_never_fit_is_refused_at_once_with_a_reason() -> None:
     async def body() -> None:
         ledger = Ledger(Budget(tokens=100), of="agent 'a'")
         (await ledger.reserve(tokens(60))).commit(tokens(60))
@@ -52,7 +52,7 @@ def test_what_can_never_fit_is_refused_at_once_and_says_why() -> None:
     run(body)
 
 
-def test_waiting_calls_go_on_in_the_order_in_which_they_came() -> None:
+def test_waiting_calls_continue_in_order_of_arrival() -> None:
     """A small call does not overtake a large one that waits."""
 
     async def body() -> None:
@@ -74,7 +74,7 @@ def test_waiting_calls_go_on_in_the_order_in_which_they_came() -> None:
     run(body)
 
 
-def test_a_waiting_call_that_is_cancelled_makes_room_for_those_behind_it() -> None:
+def test_cancelled_waiting_call_makes_room_for_those_behind_it() -> None:
     async def body() -> None:
         ledger = Ledger(Budget(tokens=100))
         first = await ledger.reserve(tokens(50))
@@ -92,7 +92,7 @@ def test_a_waiting_call_that_is_cancelled_makes_room_for_those_behind_it() -> No
     run(body)
 
 
-def test_a_call_that_is_cancelled_just_as_it_may_go_on_gives_back_what_it_got() -> None:
+def test_call_that_is_cancelled_when_it_is_admitted_releases_its_reservation() -> None:
     async def body() -> None:
         for late in range(4):
             ledger = Ledger(Budget(tokens=100))
@@ -111,8 +111,8 @@ def test_a_call_that_is_cancelled_just_as_it_may_go_on_gives_back_what_it_got() 
     run(body)
 
 
-def test_a_call_whose_event_loop_is_gone_holds_nothing() -> None:
-    """What it waited for is given to the next one."""
+def test_call_whose_event_loop_is_gone_holds_no_reservation() -> None:
+    """The room that it waited for goes to the next one."""
     ledger = Ledger(Budget(tokens=100))
     gone = asyncio.new_event_loop()
     first = gone.run_until_complete(ledger.reserve(tokens(100)))
@@ -125,7 +125,7 @@ def test_a_call_whose_event_loop_is_gone_holds_nothing() -> None:
     waiting.get_coro().close()
 
 
-def test_a_call_inside_of_a_call_is_refused_instead_of_waiting_for_it() -> None:
+def test_nested_call_is_refused_instead_of_waiting_for_its_outer_call() -> None:
     async def body() -> None:
         run_, agent = (outer := Ledger(Budget(tokens=100))), Ledger(Budget(tokens=80), of="agent", parent=outer)
         hold = await run_.reserve(tokens(60))
@@ -139,7 +139,7 @@ def test_a_call_inside_of_a_call_is_refused_instead_of_waiting_for_it() -> None:
     run(body)
 
 
-def test_a_call_inside_of_a_call_does_not_wait_behind_others() -> None:
+def test_nested_call_does_not_wait_behind_others() -> None:
     """They may wait for the call that it is part of."""
 
     async def body() -> None:
@@ -156,7 +156,7 @@ def test_a_call_inside_of_a_call_does_not_wait_behind_others() -> None:
     run(body)
 
 
-def test_what_waits_is_refused_when_it_can_never_fit_any_more() -> None:
+def test_waiting_call_is_refused_when_it_can_no_longer_fit() -> None:
     async def body() -> None:
         ledger = Ledger(Budget(tokens=100))
         first = await ledger.reserve(tokens(60))
@@ -170,7 +170,7 @@ def test_what_waits_is_refused_when_it_can_never_fit_any_more() -> None:
     run(body)
 
 
-def test_all_ledgers_above_count_and_hold() -> None:
+def test_all_outer_ledgers_count_and_limit() -> None:
     async def body() -> None:
         top = Ledger(Budget(tokens=100), of="run")
         middle = Ledger(Budget(calls=2), of="node 'a'", parent=top)
@@ -189,7 +189,7 @@ def test_all_ledgers_above_count_and_hold() -> None:
     run(body)
 
 
-def test_time_begins_with_the_first_call_and_then_runs_out() -> None:
+def test_time_starts_with_the_first_call_and_then_runs_out() -> None:
     async def body() -> None:
         now = [0.0]
         ledger = Ledger(Budget(seconds=10), clock=lambda: now[0])
@@ -199,7 +199,7 @@ def test_time_begins_with_the_first_call_and_then_runs_out() -> None:
         now[0] = 59.0
         assert ledger.remaining_s == 1
         now[0] = 60.0
-        with pytest.raises(BudgetExceededError, match="the time is over"):
+        with pytest.raises(BudgetExceededError, match="its time is used up"):
             await ledger.reserve(tokens(1))
         ledger.extend(seconds=5)
         assert ledger.remaining_s == 5
@@ -208,14 +208,14 @@ def test_time_begins_with_the_first_call_and_then_runs_out() -> None:
     run(body)
 
 
-def test_what_waits_is_refused_when_its_time_is_over() -> None:
-    """Nobody has to end for that: another node's call may take for ever."""
+def test_waiting_call_is_refused_when_its_time_is_over() -> None:
+    """No other call has to end for that: the call of another node may never end."""
 
     async def body() -> None:
         outer = Ledger(Budget(tokens=100))
         inner = Ledger(Budget(seconds=0.01), of="node 'a'", parent=outer)
         other = await outer.reserve(tokens(100))
-        with pytest.raises(BudgetExceededError, match="budget of node 'a': the time is over"):
+        with pytest.raises(BudgetExceededError, match="budget of node 'a': its time is used up"):
             await inner.reserve(tokens(1))
         other.release()
         (await outer.reserve(tokens(100))).release()
@@ -223,7 +223,7 @@ def test_what_waits_is_refused_when_its_time_is_over() -> None:
     run(body)
 
 
-def test_a_limit_that_is_raised_lets_waiting_calls_go_on() -> None:
+def test_raised_limit_admits_waiting_calls() -> None:
     async def body() -> None:
         ledger = Ledger(Budget(tokens=100))
         first = await ledger.reserve(tokens(60))
@@ -238,7 +238,7 @@ def test_a_limit_that_is_raised_lets_waiting_calls_go_on() -> None:
     run(body)
 
 
-def test_more_is_more_from_now_on_where_the_limit_was_overrun() -> None:
+def test_raised_limit_starts_from_the_usage_after_an_overrun() -> None:
     async def body() -> None:
         ledger = Ledger(Budget(tokens=100), spent=tokens(500))
         assert ledger.remaining_tokens == 0
@@ -262,7 +262,7 @@ def test_each_limit_warns_once() -> None:
     run(body)
 
 
-def test_a_provider_that_takes_more_than_was_held_is_reported() -> None:
+def test_provider_that_uses_more_than_the_reservation_is_reported() -> None:
     async def body() -> None:
         told: list[BudgetWarning] = []
         ledger = Ledger(Budget(tokens=100), warn=told.append)
@@ -276,7 +276,7 @@ def test_a_provider_that_takes_more_than_was_held_is_reported() -> None:
     run(body)
 
 
-def test_a_warning_that_cannot_be_shown_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_that_cannot_be_shown_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     def broken(warning: BudgetWarning) -> None:
         raise RuntimeError(warning.what)
 

@@ -26,7 +26,7 @@ def test_media_are_estimated_by_their_kind_and_size(part: Media, tokens: int) ->
     assert estimated_tokens(part) == tokens
 
 
-def test_reservation_counts_pictures_and_what_was_used_counts_afterwards() -> None:
+def test_reservation_counts_pictures_and_is_replaced_by_the_usage() -> None:
     profile = ModelProfile(name="m", max_output_tokens=100)
     picture = Image.from_bytes(PNG)
 

@@ -1,11 +1,9 @@
-"""A budget is of the run, whatever process drives it: what was spent, and what calls cut off may have taken, counts."""
+"""A budget belongs to the run, in any process: it counts the spent usage and the reservations of interrupted calls."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import pytest
 from pydantic import BaseModel
+from tests.forked import Forked
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt._usage.amounts import usage_of
@@ -33,7 +32,7 @@ class WithField(Plain):
 
 
 def graph(state: type[Plain], steps: int = 3, calls: int = 2, **policy: Any) -> Any:
-    """*steps* supersteps with *calls* calls each; what is left is noted before each step."""
+    """*steps* supersteps with *calls* calls each; the rest of the budget is noted before each step."""
     g = GraphBuilder(state, name="steps")
 
     async def work(state: Any, ctx: Context) -> dict[str, Any]:
@@ -66,7 +65,7 @@ def runtime(path: str, model: Any, state: type[Plain] = Plain, **options: Any) -
 
 
 LOST: Final[Any] = {"unreported_calls": 1, "unpriced_calls": 1, "reserved_tokens": 90}
-"""What a usage says of a call that a kill cut off."""
+"""The usage of a call that a kill interrupted."""
 
 
 def model(
@@ -92,18 +91,21 @@ def model(
     return FunctionModel(answer, usage=None, profile=PROFILE)
 
 
+def main(path: str, state: str, die_at: int, billed_at: int | None, reported: int | None, options: Any) -> None:
+    """Be the process that is killed."""
+    driver = runtime(path, model(die_at, billed_at=billed_at, reported=reported), globals()[state], **options)
+    driver.run({}, thread="t")
+
+
 def killed(
     path: str, state: str, die_at: int, billed_at: int | None = None, reported: int | None = None, **options: Any
 ) -> None:
-    """Run in a process of its own, which is killed inside of call number *die_at*."""
-    code = (
-        f"from tests.harness.budget import test_restarts as t\n"
-        f"t.runtime({path!r}, t.model({die_at}, billed_at={billed_at}, reported={reported}), t.{state}, **{options!r}).run({{}}, thread='t')\n"
+    """Run in a separate process, which is killed inside call number *die_at*."""
+    process = Forked(
+        "tests.harness.budget.test_restarts", path, state, die_at, billed_at, reported, options, env=os.environ
     )
-    root = Path(__file__).parents[3]
-    env = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    ended = subprocess.run([sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    out, _ = process.communicate(timeout=60)
+    assert process.wait() == -signal.SIGKILL, out
 
 
 def go_on(driver: Runtime[Any]) -> Any:
@@ -111,8 +113,8 @@ def go_on(driver: Runtime[Any]) -> Any:
     return driver.retry("t") if status in ("failed", "running", "stale", "interrupted") else driver.resume("t")
 
 
-def test_a_call_that_was_cut_off_by_a_kill_stays_counted(tmp_path: Path) -> None:
-    """Two steps of 2 * 30 are committed, one call of the open superstep is known, and one of 90 was cut off."""
+def test_call_interrupted_by_a_kill_stays_counted(tmp_path: Path) -> None:
+    """Two steps of 2 * 30 are committed, one call of the open superstep is recorded, and one of 90 was interrupted."""
     path = str(tmp_path / "t.db")
     killed(path, "Plain", die_at=6)
     with runtime(path, model()) as driver:
@@ -123,8 +125,8 @@ def test_a_call_that_was_cut_off_by_a_kill_stays_counted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("die_at", [1, 2, 3, 6])
-def test_it_stays_counted_over_later_restarts_and_commits(tmp_path: Path, die_at: int) -> None:
-    """Also when its superstep has been committed since."""
+def test_interrupted_call_stays_counted_over_later_restarts_and_commits(tmp_path: Path, die_at: int) -> None:
+    """Even after its superstep was committed."""
     path = str(tmp_path / "t.db")
     killed(path, "Plain", die_at=die_at, steps=4)
     with runtime(path, model(fail_at=9 - die_at), steps=4) as driver, pytest.raises(NodeError):
@@ -136,10 +138,10 @@ def test_it_stays_counted_over_later_restarts_and_commits(tmp_path: Path, die_at
 
 
 @pytest.mark.parametrize("reported", [Usage(input_tokens=10, output_tokens=5, calls=1), None])
-def test_a_billed_failure_and_the_call_that_a_kill_cut_off_after_it_count_once_each(
+def test_billed_failure_and_the_interrupted_call_after_it_count_once_each(
     tmp_path: Path, reported: Usage | None
 ) -> None:
-    """Both are of one request: the second call is the retry of the first."""
+    """Both belong to one request: the second call is the retry of the first."""
     path = str(tmp_path / "t.db")
     killed(path, "Plain", 2, billed_at=1, steps=1, reported=None if reported is None else reported.output_tokens)
     failed = reported or Usage(calls=1, unreported_calls=1, reserved_tokens=90)
@@ -152,7 +154,7 @@ def test_a_billed_failure_and_the_call_that_a_kill_cut_off_after_it_count_once_e
     assert used == failed + usage_of(Amounts(90, 0, 1)) + Usage(input_tokens=20, output_tokens=40, calls=2)
 
 
-def test_the_field_pays_for_it_too(tmp_path: Path) -> None:
+def test_token_budget_field_is_charged_for_an_interrupted_call(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     killed(path, "WithField", die_at=4)
     with runtime(path, model(), WithField, budget=None) as driver:
@@ -162,7 +164,7 @@ def test_the_field_pays_for_it_too(tmp_path: Path) -> None:
     assert result.state.token_budget == again.token_budget == 1_000 - 6 * 30 - 90
 
 
-def test_a_node_s_budget_knows_of_it(tmp_path: Path) -> None:
+def test_budget_of_a_node_includes_an_interrupted_call(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     killed(path, "Plain", die_at=2)
     policy = {"budget": Budget(tokens=190)}
@@ -173,7 +175,7 @@ def test_a_node_s_budget_knows_of_it(tmp_path: Path) -> None:
     assert "spent 120" in str(caught.value)
 
 
-def test_a_resume_goes_on_with_what_is_left(tmp_path: Path) -> None:
+def test_resume_continues_with_the_rest_of_the_budget(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     with runtime(path, model(fail_at=4)) as driver, pytest.raises(NodeError):
         driver.run({}, thread="t")
@@ -183,8 +185,8 @@ def test_a_resume_goes_on_with_what_is_left(tmp_path: Path) -> None:
     assert result.state.said == ["1000", str(1000 - 3 * 30), str(1000 - 4 * 30)]
 
 
-def test_a_call_that_failed_is_refunded_for_the_next_process_too(tmp_path: Path) -> None:
-    """What its process stored before the call counts no more."""
+def test_failed_call_is_refunded_for_the_next_process_too(tmp_path: Path) -> None:
+    """The reservation that its process stored before the call no longer counts."""
     path = str(tmp_path / "t.db")
     with runtime(path, model(fail_at=3)) as driver, pytest.raises(NodeError):
         driver.run({}, thread="t")
@@ -194,7 +196,7 @@ def test_a_call_that_failed_is_refunded_for_the_next_process_too(tmp_path: Path)
 
 
 def test_dollars_are_known_to_the_next_process(tmp_path: Path) -> None:
-    """The provider tells none; the prices do."""
+    """The provider reports no cost, but the prices are known."""
     path = str(tmp_path / "t.db")
     budget = Budget(usd=0.0003)
     with runtime(path, model(fail_at=6), budget=budget) as driver, pytest.raises(NodeError):
@@ -214,7 +216,7 @@ def test_unreported_usage_is_known_to_the_next_process(tmp_path: Path) -> None:
         assert driver.retry("t").usage == Usage(calls=6, unreported_calls=6, reserved_tokens=6 * 90)
 
 
-def test_the_tracker_of_each_process_and_the_rebuilt_one_agree(tmp_path: Path) -> None:
+def test_trackers_of_each_process_and_the_rebuilt_one_agree(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     killed(path, "Plain", die_at=4)
     sink = TokenTracker()
@@ -226,7 +228,7 @@ def test_the_tracker_of_each_process_and_the_rebuilt_one_agree(tmp_path: Path) -
 
     assert rebuilt.total.total_tokens == result.usage.total_tokens == 6 * 30
     assert (rebuilt.total.unreported_calls, result.usage.unreported_calls) == (0, 1)
-    assert sink.total.total_tokens == 4 * 30  # two were committed before it was born
+    assert sink.total.total_tokens == 4 * 30  # two were committed before it was created
 
 
 def test_errors_of_the_provider_are_refunded(tmp_path: Path) -> None:

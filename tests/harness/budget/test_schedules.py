@@ -1,6 +1,6 @@
-"""committed + held <= limit at every moment, whatever ends when, fails or is cancelled (64 calls, three levels).
+"""committed + held <= limit at every moment, for calls that end, fail or are cancelled (64 calls, three levels).
 
-Some hundred schedules; 10,000 with GRAPHRT_FULL=1.
+300 schedules; 10,000 with GRAPHRT_FULL=1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALLS: Final = 64
 
 
 class Tree:
-    """A run, three nodes and six agents, each with a budget of its own, and 64 calls below them."""
+    """A run, three nodes and six agents, each with its own budget, and 64 calls below them."""
 
     def __init__(self, seed: int) -> None:
         draw = self.draw = random.Random(seed)
@@ -51,7 +51,7 @@ class Tree:
                 assert limit is None or spent + held <= limit
 
     async def call(self, number: int, draw: random.Random, check: bool) -> None:
-        """One call, as `spend` makes it."""
+        """One call, like `spend` makes it."""
         ledger = draw.choice([*self.agents, *self.agents, *self.nodes, self.run])
         want = Amounts(draw.randrange(0, 200), draw.randrange(0, 200), 1)
         before, during, fails = draw.randrange(4), draw.randrange(6), draw.random() < 0.2
@@ -93,7 +93,7 @@ class Tree:
                 await task
 
     def over(self) -> None:
-        """Nothing is held or waits, and what is spent is what ended calls took."""
+        """Nothing is reserved or waits, and the spent amount is that of the ended calls."""
         assert not self.run._tree.waiting
         for ledger in self.all:
             assert ledger.held == Amounts()
@@ -121,20 +121,20 @@ def test_no_schedule_breaks_a_budget(part: int) -> None:
     assert refused > SCHEDULES / 10
 
 
-def test_the_same_schedule_admits_the_same_calls() -> None:
+def test_same_schedule_admits_the_same_calls() -> None:
     assert schedule(7).outcomes == schedule(7).outcomes
 
 
 @pytest.mark.parametrize("seed", range(THREADED))
 def test_event_loops_in_several_worker_threads_share_a_budget(seed: int) -> None:
-    """The limits are watched by a worker thread of their own, since no moment is quiet."""
+    """A separate worker thread checks the limits, since no moment is idle."""
     tree, done, broken = Tree(seed), threading.Event(), list[BaseException]()
 
     def work(number: int) -> None:
         try:
             numbers = range(number * 16, number * 16 + 16)
             asyncio.run(asyncio.wait_for(tree.calls(numbers, seed * 4 + number, check=False), timeout=60))
-        except BaseException as error:  # noqa: BLE001 - raised again by the test
+        except BaseException as error:  # noqa: BLE001 - re-raised by the test
             broken.append(error)
 
     def watch() -> None:

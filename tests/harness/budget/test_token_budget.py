@@ -1,4 +1,4 @@
-"""An integer field `token_budget` is a budget: read at the start of a superstep, lowered by what its tasks took."""
+"""An integer field `token_budget` is a budget: read at the start of a superstep, reduced by the usage of its tasks."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def graph(
 
 @pytest.mark.parametrize("update", [None, Update], ids=["update-of-all", "update-without"])
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
-def test_what_calls_took_is_written_back(state: Any, update: Any) -> None:
-    """Whatever the state is, and whether nodes may write the field or not."""
+def test_usage_of_calls_is_subtracted(state: Any, update: Any) -> None:
+    """For every kind of state, and whether nodes may write the field or not."""
     calls = Calls(took(30))
     result = Runtime(graph(state, update), harness=agent(calls)).run(GIVEN)
 
@@ -95,7 +95,7 @@ def test_what_calls_took_is_written_back(state: Any, update: Any) -> None:
 
 
 @pytest.mark.parametrize("store", [None, "memory:", pytest.param("sqlite", marks=pytest.mark.full)])
-def test_parallel_tasks_never_take_more_than_there_is(store: str | None, tmp_path: Any) -> None:
+def test_parallel_tasks_never_use_more_than_the_budget(store: str | None, tmp_path: Any) -> None:
     calls = Calls(took(90))
     place = f"sqlite:///{tmp_path}/t.db" if store == "sqlite" else store
     runtime = Runtime(graph(count=10), store=place, harness=agent(calls))
@@ -107,7 +107,7 @@ def test_parallel_tasks_never_take_more_than_there_is(store: str | None, tmp_pat
         assert runtime.state("t").values.token_budget == 20
 
 
-def test_it_is_read_again_at_the_start_of_each_superstep() -> None:
+def test_field_is_read_again_at_the_start_of_each_superstep() -> None:
     calls = Calls(took(90))
     seen: list[int] = []
 
@@ -122,14 +122,14 @@ def test_it_is_read_again_at_the_start_of_each_superstep() -> None:
     assert result.state.said == ["ok", "ok", "refused", "refused"]
 
 
-def test_nothing_is_a_budget_without_bounds() -> None:
+def test_none_is_an_unlimited_budget() -> None:
     calls = Calls(took(90))
     result = Runtime(graph(Unbounded, count=10), harness=agent(calls)).run({"token_budget": None})
 
     assert (calls.made, left(result.state)) == (10, None)
 
 
-def test_a_node_may_set_it_anew() -> None:
+def test_node_may_reset_the_budget() -> None:
     calls = Calls(took(90))
 
     async def refill(state: Model, ctx: Context) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def test_a_node_may_set_it_anew() -> None:
     assert left(result.state) == 500
 
 
-def test_a_node_that_returns_the_value_that_it_has_sets_nothing_anew() -> None:
+def test_node_that_returns_the_unchanged_value_does_not_reset_it() -> None:
     async def whole(state: Model, ctx: Context) -> dict[str, Any]:
         await ctx.harness.run(f"{ctx.arg}")
         return {**state.model_dump(), "said": ["ok"]}
@@ -151,7 +151,7 @@ def test_a_node_that_returns_the_value_that_it_has_sets_nothing_anew() -> None:
     assert left(runtime.run(GIVEN, thread="t").state) == left(runtime.state("t").values) == 140
 
 
-def test_what_others_took_beside_a_node_that_sets_it_anew_counts_in_task_order() -> None:
+def test_usage_counts_in_task_order_if_another_node_resets_the_budget() -> None:
     calls = Calls(took(30))
 
     async def node(state: Model, ctx: Context) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_what_others_took_beside_a_node_that_sets_it_anew_counts_in_task_order()
     assert left(Runtime(graph(node=node, count=3), harness=agent(calls)).run(GIVEN).state) == 70
 
 
-def test_replacing_it_beside_a_task_that_spends_is_a_conflict() -> None:
+def test_overwrite_conflicts_with_a_concurrent_task_that_spends() -> None:
     async def node(state: Model, ctx: Context) -> dict[str, Any]:
         return {"token_budget": Overwrite(100)} if ctx.arg == 1 else await ask(state, ctx)
 
@@ -168,13 +168,13 @@ def test_replacing_it_beside_a_task_that_spends_is_a_conflict() -> None:
         Runtime(graph(node=node, count=3), harness=agent(Calls(took(30)))).run(GIVEN)
 
 
-def test_it_stops_at_zero_where_a_provider_overruns() -> None:
+def test_field_stops_at_zero_when_a_provider_overruns() -> None:
     calls = Calls(took(500))
 
     assert left(Runtime(graph(count=2), harness=agent(calls)).run(GIVEN).state) == 0
 
 
-def test_a_node_that_fails_pays_for_what_it_asked_before() -> None:
+def test_failed_node_is_charged_for_its_calls() -> None:
     g = GraphBuilder(Model, name="fails")
     calls = Calls(took(90))
 
@@ -196,7 +196,7 @@ def test_a_node_that_fails_pays_for_what_it_asked_before() -> None:
     assert Runtime(runtime.graph, store=runtime.store).state("t").values == result.state
 
 
-def test_attempts_that_failed_are_paid_too() -> None:
+def test_failed_attempts_are_charged_too() -> None:
     calls = Calls(took(30))
     tries: list[int] = []
 
@@ -217,8 +217,8 @@ class Inner(BaseModel):
 
 
 @pytest.mark.parametrize("inner", [Model, Inner], ids=["with-the-field", "without-it"])
-def test_a_nested_graph_takes_from_the_budget_of_the_graph_around_it(inner: Any) -> None:
-    """Together with what runs beside it."""
+def test_nested_graph_is_charged_to_the_budget_of_its_parent(inner: Any) -> None:
+    """Together with parallel tasks."""
     calls = Calls(took(90))
     g = GraphBuilder(Model, name="outer")
     g.add_node("nested", graph(inner, count=2, steps=2))
@@ -232,7 +232,7 @@ def test_a_nested_graph_takes_from_the_budget_of_the_graph_around_it(inner: Any)
 
 
 @pytest.mark.parametrize("inner", [Model, Inner], ids=["with-the-field", "without-it"])
-def test_a_nested_graph_that_fails_pays(inner: Any) -> None:
+def test_failed_nested_graph_is_charged(inner: Any) -> None:
     calls = Calls(took(90))
 
     async def node(state: Any, ctx: Context) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def test_a_nested_graph_that_fails_pays(inner: Any) -> None:
     assert (result.state.said, result.usage.total_tokens) == (["110"], 90)
 
 
-def test_an_edit_sets_it_anew_for_what_runs_next() -> None:
+def test_edit_resets_the_budget_for_later_tasks() -> None:
     calls = Calls(took(90))
     runtime = Runtime(graph(steps=3, interrupt_before=True), store="memory:", harness=agent(calls))
     result = runtime.run(GIVEN, thread="t")
@@ -260,7 +260,7 @@ def test_an_edit_sets_it_anew_for_what_runs_next() -> None:
     assert (result.state.said, left(result.state)) == (["ok", "ok", "refused"], 5)
 
 
-def test_a_fork_has_what_was_left_there() -> None:
+def test_fork_has_the_rest_of_the_budget_at_its_entry() -> None:
     calls = Calls(took(90))
     runtime = Runtime(graph(steps=2), store="memory:", harness=agent(calls))
     runtime.run(GIVEN, thread="t")
@@ -271,8 +271,8 @@ def test_a_fork_has_what_was_left_there() -> None:
     assert left(result.state) == 20
 
 
-def test_the_state_is_the_fold_of_the_journal() -> None:
-    """Also with budgets of the run, failures that are handled and graphs inside."""
+def test_state_is_the_fold_of_the_journal() -> None:
+    """Also with budgets of the run, handled failures and nested graphs."""
     calls = Calls(took(30))
     g = GraphBuilder(Model, name="outer")
 
@@ -295,7 +295,7 @@ def test_the_state_is_the_fold_of_the_journal() -> None:
     assert left(runtime.history("t")[-1].values) in (200, 80)
 
 
-def test_a_field_of_another_type_is_no_budget() -> None:
+def test_field_of_another_type_is_not_a_budget() -> None:
     class Text(BaseModel):
         token_budget: str = "plenty"
         said: Annotated[list[str], append] = []
@@ -305,7 +305,7 @@ def test_a_field_of_another_type_is_no_budget() -> None:
     assert (result.state.said, result.state.token_budget) == (["ok"] * 5, "plenty")
 
 
-def test_a_graph_without_calls_does_not_change_it() -> None:
+def test_graph_without_calls_does_not_change_the_field() -> None:
     async def speak(state: Model, ctx: Context) -> dict[str, Any]:
         return {"said": ["x"]}
 
@@ -315,8 +315,8 @@ def test_a_graph_without_calls_does_not_change_it() -> None:
 
 
 @pytest.mark.parametrize("reducer", [min, max, lambda current, incoming: incoming], ids=["min", "max", "last"])
-def test_a_field_with_a_reducer_of_its_own_is_no_budget(reducer: Any) -> None:
-    """What the reducer makes of a negative number is not what anybody meant."""
+def test_field_with_its_own_reducer_is_not_a_budget(reducer: Any) -> None:
+    """The result of the reducer for a negative number would have no meaning."""
 
     class Own(BaseModel):
         token_budget: Annotated[int, reducer] = 50
@@ -328,7 +328,7 @@ def test_a_field_with_a_reducer_of_its_own_is_no_budget(reducer: Any) -> None:
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-def test_an_input_with_a_budget_below_nothing_is_refused_where_the_run_begins(store: str | None) -> None:
+def test_input_with_a_negative_budget_is_refused_at_the_start_of_the_run(store: str | None) -> None:
     calls = Calls(took(10))
     g = GraphBuilder(Model, name="poor")
 

@@ -1,4 +1,4 @@
-"""A TokenTracker counts each call once, live or from the journal, whatever happened on the way."""
+"""A TokenTracker counts each call once, live or from the journal, after any failure, pause or retry."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_summary_has_the_sums_as_plain_data() -> None:
     }
 
 
-def test_usage_is_told_by_run_node_model_and_tool() -> None:
+def test_usage_is_reported_by_run_node_model_and_tool() -> None:
     inner = Agent(Calls(took(20), profile=ModelProfile(name="small")).model, name="inner")
 
     def think(request: Any) -> AgentReply:
@@ -102,7 +102,7 @@ def test_one_tracker_serves_runtimes_in_several_worker_threads() -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
-def test_it_equals_what_is_read_from_the_journal_after_failures_pauses_and_retries(*, nested: bool) -> None:
+def test_live_totals_equal_those_of_the_journal_after_failures_pauses_and_retries(*, nested: bool) -> None:
     calls, turns = Calls(took(10)), list[int]()
 
     async def node(state: State, ctx: Context) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def test_it_equals_what_is_read_from_the_journal_after_failures_pauses_and_retri
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
-def test_an_entry_that_is_known_already_adds_nothing(*, nested: bool) -> None:
-    """Also between the attempts of a superstep that stays open: what was told of it is not forgotten."""
+def test_known_entry_adds_nothing(*, nested: bool) -> None:
+    """Also between the attempts of a superstep that stays open: its usage is not dropped."""
     calls, turns = Calls(took(10)), list[int]()
 
     async def node(state: State, ctx: Context) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def test_an_entry_that_is_known_already_adds_nothing(*, nested: bool) -> None:
         assert rebuilt.summary() == tracker.summary()
 
 
-def test_two_threads_of_one_name_are_two() -> None:
+def test_two_threads_of_one_name_are_counted_separately() -> None:
     calls, tracker = Calls(took(10)), TokenTracker()
     for _ in range(2):
         Runtime(chain(4), store="memory:", harness=agent(calls), sinks=[tracker]).run({}, thread="t")
@@ -188,7 +188,7 @@ def test_two_threads_of_one_name_are_two() -> None:
     assert tracker.total.total_tokens == calls.made * 10 == 80
 
 
-def test_a_fork_pays_only_for_its_own_calls() -> None:
+def test_fork_pays_only_for_its_own_calls() -> None:
     calls, tracker = Calls(took(10)), TokenTracker()
     runtime = Runtime(chain(4), store="memory:", harness=agent(calls), sinks=[tracker])
     runtime.run({}, thread="t")
@@ -199,7 +199,7 @@ def test_a_fork_pays_only_for_its_own_calls() -> None:
     assert calls.made * 10 == tracker.total.total_tokens == 60
 
 
-def test_a_long_thread_needs_no_more_memory_than_a_short_one() -> None:
+def test_long_thread_needs_no_more_memory_than_a_short_one() -> None:
     tracker = TokenTracker()
     runtime = Runtime(chain(300), harness=agent(Calls(took(10), turns=0)), sinks=[tracker])
     runtime.run({})
@@ -208,7 +208,7 @@ def test_a_long_thread_needs_no_more_memory_than_a_short_one() -> None:
     assert (tracker._seen, tracker._threads, tracker._known) == ({}, {}, {})
 
 
-def test_a_run_that_failed_without_a_thread_is_forgotten() -> None:
+def test_failed_run_without_a_thread_is_dropped() -> None:
     async def node(state: State, ctx: Context) -> dict[str, Any]:
         await ctx.harness.run("?")
         raise ValueError("no")
@@ -217,17 +217,17 @@ def test_a_run_that_failed_without_a_thread_is_forgotten() -> None:
     with pytest.raises(NodeError):
         Runtime(fan(2, node), harness=agent(Calls(took(10))), sinks=[tracker]).run({})
 
-    assert tracker.total.total_tokens in (10, 20)  # the second one may be cancelled before it asks
+    assert tracker.total.total_tokens in (10, 20)  # the second one may be cancelled before its call
     assert (tracker._seen, tracker._known) == ({}, {})
 
 
-def test_only_entries_are_read() -> None:
+def test_tracker_reads_only_entries() -> None:
     entries: Any = ["no entry"]
     with pytest.raises(InputError, match="a TokenTracker reads cannot be 'no entry'"):
         TokenTracker().read(entries)
 
 
-def test_a_call_of_unknown_usage_is_a_call() -> None:
+def test_call_of_unknown_usage_counts_as_a_call() -> None:
     tracker = TokenTracker()
     Runtime(fan(2), harness=agent(Calls(None)), sinks=[tracker]).run({})
 

@@ -1,4 +1,4 @@
-"""What the tests of tools share: a context to call them in."""
+"""Shared fixtures of the tests of tools: a context for calls."""
 
 from __future__ import annotations
 

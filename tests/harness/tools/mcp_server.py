@@ -1,6 +1,6 @@
-"""An MCP server for the tests, as a program: `mcp_server.py stdio`, or `mcp_server.py http PORT [FLAG]`.
+"""An MCP server for the tests, over `stdio` or `http PORT [FLAG]`. As a program it forks servers, see `mcp_forks`.
 
-It is odd in all the ways that servers are: slow, raising, dying, of strange content.
+It misbehaves like real servers: it is slow, raises, dies, and sends unusual content.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def process() -> int:
 
 @server.tool()
 async def slow(folder: str, seconds: float = 30.0) -> str:
-    """Leaves a file when it begins, and another when it is told to stop."""
+    """Creates a file when it starts, and another when it is cancelled."""
     (Path(folder) / "began").touch()
     try:
         await asyncio.sleep(seconds)
@@ -99,8 +100,8 @@ def long_text(size: int) -> str:
 
 @server.tool()
 def noisy() -> str:
-    """Prints to where only messages may go, as bad servers do."""
-    print("this is no message", file=sys.stdout, flush=True)  # noqa: T201 - a server that prints is what is tested
+    """Prints to the channel of the protocol, like bad servers do."""
+    print("this is no message", file=sys.stdout, flush=True)  # noqa: T201 - the tested behaviour
     return "said"
 
 
@@ -116,8 +117,15 @@ def header(name: str, ctx: Context[Any, Any]) -> str:
     return str(request.headers.get(name))
 
 
-if __name__ == "__main__":
-    if sys.argv[1] == "stdio":
+def main(arguments: Sequence[str]) -> None:
+    if arguments[0] == "stdio":
         server.run("stdio")
     else:
-        server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[2]), json_response="json" in sys.argv[3:])
+        server.run("streamable-http", host="127.0.0.1", port=int(arguments[1]), json_response="json" in arguments[2:])
+
+
+if __name__ == "__main__":
+    import uvicorn  # noqa: F401 - imported here once, instead of in each server over HTTP
+    from tests.harness.tools.mcp_forks import serve
+
+    serve(sys.argv[1], main)

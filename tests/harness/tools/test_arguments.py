@@ -1,4 +1,4 @@
-"""Every kind of parameter: its schema, what is taken, and what a model is told of what is not."""
+"""Every kind of parameter: its schema, its accepted values, and the error for others that a model gets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CASES: list[tuple[Any, Any, Any, dict[str, Any]]] = [
     (int, "5", 5, {"type": "integer"}),
     (float, 1, 1.0, {"type": "number"}),
     (bool, "true", True, {"type": "boolean"}),
-    (Optional[int], None, None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045 - is what is tested
+    (Optional[int], None, None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045 - the tested annotation
     (int | str, "x", "x", {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
     (Literal["a", 2], 2, 2, {"enum": ["a", 2]}),
     (Colour, "red", Colour.RED, {"$ref": "#/$defs/Colour"}),
@@ -83,7 +83,9 @@ CASES: list[tuple[Any, Any, Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "sent", "wanted", "schema"), CASES, ids=[str(case[0]) for case in CASES])
-def test_kind_of_parameter_has_a_schema_and_is_read(kind: Any, sent: Any, wanted: Any, schema: dict[str, Any]) -> None:
+def test_kind_of_parameter_has_a_schema_and_is_parsed(
+    kind: Any, sent: Any, wanted: Any, schema: dict[str, Any]
+) -> None:
     def take(value: Any) -> None: ...
 
     take.__annotations__["value"] = kind
@@ -96,7 +98,7 @@ def test_kind_of_parameter_has_a_schema_and_is_read(kind: Any, sent: Any, wanted
     assert made.spec.parameters["required"] == ["value"]
 
 
-def test_defaults_stay_the_functions_own() -> None:
+def test_defaults_stay_those_of_the_function() -> None:
     kept = object()
 
     @tool
@@ -111,10 +113,10 @@ def test_defaults_stay_the_functions_own() -> None:
     assert "required" not in take.spec.parameters
 
 
-def test_parameter_whose_default_is_none_takes_none() -> None:
+def test_parameter_whose_default_is_none_accepts_none() -> None:
     @tool
     def take(
-        when: dt.date = None,  # type: ignore[assignment]  # noqa: RUF013 - as people write it
+        when: dt.date = None,  # type: ignore[assignment]  # noqa: RUF013 - a common mistake
         n: Annotated[int, Field(description="how many")] = None,  # type: ignore[assignment]  # noqa: RUF013
         either: int | None = None,
     ) -> None: ...
@@ -125,7 +127,7 @@ def test_parameter_whose_default_is_none_takes_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["schema", "copy", "model_config", "json", "_x", "self_", "p0", "class_", "größe"])
-def test_any_name_will_do_for_a_parameter(name: str) -> None:
+def test_any_parameter_name_is_accepted(name: str) -> None:
     namespace: dict[str, Any] = {}
     exec(f"def take(p1: int, {name}: int) -> int:\n    return {name}", namespace)
 
@@ -134,7 +136,7 @@ def test_any_name_will_do_for_a_parameter(name: str) -> None:
     assert list(made.spec.parameters["properties"]) == ["p1", name]
 
 
-def test_types_of_the_enclosing_function_are_found() -> None:
+def test_types_of_the_enclosing_function_are_resolved() -> None:
     class Local(BaseModel):
         x: int
 
@@ -156,7 +158,7 @@ def told(made: Any, arguments: dict[str, Any]) -> str:
 def search(query: str, filters: list[Filter] | None = None, mode: Literal["fast", "full"] = "fast") -> None: ...
 
 
-def test_misfit_names_path_value_and_what_was_expected() -> None:
+def test_mismatch_names_path_value_and_expected_type() -> None:
     text = told(search, {"filters": [{"name": "x", "most": "many"}], "mode": "slow", "qery": "x"})
 
     assert text.splitlines() == [
@@ -169,28 +171,28 @@ def test_misfit_names_path_value_and_what_was_expected() -> None:
     ]
 
 
-def test_misfit_is_short_whatever_was_sent() -> None:
+def test_mismatch_is_short_for_any_value() -> None:
     text = told(search, {"query": ["x" * 5000], **{f"stranger{n}": 1 for n in range(50)}})
 
     assert len(text) < 1500
     assert "and 43 more" in text
 
 
-def test_misfit_names_no_classes_of_the_program() -> None:
+def test_mismatch_names_no_classes_of_the_program() -> None:
     text = told(search, {"query": "x", "filters": [3]})
 
     assert "filters[0]: should be an object (given: 3)" in text
     assert "Filter" not in text
 
 
-def test_unknown_keys_inside_are_told_where_their_class_refuses_them() -> None:
+def test_nested_unknown_keys_are_reported_if_their_class_refuses_them() -> None:
     @tool
     def take(span: Span) -> None: ...
 
     assert "- span.begin: is not a known key" in told(take, {"span": {"start": "2026-01-02", "begin": 1}})
 
 
-def test_misfit_of_a_validator_says_what_it_says() -> None:
+def test_mismatch_of_a_validator_has_its_message() -> None:
     @tool
     def buy(animal: Annotated[str, BeforeValidator(_no_cats)]) -> None: ...
 
@@ -207,18 +209,18 @@ def test_bug_in_a_validator_is_not_shown_to_the_model() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_text_that_is_no_unicode_is_a_misfit() -> None:
+def test_invalid_unicode_is_a_mismatch() -> None:
     assert "Unicode" in told(search, {"query": "\ud800"})
 
 
-def test_arguments_without_end_are_a_misfit() -> None:
+def test_endless_arguments_are_a_mismatch() -> None:
     deep: Any = 1
     for _ in range(5_000):
         deep = [deep]
     assert "too deeply" in told(search, {"query": deep})
 
 
-def test_numbers_of_any_size_are_read_exactly() -> None:
+def test_numbers_of_any_size_are_parsed_exactly() -> None:
     @tool
     def take(n: int) -> None: ...
 
@@ -234,11 +236,11 @@ JSON: Any = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["query", "filters", "mode", "other"]), JSON))
-def test_whatever_a_model_sends_is_checked_or_told_in_few_words(arguments: dict[str, Any]) -> None:
+def test_any_arguments_of_a_model_are_validated_or_reported_briefly(arguments: dict[str, Any]) -> None:
     try:
         checked = search.check(arguments)
     except ToolArgumentsError as error:
-        assert 3 <= len(error.what.splitlines()) <= 12  # noqa: PT017 - either outcome is right
+        assert 3 <= len(error.what.splitlines()) <= 12  # noqa: PT017 - either outcome is correct
         assert "pydantic" not in error.what  # noqa: PT017
     else:
         assert set(checked) == set(arguments)
@@ -246,7 +248,7 @@ def test_whatever_a_model_sends_is_checked_or_told_in_few_words(arguments: dict[
 
 
 @given(JSON)
-def test_any_value_comes_through_unchanged_where_any_is_taken(value: Any) -> None:
+def test_parameter_of_type_any_gets_any_value_unchanged(value: Any) -> None:
     @tool
     def take(value: Any) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a docstring tells a model, with griffe and without it."""
+"""The description of a tool from its docstring, with griffe and without it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_sections_of_a_docstring_describe_the_parameters(caplog: pytest.LogCaptu
 
 @pytest.mark.needs("griffe")
 @pytest.mark.parametrize("docstring", [NUMPY, SPHINX], ids=["numpy", "sphinx"])
-def test_other_styles_are_read_too(docstring: str) -> None:
+def test_other_styles_are_parsed_too(docstring: str) -> None:
     description, told = described(docstring)
 
     assert description == "Search the shop."
@@ -80,14 +80,14 @@ def test_description_of_a_field_wins_over_the_docstring() -> None:
     assert described("Search.\n\nArgs:\n    most: theirs\n")[1]["most"] == "mine"
 
 
-def test_without_griffe_the_first_paragraph_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_paragraph_is_the_description_without_griffe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "griffe", None)
 
     assert described(GOOGLE) == ("Search the shop.", {"query": "", "filters": "", "most": "mine"})
 
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, "Search.\n\n:param query: What.\n"])
-def test_parameters_that_nothing_reads_are_warned_of_once(
+def test_unread_parameter_descriptions_give_one_warning(
     text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "griffe", None)
@@ -99,7 +99,7 @@ def test_parameters_that_nothing_reads_are_warned_of_once(
     assert "graphrt[tools]" in caplog.text
 
 
-def test_docstring_without_parameters_is_not_warned_of(
+def test_docstring_without_parameters_gives_no_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "griffe", None)
@@ -117,12 +117,12 @@ def search_with(text: str) -> Any:
     return lookup
 
 
-def test_no_docstring_is_no_description() -> None:
+def test_missing_docstring_is_not_a_description() -> None:
     assert described(None)[0] == ""
     assert described("   ")[0] == ""
 
 
-def test_description_that_is_given_wins() -> None:
+def test_explicit_description_wins() -> None:
     search.__doc__ = GOOGLE
     assert tool(description="Mine.")(search).spec.description == "Mine."
     assert tool(description="")(search).spec.description == ""

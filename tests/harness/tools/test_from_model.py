@@ -41,7 +41,7 @@ def call(made: ModelTool[Any], arguments: dict[str, Any], context: Any) -> str:
     return asyncio.run(made.call(made.check(arguments), context)).text
 
 
-def test_name_description_and_schema_are_the_models() -> None:
+def test_name_description_and_schema_come_from_the_model() -> None:
     spec = tool_from_model(BookTable, show).spec
 
     assert (spec.name, spec.description) == ("book_table", "Book a table.")
@@ -62,7 +62,7 @@ def test_function_gets_the_instance(context: Any) -> None:
     assert call(tool_from_model(Point, show), {"x": 1}, context()) == "Point(x=1, y=0)"
 
 
-def test_arguments_that_were_stored_in_between_are_checked_again(context: Any) -> None:
+def test_stored_arguments_are_validated_again(context: Any) -> None:
     made = tool_from_model(BookTable, show)
 
     assert asyncio.run(made.call(dict(made.check({"guests": 2})), context())).text.startswith("BookTable")
@@ -79,7 +79,7 @@ def test_injected_parameters_come_after_the_instance(context: Any) -> None:
     assert call(made, {"guests": 1}, context(deps={"db": "D"})) == '[1,"call-1","D","x"]'
 
 
-def test_unknown_arguments_are_refused_unless_the_model_says_otherwise() -> None:
+def test_unknown_arguments_are_refused_unless_the_model_allows_them() -> None:
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
         x: int = 1
@@ -97,7 +97,7 @@ def test_recursive_model_has_its_object_at_the_root() -> None:
     assert "Node" in schema["$defs"]
 
 
-def test_validators_of_the_model_speak_to_the_model() -> None:
+def test_messages_of_validators_are_reported_to_the_model() -> None:
     class Range(BaseModel):
         low: int
         high: int
@@ -112,7 +112,7 @@ def test_validators_of_the_model_speak_to_the_model() -> None:
         tool_from_model(Range, show).check({"low": 2, "high": 1})
 
 
-def test_docstring_of_the_function_is_used_where_the_class_has_none() -> None:
+def test_docstring_of_the_function_is_used_if_the_class_has_none() -> None:
     def move(point: Point) -> None:
         """Move it."""
 
@@ -125,13 +125,13 @@ def test_docstring_of_the_function_is_used_where_the_class_has_none() -> None:
     [(RootModel[list[int]], "is not an object"), (int, "is not an object"), (object(), "made of cannot be")],
     ids=["list", "int", "instance"],
 )
-def test_what_is_no_object_in_json_is_refused(model: Any, said: str) -> None:
+def test_value_that_is_not_a_json_object_is_refused(model: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         tool_from_model(model, show, name="x")
     assert said in caught.value.what
 
 
-def test_class_without_a_schema_and_parameters_that_nobody_fills_are_refused() -> None:
+def test_class_without_a_schema_and_unfillable_parameters_are_refused() -> None:
     class Plain:
         pass
 

@@ -1,4 +1,4 @@
-"""`@tool`: a typed function becomes a tool, and stays the function that it was."""
+"""`@tool`: a typed function becomes a tool, and can still be called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def call(made: FunctionTool[..., Any], arguments: dict[str, Any], context: Any) 
     return asyncio.run(made.call(made.check(arguments), context))
 
 
-def test_decorated_function_stays_callable_and_keeps_its_face() -> None:
+def test_decorated_function_stays_callable_and_keeps_its_metadata() -> None:
     assert add(1, b=2) == 3
     assert asyncio.run(search("tea")) == "about tea, much"
     face: Any = add
@@ -46,7 +46,7 @@ def test_decorated_function_stays_callable_and_keeps_its_face() -> None:
     assert repr(add) == "FunctionTool('add')"
 
 
-def test_spec_is_made_of_name_docstring_and_signature() -> None:
+def test_spec_is_built_from_name_docstring_and_signature() -> None:
     assert add.spec.name == "add"
     assert add.spec.description == "Add two numbers."
     assert add.spec.parameters == {
@@ -67,13 +67,13 @@ def test_function_without_parameters_has_an_empty_object_as_schema() -> None:
     assert now.spec.description == ""
 
 
-def test_options_make_the_policy_and_the_name() -> None:
+def test_options_set_the_policy_and_the_name() -> None:
     assert search.spec.name == "look_up"
     assert search.policy == ToolPolicy(effect="pure", timeout_s=3, on_error="raise", approval=True, max_result_chars=10)
     assert add.policy == ToolPolicy()
 
 
-def test_call_gives_text_for_the_model_and_value_for_the_program(context: Any) -> None:
+def test_call_returns_text_for_the_model_and_a_value_for_the_program(context: Any) -> None:
     assert call(add, {"a": 1}, context()) == ToolResult(text="2", value=2)
     assert call(search, {"query": "tea"}, context()).text == "about tea, much"
 
@@ -104,7 +104,7 @@ def test_sync_functions_do_not_block_the_loop(context: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_what_the_function_raises_comes_out_as_it_is(kind: str, context: Any) -> None:
+def test_error_of_the_function_is_raised_unchanged(kind: str, context: Any) -> None:
     def fails() -> None:
         raise KeyError("x")
 
@@ -125,7 +125,7 @@ def test_stop_iteration_of_a_function_does_not_hang_the_caller(context: Any) -> 
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_tool_that_ends_the_program_only_fails(kind: str, context: Any) -> None:
+def test_tool_that_exits_the_program_only_fails(kind: str, context: Any) -> None:
     def leave() -> None:
         sys.exit(3)
 
@@ -162,7 +162,7 @@ asyncio.run(main())
 """
 
 
-def test_functions_that_hang_keep_neither_others_nor_the_end_of_the_program_waiting() -> None:
+def test_hanging_functions_block_neither_other_tools_nor_the_exit_of_the_program() -> None:
     done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=True)
 
     assert (done.stdout, done.stderr) == ("{'given up'} done\n", "")
@@ -199,17 +199,17 @@ def test_awaitable_that_a_sync_function_returns_is_awaited(context: Any) -> None
     assert call(soon, {}, context()).value == 7
 
 
-def test_printing_does_no_harm(context: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printing_is_harmless(context: Any, capsys: pytest.CaptureFixture[str]) -> None:
     @tool
     def talk() -> str:
-        print("hello")  # noqa: T201 - what a tool prints is its own business
+        print("hello")  # noqa: T201 - a tool may print
         return "done"
 
     assert call(talk, {}, context()).text == "done"
     assert capsys.readouterr().out == "hello\n"
 
 
-def test_what_cannot_become_json_is_refused_with_its_path(context: Any) -> None:
+def test_unserializable_result_is_refused_with_its_path(context: Any) -> None:
     @tool
     def odd() -> Any:
         return {"rows": [1, object()]}
@@ -238,7 +238,7 @@ def test_what_cannot_become_json_is_refused_with_its_path(context: Any) -> None:
         ({"max_result_chars": 1.5}, "max_result_chars of a tool cannot be 1.5"),
     ],
 )
-def test_wrong_options_are_told_at_once(options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_reported_at_once(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as caught:
 
         @tool(**options)
@@ -248,14 +248,14 @@ def test_wrong_options_are_told_at_once(options: dict[str, Any], said: str) -> N
     assert said in caught.value.what
 
 
-def test_name_in_the_place_of_the_function_is_told() -> None:
+def test_name_instead_of_the_function_is_refused() -> None:
     with pytest.raises(InputError, match="@tool cannot be 'look_up'"):
         tool("look_up")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="What a tool is made of cannot be"):
         FunctionTool(3)  # type: ignore[arg-type]
 
 
-def test_lambda_needs_a_name() -> None:
+def test_lambda_requires_a_name() -> None:
     with pytest.raises(InputError, match="lambda"):
         tool(lambda: 1)
     assert tool(name="one")(lambda: 1).spec.name == "one"
@@ -265,7 +265,7 @@ def _untyped(value: Any) -> Any:
     return value
 
 
-def test_everything_wrong_with_a_signature_is_told_at_once() -> None:
+def test_all_problems_of_a_signature_are_reported_at_once() -> None:
     def wrong(a, b: int, /, *c: int, d: Missing, e: threading.Thread, f: str, **g: Any) -> None: ...  # type: ignore[no-untyped-def, name-defined]  # noqa: F821
 
     with pytest.raises(InputError) as caught:
@@ -282,7 +282,7 @@ def test_everything_wrong_with_a_signature_is_told_at_once() -> None:
     assert all(problem in str(error) for problem in error.values)
 
 
-def test_unannotated_parameters_and_unbound_methods_are_told() -> None:
+def test_unannotated_parameters_and_unbound_methods_are_reported() -> None:
     class Shop:
         def price(self, item) -> str:  # type: ignore[no-untyped-def]
             return "1"
@@ -305,7 +305,7 @@ def test_generators_are_refused() -> None:
             tool(fn)
 
 
-def test_function_whose_signature_cannot_be_read_is_refused() -> None:
+def test_function_with_an_unreadable_signature_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         tool(name="smallest")(min)
     assert caught.value.code == "tool-schema"

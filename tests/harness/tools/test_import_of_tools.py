@@ -1,4 +1,4 @@
-"""Tools can be imported and made without what only some of them need."""
+"""Importing and building tools does not require the packages that only some of them need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(json.dumps([sorted(heavy & set(sys.modules)), threading.active_count()]))
 """
 
 
-def test_making_tools_and_servers_loads_no_optional_package_and_starts_no_thread() -> None:
+def test_building_tools_and_servers_imports_no_optional_package_and_starts_no_thread() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-B", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60
     )

@@ -1,4 +1,4 @@
-"""Arguments that the program gives: they come from nowhere else, whatever the model sends."""
+"""Injected arguments: they come from the program only, whatever the model sends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphrt.harness.tools.protocol import ToolContext
 
 
 class Database:
-    """No schema can be made of it, and none has to be."""
+    """A class without a schema, which it does not need."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,7 +55,7 @@ def test_injected_values_reach_the_function(context: Any) -> None:
     assert result.value == ["hi", "call-1", "main", "user of call-1", 2, True]
 
 
-def test_a_context_that_says_the_type_of_deps_is_a_context(context: Any) -> None:
+def test_context_with_a_type_of_deps_is_a_context(context: Any) -> None:
     @tool
     def price(item: str, ctx: ToolContext[dict[str, int]], same: ToolContext[dict[str, int]] | None = None) -> int:
         assert same is ctx
@@ -73,7 +73,7 @@ def test_model_that_sends_an_injected_argument_is_refused(name: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["text", "ctx", "db", "who", "depth", "Db", "db "]), st.text(max_size=5)))
-def test_no_arguments_of_a_model_override_what_is_injected(sent: dict[str, str]) -> None:
+def test_arguments_of_a_model_never_override_injected_ones(sent: dict[str, str]) -> None:
     context = ToolContext(call=ToolCall(id="call-9", name="save"), deps=DEPS)
     try:
         checked = save.check(sent)
@@ -81,7 +81,7 @@ def test_no_arguments_of_a_model_override_what_is_injected(sent: dict[str, str])
         assert set(sent) != {"text"}
         return
     assert set(checked) == {"text"}
-    forged = {**checked, "db": Database("forged"), "who": "root"}  # as if a check had let it through
+    forged = {**checked, "db": Database("forged"), "who": "root"}  # as if a check had accepted it
     assert asyncio.run(save.call(forged, context)).value[2:4] == ["main", "user of call-9"]
 
 
@@ -98,14 +98,14 @@ def test_deps_may_be_a_mapping_or_an_object(deps: Any, context: Any) -> None:
         (SimpleNamespace(), "deps is a SimpleNamespace"),
     ],
 )
-def test_what_is_missing_in_deps_is_told_to_the_program(deps: Any, said: str, context: Any) -> None:
+def test_missing_value_in_deps_is_reported_to_the_program(deps: Any, said: str, context: Any) -> None:
     with pytest.raises(ToolError) as caught:
         asyncio.run(save.call({"text": ""}, context(deps=deps)))
     assert (caught.value.code, caught.value.field, caught.value.tool) == ("tool-injection", "db", "save")
     assert said in caught.value.what
 
 
-def test_source_that_raises_is_told_with_its_cause(context: Any) -> None:
+def test_error_of_a_source_is_reported_with_its_cause(context: Any) -> None:
     @tool
     def take(x: Annotated[int, Injected(lambda _context: 1 // 0)]) -> int:
         return x
@@ -115,7 +115,7 @@ def test_source_that_raises_is_told_with_its_cause(context: Any) -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_parameter_with_a_default_does_without_deps(context: Any) -> None:
+def test_parameter_with_a_default_does_not_need_deps(context: Any) -> None:
     @tool
     def take(x: Annotated[int, Injected("x")] = 5) -> int:
         return x
@@ -124,7 +124,7 @@ def test_parameter_with_a_default_does_without_deps(context: Any) -> None:
     assert asyncio.run(take.call({}, context(deps={"x": 6}))).value == 6
 
 
-def test_wrong_marks_are_told() -> None:
+def test_invalid_marks_are_reported() -> None:
     with pytest.raises(InputError, match="The source of Injected cannot be"):
         Injected(3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="The source of Injected cannot be"):

@@ -1,4 +1,4 @@
-"""Tools of a real MCP server in a process of its own, over its pipes and over HTTP."""
+"""Tools of a real MCP server in a separate process, over its pipes and over HTTP."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def http_program() -> Iterator[HttpProgram]:
 
 @pytest.fixture(params=[pytest.param("stdio", marks=pytest.mark.full), "http"])
 def server(request: pytest.FixtureRequest) -> Callable[..., McpServer]:
-    """Makes a server of either kind: `server(timeout_s=...)`. A process takes a second to start, so tests that have
-    nothing to do with processes start them in full runs only.
+    """Builds a server of either kind: `server(timeout_s=...)`. A process takes a second to start, so tests that do not
+    depend on processes start them in full runs only.
     """
     if request.param == "stdio":
         return stdio
@@ -45,7 +45,7 @@ def server(request: pytest.FixtureRequest) -> Callable[..., McpServer]:
     return http
 
 
-def test_tools_are_described_as_the_server_does(server: Any, context: Any) -> None:
+def test_tools_have_the_descriptions_of_the_server(server: Any, context: Any) -> None:
     async def work(shop: Shop) -> None:
         add = shop.tools["add"]
         assert add.spec.description == "Add two numbers."
@@ -59,7 +59,7 @@ def test_tools_are_described_as_the_server_does(server: Any, context: Any) -> No
     use(server(), context(), work)
 
 
-def test_calls_go_there_and_results_come_back(server: Any, context: Any) -> None:
+def test_calls_reach_the_server_and_results_are_returned(server: Any, context: Any) -> None:
     async def work(shop: Shop) -> None:
         assert (await shop.call("add", a=1, b=2)).text == "3"
         weather = await shop.call("weather", town="Bergen")
@@ -78,7 +78,7 @@ def test_calls_go_there_and_results_come_back(server: Any, context: Any) -> None
     use(server(), context(idempotency_key="k-1"), work)
 
 
-def test_arguments_are_checked_before_anything_is_sent(server: Any, context: Any) -> None:
+def test_arguments_are_validated_before_they_are_sent(server: Any, context: Any) -> None:
     async def work(shop: Shop) -> None:
         with pytest.raises(ToolArgumentsError) as caught:
             shop.tools["add"].check({"a": "x"})
@@ -89,7 +89,7 @@ def test_arguments_are_checked_before_anything_is_sent(server: Any, context: Any
     use(server(), context(), work)
 
 
-def test_options_are_those_of_all_its_tools(server: Any, context: Any) -> None:
+def test_options_apply_to_all_tools_of_a_server(server: Any, context: Any) -> None:
     made = server(prefix="odd_", effect="idempotent", on_error="raise", approval=True, max_result_chars=5, timeout_s=9)
 
     async def work(shop: Shop) -> None:
@@ -101,7 +101,7 @@ def test_options_are_those_of_all_its_tools(server: Any, context: Any) -> None:
     use(made, context(), work)
 
 
-def test_calls_of_several_tasks_and_event_loops_run_at_once(server: Any, context: Any) -> None:
+def test_calls_of_several_tasks_and_event_loops_run_concurrently(server: Any, context: Any) -> None:
     made = server()
     problems: list[BaseException] = []
 
@@ -131,7 +131,7 @@ def test_calls_of_several_tasks_and_event_loops_run_at_once(server: Any, context
     assert problems == []
 
 
-def test_call_that_takes_too_long_is_given_up_and_the_server_told(server: Any, context: Any, tmp_path: Path) -> None:
+def test_call_that_times_out_is_cancelled_on_the_server(server: Any, context: Any, tmp_path: Path) -> None:
     async def work(shop: Shop) -> None:
         with pytest.raises(ToolError) as caught:
             await shop.call("slow", folder=str(tmp_path))
@@ -155,8 +155,8 @@ def test_cancelled_call_reaches_the_server(server: Any, context: Any, tmp_path: 
     use(server(), context(), work)
 
 
-def test_process_ends_with_the_connection_and_server_may_be_opened_again(context: Any) -> None:
-    """What is asked between the two is told that the server is not open."""
+def test_process_ends_with_the_connection_and_the_server_may_be_reopened(context: Any) -> None:
+    """A call between the two fails because the server is not open."""
     server = stdio()
 
     async def work(shop: Shop) -> tuple[Shop, int]:
@@ -173,7 +173,7 @@ def test_process_ends_with_the_connection_and_server_may_be_opened_again(context
     assert use(server, context(), work)[1] != pid
 
 
-def test_entering_that_is_cancelled_leaves_nothing_open() -> None:
+def test_cancelled_entry_leaves_no_connection_open() -> None:
     server = stdio()
 
     async def main() -> None:
@@ -197,7 +197,7 @@ def test_entering_that_is_cancelled_leaves_nothing_open() -> None:
     ],
     ids=["absent", "ends at once", "no mcp"],
 )
-def test_what_cannot_be_reached_is_told_when_it_is_opened(command: list[str], said: str, timeout_s: float) -> None:
+def test_unreachable_server_is_reported_when_it_is_opened(command: list[str], said: str, timeout_s: float) -> None:
     server = McpServer.stdio(command[0], command[1:], connect_timeout_s=timeout_s, env={"TOKEN": SECRET})
 
     async def main() -> None:
@@ -211,10 +211,10 @@ def test_what_cannot_be_reached_is_told_when_it_is_opened(command: list[str], sa
 
 
 @pytest.mark.parametrize("connect_timeout_s", [7.0, None])
-def test_connect_timeout_limits_each_http_request_but_for_reading(
+def test_connect_timeout_limits_each_http_request_except_reads(
     http_program: HttpProgram, context: Any, monkeypatch: pytest.MonkeyPatch, connect_timeout_s: float | None
 ) -> None:
-    """None is no limit, also for the HTTP client. Reading never has one, because each call has its own."""
+    """None is no limit, also for the HTTP client. Reads have no limit, because each call has its own."""
     import httpx2
 
     sent: list[dict[str, float | None]] = []
@@ -236,12 +236,12 @@ def test_connect_timeout_limits_each_http_request_but_for_reading(
     assert [one for one in sent if one != limits] == []
 
 
-def test_an_unknown_option_of_a_server_is_refused() -> None:
+def test_unknown_option_of_a_server_is_refused() -> None:
     with pytest.raises(TypeError, match="timeout"):
         McpServer.stdio("x", timeout=3)  # type: ignore[call-arg]
 
 
-def test_secrets_reach_the_server_and_nothing_else(
+def test_secrets_reach_only_the_server(
     http_program: HttpProgram, context: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -285,7 +285,7 @@ def test_secrets_reach_the_server_and_nothing_else(
         lambda: McpServer.stdio("x", approval="no"),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_arguments_are_told_at_once(make: Callable[[], McpServer]) -> None:
+def test_invalid_arguments_are_reported_at_once(make: Callable[[], McpServer]) -> None:
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.code == "input"

@@ -1,4 +1,4 @@
-"""What becomes of the odd things that MCP servers say of their tools, and give back."""
+"""Unusual tools and results of MCP servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def called(server: Server, context: Any) -> ToolResult:
     ("remote", "name"),
     [("a.b/c d", "a_b_c_d"), ("größe", "gr__e"), ("", "tool"), ("x" * 64, "x" * 64)],
 )
-def test_names_become_such_as_every_provider_takes(remote: str, name: str) -> None:
+def test_names_are_converted_to_portable_ones(remote: str, name: str) -> None:
     assert made(name=remote).spec.name == name
     assert made(name=remote).remote_name == remote
 
@@ -68,17 +68,17 @@ def test_long_names_stay_different() -> None:
         (SimpleNamespace(read_only_hint="yes", idempotent_hint=1), "once"),
     ],
 )
-def test_hints_decide_the_effect_class(annotations: Any, effect: str) -> None:
+def test_hints_determine_the_effect_class(annotations: Any, effect: str) -> None:
     assert made(annotations=annotations).policy.effect == effect
 
 
 @pytest.mark.parametrize("schema", [None, {}, {"type": "object", "properties": None}, {"properties": []}])
-def test_schema_that_says_nothing_becomes_an_empty_object(schema: Any) -> None:
+def test_empty_schema_becomes_an_empty_object(schema: Any) -> None:
     assert made(input_schema=schema).spec.parameters == {"type": "object", "properties": {}}
 
 
 @pytest.mark.needs("mcp")
-def test_misfits_are_told_as_for_functions() -> None:
+def test_mismatches_are_reported_like_those_of_functions() -> None:
     schema = {
         "properties": {
             "query": {"type": "string", "maxLength": 3},
@@ -113,7 +113,7 @@ def test_misfits_are_told_as_for_functions() -> None:
     ],
     ids=["unknown type", "remote reference", "dangling reference", "broken pattern"],
 )
-def test_schema_that_is_none_is_left_to_the_server(schema: dict[str, Any]) -> None:
+def test_invalid_schema_is_left_to_the_server(schema: dict[str, Any]) -> None:
     assert made(input_schema=schema).check({"x": "1"}) == {"x": "1"}
 
 
@@ -138,7 +138,7 @@ def test_structured_content_is_the_value_and_the_text_if_there_is_no_other(conte
     assert both == ToolResult(text="one", value={"a": 1}, error=True)
 
 
-def test_text_that_is_no_unicode_is_refused(context: Any) -> None:
+def test_invalid_unicode_is_refused(context: Any) -> None:
     with pytest.raises(ToolError) as caught:
         called(Server([SimpleNamespace(type="text", text="\ud800")]), context)
     assert caught.value.code == "tool-result"

@@ -1,4 +1,4 @@
-"""Tools by name: nothing twice, nothing silently."""
+"""Tools by name: no duplicates, no silent changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tools() -> ToolRegistry:
     return ToolRegistry([add, search])
 
 
-def test_tools_and_plain_functions_are_taken_in_order(tools: ToolRegistry) -> None:
+def test_tools_and_plain_functions_keep_their_order(tools: ToolRegistry) -> None:
     assert tools.names == ("add", "search")
     assert [spec.name for spec in tools.specs] == ["add", "search"]
     assert tools.get("add") is add
@@ -44,7 +44,7 @@ def test_two_tools_of_one_name_are_refused_with_both_places() -> None:
     assert caught.value.where.count(__file__) == 2
 
 
-def test_unknown_name_is_told_with_what_was_meant(tools: ToolRegistry) -> None:
+def test_unknown_name_is_reported_with_a_suggestion(tools: ToolRegistry) -> None:
     with pytest.raises(InputError) as caught:
         tools.get("serch")
     assert (caught.value.code, caught.value.fix) == ("unknown-tool", "Did you mean 'search'?")
@@ -70,14 +70,14 @@ def test_registry_cannot_be_changed(tools: ToolRegistry) -> None:
 
 
 @pytest.mark.parametrize("given", [3, "add", add], ids=["number", "text", "one tool"])
-def test_one_thing_is_no_list_of_tools(given: Any) -> None:
+def test_single_value_is_not_a_list_of_tools(given: Any) -> None:
     with pytest.raises(InputError) as caught:
         ToolRegistry(given)
     assert caught.value.code == "input"
 
 
 @pytest.mark.parametrize("given", [3, None, FunctionTool], ids=["number", "none", "class"])
-def test_what_is_no_tool_is_refused(given: Any) -> None:
+def test_value_that_is_not_a_tool_is_refused(given: Any) -> None:
     with pytest.raises(InputError, match="A tool cannot be"):
         ToolRegistry([given])
 

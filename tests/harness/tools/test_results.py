@@ -1,4 +1,4 @@
-"""What tools return, as a model reads it."""
+"""Results of tools, as a model reads them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Colour(enum.Enum):
     ],
     ids=str,
 )
-def test_text_stays_and_the_rest_becomes_json(value: Any, text: str) -> None:
+def test_text_is_unchanged_and_other_values_become_json(value: Any, text: str) -> None:
     result = to_result(value, tool="t")
 
     assert result.text == text
@@ -62,7 +62,7 @@ def test_text_stays_and_the_rest_becomes_json(value: Any, text: str) -> None:
     assert result.error is False
 
 
-def test_result_that_a_tool_made_itself_stays() -> None:
+def test_result_object_of_a_tool_is_unchanged() -> None:
     made = ToolResult(text="for the model", value=object(), error=True)
 
     assert to_result(made, tool="t") is made
@@ -82,13 +82,13 @@ def test_result_that_a_tool_made_itself_stays() -> None:
     ],
     ids=["object", "nested", "dataclass", "model", "bytes", "surrogate", "surrogate inside", "surrogate of a result"],
 )
-def test_what_cannot_become_json_is_named_with_its_path(value: Any, path: str) -> None:
+def test_unserializable_value_is_named_with_its_path(value: Any, path: str) -> None:
     with pytest.raises(ToolError) as caught:
         to_result(value, tool="t")
     assert (caught.value.code, caught.value.path, caught.value.tool) == ("tool-result", path, "t")
 
 
-def test_cycles_and_depths_without_end_are_refused() -> None:
+def test_cycles_and_endless_nesting_are_refused() -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
     deep: Any = 1
@@ -101,7 +101,7 @@ def test_cycles_and_depths_without_end_are_refused() -> None:
         assert len(str(caught.value)) < 1000
 
 
-def test_objects_that_raise_when_looked_at_are_refused() -> None:
+def test_objects_that_raise_on_access_are_refused() -> None:
     class Bad(dict[str, Any]):
         def __iter__(self) -> Any:
             raise RuntimeError("no")
@@ -112,7 +112,7 @@ def test_objects_that_raise_when_looked_at_are_refused() -> None:
     try:
         to_result({"x": Bad(a=1)}, tool="t")
     except ToolError as error:
-        assert error.code == "tool-result"  # noqa: PT017 - some versions of pydantic look past the methods
+        assert error.code == "tool-result"  # noqa: PT017 - some versions of pydantic ignore the methods
 
 
 @given(
@@ -122,5 +122,5 @@ def test_objects_that_raise_when_looked_at_are_refused() -> None:
         max_leaves=10,
     ).filter(lambda value: not isinstance(value, str))
 )
-def test_json_values_come_out_as_they_were(value: Any) -> None:
+def test_json_values_are_unchanged(value: Any) -> None:
     assert json.loads(to_result(value, tool="t").text) == value

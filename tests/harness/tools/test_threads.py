@@ -1,4 +1,4 @@
-"""Worker threads of sync tools: used again, few when idle, and no use after a fork."""
+"""Worker threads of sync tools: reused, few when idle, and not used after a fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphrt.harness.tools._invoke import in_a_worker_thread
 
 
 def run(count: int) -> set[int]:
-    """Let *count* threads meet, and give their identities."""
+    """Let *count* threads meet, and return their identities."""
     gate, done, seen = threading.Barrier(count, timeout=30), threading.Semaphore(0), set[int]()
 
     def work() -> None:
@@ -27,21 +27,21 @@ def run(count: int) -> set[int]:
     return seen
 
 
-def test_as_many_run_at_once_as_there_is_work() -> None:
+def test_as_many_threads_run_as_there_are_calls() -> None:
     assert len(run(40)) == 40
 
 
-def test_few_are_kept_when_there_is_nothing_to_do() -> None:
+def test_few_idle_threads_are_kept() -> None:
     run(40)
     run(3)
 
-    assert len(_invoke._idle) <= 40  # appended without a lock: a few more than meant may stay
+    assert len(_invoke._idle) <= 40  # appended without a lock: a few more than intended may stay
     assert run(1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_after_a_fork_new_threads_are_started() -> None:
+def test_new_threads_are_started_after_a_fork() -> None:
     run(3)
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""A `typing.TypedDict`, which pydantic itself refuses below Python 3.12, wherever a type may be given."""
+"""A `typing.TypedDict`, which pydantic itself refuses below Python 3.12, is accepted wherever a type is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def send(order: Order, places: dict[str, Place] | None = None) -> str:
     return f"{order} {places}"
 
 
-def test_it_is_an_argument_of_a_tool():
+def test_typed_dict_is_an_argument_of_a_tool():
     checked = send.check({"order": {"what": "tea", "to": [{"city": "Oslo"}]}, "places": {"a": {"city": "Bergen"}}})
 
     assert checked == {"order": {"what": "tea", "to": [{"city": "Oslo"}]}, "places": {"a": {"city": "Bergen"}}}
@@ -51,7 +51,7 @@ def test_it_is_an_argument_of_a_tool():
     assert "Bergen" in asyncio.run(send.call(checked, context)).text
 
 
-def test_its_schema_tells_its_keys_and_which_of_them_are_required():
+def test_schema_of_a_typed_dict_has_its_keys_and_required_ones():
     defined = send.spec.parameters["$defs"]
 
     assert defined["Place"]["description"] == "Where it is."
@@ -61,7 +61,7 @@ def test_its_schema_tells_its_keys_and_which_of_them_are_required():
 
 
 @pytest.mark.parametrize("order", [{}, {"what": "coffee"}, {"what": "tea", "to": [{}]}, {"what": 1}, "tea"])
-def test_what_does_not_fit_is_refused(order: Any):
+def test_value_that_does_not_match_is_refused(order: Any):
     with pytest.raises(ToolArgumentsError):
         send.check({"order": order})
 
@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_refused(order: Any):
     ],
     ids=str,
 )
-def test_it_stands_anywhere_in_a_type(wanted: Any, value: Any):
+def test_typed_dict_may_be_nested_in_any_type(wanted: Any, value: Any):
     adapter = adapter_of(wanted)
 
     assert adapter.validate_python(value) == value
@@ -88,7 +88,7 @@ def test_it_stands_anywhere_in_a_type(wanted: Any, value: Any):
 
 
 @pytest.mark.skipif("sys.version_info >= (3, 12)")
-def test_inside_of_a_dataclass_the_error_says_which_one_to_take():
+def test_error_about_a_typed_dict_inside_a_dataclass_names_the_alternative():
     @dataclass
     class Parcel:
         to: Place

@@ -1,4 +1,4 @@
-"""Tools that speak as if they were nodes: they return Commands, or want the state. Both are told to the program."""
+"""Tools that behave like nodes: they return Commands, or require the state. Both are reported to the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphrt.harness import Agent, Injected, ToolResult, tool
 
 
 class State(BaseModel):
-    """As a graph has it; a model can make one up."""
+    """The state of a graph; a model could invent one."""
 
     customer: str = ""
 
@@ -26,7 +26,7 @@ def foreign(name: str, module: str = "langgraph.types") -> type:
     return type(name, (), {"__module__": module})
 
 
-# ------------------------------------------------------------------------------------------------------ what comes out
+# ------------------------------------------------------------------------------------------------------------- results
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def foreign(name: str, module: str = "langgraph.types") -> type:
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("on_error", ["return", "raise"])
-def test_command_that_a_tool_returns_fails_the_run_and_is_not_told_to_the_model(value: Any, on_error: Any) -> None:
+def test_returned_command_of_a_tool_fails_the_run_and_is_not_reported_to_the_model(value: Any, on_error: Any) -> None:
     @tool(on_error=on_error)
     def hand_over(to: str) -> Any:
         """Hand over."""
@@ -89,7 +89,7 @@ def test_command_of_a_tool_fails_the_node_that_runs_the_agent() -> None:
     assert isinstance(caught.value.__cause__, ToolError)
 
 
-def test_function_that_returns_a_command_and_declares_nothing_is_not_a_tool() -> None:
+def test_function_with_an_undeclared_command_as_its_return_type_is_not_a_tool() -> None:
     def plain(to: str) -> Command:
         return Command(goto=to)
 
@@ -102,19 +102,19 @@ def test_function_that_returns_a_command_and_declares_nothing_is_not_a_tool() ->
         assert caught.value.code == "tool-schema"
 
 
-def test_function_whose_return_annotation_cannot_be_read_is_a_tool() -> None:
+def test_function_with_an_unreadable_return_annotation_is_a_tool() -> None:
     def fn(to: str) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
         return to
 
     assert tool(fn).spec.name == "fn"
 
 
-# -------------------------------------------------------------------------------------------------------- what goes in
+# ---------------------------------------------------------------------------------------------------------- parameters
 
 
 @pytest.mark.parametrize("name", ["InjectedState", "InjectedStore", "InjectedToolCallId"])
 @pytest.mark.parametrize("as_value", [True, False], ids=["value", "class"])
-def test_mark_of_langgraph_is_refused_with_our_words(name: str, as_value: bool) -> None:
+def test_mark_of_langgraph_is_refused_with_the_alternative(name: str, as_value: bool) -> None:
     kind = foreign(name, "langgraph.prebuilt.tool_node")
     mark = kind() if as_value else kind
 
@@ -132,7 +132,7 @@ def test_mark_of_langgraph_is_refused_with_our_words(name: str, as_value: bool) 
 @pytest.mark.parametrize(
     ("name", "module"), [("ToolRuntime", "langchain.tools"), ("RunnableConfig", "langchain_core.x")]
 )
-def test_parameter_of_a_class_of_langgraph_is_refused_with_our_words(name: str, module: str) -> None:
+def test_parameter_of_a_class_of_langgraph_is_refused_with_the_alternative(name: str, module: str) -> None:
     kind = foreign(name, module)
 
     def fn(given: kind) -> str:  # type: ignore[valid-type]
@@ -142,7 +142,7 @@ def test_parameter_of_a_class_of_langgraph_is_refused_with_our_words(name: str, 
         tool(fn)
 
 
-def test_class_of_that_name_of_ones_own_is_an_argument() -> None:
+def test_own_class_of_that_name_is_an_argument() -> None:
     class InjectedState(BaseModel):
         x: int
 
@@ -158,7 +158,7 @@ class Held:
 
 
 @pytest.mark.parametrize("kind", [State, Held])
-def test_argument_that_looks_like_the_state_is_warned_of(kind: type, caplog: pytest.LogCaptureFixture) -> None:
+def test_argument_that_looks_like_the_state_gives_a_warning(kind: type, caplog: pytest.LogCaptureFixture) -> None:
     def look_up(state: kind, question: str) -> str:  # type: ignore[valid-type]
         return question
 
@@ -169,7 +169,7 @@ def test_argument_that_looks_like_the_state_is_warned_of(kind: type, caplog: pyt
     assert 'Injected("state")' in caplog.text
 
 
-def test_state_that_is_a_text_or_given_by_the_program_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_state_that_is_a_text_or_injected_gives_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     def address(state: str) -> str:
         return state
 

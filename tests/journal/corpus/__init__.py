@@ -1,8 +1,8 @@
 """The corpus of stored form 1: journals that one version wrote, and that every later version reads.
 
 graphs      the graphs of its threads
-scenarios   what happened to each thread, and how it goes on
+scenarios   the events of each thread, and how it continues
 write       writes the files: `python -m tests.journal.corpus.write`
-read        opens the files, and says what is in them
-v1          the files, and what they say
+read        opens the files, and lists their content
+v1          the files, and their expected content
 """

@@ -1,4 +1,4 @@
-"""The graphs of the corpus. They are as frozen as its files: a change would make them other graphs than those that wrote."""
+"""The graphs of the corpus. They are as frozen as its files: changed graphs could not continue its threads."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ LARGE = "large " * 11_000
 """More than 64 KiB: stored as a blob."""
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 MENDED = "mended"
-"""What a caller passes as `deps` so that nodes that failed succeed."""
+"""The `deps` of a caller with which failed nodes succeed."""
 
 
 KEY_NOTE = "Canary-Anna-7731"
-"""What is erased."""
+"""The erased value."""
 
 
 class Colour(enum.Enum):
@@ -50,7 +50,7 @@ class Colour(enum.Enum):
 
 
 class Stop(BaseModel):
-    """A place on the way."""
+    """A stop of the voyage."""
 
     name: str
     at: dt.datetime
@@ -66,7 +66,7 @@ class State(BaseModel):
 
 
 def line(*nodes: Callable[..., Any], name: str = "line", state: Any = State, **policies: Any) -> Any:
-    """A graph of *nodes*, one after another; *policies* are those of each."""
+    """A graph of *nodes*, one after another; *policies* are those of each node."""
     g: GraphBuilder[Any, Any] = GraphBuilder(state, name=name)
     for node in nodes:
         g.add_node(node.__name__, node, **policies)
@@ -74,7 +74,8 @@ def line(*nodes: Callable[..., Any], name: str = "line", state: Any = State, **p
     return g.compile()
 
 
-# A graph with most of what a superstep can do ---------------------------------------------------------------------------
+# A graph with most of the features of a superstep
+# ------------------------------------------------------------------------
 
 
 class Inner(BaseModel):
@@ -143,7 +144,7 @@ def draft(state: State) -> dict[str, Any]:
 
 
 def approve(state: State, ctx: Context) -> dict[str, Any]:
-    """Ask about the draft; a caller who passes `"silent"` as `deps` is not asked."""
+    """Ask about the draft, unless the caller passes `"silent"` as `deps`."""
     if ctx.deps == "silent":
         return {"notes": ["not asked"]}
     return {"notes": [ctx.interrupt({"draft": state.table["draft"]}, key="approve")]}
@@ -158,7 +159,7 @@ def defaulting(_: State, ctx: Context) -> dict[str, Any]:
 
 
 def held() -> Any:
-    """A pause before a node, and one after the fold of another one."""
+    """A pause before a node, and one after the fold of another node."""
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="held")
     g.add_node("plan", lambda _: {"notes": ["planned"]}, interrupt_after=True)
     g.add_node("act", lambda _: {"notes": ["acted"]}, interrupt_before=True)
@@ -188,7 +189,7 @@ def handled() -> Any:
 
 
 def fatigued() -> Any:
-    """A loop that ends by itself."""
+    """A loop that exits by itself."""
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="fatigued")
     g.add_node("turn", lambda _: {"count": 1}, max_visits=2, on_fatigue="rest")
     g.add_node("rest", lambda _: {"notes": ["rested"]})
@@ -197,7 +198,7 @@ def fatigued() -> Any:
 
 
 def late() -> Any:
-    """The first attempt of a node ends after its time, while another node runs."""
+    """The first attempt of a node ends after its timeout, while another node runs."""
     stop, left = threading.Event(), threading.Event()
 
     def slow(_: State, ctx: Context) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def late() -> Any:
         return {"notes": ["after"]}
 
     async def end(_: State) -> dict[str, Any]:
-        await asyncio.sleep(0.2)  # the end of the late attempt is seen meanwhile
+        await asyncio.sleep(0.2)  # the end of the late attempt is observed during this sleep
         return {"notes": ["end"]}
 
     g: GraphBuilder[Any, Any] = GraphBuilder(State, name="late")
@@ -225,7 +226,7 @@ def late() -> Any:
 
 
 def crashing() -> Any:
-    """One task has ended, and the other one is inside of an effect when `deps` takes the thread away."""
+    """One task has ended, and the other one is inside an effect when `deps` kills the process."""
 
     def done(_: State, ctx: Context) -> dict[str, Any]:
         return {"notes": [ctx.effect("look", lambda: "looked")]}
@@ -271,7 +272,7 @@ def double(number: int) -> int:
 
 
 def modelling() -> Any:
-    """Calls that fail, are billed, use a tool, and are replied to; an attempt that fails after a reply; a budget."""
+    """Calls that fail, are billed, use a tool, and succeed; an attempt that fails after a reply; a budget."""
     busy, billed = TransientModelError("busy"), BadResponseError("unreadable", billed=True)
     call = AgentReply(tool_calls=(ToolCall(id="c1", name="double", arguments={"number": 21}),), usage=_USED)
     moody = _agent(busy, billed, AgentReply(text="at last", usage=_USED))
@@ -296,7 +297,7 @@ def modelling() -> Any:
 
 
 def asking() -> Any:
-    """A call that failed and was not billed, and one that `deps` cuts off."""
+    """A call that failed and was not billed, and a call that `deps` interrupts."""
     calls: list[ModelRequest] = []
 
     async def ask(_: State, ctx: Context) -> dict[str, Any]:
@@ -322,7 +323,7 @@ class Chat(BaseModel):
 
 
 class Speaker:
-    """A model that says some words, and then waits until its run is cancelled; and then speaks as a whole."""
+    """A model that emits some words, and then waits until its run is cancelled; later it emits the whole text."""
 
     profile = ModelProfile(name="speaker")
 
@@ -389,7 +390,7 @@ def doubled() -> Any:
 
 
 def parent() -> Any:
-    """Start two child threads, one of which goes on without this one, and wait for the other."""
+    """Start two child threads, one of them detached, and wait for the other."""
     child = doubled()
 
     def delegate(_: State, ctx: Context) -> dict[str, Any]:
@@ -421,7 +422,7 @@ def counting() -> Any:
 
 
 def desk() -> Any:
-    """A nested graph that hands over to a node of the graph around it."""
+    """A nested graph that routes to a node of its parent."""
     inner: GraphBuilder[Any, Any] = GraphBuilder(Inner, name="support", hands_over_to=["billing"])
     inner.add_node("look", lambda _: Command(update={"notes": ["looked"]}, goto="billing", graph=PARENT))
     inner.add_edge(START, "look")
@@ -433,8 +434,29 @@ def desk() -> Any:
     return g.compile()
 
 
+class Gathered(BaseModel):
+    notes: Annotated[list[str], append] = []
+    inner: Inner | None = None
+
+
+def gathering() -> Any:
+    """Sends to a node that pauses after it, a router that is called for each, a deferred node, and a stateful nested
+    graph.
+    """
+    inner: GraphBuilder[Any, Any] = GraphBuilder(Inner, name="inner")
+    inner.add_node("note", lambda state: [{"notes": ["inner"]}, {"notes": ["again"]}]).add_edge(START, "note")
+    g: GraphBuilder[Any, Any] = GraphBuilder(Gathered, name="gathering")
+    g.add_node("read", lambda _, ctx: {"notes": [f"read {ctx.arg}"]}, interrupt_after=True)
+    g.add_node("cite", lambda _, ctx: {"notes": [f"cite {ctx.arg}"]})
+    g.add_node("inner", inner.compile(), stateful="inner", output={})
+    g.add_node("report", lambda _: {"notes": ["report"]}, defer=True)
+    g.set_conditional_entry(lambda _: [Send("read", number) for number in range(3)] + ["report"], ["read", "report"])
+    g.add_conditional_edges("read", lambda _, ctx: [Send("cite", ctx.arg)] if ctx.arg else ["inner"], ["cite", "inner"])
+    return g.compile()
+
+
 def grown() -> Any:
-    """The graph of drafts, after a node was added to it."""
+    """The graph of drafts with an additional node."""
 
     def sign(_: State) -> dict[str, Any]:
         return {"notes": ["signed"]}
@@ -443,7 +465,7 @@ def grown() -> Any:
 
 
 class Held(BaseModel):
-    """A value of each kind that a state may have."""
+    """A value of each kind that a state may contain."""
 
     anything: Any = None
     secret: Secret | None = None

@@ -1,6 +1,6 @@
-"""Opens the files of the corpus, and says what is in them, as plain data that two versions can compare.
+"""Opens the files of the corpus, and returns their content as plain data that two versions can compare.
 
-A field that holds its default is left out, so that a version may add fields with defaults to events, and counts to usage.
+Fields with their default are left out: a version may add fields with defaults to events, and counts to usage.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FILES: Final = Path(__file__).parent / "v1"
 STORES: Final = ("write-ahead", "rollback", "encrypted", "postgres", "exported")
 KEYS: Final = {"k": bytes(range(32))}
 SCHEMA: Final = "graphrt_corpus"
-"""Name of the schema in the dump of PostgreSQL; a reader takes another one."""
+"""Name of the schema in the dump of PostgreSQL; a reader uses another one."""
 LOGGED: Final[dict[str, bytes | None]] = {
     "completed": None,
     "erased": None,
@@ -44,14 +44,15 @@ LOGGED: Final[dict[str, bytes | None]] = {
 }
 """Threads whose logs are exported, and the key of the head."""
 LONGEST: Final = 200
-"""Characters of a text that is shown; of longer ones their digest is."""
+"""Longest text that is shown; longer ones are shown by their digest."""
 
 
-# what is in a value -----------------------------------------------------------------------------------------------------
+# values
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:  # noqa: C901, PLR0911 - one case for each kind of value
-    """*value* as JSON that differs for different values and types, whatever order a set has."""
+    """*value* as JSON that differs for different values and types, independent of the order of sets."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
@@ -106,16 +107,17 @@ def digest(value: Any) -> str:
 
 
 def entry_line(entry: Entry) -> str:
-    """The kind of an entry, and a digest of all that it says."""
+    """The kind of an entry, and a digest of its content."""
     said = [entry.seq, entry.at, entry.run, entry.cause, entry.path, entry.event]
     return f"{event_kind(entry.event)} {digest(said)}"
 
 
-# what is in a thread and in a store -------------------------------------------------------------------------------------
+# threads and stores
+# ------------------------------------------------------------------------------------------------------
 
 
 def observed(runtime: Runtime[Any], thread: str) -> dict[str, Any]:
-    """What the thread says to each verb that reads."""
+    """The results of each verb that reads the thread."""
     snapshot = runtime.state(thread)
     (info,) = [one for one in runtime.threads() if one.thread == thread]
     assert plain(runtime.replay(thread).values) == plain(snapshot.values), thread
@@ -133,7 +135,7 @@ def observed(runtime: Runtime[Any], thread: str) -> dict[str, Any]:
 
 
 def executed_again(runtime: Runtime[Any], thread: str) -> int | None:
-    """How many entries a second execution repeats; None if it cannot repeat all: what was erased, say, or cut off."""
+    """How many entries a second execution repeats; None if it cannot repeat all, for example erased ones."""
     try:
         found = runtime.reexecute(thread)
     except GraphrtError:
@@ -142,7 +144,7 @@ def executed_again(runtime: Runtime[Any], thread: str) -> int | None:
 
 
 def gone_on(scenario: Scenario, world: World, runtime: Runtime[Any]) -> dict[str, Any] | None:
-    """How the first thread of a scenario goes on; None if it has ended."""
+    """How the first thread of a scenario continues; None if it has ended."""
     if scenario.go_on is None:
         return None
     result = scenario.go_on(world, runtime)
@@ -150,7 +152,7 @@ def gone_on(scenario: Scenario, world: World, runtime: Runtime[Any]) -> dict[str
 
 
 def around(store: Store) -> dict[str, Any]:
-    """What the store has beside threads, and what it lists of those that each store has."""
+    """The data of the store besides threads, and its listings of the threads that every store has."""
     threads = [thread for one in SCENARIOS.values() if one.everywhere and not one.tenant for thread in one.threads]
     with World(store, "around").runtime(SCENARIOS["completed"].graph()) as runtime:
         memory = [[one.namespace, one.key, plain(one.value)] for one in runtime.memory.search()]
@@ -179,7 +181,7 @@ def around(store: Store) -> dict[str, Any]:
 
 
 def within(store: Store, scenario: Scenario) -> Store:
-    """The store in which the threads of the scenario are."""
+    """The store that contains the threads of the scenario."""
     return store if scenario.tenant is None else TenantStore(store, scenario.tenant)
 
 
@@ -204,7 +206,7 @@ def unpacked(name: str, folder: Path, files: Path = FILES) -> Path:
 
 @contextmanager
 def opened(kind: str, folder: Path, config: pytest.Config | None = None, files: Path = FILES) -> Iterator[Store]:
-    """A store with what the corpus has of this *kind*.
+    """A store with the corpus of this *kind*.
 
     Args:
         kind: One of `STORES`.
@@ -233,7 +235,7 @@ def opened(kind: str, folder: Path, config: pytest.Config | None = None, files: 
 
 
 def exported(files: Path = FILES) -> Iterator[tuple[str, bytes]]:
-    """The tenant, empty for none, and the bytes of each exported thread."""
+    """The tenant, or an empty string, and the bytes of each exported thread."""
     with zipfile.ZipFile(files / "exported.zip") as packed:
         for name in packed.namelist():
             yield name.rpartition("/")[0], packed.read(name)
@@ -246,7 +248,7 @@ def logs(files: Path = FILES) -> dict[str, bytes]:
 
 
 def verdicts(folder: Path, files: Path = FILES) -> dict[str, str]:
-    """What the offline verifier says of each log."""
+    """The verdicts of the offline verifier on the logs."""
     for name, data in logs(files).items():
         (folder / name).write_bytes(data)
     found: dict[str, str] = {}
@@ -260,7 +262,7 @@ def verdicts(folder: Path, files: Path = FILES) -> dict[str, str]:
 
 
 def load_dump(url: str, dump: str) -> None:
-    """Run a dump of PostgreSQL, with the schema of *url* in place of its own."""
+    """Run a dump of PostgreSQL, with the schema of *url* instead of its own."""
     _, schema = postgres_server.plain(url)
     postgres_server.run(url, re.sub(rf"\b{SCHEMA}\b", schema, dump))
 
@@ -274,7 +276,7 @@ def scenarios_of(kind: str) -> dict[str, Scenario]:
 def each_thread(
     store: Store, name: str, scenario: Scenario, see: Callable[[World, Runtime[Any], str], Any]
 ) -> dict[str, Any]:
-    """What *see* returns for each thread of the scenario, by thread; and how its first one goes on."""
+    """The result of *see* for each thread of the scenario, by thread; and how the first one continues."""
     world = World(store, f"{name}-later")
     with world.runtime(scenario.graph(), within(store, scenario), **scenario.options) as runtime:
         return {thread: see(world, runtime, thread) for thread in scenario.threads}

@@ -1,6 +1,7 @@
-"""What happened to each thread of the corpus, and how it goes on when it is read.
+"""The events of each thread of the corpus, and how it continues when it is read.
 
-A scenario writes its threads into one store, with a clock, ids and a seed of its own. So each store has the same entries.
+A scenario writes its threads into one store, with its own clock, ids and seed. Therefore each store has the same
+entries.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ OLD_KEY: Final = bytes(range(7, 250, 5))[:32] + b"k"
 KEY: Final = bytes(range(9, 252, 5))[:32] + b"n"
 """Root keys of audit logs."""
 RULES: Final = Redaction(patterns=["email"])
-"""What is masked in audited threads."""
+"""The masked texts in audited threads."""
 START_S: Final = 1_700_000_000.0
 
 
 class World:
-    """A store for the length of one scenario, and runtimes on it that share a clock and ids."""
+    """A store for one scenario, and runtimes on it that share a clock and ids."""
 
     def __init__(self, store: Store, name: str, logs: Path | None = None) -> None:
         self.store = store
@@ -52,7 +53,7 @@ class World:
             sleep=self.clock.sleep,
             ids=self._ids,
             seed=7,
-            limits=Limits(max_concurrency=1),  # one task at a time, so that entries have one order
+            limits=Limits(max_concurrency=1),  # one task at a time: entries have one order
             **options,
         )
         with runtime:
@@ -60,9 +61,9 @@ class World:
 
     @contextmanager
     def dying(self, thread: str) -> Iterator[Callable[[], None]]:
-        """Yield a function that a node calls at the moment at which its process dies.
+        """Yield a function with which a node simulates the death of its process.
 
-        It takes what is stored of the thread then, and that takes the place of the thread in the end.
+        It saves the stored thread at that moment, which replaces the thread at the end.
         """
         taken = io.BytesIO()
 
@@ -77,19 +78,19 @@ class World:
 
 
 class Scenario(NamedTuple):
-    """How threads are written, read and gone on with."""
+    """How threads are written, read and continued."""
 
     write: Callable[[World], None]
     graph: Callable[[], Any]
-    """Makes the graph that its threads are read with."""
+    """Builds the graph with which its threads are read."""
     threads: tuple[str, ...]
-    """The threads that are left at the end; the first one goes on."""
+    """The remaining threads; the first one continues."""
     options: dict[str, Any]
     """Further options of a runtime that reads them."""
     go_on: Callable[[World, Runtime[Any]], Any] | None
-    """What a reader does with the first thread: it returns a `RunResult`, or nothing."""
+    """The action of a reader on the first thread: it returns a `RunResult` or None."""
     everywhere: bool
-    """Whether it is in each store; else in the first one alone."""
+    """Whether it is in each store, or only in the first one."""
     tenant: str | None
 
 
@@ -106,7 +107,7 @@ def scenario(
     tenant: str | None = None,
     **options: Any,
 ) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
-    """Note a function as a scenario; for the arguments see `Scenario`."""
+    """Register a function as a scenario; for the arguments see `Scenario`."""
 
     def note(write: Callable[[World], None]) -> Callable[[World], None]:
         name = write.__name__.replace("_", "-")
@@ -138,7 +139,7 @@ def completed(world: World) -> None:
 
 @scenario(graphs.tour, lambda _, runtime: runtime.resume("paused", "left"))
 def paused(world: World) -> None:
-    """A question inside of a nested graph; the task beside it has ended after a retry."""
+    """A question inside a nested graph; the parallel task has ended after a retry."""
     with world.runtime(graphs.tour()) as runtime:
         runtime.run({}, thread="paused")
 
@@ -165,7 +166,7 @@ def abandoned(world: World) -> None:
 
 @scenario(lambda: line(graphs.draft, graphs.approve, name="letter"), lambda _, runtime: runtime.resume("edited", "yes"))
 def edited(world: World) -> None:
-    """A question that was withdrawn and asked anew, and one that is stale."""
+    """A question that was withdrawn and asked again, and a stale one."""
     with world.runtime(line(graphs.draft, graphs.approve, name="letter")) as runtime:
         runtime.run({}, thread="edited")
         runtime.update("edited", {"table": {"draft": "better"}})
@@ -175,7 +176,7 @@ def edited(world: World) -> None:
 
 @scenario(lambda: line(graphs.draft, graphs.approve, name="letter"), threads=("steered",))
 def steered(world: World) -> None:
-    """An edit in the name of a node, an answer that was given twice, and one that was not used."""
+    """An edit as a node, a repeated answer, and an unused one."""
     graph = line(graphs.draft, graphs.approve, name="letter")
     with world.runtime(graph, deps="silent") as silent, world.runtime(graph) as runtime:
         runtime.update("steered", {"table": {"draft": "from outside"}}, as_node="draft")
@@ -199,7 +200,7 @@ def defaulted(world: World) -> None:
 
 @scenario(graphs.held, lambda _, runtime: runtime.resume("held", answer=True), threads=("held", "held-fork"))
 def held(world: World) -> None:
-    """A fold that is committed, whose routers wait for a person: in the journal, in a snapshot and in a fork."""
+    """A committed fold whose routers wait for a person: in the journal, in a snapshot and in a fork."""
     with world.runtime(graphs.held()) as runtime:
         runtime.run({}, thread="held")
         runtime.fork("held", to="held-fork")
@@ -220,20 +221,20 @@ def fatigued(world: World) -> None:
 
 @scenario(graphs.late, everywhere=False)
 def late(world: World) -> None:
-    """An attempt that ended after its time. Its order depends on the machine, so that it is in one store alone."""
+    """An attempt that ended after its timeout. Its order depends on the machine: it is in one store only."""
     with Runtime(graphs.late(), store=world.store, clock=world.clock, ids=lambda: "late-1", seed=7) as runtime:
         runtime.run({}, thread="late")
 
 
 def asked_again(_: World, runtime: Runtime[Any]) -> Any:
-    """A person says what became of the effect whose outcome is not known."""
+    """A person answers the question about an unknown outcome of an effect."""
     runtime.retry("crashed")
     return runtime.resume("crashed", "run")
 
 
 @scenario(graphs.crashing, asked_again, deps=lambda: None)
 def crashed(world: World) -> None:
-    """The process died: one outcome is staged, an answer was given, and an effect of the kind "once" has begun."""
+    """The process died: one outcome is staged, an answer is stored, and an effect of the kind "once" has begun."""
     with world.dying("crashed") as die, world.runtime(graphs.crashing(), deps=die) as runtime:
         runtime.run({}, thread="crashed")
         runtime.resume("crashed", "yes")
@@ -241,7 +242,7 @@ def crashed(world: World) -> None:
 
 @scenario(graphs.asking, lambda _, runtime: runtime.retry("cut-off"), budget=Budget(tokens=1_000), deps=lambda: None)
 def cut_off(world: World) -> None:
-    """The process died inside of a model call, whose reservation stays."""
+    """The process died inside a model call, whose reservation remains."""
     budget = Budget(tokens=1_000)
     with world.dying("cut-off") as die, world.runtime(graphs.asking(), deps=die, budget=budget) as runtime:
         runtime.run({}, thread="cut-off")
@@ -253,7 +254,8 @@ def handed_over(world: World) -> None:
         runtime.start({"notes": ["later"]}, thread="handed-over")
 
 
-# What is done to threads ------------------------------------------------------------------------------------------------
+# Verbs on threads
+# --------------------------------------------------------------------------------------------------------
 
 
 @scenario(graphs.tour, lambda _, runtime: runtime.retry("forked"), threads=("forked", "forked-kept"))
@@ -284,7 +286,7 @@ def pruned(world: World) -> None:
 
 @scenario(graphs.tour, lambda _, runtime: runtime.resume("large", "left"))
 def large(world: World) -> None:
-    """A value that is stored apart, and a snapshot that names it."""
+    """A value that is stored apart, and a snapshot that refers to it."""
     with world.runtime(graphs.tour()) as runtime:
         runtime.run({"table": {"text": LARGE}}, thread="large")
         for number in range(7):
@@ -301,7 +303,7 @@ def copied(world: World) -> None:
 
 
 def renewed(_: World, runtime: Runtime[Any]) -> Any:
-    """Give the thread another value in place of the erased one, and run it."""
+    """Replace the erased value of the thread by a new one, and run it."""
     runtime.update("erased", {"table": Overwrite({})})
     return runtime.run({"count": 1}, thread="erased")
 
@@ -332,7 +334,7 @@ def unchained(world: World) -> None:
     audit=AuditLog(key=KEY, older=[OLD_KEY], user="anna", redact=RULES),
 )
 def keyed(world: World) -> None:
-    """Authenticated with one key, and then with another one; texts of users are masked."""
+    """Authenticated with one key, and then with another; texts of users are masked."""
     with world.runtime(graphs.tour(), audit=AuditLog(key=OLD_KEY, user="anna", redact=RULES)) as runtime:
         toured(runtime, "keyed", notes=["from anna@example.org"])
     with world.runtime(graphs.tour(), audit=AuditLog(key=KEY, older=[OLD_KEY], user="anna", redact=RULES)) as runtime:
@@ -341,7 +343,7 @@ def keyed(world: World) -> None:
 
 @scenario(graphs.tour, lambda _, runtime: runtime.resume("mirrored", "left"), everywhere=False, audit=AuditLog(key=KEY))
 def mirrored(world: World) -> None:
-    """Files of logs beside the store: one goes on, and one is closed."""
+    """Files of logs beside the store: one is still open, and one is closed."""
     with world.runtime(graphs.tour(), audit=AuditLog(world.logs, key=KEY, user="anna")) as runtime:
         runtime.run({}, thread="mirrored")
         toured(runtime, "closed")
@@ -350,7 +352,7 @@ def mirrored(world: World) -> None:
 
 @scenario(graphs.tour, lambda _, runtime: runtime.resume("paused", "right"), threads=("paused",), tenant="acme")
 def tenant(world: World) -> None:
-    """A thread with an id that another thread of the store has, too, and an item of the memory."""
+    """A thread with the same id as another tenant's thread, and an item of the memory."""
     store = TenantStore(world.store, "acme")
     with world.runtime(graphs.tour(), store) as runtime:
         runtime.run({"notes": ["acme"]}, thread="paused")
@@ -382,7 +384,7 @@ def models(world: World) -> None:
     stream_models=False,
 )
 def stopped(world: World) -> None:
-    """A reply that was cut off while it was streamed."""
+    """A reply that was interrupted while it was streamed."""
 
     async def read(runtime: Runtime[Any], thread: str) -> None:
         given = {"chat": [UserMessage(text="Tell me a story.", id="u1")]}
@@ -411,7 +413,7 @@ def ask_about_picture(number: int) -> UserMessage:
 
 
 def count_letters(texts: list[str]) -> list[list[float]]:
-    """An embedding: how often three letters are in each text."""
+    """An embedding: how often three letters occur in each text."""
     return [[float(text.count(letter)) for letter in "aek"] for text in texts]
 
 
@@ -432,7 +434,7 @@ def memory(world: World) -> None:
 
 @scenario(lambda: line(graphs.wait_paid, name="paying"), lambda world, runtime: later(world, runtime, "signals"))
 def signals(world: World) -> None:
-    """One signal was taken, one waits in the journal, one in the mail."""
+    """One signal was taken, one waits in the journal, and one in the mail."""
     with world.runtime(line(graphs.wait_paid, name="paying")) as runtime:
         runtime.run({}, thread="signals")
         runtime.signal("signals", "paid", {"amount": 5}, id="s1")
@@ -443,10 +445,10 @@ def signals(world: World) -> None:
 
 @scenario(lambda: line(graphs.draft, name="short"))
 def too_late(world: World) -> None:
-    """A letter that changed nothing."""
+    """A letter that had no effect."""
     with world.runtime(line(graphs.draft, name="short")) as runtime:
         runtime.run({}, thread="too-late")
-        # As a process posts it that saw the thread driven, while that drive ended.
+        # Posted by a process that saw the thread being driven, while that drive ended.
         mail._post(runtime._config, world.store, "too-late", "cancel:1", "cancel", {"epoch": 1})
         runtime.drive("too-late")
 
@@ -476,7 +478,7 @@ def served(world: World) -> None:
 
 
 def later(world: World, runtime: Runtime[Any], thread: str, *others: Any) -> Any:
-    """Let two hours pass; drive what is due of this graph and of *others*, and return the result of the thread."""
+    """Let two hours pass; drive all due threads of this graph and of *others*, and return the result of the thread."""
     world.clock.advance(7_200)
     if not others:
         return runtime.drive(thread)
@@ -498,6 +500,20 @@ def counted(world: World) -> None:
 def nested_hand_over(world: World) -> None:
     with world.runtime(graphs.desk()) as runtime:
         runtime.run({}, thread="nested-hand-over")
+
+
+def gathered(runtime: Runtime[Any], thread: str) -> Any:
+    return runtime.resume(thread, {question.id: True for question in runtime.state(thread).interrupts})
+
+
+@scenario(graphs.gathering, lambda _, runtime: gathered(runtime, "gathering"))
+def gathering(world: World) -> None:
+    """The second run pauses between the fold and the routers; a prune has taken a snapshot there."""
+    with world.runtime(graphs.gathering()) as runtime:
+        runtime.run({"notes": ["begin"]}, thread="gathering")
+        gathered(runtime, "gathering")
+        runtime.run({"notes": ["more"]}, thread="gathering")
+        runtime.prune("gathering")
 
 
 @scenario(graphs.holding, lambda _, runtime: runtime.resume("values", graphs.VALUES["id"]))

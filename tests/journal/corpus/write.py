@@ -1,6 +1,6 @@
 """Writes the corpus: `python -m tests.journal.corpus.write`. Once version 0.2.0 is released, v1 is never written again.
 
-Clock, ids and seeds are the same each time, and so are all entries. Of the files, keys of encryption and the times of
+Clock, ids and seeds are the same each time, and so are all entries. In the files, encryption keys and the times of
 PostgreSQL's server differ each time.
 """
 
@@ -54,7 +54,7 @@ def fill(kind: str, open_: Open, logs: Path | None = None) -> None:
 
 
 def write_sqlite(folder: Path, files: Path) -> None:
-    """Write the three files of SQLite, and from the first one the exported threads and logs."""
+    """Write the three files of SQLite, and export threads and logs from the first one."""
     pragmas = {"rollback": Pragmas("delete", "EXTRA")}
     for kind in STORES[:3]:
         path, logs = folder / f"{kind}.db", folder / "logs"
@@ -76,7 +76,7 @@ def write_sqlite(folder: Path, files: Path) -> None:
 
 
 def write_exported(store: Store, path: Path) -> None:
-    """Write all threads of the store, each as a file of its own."""
+    """Write each thread of the store as a separate file."""
     threads: dict[str, bytes] = {}
     for scenario in SCENARIOS.values():
         for thread in scenario.threads:
@@ -87,7 +87,7 @@ def write_exported(store: Store, path: Path) -> None:
 
 
 def write_logs(store: Store, folder: Path, path: Path) -> None:
-    """Write exported logs of some threads, with the files that runs wrote, and all heads."""
+    """Write exported logs of some threads, the files that runs wrote, and all heads."""
     heads: list[dict[str, Any]] = []
     for thread, key in LOGGED.items():
         heads.append(export(store, thread, folder / f"{thread}.jsonl", key=key).to_dict())
@@ -99,14 +99,14 @@ def write_logs(store: Store, folder: Path, path: Path) -> None:
 
 
 def pack(path: Path, files: dict[str, bytes]) -> None:
-    """Write *files* as an archive that is the same for the same files."""
+    """Write *files* as a reproducible archive."""
     with zipfile.ZipFile(path, "w") as packed:
         for name, data in files.items():
             packed.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
 
 
 def write_postgres(files: Path) -> None:
-    """Write a schema of PostgreSQL, as `pg_dump` does."""
+    """Write a schema of PostgreSQL, like `pg_dump` does."""
     tools = postgres_server.binaries()
     if tools is None:
         sys.exit("The corpus needs a PostgreSQL server: there is no initdb in PATH or /usr/lib/postgresql.")
@@ -118,13 +118,14 @@ def write_postgres(files: Path) -> None:
         dumped = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     finally:
         server.remove()
-    # Newer versions of pg_dump write commands of psql, too, which begin with a backslash; settings are of one version.
+    # Newer versions of pg_dump also write commands of psql, which begin with a backslash; settings depend on the
+    # version.
     left = [line for line in dumped.splitlines(keepends=True) if not line.startswith(("\\", "SET ", "--"))]
     (files / "postgres.sql.gz").write_bytes(gzip.compress("".join(left).encode(), mtime=0))
 
 
 def expected(folder: Path, files: Path) -> dict[str, Any]:
-    """What a reader finds: in the first store, where all threads are, since each store has the same entries."""
+    """The expected content: of the first store, which has all threads, since each store has the same entries."""
     seen: dict[str, Any] = {}
     on: dict[str, Any] = {}
     with opened(STORES[0], folder, files=files) as store:
@@ -141,7 +142,7 @@ def goes_on(scenario: Any) -> Callable[[World, Any, str], Any]:
 
 
 def main() -> None:
-    """Write all files, and replace those of v1 with them once all are there."""
+    """Write all files, and replace those of v1 once all are written."""
     with tempfile.TemporaryDirectory() as scratch:
         files, folder = Path(scratch) / "v1", Path(scratch) / "stores"
         for made in (files, folder, folder / "read"):

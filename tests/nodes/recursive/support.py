@@ -1,4 +1,4 @@
-"""A long text with needles and amounts, and models that decide by rules from what they are shown."""
+"""A long text with needles and amounts, and models that decide by rules from their prompt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class State(BaseModel):
 
 @dataclass(frozen=True)
 class Book:
-    """Records, one on each line, and what is to be found in them."""
+    """Records, one on each line, and the needles in them."""
 
     text: str
     refunds: int
@@ -65,7 +65,7 @@ def head_of(request: ModelRequest) -> str:
 
 
 def librarian(request: ModelRequest) -> Any:
-    """Stands for a model that reads: search for the memos, note what they say, add up the refunds, answer."""
+    """A model that reads: search for the memos, note their content, add up the refunds, answer."""
     head, last = head_of(request), request.messages[-1]
     codes = dict(re.findall(r"- (\w+): (\w+)", head.partition("Notes:")[2]))
     if not codes:
@@ -81,7 +81,7 @@ def librarian(request: ModelRequest) -> Any:
 
 
 def clerk(request: ModelRequest) -> str:
-    """Stands for a small model that reads one piece."""
+    """A small model that reads one piece."""
     piece = request.text.partition("\n\n")[2]
     if REFUNDS not in request.text:
         return "NONE"
@@ -97,7 +97,7 @@ def graph_of(reader: Any, piece: Any = clerk, **options: Any) -> tuple[CompiledG
 def graph_of_models(
     reader: ChatModel, piece: ChatModel, *, question: Any = QUESTION, context: Any = "book", **options: Any
 ) -> CompiledGraph[State, Any]:
-    """A graph of one recursive node, whose errors become the code in the field `error`."""
+    """A graph of one recursive node that stores the code of an error in the field `error`."""
     node = recursive(State, question, context=context, into="answer", model=reader, piece_model=piece, **options)
     g: GraphBuilder[State, Any] = GraphBuilder(State, name="library")
     g.add_node("ask", node, on_error="failed")

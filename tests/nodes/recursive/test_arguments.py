@@ -1,4 +1,4 @@
-"""Arguments of `recursive` that are wrong are refused when the node is made; wrong values of the state before a call."""
+"""Wrong arguments of `recursive` are refused when the node is built; wrong values of the state before a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt.nodes._recursive.limits import size_of_prompt
 from .support import State, graph_of, head_of, librarian
 
 
-def test_a_field_that_the_state_lacks_is_found_when_the_node_is_made() -> None:
+def test_unknown_field_is_refused_when_the_node_is_built() -> None:
     model = FunctionModel(librarian)
 
     with pytest.raises(InputError, match="topik"):
@@ -38,14 +38,14 @@ def test_a_field_that_the_state_lacks_is_found_when_the_node_is_made() -> None:
         {"name": "a/b"},
     ],
 )
-def test_a_wrong_argument_is_refused_when_the_node_is_made(wrong: dict[str, Any]) -> None:
+def test_wrong_argument_is_refused_when_the_node_is_built(wrong: dict[str, Any]) -> None:
     given = {"context": "book", "into": "answer", "model": FunctionModel(librarian), **wrong}
 
     with pytest.raises(InputError):
         recursive(State, "q", **given)
 
 
-def test_a_question_that_is_too_long_is_refused_before_a_call() -> None:
+def test_question_that_is_too_long_is_refused_before_a_call() -> None:
     graph, model, _ = graph_of(librarian, question=lambda _: "x" * 2_001)
 
     assert graph.run({"book": "text"}).state.error == "question-too-long"
@@ -53,7 +53,7 @@ def test_a_question_that_is_too_long_is_refused_before_a_call() -> None:
 
 
 @pytest.mark.parametrize("given", [42, None])
-def test_a_context_that_is_no_text_is_refused(given: Any) -> None:
+def test_context_that_is_not_a_string_is_refused(given: Any) -> None:
     graph, model, _ = graph_of(librarian)
 
     assert graph.run({"book": given}).state.error == "bad-mapping"

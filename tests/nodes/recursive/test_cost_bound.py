@@ -1,4 +1,4 @@
-"""The cost that is told beforehand holds for every run, whatever the models do."""
+"""The announced cost bound holds for every run, whatever the models do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
@@ -62,9 +62,9 @@ def greedy(chance: random.Random, request: ModelRequest) -> Any:
 
 
 def costly(seed: int, answer: Any) -> FunctionModel:
-    """A model that uses all that it may: every byte of its prompt is a token, and its answer is as long as allowed.
+    """A model at its limits: every byte of its prompt is a token, and its answer is as long as allowed.
 
-    What it does depends on what it is asked alone, so that the order of calls does not matter.
+    Its reply depends on the request alone: the order of calls does not matter.
     """
 
     def reply(request: ModelRequest) -> AgentReply:
@@ -83,7 +83,6 @@ def terse(chance: random.Random, request: ModelRequest) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     depth=st.integers(0, 2),
@@ -91,7 +90,7 @@ def terse(chance: random.Random, request: ModelRequest) -> str:
     turns=st.integers(1, 7),
     reader_calls=st.integers(2, 20),
 )
-def test_the_bound_holds_for_every_run(seed: int, depth: int, calls: int, turns: int, reader_calls: int) -> None:
+def test_cost_bound_holds_for_every_run(seed: int, depth: int, calls: int, turns: int, reader_calls: int) -> None:
     limits = RecursiveLimits(
         depth=depth,
         calls=calls,
@@ -111,7 +110,7 @@ def test_the_bound_holds_for_every_run(seed: int, depth: int, calls: int, turns:
     assert result.state.error in (
         "",
         "reading-without-answer",
-    )  # planning keeps within the budget: it never has to refuse a call
+    )  # planning keeps within the budget: the budget never refuses a call
     for request in reader.calls:
         assert size_of_prompt(request.messages, request.tools) <= bound.prompt_tokens
     for request in piece.calls:
@@ -121,7 +120,7 @@ def test_the_bound_holds_for_every_run(seed: int, depth: int, calls: int, turns:
     assert result.usage.total_tokens <= bound.tokens
 
 
-def test_the_bound_is_data_and_smaller_limits_make_it_smaller() -> None:
+def test_cost_bound_is_data_and_decreases_with_smaller_limits() -> None:
     default, small = RecursiveLimits().bound(), RecursiveLimits(calls=10, depth=0, tokens=50_000).bound()
 
     assert default.calls == 1_000
@@ -134,7 +133,7 @@ def test_the_bound_is_data_and_smaller_limits_make_it_smaller() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"turns": 0}, {"calls": 1}, {"depth": -1}, {"tokens": 0}, {"turns": True}, {"calls": 9.5}]
 )
-def test_limits_that_are_no_limits_are_refused(wrong: dict[str, Any]) -> None:
+def test_values_that_are_not_limits_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError) as caught:
         RecursiveLimits(**wrong)
 
@@ -142,7 +141,7 @@ def test_limits_that_are_no_limits_are_refused(wrong: dict[str, Any]) -> None:
 
 
 @given(text=st.one_of(ODD, ODD.map(lambda part: part * 50)), room=st.integers(0, 300))
-def test_a_clipped_text_fits_its_room(text: str, room: int) -> None:
+def test_clipped_text_fits_its_limit(text: str, room: int) -> None:
     cut = clipped(text, room)
 
     assert size_of(cut) <= room

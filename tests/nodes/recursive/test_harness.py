@@ -1,4 +1,4 @@
-"""A RecursiveHarness answers questions about one text, inside a graph and outside."""
+"""A RecursiveHarness answers questions about one text, inside and outside a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOOK = book(60_000)
 SMALL = RecursiveLimits(piece_chars=4_000, turns=6, prompt_chars=20_000)
 
 
-def test_the_harness_answers_outside_of_a_graph_and_tells_its_bound() -> None:
+def test_harness_answers_outside_a_graph_and_reports_its_bound() -> None:
     harness = RecursiveHarness(
         BOOK.text, model=FunctionModel(librarian), piece_model=FunctionModel(clerk), limits=SMALL
     )
@@ -33,7 +33,7 @@ def test_the_harness_answers_outside_of_a_graph_and_tells_its_bound() -> None:
     assert reply.usage.total_tokens <= harness.bound.tokens
 
 
-def test_the_harness_is_one_recorded_call_of_a_node_and_a_budget_holds_its_bound() -> None:
+def test_harness_is_one_recorded_call_of_a_node_and_a_budget_covers_its_bound() -> None:
     reader = FunctionModel(librarian)
     harness = RecursiveHarness(BOOK.text, model=reader, piece_model=FunctionModel(clerk), limits=SMALL)
     g: GraphBuilder[State, Any] = GraphBuilder(State)

@@ -1,4 +1,4 @@
-"""A LongText reads any range of what it was made of, whatever that is."""
+"""A LongText reads any range of its source, of every kind."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def file_of(text: str, folder: Path) -> LongText:
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows and blocks of a few characters, so that every border is met."""
+    """Windows and blocks of a few characters: every border is tested."""
     monkeypatch.setattr(long_text, "_WINDOW", 5)
 
 
 @given(text=TEXTS, start=st.integers(-5, 70), end=st.integers(-5, 70))
-def test_a_range_is_what_slicing_gives(text: str, start: int, end: int) -> None:
+def test_range_equals_a_slice(text: str, start: int, end: int) -> None:
     wanted = text[max(0, start) : max(0, end)]
 
     assert LongText.of(text).read(start, end) == wanted
@@ -39,7 +39,7 @@ def test_a_range_is_what_slicing_gives(text: str, start: int, end: int) -> None:
 
 
 @pytest.mark.usefixtures("narrow")
-def test_a_file_is_read_across_its_blocks(tmp_path: Path) -> None:
+def test_file_is_read_across_its_blocks(tmp_path: Path) -> None:
     text = "aé漢𝄞b\n" * 7
     found = file_of(text, tmp_path)
 
@@ -58,7 +58,7 @@ def test_bytes_that_are_not_utf_8_are_read_as_replacement_characters() -> None:
 
 @pytest.mark.usefixtures("narrow")
 @given(text=TEXTS, literal=st.text(alphabet="ab é\n", min_size=1, max_size=7))
-def test_a_literal_is_found_where_str_finds_it(text: str, literal: str) -> None:
+def test_literal_is_found_at_the_position_of_str_find(text: str, literal: str) -> None:
     wanted, at = [], text.find(literal)
     while at >= 0:
         wanted.append(at)
@@ -67,19 +67,19 @@ def test_a_literal_is_found_where_str_finds_it(text: str, literal: str) -> None:
     assert list(LongText.of(text).find(literal, 0, len(text))) == wanted
 
 
-def test_a_literal_is_found_without_case_at_the_right_offset() -> None:
-    """The lower case of İ has two characters, which must not move what follows it."""
+def test_case_insensitive_literal_is_found_at_the_right_offset() -> None:
+    """The lower case of İ has two characters, which must not shift later offsets."""
     text = LongText.of("İİ Straße STRASSE straße")
 
     assert list(text.find("STRAßE", 0, text.length, ignore_case=True)) == [3, 18]
     assert list(text.find("strasse", 4, text.length, ignore_case=True)) == [10]
 
 
-def test_a_lone_surrogate_is_read_as_a_replacement_character() -> None:
+def test_lone_surrogate_is_read_as_a_replacement_character() -> None:
     assert LongText.of("a\ud800é").read(0, 3) == "a\ufffdé"
 
 
-def test_documents_are_one_line_break_apart_and_have_names() -> None:
+def test_documents_are_separated_by_a_line_break_and_have_names() -> None:
     text = LongText.of({"one": "ab", "empty": "", "two": "cd"})
 
     assert text.read(0, text.length) == "ab\n\ncd"
@@ -87,7 +87,7 @@ def test_documents_are_one_line_break_apart_and_have_names() -> None:
     assert LongText.of([]).length == 0
 
 
-def test_a_file_is_mapped_and_indexed_once_until_it_changes(tmp_path: Path) -> None:
+def test_file_is_mapped_and_indexed_once_until_it_changes(tmp_path: Path) -> None:
     first = file_of("one", tmp_path)
 
     assert LongText.of(tmp_path / "text") is first
@@ -95,14 +95,14 @@ def test_a_file_is_mapped_and_indexed_once_until_it_changes(tmp_path: Path) -> N
     assert file_of("", tmp_path).length == 0
 
 
-def test_a_text_has_a_mark_of_its_length_and_ends() -> None:
+def test_repr_of_a_long_text_has_its_length_and_ends() -> None:
     middle = "x" * 20_000
 
     assert LongText.of("a" + middle).mark != LongText.of("b" + middle).mark
     assert LongText.of("a" + middle).mark == LongText.of(["a" + middle]).mark
 
 
-def test_a_text_is_shared_by_copies_of_what_holds_it() -> None:
+def test_copies_of_a_container_share_its_text() -> None:
     text = LongText.of("abc")
 
     assert LongText.of(text) is text
@@ -110,7 +110,7 @@ def test_a_text_is_shared_by_copies_of_what_holds_it() -> None:
 
 
 @pytest.mark.parametrize("given", [42, None, b"bytes", ["a", 1], {"a": 2}])
-def test_what_is_no_text_is_refused(given: object) -> None:
+def test_value_that_is_not_a_string_is_refused(given: object) -> None:
     with pytest.raises(InputError) as caught:
         LongText.of(given)
 

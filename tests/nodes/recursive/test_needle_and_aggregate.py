@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,15 +19,18 @@ from graphrt.nodes._recursive.limits import size_of_prompt
 from .support import Book, book, clerk, graph_of, graph_of_models, librarian
 
 SIZE = 10_500_000
+SHORTER = SIZE if os.environ.get("GRAPHRT_FULL") == "1" else SIZE // 5
+"""Enough to detect a copy of the text, in memory or in a file."""
 LIMITS = RecursiveLimits()
 
 
 @pytest.fixture(scope="module")
 def library() -> Book:
-    return book(SIZE)
+    return book(SHORTER)
 
 
-def test_needles_are_found_and_amounts_added_up_over_ten_megabytes(library: Book) -> None:
+def test_needles_are_found_and_amounts_added_up_over_ten_megabytes() -> None:
+    library = book(SIZE)
     graph, reader, piece = graph_of(librarian, clerk)
 
     result = graph.run({"book": library.text})
@@ -43,7 +47,7 @@ def test_needles_are_found_and_amounts_added_up_over_ten_megabytes(library: Book
     assert result.usage.total_tokens <= LIMITS.bound().tokens
 
 
-def test_the_text_is_stored_once(library: Book, tmp_path: Path) -> None:
+def test_text_is_stored_once(library: Book, tmp_path: Path) -> None:
     graph, reader, piece = graph_of(librarian, clerk)
     path = tmp_path / "runs.db"
     with Runtime(graph, store=f"sqlite:///{path}") as runtime:
@@ -63,7 +67,7 @@ def test_the_text_is_stored_once(library: Book, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "documents"])
-def test_a_file_and_documents_are_read_as_a_text_is(library: Book, tmp_path: Path, kind: str) -> None:
+def test_file_and_documents_are_read_like_a_text(library: Book, tmp_path: Path, kind: str) -> None:
     graph, _, piece = graph_of(librarian, clerk)
     given: object = library.text.split("\n")
     if kind == "file":
@@ -73,13 +77,13 @@ def test_a_file_and_documents_are_read_as_a_text_is(library: Book, tmp_path: Pat
         result = runtime.run({"book": given}, thread="t")
 
     assert result.state.answer == library.answer
-    assert len(piece.calls) > 400
+    assert len(piece.calls) > 400 * SHORTER // SIZE
     if kind == "file":
-        assert (tmp_path / "runs.db").stat().st_size < 3_000_000
+        assert (tmp_path / "runs.db").stat().st_size < 0.3 * len(library.text)
 
 
 class Forgetful:
-    """A model that keeps nothing of its requests."""
+    """A model that keeps none of its requests."""
 
     def __init__(self, answer: Callable[[ModelRequest], Any]) -> None:
         self.profile = ModelProfile(name="forgetful")
@@ -98,7 +102,7 @@ class Forgetful:
 
 
 @pytest.mark.parametrize("kind", ["text", "documents", "file"])
-def test_the_text_is_not_copied_for_a_call(library: Book, tmp_path: Path, kind: str) -> None:
+def test_text_is_not_copied_for_a_call(library: Book, tmp_path: Path, kind: str) -> None:
     piece = Forgetful(clerk)
     given: Any = library.text if kind == "text" else library.text.split("\n")
     if kind == "file":
@@ -113,5 +117,5 @@ def test_the_text_is_not_copied_for_a_call(library: Book, tmp_path: Path, kind: 
         tracemalloc.stop()
 
     assert result.state.answer == library.answer
-    assert piece.calls > 400
+    assert piece.calls > 400 * SHORTER // SIZE
     assert most < 0.9 * len(library.text)

@@ -1,4 +1,4 @@
-"""A reader's prompt is bounded, keeps the newest turns in full, and a line of each older call."""
+"""A reader's prompt is bounded, and has the newest turns in full and a line for each older call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def prompt_of(turns: list[Turn], **changed: Any) -> list[Any]:
     return prompt
 
 
-def test_the_newest_turns_stand_in_full_and_older_ones_leave_a_line() -> None:
+def test_newest_turns_are_shown_in_full_and_older_ones_as_a_line() -> None:
     prompt = prompt_of([turn(number) for number in range(12)])
     shown = [one.text.split(" y")[0] for one in prompt if one.role == "tool"]
 
@@ -60,7 +60,7 @@ def test_lines_of_the_oldest_calls_are_dropped_when_there_are_too_many() -> None
     assert '"word 0"' not in head
 
 
-def test_results_of_the_newest_turn_are_cut_to_the_room_there_is() -> None:
+def test_results_of_the_newest_turn_are_cut_to_the_remaining_room() -> None:
     prompt = prompt_of([turn(1), turn(2, size=30_000)])
 
     assert [one.role for one in prompt] == ["system", "user", "assistant", "tool"]
@@ -68,19 +68,19 @@ def test_results_of_the_newest_turn_are_cut_to_the_room_there_is() -> None:
     assert "[cut: " in prompt[-1].text
 
 
-def test_a_turn_whose_calls_alone_are_too_long_leaves_a_line() -> None:
+def test_turn_whose_calls_alone_are_too_long_is_shown_as_a_line() -> None:
     prompt = prompt_of([turn(1, arguments=30_000)])
 
     assert [one.role for one in prompt] == ["system", "user"]
     assert "word 1" in prompt[1].text
 
 
-def test_the_last_prompt_says_that_it_is_the_last() -> None:
+def test_last_prompt_announces_that_it_is_the_last() -> None:
     assert "Answer now" in prompt_of([turn(1)], last=True)[-1].text
 
 
-def test_a_long_loop_never_exceeds_the_bound() -> None:
-    """However many turns, results and notes there are."""
+def test_long_loop_never_exceeds_the_bound() -> None:
+    """With any number of turns, results and notes."""
 
     def reader(request: ModelRequest) -> Any:
         number = len(sizes)

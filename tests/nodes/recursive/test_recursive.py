@@ -1,4 +1,4 @@
-"""What `recursive` offers a model, what it refuses, and what becomes of failures."""
+"""What `recursive` offers a model, what it refuses, and how it handles failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = RecursiveLimits(piece_chars=4_000, turns=6, prompt_chars=20_000, result_
 
 
 class Script:
-    """Replies of readers in order; remembers the result of the last tool calls that each saw."""
+    """Replies of readers in order; records the results of the last tool calls that each saw."""
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
@@ -41,14 +41,14 @@ def shown_by(*replies: Any, text: Any = None, piece: Any = clerk, **options: Any
     return script.shown
 
 
-def test_the_length_of_the_text_and_its_documents_are_told() -> None:
+def test_length_of_the_text_and_its_documents_are_reported() -> None:
     assert shown_by(call("length"), text="abc")[1] == "[0, 3): 3 characters."
     told = shown_by(call("length"), text={"one": "ab", "two": "cd"})[1]
     assert "2 documents" in told
     assert "two: 3" in told
 
 
-def test_a_range_is_read_and_cut_to_its_room() -> None:
+def test_range_is_read_and_cut_to_its_limit() -> None:
     assert shown_by(call("read", start=0, end=6))[1] == BOOK.text[:6]
     cut = shown_by(call("read", start=0))[1]
     assert cut.startswith(BOOK.text[:1_000])
@@ -57,7 +57,7 @@ def test_a_range_is_read_and_cut_to_its_room() -> None:
     assert SMALL.result_chars - 100 < len(cut) <= SMALL.result_chars
 
 
-def test_a_search_tells_how_many_matches_there_are_and_where() -> None:
+def test_search_reports_the_number_and_positions_of_matches() -> None:
     told = shown_by(call("search", query="kind=refund"))[1]
     number = BOOK.text.count("kind=refund")
 
@@ -87,7 +87,7 @@ def test_a_search_tells_how_many_matches_there_are_and_where() -> None:
         (call("ask", question="Who?", of="m7"), "There is no text 'm7'"),
     ],
 )
-def test_a_call_that_cannot_be_made_is_explained_to_the_model(asked: Any, told: str) -> None:
+def test_impossible_call_is_explained_to_the_model(asked: Any, told: str) -> None:
     assert told in shown_by(asked)[1]
 
 
@@ -149,8 +149,8 @@ def test_a_question_about_a_long_range_is_answered_by_a_reader_below() -> None:
     assert "The text is the range [0, 45000), 45000 characters." in head_of(below[0])
 
 
-def test_a_reader_that_asks_about_itself_for_ever_ends_in_a_typed_error() -> None:
-    """It is refused at once; whoever insists runs out of turns, at every depth."""
+def test_reader_that_asks_itself_endlessly_ends_in_a_typed_error() -> None:
+    """It is refused at once; a reader that insists runs out of turns, at every depth."""
 
     def same(request: ModelRequest) -> Any:
         return call("ask", question=re.search("Question: (.*)", head_of(request))[1])  # type: ignore[index]
@@ -163,7 +163,7 @@ def test_a_reader_that_asks_about_itself_for_ever_ends_in_a_typed_error() -> Non
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_readers_that_call_readers_for_ever_are_bounded_in_depth_and_calls(depth: int) -> None:
+def test_readers_that_call_readers_endlessly_are_bounded_in_depth_and_calls(depth: int) -> None:
     limits = RecursiveLimits(
         piece_chars=4_000, turns=4, prompt_chars=20_000, result_chars=1_500, depth=depth, reader_calls=20, calls=100
     )
@@ -184,7 +184,7 @@ def test_readers_that_call_readers_for_ever_are_bounded_in_depth_and_calls(depth
     assert "Here ask takes at most 4000 characters" in told
 
 
-def test_the_error_of_a_reader_without_an_answer_can_be_routed_or_caught() -> None:
+def test_error_of_a_reader_without_an_answer_can_be_routed_or_caught() -> None:
     node = recursive(
         State, "q", context="book", into="answer", model=FunctionModel(lambda _: call("length")), limits=SMALL
     )
@@ -195,7 +195,7 @@ def test_the_error_of_a_reader_without_an_answer_can_be_routed_or_caught() -> No
     assert caught.value.code == "reading-without-answer"
 
 
-def test_a_failed_sub_call_is_told_and_the_others_count() -> None:
+def test_failed_sub_call_is_reported_and_the_others_count() -> None:
     def piece(request: ModelRequest) -> str:
         if "otter" in request.text:
             raise TransientModelError("the line is down", retry_after_s=1_000)
@@ -209,7 +209,7 @@ def test_a_failed_sub_call_is_told_and_the_others_count() -> None:
     assert "TransientModelError: the line is down" in told
 
 
-def test_a_failure_that_no_model_can_mend_fails_the_run_and_retry_repeats_that_call_alone() -> None:
+def test_failure_outside_the_model_fails_the_run_and_retry_repeats_only_that_call() -> None:
     broken = [True]
 
     async def piece(request: ModelRequest) -> str:
@@ -242,7 +242,7 @@ def last_line(request: ModelRequest) -> str:
     return request.text.partition("\n")[0] if request.messages[-1].role == "tool" else ""
 
 
-def test_a_budget_that_is_too_small_stops_the_reading() -> None:
+def test_budget_that_is_too_small_stops_the_reading() -> None:
     limits = RecursiveLimits(piece_chars=4_000, prompt_chars=20_000, tokens=14_000)
     graph, reader, _ = graph_of(librarian, clerk, limits=limits)
     result = graph.run({"book": BOOK.text})
@@ -253,7 +253,7 @@ def test_a_budget_that_is_too_small_stops_the_reading() -> None:
     assert len(reader.calls) == 3
 
 
-def test_a_budget_of_the_run_holds_inside() -> None:
+def test_budget_of_the_run_applies_inside() -> None:
     graph, _, _ = graph_of(librarian, clerk, limits=SMALL)
 
     assert graph.run({"book": BOOK.text}, budget=Budget(calls=5)).state.error == "budget-exceeded"
@@ -270,7 +270,7 @@ def test_sub_calls_are_shown_live() -> None:
     assert not any(BOOK.text[:200] in str(item.value) for item in items)
 
 
-def test_a_recorded_run_replays() -> None:
+def test_recorded_run_can_be_replayed() -> None:
     graph, reader, piece = graph_of(librarian, clerk, limits=SMALL)
     with Runtime(graph, store="memory:") as runtime:
         done = runtime.run({"book": BOOK.text}, thread="t")
@@ -281,7 +281,7 @@ def test_a_recorded_run_replays() -> None:
     assert len(reader.calls) + len(piece.calls) == asked
 
 
-def test_a_text_that_changed_since_it_was_read_is_refused(tmp_path: Path) -> None:
+def test_text_that_changed_since_it_was_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "book.txt"
     path.write_text(BOOK.text, encoding="utf-8")
 
@@ -323,7 +323,7 @@ class Counting:
         return str(text.length) + "!" * 99_999
 
 
-def test_code_runs_in_the_sandbox_of_the_caller_and_only_there() -> None:
+def test_code_runs_only_in_the_sandbox_of_the_caller() -> None:
     sandbox = Counting()
     shown = shown_by(call("run_code", code="len"), call("run_code", code="rm"), sandbox=sandbox)
 
@@ -334,7 +334,7 @@ def test_code_runs_in_the_sandbox_of_the_caller_and_only_there() -> None:
 
 
 @pytest.mark.parametrize("verb", ["arun", "astream"])
-def test_it_runs_on_a_loop_of_the_users(verb: str) -> None:
+def test_recursive_node_runs_on_an_event_loop_of_the_user(verb: str) -> None:
     graph, _, _ = graph_of(librarian, clerk, limits=SMALL)
 
     async def go() -> Any:

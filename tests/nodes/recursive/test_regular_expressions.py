@@ -1,4 +1,4 @@
-"""Regular expressions come with an extra; without it the model is told what there is, and nothing else changes."""
+"""Regular expressions require an extra; without it, the model learns which tools remain, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_expression_ignores_case_if_asked() -> None:
 
 @pytest.mark.needs("re2")
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|aa)+b", "(.*)*xb", "(a?){30}a{30}b", "(a|b)*a(a|b){60}c"])
-def test_expression_that_makes_re_hang_ends(pattern: str) -> None:
+def test_expression_that_makes_re_hang_terminates(pattern: str) -> None:
     began = time.perf_counter()
 
     assert matches(pattern, "a" * 50_000) == []
@@ -54,7 +54,7 @@ def test_expression_that_makes_re_hang_ends(pattern: str) -> None:
 
 @pytest.mark.needs("re2")
 @pytest.mark.parametrize("pattern", ["a*", "(a", "(?=a)", r"(a)\1", "a{9999}", "a" * 201, "a\nb"])
-def test_expression_that_cannot_be_used_is_refused(pattern: str) -> None:
+def test_invalid_expression_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError) as caught:
         RegularExpression(pattern, length=1_000)
 
@@ -62,7 +62,7 @@ def test_expression_that_cannot_be_used_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.needs("re2")
-def test_expression_that_is_too_large_for_the_text_names_a_range_that_it_can_search() -> None:
+def test_expression_that_is_too_large_for_the_text_names_a_searchable_range() -> None:
     with pytest.raises(PatternError, match="it is too large for 10000000 characters: search ") as caught:
         RegularExpression(r"\pL+ \pL+", length=10_000_000)
 
@@ -70,7 +70,7 @@ def test_expression_that_is_too_large_for_the_text_names_a_range_that_it_can_sea
 
 
 @pytest.mark.parametrize("module", [None, ModuleType("re2")])
-def test_model_is_told_what_there_is_without_the_extra(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_is_informed_of_the_missing_extra(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """None: nothing is installed. A module without `Options` is another package, which may fall back to `re`."""
     monkeypatch.setitem(sys.modules, "re2", module)
     results: list[str] = []
@@ -89,7 +89,7 @@ def test_model_is_told_what_there_is_without_the_extra(module: Any, monkeypatch:
 
 
 def test_tools_and_graph_are_the_same_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that began with the extra goes on without it: no prompt and no fingerprint depends on the machine."""
+    """A run that started with the extra continues without it: no prompt and no fingerprint depends on the machine."""
     with_extra = [one.spec for one in reading_tools(sandbox=False)], graph_of(lambda _: "")[0].fingerprint
     monkeypatch.setitem(sys.modules, "re2", None)
 

@@ -1,4 +1,4 @@
-"""Pieces of a range, and what the answers about them become together."""
+"""Pieces of a range, and the combination of the answers about them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_numbers_are_combined_exactly(combine: str, answers: list[str], wanted: 
     assert result_of(answers, combine)[0] == wanted
 
 
-def test_an_answer_that_is_not_one_number_is_left_out_and_named() -> None:
+def test_answer_that_is_not_one_number_is_skipped_and_named() -> None:
     told = result_of(["5", "between 3 and 4", "v2", "7"], "sum")
 
     assert told[0] == "sum = 12"
@@ -69,12 +69,12 @@ def test_failed_pieces_are_named_and_do_not_count() -> None:
     assert "[40, 50) and 4 more. First: lost" in many[2]
 
 
-def test_a_single_answer_is_the_result() -> None:
+def test_single_answer_is_the_result() -> None:
     assert result_of(["an answer"], "answer") == ["an answer"]
     assert result_of(["lost"], "answer", failed=(0,)) == ["The sub-call failed: lost"]
 
 
-def test_findings_are_put_into_the_order_of_their_pieces() -> None:
+def test_findings_are_sorted_by_their_pieces() -> None:
     plan, found = plan_of(["a", "b", "c"], "list")
     random.Random(2).shuffle(found)
     found.append(Finding(plan="other", at=0, text="x", failed=False))
@@ -99,7 +99,7 @@ def test_pieces_cover_the_range_and_fit_their_size(text: str, size: int, separat
         assert not separator or piece.endswith(separator) or separator not in piece
 
 
-def test_more_pieces_than_allowed_are_not_made() -> None:
+def test_more_pieces_than_allowed_are_refused() -> None:
     text = LongText.of("abcdef")
 
     assert cut_into_pieces(text, 0, 6, size=2, separator="", most=3) == [0, 2, 4, 6]

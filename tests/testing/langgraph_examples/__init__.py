@@ -1,7 +1,7 @@
-"""Thirteen of LangGraph's published examples, written anew in graphrt, for tests of tools that explore graphs.
+"""Thirteen of LangGraph's published examples, rewritten in graphrt, for tests of tools that explore graphs.
 
-All are correct: a tool that finds a bug here raises a false alarm. Each is a module with a function `graph` that makes
-the graph, and with an `EXAMPLE` that says how to run it.
+All are correct: a finding here is a false positive. Each is a module with a function `graph` that builds the graph, and
+with an `EXAMPLE` that describes how to run it.
 """
 
 from __future__ import annotations

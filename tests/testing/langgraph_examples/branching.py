@@ -1,4 +1,4 @@
-"""Parallel branches: the first node fans out to two or three others, which meet again in the last one."""
+"""Parallel branches: the first node fans out to two or three others, which join in the last one."""
 
 from __future__ import annotations
 

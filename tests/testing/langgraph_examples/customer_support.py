@@ -1,4 +1,4 @@
-"""Customer support: a chat with tools; a tool that changes a booking runs only after the customer has agreed."""
+"""Customer support: a chat with tools; a tool that changes a booking runs only after the approval of the customer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Essay writer: plan, research, write, criticise, research again and write again, two revisions at most."""
+"""Essay writer: plan, research, write, criticise, research and write again, with two revisions at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Example`: one published example of LangGraph, written anew, with all that an explorer needs to run it."""
+"""`Example`: a published example of LangGraph, rewritten, with everything that an explorer needs to run it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Example:
 
     name: str
     graph: Callable[[], CompiledGraph[Any, Any]]
-    """Makes the graph."""
+    """Builds the graph."""
     input: Mapping[str, Any]
     options: Callable[[], Mapping[str, Any]] = no_options
-    """Makes the options of `Runtime` for one run: models that answer by rules, `deps`."""
+    """Builds the options of `Runtime` for one run: models that answer by rules, `deps`."""
     answers: Sequence[Any] = ()
     """Answers to the questions of a run with these options, in order."""
     alternatives: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
-    """Node to what it may return."""
+    """Node to its possible results."""
     replies: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
-    """Agent to what its model may reply."""
+    """Agent to the possible replies of its model."""
     possible: Sequence[Any] = ()
-    """Answers that a person may give to any question."""
+    """Possible answers of a person to any question."""
 
     def __str__(self) -> str:
         return self.name

@@ -1,4 +1,4 @@
-"""Handoff: two advisers pass a traveller on to each other by Commands, and wait for the traveller in between."""
+"""Handoff: two advisers hand a traveller over to each other by Commands, and wait for the traveller in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Human in the loop: a person reads a draft and sends it, edits it or has it written again, three times at most."""
+"""Human in the loop: a person reads a draft and sends it, edits it or requests another one, three times at most."""
 
 from __future__ import annotations
 

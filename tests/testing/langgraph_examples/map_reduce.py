@@ -1,4 +1,4 @@
-"""Map-reduce: a model names subjects, one task for each writes a joke, and the best of them is chosen."""
+"""Map-reduce: a model names subjects, one task for each writes a joke, and the best one is chosen."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def graph() -> CompiledGraph[State, Any]:
     g.add_node("choose", choose)
     g.add_edge(START, "list_subjects")
     g.add_conditional_edges("list_subjects", each, ["joke"])
-    g.add_join(["joke"], "choose", starved="run")  # no subject has no joke, and an end too
+    g.add_join(["joke"], "choose", starved="run")  # no subject means no joke, and still an end
     g.add_edge("choose", END)
     return g.compile()
 

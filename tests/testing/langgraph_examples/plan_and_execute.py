@@ -1,4 +1,4 @@
-"""Plan and execute: a plan of steps, an executor that takes the first of them, and a replanner that answers or goes on."""
+"""Plan and execute: a plan of steps, an executor that takes the first one, and a replanner that answers or continues."""
 
 from __future__ import annotations
 

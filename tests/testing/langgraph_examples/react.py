@@ -22,7 +22,7 @@ class State(TypedDict):
 
 
 def run_tool(text: str) -> str:
-    """Do what a text such as `add 1 2` or `look up tea` says."""
+    """Execute a text such as `add 1 2` or `look up tea`."""
     name, _, rest = text.partition(" ")
     if name == "add":
         return str(sum(int(number) for number in rest.split()))

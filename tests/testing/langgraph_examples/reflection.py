@@ -1,4 +1,4 @@
-"""Reflection: a writer and a critic take turns until the critic is content or the third draft is there."""
+"""Reflection: a writer and a critic alternate until the critic is satisfied or the third draft exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL agent: tables and schema first, then a query that is checked and run; a query that fails is written again."""
+"""SQL agent: tables and schema first, then a query that is checked and run; a failed query is rewritten."""
 
 from __future__ import annotations
 

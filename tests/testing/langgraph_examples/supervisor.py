@@ -1,4 +1,4 @@
-"""Supervisor: an agent chooses the worker that is next, by a Command, until it says that all is done."""
+"""Supervisor: an agent chooses the next worker by a Command, until all work is done."""
 
 from __future__ import annotations
 

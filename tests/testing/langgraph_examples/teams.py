@@ -1,4 +1,4 @@
-"""Hierarchical teams: a nested graph researches, another one writes, and the graph around them decides who is next."""
+"""Hierarchical teams: one nested graph researches, another writes, and their parent decides which is next."""
 
 from __future__ import annotations
 

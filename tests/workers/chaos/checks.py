@@ -1,4 +1,4 @@
-"""What is wrong after a storm: lost, forked or repeated work, or an end that differs from that of the twin. No tests."""
+"""Checks after a storm: no work is lost, forked or repeated, and each thread ends like its twin. No tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .guests import Guest
 
 
 class Harm(NamedTuple):
-    """What was done to the hosts.
+    """The disturbances of the hosts.
 
     Attributes:
         disturbed: How many processes were killed, stopped, ended or cut off.
@@ -48,7 +48,7 @@ def check(
     harm: Harm,
     done: Counter[str],
 ) -> list[str]:
-    """What is wrong with the threads of *guests*; adds figures to *done*."""
+    """Return the problems of the threads of *guests*, and add figures to *done*."""
     wrong = [f"lost: {thread} has not ended" for thread in sorted(open_)]
     outside = folder / "outside.txt"
     notes = Counter(outside.read_text().splitlines() if outside.exists() else ())
@@ -81,7 +81,7 @@ def of_children(
     notes: Counter[str],
     done: Counter[str],
 ) -> list[str]:
-    """Return what is wrong with the child threads; adds their number to *done*."""
+    """Return the problems of the child threads, and add their number to *done*."""
     wrong: list[str] = []
     found: Counter[str] = Counter()
     for info in runtime.threads():
@@ -112,7 +112,7 @@ def of_children(
 
 
 class Journal:
-    """The entries of one thread, and what can be seen in them alone."""
+    """The entries of one thread, and the checks that need no other data."""
 
     def __init__(self, thread: str, entries: list[Entry]) -> None:
         self.thread = thread
@@ -127,7 +127,7 @@ class Journal:
         return sum(isinstance(entry.event, kind) for entry in self.top)
 
     def _robbed(self) -> int:
-        """Return how many runs were taken over before they ended, as those of a process that died are."""
+        """Return how many runs were taken over before they ended, for example from a process that died."""
         found, goes_on = 0, False
         for entry in self.top:
             match entry.event:
@@ -142,7 +142,7 @@ class Journal:
         return found
 
     def repeated(self) -> list[str]:
-        """Return what happened twice, or out of order."""
+        """Return entries that are duplicated or out of order."""
         wrong: list[str] = []
         if [entry.seq for entry in self.entries] != list(range(1, len(self.entries) + 1)):
             wrong.append(f"forked: {self.thread} has entries {[entry.seq for entry in self.entries]}")
@@ -165,7 +165,7 @@ class Journal:
         return wrong
 
     def early(self) -> list[str]:
-        """Return timers that fired before their time, by the clock of the process that let them fire."""
+        """Return timers that fired early, by the clock of the process that fired them."""
         due: dict[str, float] = {}
         wrong: list[str] = []
         for entry in self.top:
@@ -182,7 +182,7 @@ class Journal:
 def of_end(
     runtime: Runtime[Any], seen: Journal, guest: Guest, notes: Counter[str], label: str | None = None
 ) -> list[str]:
-    """Return how the end of a thread, and what its effects left outside, differ from what its twin has.
+    """Return how the end of a thread, and the notes of its effects, differ from those of its twin.
 
     Its effects know it as *label*, or by its id.
     """
@@ -194,7 +194,7 @@ def of_end(
     found = runtime.state(thread)
     log: list[str] = found.values.log
     if found.status == "cancelled" and guest.cancel == "end":
-        # What is committed of a run is the beginning of what its twin has.
+        # The committed part of a run is a prefix of its twin's run.
         if log != wanted.log[: len(log)]:
             wrong.append(f"differs: {thread} was cancelled with {log}, which is no beginning of {wanted.log}")
     elif (found.status, log, found.values.total) != ("completed", wanted.log, wanted.total):
@@ -206,7 +206,7 @@ def of_end(
         number = notes[f"{label or thread} {line}"]
         if number == 0:
             wrong.append(f"lost: the effect {line!r} of {thread}")
-        # A kill between an effect and its record repeats it: at most once for each time the thread was taken.
+        # A kill between an effect and its record repeats it: at most once for each time that the thread was claimed.
         if number > 1 + seen.taken:
             wrong.append(f"applied twice: the effect {line!r} of {thread}, {number} times in {seen.taken} runs")
     return wrong

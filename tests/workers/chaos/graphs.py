@@ -1,4 +1,4 @@
-"""Random graphs out of blocks, and what a run of one has to end with. No tests.
+"""Random graphs built of blocks, and the expected end of a run. No tests.
 
 A kind of block is one function in `BLOCKS`: it adds nodes to the builder and returns its first and its last one. What a
 kind of block needs from outside while it runs (answers, signals), the storm does in `attend`, and `twin` does too.
@@ -26,11 +26,11 @@ from graphrt.stores import MemoryStore
 from graphrt.testing import VirtualClock, drive_due
 
 WIDTH = 4
-"""Tasks of a fan-out: also the most that one superstep can repeat."""
+"""Tasks of a fan-out: also the maximum that one superstep can repeat."""
 NAP_S = 0.2
-"""Seconds of the shortest timer. A worker looks every 0.05 s."""
+"""Seconds of the shortest timer. A worker polls every 0.05 s."""
 DID = "did "
-"""Beginning of the lines that effects leave outside and in the log."""
+"""Prefix of the lines that effects write to the file and to the log."""
 
 
 class State(BaseModel):
@@ -47,7 +47,7 @@ AGAIN: dict[str, Any] = {"log": ["again"], "total": 1}
 
 
 def note(folder: str, line: str) -> str:
-    """What an effect does: leave a line outside."""
+    """The side effect of an effect: append a line to a file."""
     if folder:
         with (Path(folder) / "outside.txt").open("a") as file:
             file.write(f"{line}\n")
@@ -55,7 +55,7 @@ def note(folder: str, line: str) -> str:
 
 
 def do(state: State, ctx: Context, what: str) -> str:
-    """Perform an effect, and return what the log says of it; the total makes it another one in a second run."""
+    """Perform an effect, and return its line of the log; the total differs in a second run."""
     done = ctx.effect("outside", note, state.folder, f"{state.thread} {DID}{what} {state.total}")
     time.sleep(state.pause_s)
     return done.partition(" ")[2]
@@ -66,7 +66,7 @@ Block = tuple[str, str]
 
 @dataclass
 class Site:
-    """Where a graph is built, by chance.
+    """A graph that is being built at random.
 
     Attributes:
         g: The builder.
@@ -137,7 +137,7 @@ def ask(site: Site, name: str) -> Block:
 
 
 def answer_to(payload: str) -> str:
-    """What a person says to a question."""
+    """The answer of a person to a question."""
     return f"answer to {payload}"
 
 
@@ -154,7 +154,7 @@ def nap(site: Site, name: str) -> Block:
 
 
 def expire(site: Site, name: str) -> Block:
-    """A question that nobody answers: it has a default, or its node catches the error."""
+    """A question that stays unanswered: it has a default, or its node catches the error."""
     has_default = site.chance.random() < 0.5
 
     def work(state: State, ctx: Context) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def receive(site: Site, name: str) -> Block:
 
 
 def signal_value(name: str, number: int) -> str:
-    """What the signal *number* of this name says, from 0."""
+    """The value of the signal *number* of this name, from 0."""
     return f"{name} {number}"
 
 
@@ -209,7 +209,7 @@ def together(site: Site, name: str) -> Block:
 
 
 def nested(site: Site, name: str) -> Block:
-    """A graph as a node, with some of the other blocks in it."""
+    """A nested graph that contains some of the other blocks."""
     inner = Site(GraphBuilder(State, name=name), site.chance, site.signals)
     kinds = [nap, *site.chance.sample([effect, fan, join, ask, receive], 2)]
     site.chance.shuffle(kinds)
@@ -265,7 +265,7 @@ class Made(NamedTuple):
 
 @cache
 def made(seed: int) -> Made:
-    """The graph of *seed*: one block of each kind, and another one, in random order."""
+    """The graph of *seed*: one block of each kind and one more, in random order."""
     chance = random.Random(seed)
     kinds: list[Kind] = [effect, nap, fan] if seed == CHILD else [*BLOCKS, chance.choice(BLOCKS)]
     chance.shuffle(kinds)
@@ -280,7 +280,7 @@ def graph(seed: int) -> CompiledGraph[State, Any]:
 
 
 def signals(seed: int, runs: int) -> list[tuple[str, str]]:
-    """The signals that a thread receives in *runs* runs: name and value, those of one name in their order."""
+    """The signals that a thread receives in *runs* runs: names and values, ordered within each name."""
     numbers: Counter[str] = Counter()
     found: list[tuple[str, str]] = []
     for name in made(seed).signals * runs:
@@ -290,19 +290,19 @@ def signals(seed: int, runs: int) -> list[tuple[str, str]]:
 
 
 class Twin(NamedTuple):
-    """How a thread ends that nothing disturbs."""
+    """The end of an undisturbed thread."""
 
     log: list[str]
     total: int
     answered: Counter[tuple[str, str]]
-    """Each question that no person answered, without its thread, and what answered it: how often."""
+    """Each question that no person answered, without its thread, and the source of its answer: how often."""
     children: int
-    """How many child threads it has."""
+    """Number of its child threads."""
 
 
 @cache
 def twin(seed: int, runs: int) -> Twin:
-    """The end of a thread that nothing disturbs, after *runs* runs."""
+    """The end of an undisturbed thread after *runs* runs."""
     clock, store = VirtualClock(), MemoryStore()
     with (
         Runtime(graph(seed), store=store, clock=clock) as runtime,
@@ -324,16 +324,16 @@ def twin(seed: int, runs: int) -> Twin:
 
 
 def is_for_a_person(question: Any) -> bool:
-    """Whether the storm answers the question: nobody answers those that expire."""
+    """Whether the storm answers the question: questions that expire stay unanswered."""
     return question.kind == "question" and question.expires_at is None
 
 
 TIMED = frozenset({"timer", "default", "expiry"})
-"""What answers a question when its time has come."""
+"""The source of the answer to a question that expires."""
 
 
 def answered(entries: Any) -> Counter[tuple[str, str]]:
-    """What answered the questions of a journal that no person answers, each without its thread."""
+    """The sources of the answers that no person gave, each without its thread."""
     found: Counter[tuple[str, str]] = Counter()
     for entry in entries:
         assert isinstance(entry, Entry)

@@ -1,4 +1,4 @@
-"""`Guest`: what the user of a thread does to it in a storm. No tests."""
+"""`Guest`: the actions of the user of a thread in a storm. No tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Guest:
-    """A thread, and what its user does to it.
+    """A thread, and the actions of its user.
 
     Attributes:
         seed: That of its graph.
@@ -22,6 +22,6 @@ class Guest:
     signals: list[tuple[str, str]]
     inputs: int = 0
     unsure: bool = False
-    """Whether the last input may have been stored, although the store said that it failed."""
+    """Whether the last input may have been stored, although the store reported a failure."""
     asked: bool = False
     """Whether the run was cancelled."""

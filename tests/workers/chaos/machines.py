@@ -1,4 +1,4 @@
-"""Machines: where hosts of a storm work. One is a nursery of processes, perhaps in a network namespace. No tests."""
+"""Machines that run the hosts of a storm: each is a nursery of processes, perhaps in a network namespace. No tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEASE_S = 2.0
 
 @dataclass
 class Machine:
-    """A nursery of hosts, and the pids of those that live.
+    """A nursery of hosts, and the pids of the live ones.
 
     Attributes:
         store: URL of the store, as it is reached from there.
@@ -48,7 +48,7 @@ class Machine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # a group of processes, which ends together
+            start_new_session=True,  # a process group, which is killed as a whole
         )
 
     def spawn(self) -> None:
@@ -61,11 +61,11 @@ class Machine:
         self.pids.append(int(self.nursery.stdout.readline()))
 
     def forget_the_dead(self) -> None:
-        """Leave out hosts that have ended by themselves."""
+        """Forget hosts that have exited."""
         self.pids = [pid for pid in self.pids if _lives(pid)]
 
     def end(self) -> None:
-        """Kill all processes: the nursery, its hosts, and those that were asked to end and have not yet."""
+        """Kill all processes: the nursery, its hosts, and those that were asked to stop and still run."""
         self.pids.clear()
         if self.nursery is not None:
             with suppress(ProcessLookupError):
@@ -76,7 +76,7 @@ class Machine:
     # -- its link, if it has one -----------------------------------------------------------------------------------
 
     def cut(self, seconds: float) -> int:
-        """Cut the link to the database for so long; return how many hosts this disturbs."""
+        """Cut the link to the database for some seconds; return how many hosts this disturbs."""
         raise NotImplementedError
 
     def mend_when_it_is_time(self) -> None:
@@ -86,7 +86,7 @@ class Machine:
         """Mend the link."""
 
     def lose(self) -> None:
-        """Lose the machine: its hosts, and its end of all connections, are gone without a word."""
+        """Lose the machine: its hosts and its ends of all connections vanish without closing them."""
         raise NotImplementedError
 
 

@@ -27,11 +27,11 @@ from .machines import Machine
 CLOCKS_S = (0.0, 1.5, -1.5)
 """Seconds by which the clocks of the machines differ from the true time."""
 NETWORK = "198.18"
-"""First two numbers of their networks. The range is reserved for tests of networks (RFC 2544), so nobody has it."""
+"""First two numbers of their networks. The range is reserved for network tests (RFC 2544), and not used otherwise."""
 
 
 def obstacle() -> str:
-    """Return why namespaces cannot be made here; an empty string if they can."""
+    """Return why namespaces cannot be created here, or an empty string."""
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("ip") is None:
         return "network namespaces need Linux, root and the program ip"
     name = f"graphrt-probe-{os.getpid()}"
@@ -39,7 +39,7 @@ def obstacle() -> str:
     if made.returncode:
         return f"a network namespace cannot be made here: {made.stderr.strip()}"
     try:
-        # A program is run in it, and a pair of interfaces made: containers may forbid either.
+        # Run a program in one, and create a pair of interfaces: containers may forbid either.
         for words in (["netns", "exec", name, "true"], ["-n", name, "link", "add", "dev", "probe", "type", "veth"]):
             done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
             if done.returncode:
@@ -78,7 +78,7 @@ class LinkedMachine(Machine):
         return f"{self.name}-{self._life}"
 
     def _plug_in(self) -> None:
-        # A new name and a new address each time: nothing answers for a machine that was lost.
+        # A new name and address each time, because nothing answers for a lost machine.
         self._life += 1
         space, own = self._space, f"{self.network}.{self._life + 1}/24"
         self.enter = ("ip", "netns", "exec", space)
@@ -133,8 +133,8 @@ class LinkedMachine(Machine):
 
 @contextmanager
 def machines(server: Server, schema: str) -> Iterator[list[Machine]]:
-    """Machines for a `with` block that reach *server* by a link each. Restarts the server, which then listens there."""
-    start = random.randint(0, 250)  # networks that hardly any other storm on this computer has
+    """Machines for a `with` block, each with its own link to *server*. Restarts the server, which then listens there."""
+    start = random.randint(0, 250)  # networks that other storms on this computer are unlikely to use
     networks = [f"{NETWORK}.{start + number}" for number in range(len(CLOCKS_S))]
     hba = server.data / "pg_hba.conf"
     hba.write_text(f"{hba.read_text()}host all all {NETWORK}.0.0/16 trust\n")

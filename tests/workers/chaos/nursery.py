@@ -1,7 +1,7 @@
-"""A process that forks hosts: `python -m tests.workers.chaos.nursery KIND STORE SYSTEM SEEDS LEASE CLOCK PLANT`. No test.
+"""A process that forks hosts: `python -m tests.workers.chaos.nursery KIND STORE SYSTEM SEEDS LEASE CLOCK PLANT`.
 
-All is imported once, so that a host works a moment after it was asked for, and kills meet it at work. For each line
-that it reads it forks one host and prints its pid; it ends with its input.
+Not a test. Everything is imported once: a new host works at once, and kills hit it while it works. For each line that
+it reads it forks one host and prints its pid; it ends with its input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .graphs import graph
 
 def host(kind: str, store: str, system: str, seeds: list[int], lease_s: float, clock_s: float) -> None:
     """Work until a signal."""
-    logging.disable(logging.CRITICAL)  # the storm makes a log of its own
+    logging.disable(logging.CRITICAL)  # the storm writes its own log
 
     def clock() -> float:
         return time.time() + clock_s
@@ -47,7 +47,7 @@ def main(kind: str, store: str, system: str, seeds: list[int], lease_s: float, c
     if kind == "dbos":
         import graphrt.backends.dbos  # noqa: F401
     for seed in seeds:
-        graph(seed)  # built once
+        graph(seed)  # built once per process
     if plant:
         getattr(planted, plant)()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended hosts leave no zombies

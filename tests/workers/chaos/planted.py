@@ -1,4 +1,4 @@
-"""Wrong builds: each takes one promise of the hosts away, in the process that calls it. The storm has to notice."""
+"""Faulty builds: each breaks one promise of the hosts, in the process that calls it. The storm has to notice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphrt.workers import _worker
 
 
 def no_claims() -> None:
-    """Nobody owns a thread: each process takes what another one drives."""
+    """Threads have no owner: each process claims threads that another one drives."""
     lives = _statements.LIVES
     SqliteStore._lives = lambda _self, _row: False  # type: ignore[method-assign]
     for name, text in list(vars(_statements).items()):
@@ -32,7 +32,7 @@ def no_claims() -> None:
 
 
 def new_ones_only() -> None:
-    """What was driven before is not found again: threads of dead processes are lost."""
+    """Claim new threads only: threads of dead processes are lost."""
     found: Any = _worker.due_threads
 
     def started(runtime: Any, graph: str | None, fits: Any) -> list[Any]:
@@ -49,7 +49,7 @@ def new_ones_only() -> None:
 
 
 def timers_in_memory() -> None:
-    """That a timer fired is known only to the process that set it: in others the node sleeps once more."""
+    """Only the process that set a timer knows that it fired: in others the node sleeps again."""
     real, mine = node_context._answered, set[str]()
 
     def answered(task: Any, name: str, *rest: Any, kind: str, **options: Any) -> Any:
@@ -65,7 +65,7 @@ def timers_in_memory() -> None:
 
 
 def moments_anew() -> None:
-    """A timer begins anew when something else in its superstep is answered."""
+    """A timer restarts when another task of its superstep is answered."""
     real = questions.answer_now
 
     def answer(engine: Any, id_: str, *given: Any) -> Any:
@@ -98,7 +98,7 @@ def _ahead(query: Any, seconds: float) -> Any:
 
 
 def signals_twice() -> None:
-    """The commit that takes a signal leaves its letter, and only the next one deletes it."""
+    """The commit that takes a signal leaves its letter, and only the next commit deletes it."""
     wrong: Any
     for wrong in (SqliteStore, PostgresStore):
         wrong.commit = _leaving(wrong.commit)
@@ -116,7 +116,10 @@ def _leaving(commit: Any) -> Any:
 
 
 def children_of_processes() -> None:
-    """A child thread belongs to the process that started it: where its parent's node runs again, it is started again."""
+    """A child thread belongs to the process that started it.
+
+    Another process starts it again when the parent's node reruns.
+    """
     real = node_context.child_id
     wrong: Any = node_context
     wrong.child_id = lambda parent, task, key: real(parent, task, f"{key} {os.getpid()}")
@@ -131,4 +134,4 @@ PLANTS = {
     signals_twice: "applied twice",
     children_of_processes: "applied twice",
 }
-"""Wrong builds, and how the first words of what the storm notices have to begin."""
+"""Faulty builds, and the first words of the problem that the storm has to report."""

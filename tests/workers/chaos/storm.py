@@ -1,6 +1,6 @@
 """The storm: threads are started and answered, and the processes that drive them killed, until enough was killed.
 
-`Storm.run` disturbs; what is wrong afterwards says `checks`. No tests.
+`Storm.run` disturbs; `checks` reports the problems afterwards. No tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .guests import Guest
 from .machines import LEASE_S, Machine
 
 LONGEST_PAUSE_S = 5.0
-"""Seconds after which the next disturbance comes even if nothing was stored: all hosts may be dead or stopped."""
+"""Seconds after which the next disturbance comes even if nothing was stored, since all hosts may be dead or stopped."""
 CONCURRENCY = 4
 """Threads that one host drives at once."""
 ENDS = frozenset({"completed", "failed", "cancelled"})
@@ -71,12 +71,12 @@ class Storm:
     """What the storm did: kills, stops, terms, restarts, cuts, losses, starts, answers, signals, inputs, cancels."""
     guests: dict[str, Guest] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
-    """What the storm noticed while it went on."""
+    """The problems that the storm noticed while it ran."""
 
     # -- the disturbances ------------------------------------------------------------------------------------------
 
     def run(self) -> list[str]:
-        """Disturb until enough was killed, wait until everything has ended, and return what is wrong."""
+        """Disturb until enough processes were killed, wait until all threads have ended, and return the problems."""
         self.chance = random.Random(self.seed)
         self.seeds = [self.chance.randrange(10**6) for _ in range(6)]
         self.open: set[str] = set()
@@ -134,12 +134,12 @@ class Storm:
             self._stop_past_the_lease(machine, pid)
             return
         number, name = (signal.SIGTERM, "terms") if what < 0.10 else (signal.SIGKILL, "kills")
-        with suppress(ProcessLookupError):  # a host that could not start: its place is taken all the same
+        with suppress(ProcessLookupError):  # a host that failed to start still counts
             os.kill(pid, number)
         self.done[name] += 1
 
     def _pause(self) -> None:
-        """Let the hosts work for a random time, and until they stored something: a kill is to meet them at work."""
+        """Let the hosts work for a random time, and until they stored something: a kill should hit them at work."""
         began, seen = time.monotonic(), self.stored
         least = self.chance.uniform(0.02, self.pace_s)
         while (passed := time.monotonic() - began) < least or (self.stored == seen and passed < LONGEST_PAUSE_S):
@@ -147,7 +147,7 @@ class Storm:
             time.sleep(0.02)
 
     def _stop_past_the_lease(self, machine: Machine, pid: int) -> None:
-        """Let a process sleep until others have taken its threads, and wake it."""
+        """Stop a process until others have taken its threads, and then resume it."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
             self.done["stops"] += 1
@@ -163,7 +163,7 @@ class Storm:
             min(self.hosts, key=lambda machine: len(machine.pids)).spawn()
 
     def _settle(self) -> None:
-        """Wait until all has ended, while something is stored now and then."""
+        """Wait until all threads have ended, while the store still changes."""
         for machine in self.hosts:
             machine.mend()
         began = moved = time.monotonic()
@@ -181,21 +181,21 @@ class Storm:
     # -- the world outside -----------------------------------------------------------------------------------------
 
     def attend(self, *, refill: bool) -> None:
-        """Do what users do: start threads while there is room, answer, send signals and more input, and cancel."""
+        """Do the work of users: start threads while there is room, answer, send signals and more input, and cancel."""
         for machine in self.hosts:
             machine.mend_when_it_is_time()
-        with suppress(StoreError):  # the server restarts: the next time
+        with suppress(StoreError):  # the server restarts: try again next time
             any_runtime = next(iter(self.runtimes.values()))
             infos = any_runtime.threads()
             asked = {
                 one.thread: one.interrupt for one in any_runtime.inbox(limit=None) if is_for_a_person(one.interrupt)
             }
-            # Entries that users wrote are in it too: two of each start, about three of each answer.
+            # Includes the entries that users wrote: two for each start, about three for each answer.
             self.stored = sum(info.seq for info in infos) - 2 * self.done["starts"] - 3 * self.done["answers"]
             self.children_go_on = any(info.thread not in self.guests and info.status not in ENDS for info in infos)
             for info in infos:
                 if info.thread in self.open:
-                    with suppress(ConflictError):  # a host has it at the moment
+                    with suppress(ConflictError):  # a host has claimed it at the moment
                         self._attend_to(info, asked.get(info.thread))
             while refill and len(self.open) < self.active:
                 self._start()
@@ -204,8 +204,8 @@ class Storm:
         number = self.done["starts"]
         thread, seed = f"t-{number}", self.seeds[number % len(self.seeds)]
         runs, cancel = self.chance.choices([(1, ""), (2, ""), (1, "end"), (1, "retry")], [6, 2, 1, 1])[0]
-        # Children of a thread that goes on after it was cancelled are detached, so that it ends as its twin. If the
-        # answer of the store is lost, the same start is tried again; the first one counts, so this is derived from it.
+        # The children of a thread that goes on after it was cancelled are detached, and it ends like its twin. If the
+        # reply of the store is lost, the same start is retried, and the first one counts: derive all from its number.
         detached = number % 2 == 1
         cancel = "end" if cancel and not detached else cancel and "retry"
         given = {"thread": thread, "folder": str(self.folder), "pause_s": 0.01, "detached": detached}
@@ -231,7 +231,7 @@ class Storm:
             self._answer(runtime, thread, question)
 
     def _signal(self, runtime: Runtime[Any], thread: str, guest: Guest) -> None:
-        """Send the next signal; a sender that does not know whether it was kept sends it again."""
+        """Send the next signal; a sender that does not know whether it was stored sends it again."""
         name, value = guest.signals[0]
         runtime.signal(thread, name, value, id=value)
         guest.signals.pop(0)
@@ -240,7 +240,7 @@ class Storm:
             self.wrong.append(f"applied twice: the signal {value!r} of {thread} was kept twice")
 
     def _give_input(self, runtime: Runtime[Any], thread: str, guest: Guest) -> None:
-        """Leave an input for the next run. It has no id: if its fate is not known, it is not given again."""
+        """Leave an input for the next run. It has no id, and is not sent again if its fate is unknown."""
         guest.inputs, guest.unsure = guest.inputs + 1, True
         try:
             runtime.start(AGAIN, thread=thread, while_running="queue")
@@ -249,7 +249,7 @@ class Storm:
         except InputError as error:
             if error.code != "wrong-verb":
                 raise
-            guest.inputs -= 1  # it has paused meanwhile
+            guest.inputs -= 1  # it has paused in the meantime
         else:
             self.done["inputs"] += 1
         guest.unsure = False
@@ -275,7 +275,7 @@ class Storm:
     def _answer(self, runtime: Runtime[Any], thread: str, question: Any) -> None:
         try:
             runtime.start(thread=thread, answers={question.id: answer_to(question.payload)})
-        except InputError:  # a host takes an earlier answer; if nothing has, the thread never ends, which is noticed
+        except InputError:  # a host takes an earlier answer; otherwise the thread never ends, which the storm notices
             self.done["late"] += 1
         else:
             self.done["answers"] += 1

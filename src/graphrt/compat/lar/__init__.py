@@ -1,7 +1,7 @@
 """The interface of Lár: node objects that point to each other, and a `GraphExecutor` that runs them step by step.
 
-A program that imports these names from `lar` runs with this import instead. See docs/how-to/from-lar.md for what is
-different on purpose.
+A program that imports these names from `lar` runs unchanged with this import instead. docs/how-to/from-lar.md lists the
+intended differences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graphrt.compat.lar.node import (
     ReduceNode,
     RouterNode,
     ToolNode,
-    node,  # after its module has been imported: the name means the decorator here, as in Lár
+    node,  # imported after the module `node`, because the name means the decorator here, as in Lár
 )
 from graphrt.compat.lar.state import GraphState
 from graphrt.compat.lar.tracker import TokenTracker
@@ -57,4 +57,4 @@ __all__ = [
 ]
 
 __version__ = "2.1.0"
-"""The version of Lár whose interface this is."""
+"""The version of Lár that this interface follows."""

@@ -1,10 +1,10 @@
-"""The graph of an AdaptiveNode: `design` asks and judges, `run` is the nested graph that the design has become.
+"""The graph of an AdaptiveNode: `design` asks and judges, and `run` is the nested graph made from the design.
 
 ```text
    START -> design ==Send(design)==> run          failed: only with an error_node, where both errors lead
 ```
 
-The design is the argument of the Send, so it is in the journal, and a run that goes on runs the same design.
+The design is the argument of the Send, so it is in the journal, and a resumed run uses the same design.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphrt.commands import END, START, Command, Send
 from graphrt.compat.lar._designs import RESERVED, AdaptiveNode, objects_of, parsed
 from graphrt.compat.lar._functions import view_of
 from graphrt.compat.lar._models import Models, answer
-from graphrt.compat.lar._nodes import LAST_ERROR, BaseNode, told
+from graphrt.compat.lar._nodes import LAST_ERROR, BaseNode, error_text
 from graphrt.compat.lar._state import Changes, both, nothing_written
 from graphrt.errors import NodeError
 from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph
@@ -29,7 +29,7 @@ from graphrt.reducers import ephemeral
 
 _DESIGN, _RUN, _FAILED = "design", "run", "failed"
 _REMEMBERED: Final = 64
-"""Designs of one node whose graphs are kept."""
+"""Maximum number of cached graphs of designs, per node."""
 _HOW: Final = """
 Answer with a JSON object: {"nodes": [...], "entry_point": "id of the first node"}.
 Each node has "id", "type" and "next": the id of the node that follows, or null.
@@ -68,7 +68,7 @@ def adaptive_graph(
         name: Name of the graph.
         models: Who designs.
         limits: Limits of the graph.
-        graph_of: Makes the graph of the design from its first node object and a name.
+        graph_of: Makes the graph of a design from its first node object and a name.
         states: State classes of the graphs that it makes.
     """
     known: dict[str, CompiledGraph[Any, Any, Any]] = {}
@@ -76,7 +76,7 @@ def adaptive_graph(
     def choose(design: Any) -> CompiledGraph[Any, Any, Any]:
         key = json.dumps(design, sort_keys=True)
         if key not in known:
-            # Judged again: a run may go on in a process in which the validator allows less.
+            # Judged again, because a run may continue in a process whose validator allows less.
             node.validator.validate(design, model=node.designer.model_name, depth=node.depth)
             if len(known) >= _REMEMBERED:
                 known.clear()
@@ -101,13 +101,13 @@ def adaptive_graph(
             return Command(update={"design": found, "prompt": first}, goto=Send(_RUN, found))
 
     def failed(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001 - the signature of a node
-        text = told(ctx.failures[0].error)
+        text = error_text(ctx.failures[0].error)
         return {"written": Changes(written={LAST_ERROR: text}, deleted=[]), "error": text}
 
     handled: dict[str, Any] = {} if node.error_node is None else {"on_error": _FAILED}
     builder: GraphBuilder[Any, Any, Any] = GraphBuilder(AdaptiveState, name=name)
     builder.add_node(_DESIGN, design, goto=[_RUN], **handled)
-    runs: Any = chosen_graph(choose, states=states)  # mapped as a nested graph is
+    runs: Any = chosen_graph(choose, states=states)  # mapped like a nested graph
     builder.add_node(
         _RUN,
         runs,
@@ -123,10 +123,10 @@ def adaptive_graph(
 
 
 def _ran(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
-    """Return the update from the last state of the graph that was designed.
+    """Return the update from the last state of the designed graph.
 
-    A design in a design has a key for its result, if its designer was told one. What it writes elsewhere stays inside,
-    because designs that run side by side choose their other keys without knowing of each other.
+    A design inside a design has a key for its result, if its designer was given one. Its other writes stay inside,
+    because designs that run in parallel choose their keys independently.
     """
     written: Changes = last.get("written", nothing_written())
     if node.output_key is not None and node.output_key in written["written"]:
@@ -136,7 +136,7 @@ def _ran(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
 
 
 def noted(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
-    """Return what the record of the step says: the design, and who judged it."""
+    """Return the content of the step's record: the design, and the validator that judged it."""
     limits = node.validator.limits._asdict()
     return {
         "prompt": last.get("prompt"),
@@ -148,7 +148,7 @@ def noted(last: Mapping[str, Any], node: AdaptiveNode) -> dict[str, Any]:
 def _prompt(node: AdaptiveNode, state: Any) -> str:
     view = view_of(state)
     template = node.designer.template
-    # A prompt for a designer shows prompts: a key that is not there is part of one.
+    # A designer's prompt contains example prompts, so an unknown key in braces belongs to one of them.
     found = {key: view.get(key) for key in template.fields}
     text = template.render({key: f"{{{key}}}" if value is None else value for key, value in found.items()})
     context = "".join(f"{key}: {view.get(key)}\n" for key in node.context_keys)

@@ -4,7 +4,7 @@
    {"nodes": [{"id": "a", "type": "LLMNode", "prompt": "...", "output_key": "x", "next": null}], "entry_point": "a"}
 ```
 
-Nothing of a design is executed or evaluated here. What a validator does not allow cannot become a node object.
+This module executes and evaluates nothing in a design. Forbidden kinds cannot become node objects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from graphrt.errors._codes.compat import NODES_REJECTED
 
 END_OF_DESIGN: Final = "__end__"
 MOST_CHARACTERS: Final = 200_000
-"""Longest text of a design that is parsed at all."""
+"""Maximum length of a design that is parsed."""
 RESERVED: Final = frozenset({BUDGET, "last_error"})
 """Keys that a design may not write."""
 _ADAPTIVE: Final = ("AdaptiveNode", "DynamicNode")
@@ -42,11 +42,11 @@ _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "BatchNode": (frozenset({"concurrent_nodes"}), frozenset()),
     **dict.fromkeys(_ADAPTIVE, (frozenset({"prompt"}), frozenset({"model", "context_keys", "output_key"}))),
 }
-"""Fields of each type beside `id`, `type` and `next`: those that are needed, and those that may be left out."""
+"""Fields of each type besides `id`, `type` and `next`: the required and the optional ones."""
 
 
 class Limits(NamedTuple):
-    """How large a design may be."""
+    """Maximum size of a design."""
 
     nodes: int
     branches: int
@@ -56,15 +56,15 @@ class Limits(NamedTuple):
 
 @final
 class TopologyValidator:
-    """Decides which designs may run. What is not allowed is denied: without arguments, a design has no tools.
+    """Decides which designs may run. Whatever is not allowed is denied: without arguments, a design can use no tools.
 
     Args:
         allowed_tools: Functions that a ToolNode may call, by their names.
-        allowed_models: Names of models, beside the designer's own.
+        allowed_models: Names of models, besides the designer's own.
         max_nodes: How many nodes may run, counted with repetition where branches share nodes.
         max_branches: How many branches a BatchNode may have.
-        max_depth: How deep designs may nest, 3 if it is left out: 1 allows no AdaptiveNode in a design.
-        max_prompt: Longest prompt, in characters.
+        max_depth: How deep designs may nest, by default 3; 1 allows no AdaptiveNode in a design.
+        max_prompt: Maximum length of a prompt, in characters.
 
     Raises:
         InputError: An argument is wrong (`input`).
@@ -106,7 +106,7 @@ class TopologyValidator:
         """Return True if the design may run.
 
         Args:
-            graph_spec: The design, as JSON gives it.
+            graph_spec: The design, as parsed from JSON.
             model: The designer's model, which is allowed too.
             depth: How deep the design is nested, from 1.
 
@@ -119,7 +119,7 @@ class TopologyValidator:
         return True
 
     def reasons(self, graph_spec: Any, *, model: str | None = None, depth: int = 1) -> list[str]:
-        """Return why the design may not run: 0..n sentences, in the order of its nodes."""
+        """Return the reasons why the design may not run: 0..n sentences, in the order of its nodes."""
         if not is_mapping(graph_spec):
             return ["The design is not a JSON object."]
         nodes: Any = graph_spec.get("nodes")
@@ -139,7 +139,7 @@ class TopologyValidator:
     def _of_entry(
         self, entry: Any, at: int, by_id: dict[str, Mapping[Any, Any]], model: str | None, depth: int
     ) -> list[str]:
-        """Return what is wrong with one node by itself, and add it to *by_id*."""
+        """Return the problems of one node, and add it to *by_id*."""
         if not is_mapping(entry):
             return [f"nodes[{at}] is not an object."]
         name, kind = entry.get("id"), entry.get("type")
@@ -156,7 +156,7 @@ class TopologyValidator:
         found += [f"Node {name!r} has an unknown entry {key!r}." for key in entry if key not in known]
         if kind in _ADAPTIVE and depth >= self.limits.depth:
             found.append(f"Node {name!r} would nest designs deeper than {self.limits.depth}.")
-        # Compared in lists: what a design says may be anything, also what cannot be hashed.
+        # Compared in lists, because a value in a design may be unhashable.
         tool, asked = entry.get("tool_name"), entry.get("model")
         if "tool_name" in entry and tool not in list(self.allowed_tools):
             found.append(f"Node {name!r} uses the tool {tool!r}, which is not allowed.")
@@ -166,7 +166,7 @@ class TopologyValidator:
         return found
 
     def _of_texts(self, name: str, entry: Mapping[Any, Any]) -> list[str]:
-        """Return what is wrong with the prompt and the keys of a node."""
+        """Return the problems of the prompt and the keys of a node."""
         found: list[str] = []
         if "prompt" in entry:
             prompt: Any = entry["prompt"]
@@ -189,7 +189,7 @@ class TopologyValidator:
         return found
 
     def _of_links(self, by_id: Mapping[str, Mapping[Any, Any]], entry_point: Any) -> list[str]:
-        """Return what is wrong with how the nodes lead to each other."""
+        """Return the problems of the connections between nodes."""
         found: list[str] = []
         links: dict[str, list[str]] = {}
         for name, entry in by_id.items():
@@ -218,7 +218,7 @@ class TopologyValidator:
 
 
 def parsed(text: str) -> Any:
-    """Return the JSON of a design, out of a code block if there is one.
+    """Return the JSON of a design, extracted from a code block if there is one.
 
     Raises:
         NodeError: There is none (`design-rejected`).
@@ -240,19 +240,19 @@ class AdaptiveNode(BaseNode):
     """Asks a model for a design, and runs it if the validator allows it.
 
     A design that is rejected goes back to the model with the reasons, `max_redesigns` times; then the step fails. The
-    design runs as a nested graph, within the budget of the run. What it writes is written when it has ended.
+    design runs as a nested graph, within the budget of the run. Its writes are applied when it ends.
 
     Args:
-        llm_model: Name of the model that designs, and that answers nodes of the design which name no other.
-        prompt_template: The task, with keys of the state in braces, as in an LLMNode; but a key that the state does not
-            have stays text, since such prompts show prompts. How to write a design is added to it.
+        llm_model: Name of the model that designs, and that answers those nodes of the design that name no model.
+        prompt_template: The task, with keys of the state in braces, as in an LLMNode, except that an unknown key stays
+            text, since such prompts contain example prompts. Instructions for writing a design are added.
         validator: Decides which designs may run.
         next_node: The node that follows.
         context_keys: Keys that are shown to the model.
         system_instruction: Instructions of the designer.
-        error_node: The node that follows if every design is rejected, or the design fails; it finds the text as the
-            key `last_error`.
-        max_redesigns: How often the model may try again.
+        error_node: The node that follows if every design is rejected or the design fails; it finds the error text in
+            the key `last_error`.
+        max_redesigns: Maximum number of further attempts.
     """
 
     links: ClassVar[tuple[str, ...]] = ("next_node", "error_node")
@@ -284,9 +284,9 @@ class AdaptiveNode(BaseNode):
         self.context_keys: list[str] = names("context_keys", context_keys, self)
         self.max_redesigns: int = whole("max_redesigns", max_redesigns, self, least=0)
         self.depth = 1
-        """How deep its design is nested; more than 1 in a design."""
+        """Nesting depth of its design; more than 1 inside a design."""
         self.output_key: str | None = None
-        """In a design: the key for the result of its own design. If that writes the key, its other keys stay inside."""
+        """In a design: the key for its own design's result. If that design writes it, its other keys stay inside."""
 
     @property
     def llm_node(self) -> LLMNode:
@@ -294,7 +294,7 @@ class AdaptiveNode(BaseNode):
         return self.designer
 
     def execute(self, state: Any) -> BaseNode | None:
-        """Ask for a design, and run it in a run of its own, with the models of the run that *state* belongs to, if any.
+        """Request a design, and run it in a separate run, with the models of the run that *state* belongs to, if any.
 
         Raises:
             GraphrtError: Every design was rejected, or the design failed, and there is no error_node.
@@ -303,11 +303,11 @@ class AdaptiveNode(BaseNode):
 
 
 class DynamicNode(AdaptiveNode):
-    """The earlier name of AdaptiveNode."""
+    """The former name of AdaptiveNode."""
 
 
 def objects_of(design: Mapping[str, Any], node: AdaptiveNode) -> BaseNode:
-    """Return the first node object of a design that the validator of *node* has allowed."""
+    """Return the first node object of a design that *node*'s validator allowed."""
     validator, model = node.validator, node.designer.model_name
     made: dict[str, Any] = {}
     one: Any
@@ -341,12 +341,12 @@ def objects_of(design: Mapping[str, Any], node: AdaptiveNode) -> BaseNode:
 
 
 def _circle(links: Mapping[str, list[str]]) -> list[str] | None:
-    """Return the ids of a circle, its first one again at the end; None if there is none."""
+    """Return the ids of a cycle, ending with its first id again; None if there is no cycle."""
     done: set[str] = set()
     for start in links:
         way: list[str] = []
         waiting: list[tuple[str, bool]] = [(start, False)]
-        while waiting:  # not recursive: a design may be a long line
+        while waiting:  # not recursive, because a design may be a long chain
             name, left = waiting.pop()
             if left:
                 way.pop()
@@ -360,7 +360,7 @@ def _circle(links: Mapping[str, list[str]]) -> list[str] | None:
 
 
 def _runs(start: str, links: Mapping[str, list[str]]) -> int:
-    """Return how many nodes run from *start* on, each as often as it is reached; *links* have no circle."""
+    """Return how many nodes run from *start* on, counting each as often as it is reached; *links* have no cycle."""
     known: dict[str, int] = {}
     waiting = [start]
     while waiting:

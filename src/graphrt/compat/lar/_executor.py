@@ -1,6 +1,6 @@
 """`GraphExecutor`: runs node objects and gives a record for each step.
 
-It lowers the objects to a graph, drives it with a `Runtime`, and reads its steps. It decides nothing itself.
+It lowers the objects to a graph, drives it with a `Runtime`, and reads its steps. It makes no decisions itself.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from graphrt.stores import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """How a run ended, and what it left."""
+    """The outcome of a run."""
 
     run_id: str
     outcome: str
-    """How it ended: "success", "error", "max_steps_reached", "cancelled" if its reader stopped, or "interrupted" while
-    a question waits for `executor.resume`."""
+    """"success", "error", "max_steps_reached", "cancelled" if its reader stopped, or "interrupted" while a question
+    waits for `executor.resume`."""
     state: dict[str, Any]
-    """The state at the end. A step that failed changed nothing."""
+    """The state at the end. A failed step changed nothing."""
     exception: GraphrtError | None
-    """What ended the run, if it did not succeed; else None."""
+    """The reason why the run ended early; None if it succeeded."""
     _log: RunLog = field(repr=False)
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The records of all steps, made anew from the log: 0..n."""
+        """The records of all steps, rebuilt from the log: 0..n."""
         return self._log.records()
 
     def raise_for_error(self) -> RunOutcome:
-        """Return the outcome itself, or raise what ended the run.
+        """Return the outcome itself, or raise the error that ended the run.
 
         Raises:
             GraphrtError: A node failed (NodeError), or a limit was reached: NodeFatigueError, StepLimitError,
@@ -70,7 +70,7 @@ class RunOutcome:
 
 @final
 class _Run:
-    """One run: its runtime, its log and the state that its records have led to."""
+    """One run: its runtime, its log and the state after its records."""
 
     __slots__ = ("exception", "log", "number", "outcome", "recorder", "run_id", "runtime", "state")
 
@@ -106,35 +106,36 @@ class _Run:
 class GraphExecutor:
     """Runs node objects, step by step.
 
-    What ends a run early is a record with the outcome "error" or "max_steps_reached", not an exception: fatigue, an
-    empty `token_budget`, a limit, an error in a node. Only objects that cannot be a graph, and wrong arguments, raise.
-    An executor may serve several runs, one after another or at the same time.
+    A run that ends early, by fatigue, an empty `token_budget`, a limit or an error in a node, yields a record with the
+    outcome "error" or "max_steps_reached" instead of raising. Only wrong arguments, and objects that cannot form a
+    graph, raise. An executor may serve several runs, one after another or at the same time.
 
     Args:
-        log_dir: The folder for log files; see `AuditLogger`. None writes none, or, with *hmac_secret*, takes `lar_logs`.
+        log_dir: The folder for log files; see `AuditLogger`. None writes no files, or uses `lar_logs` with
+            *hmac_secret*.
         offline_mode: Forbid network calls. From the first step until the iterator ends, no Python socket of the process
-            connects or looks up a name, in no worker thread. Models must be given by *models*.
-        user_id: Stands in the log of each run.
-        logger: The log, in place of a new one.
-        tracker: Adds up tokens, in place of a new one. It may be shared by several executors.
+            connects or looks up a name, in any worker thread. Models must be given by *models*.
+        user_id: Recorded in the log of each run.
+        logger: The log to use instead of a new one.
+        tracker: The token tracker to use instead of a new one. Several executors may share it.
         hmac_secret: Authenticates the journal of each run in the folder of the log, and signs its JSON document; see
-            `AuditLogger`. *audit* is the way with a key that cannot be guessed.
+            `AuditLogger`. Prefer *audit* with a key that cannot be guessed.
         max_node_fatigue: How often each node object may run; None sets no limit.
-        versioner: None: Lár's compliance pack is not here.
-        models: Models by the names that nodes use. A name that is missing here is a model of litellm.
+        versioner: Must be None: Lár's compliance pack is not supported.
+        models: Models by the names that nodes use. Other names are models of litellm.
         ask: Shows the question of a `HumanJuryNode` and returns a line. By default `input` if there is a terminal;
             otherwise the run pauses.
         budget: Limits of each run: dollars, tokens, calls, seconds.
         audit: Makes the journal of each run an authenticated audit log; the run's id is the id of its thread. Values of
             the state must be storable then.
-        store: Where runs are kept, a store or its URL, such as `"sqlite:///runs.db"`: a run that pauses goes on in
+        store: Where runs are kept, a store or its URL, such as `"sqlite:///runs.db"`: a run that pauses continues in
             another process. Values of the state must be storable then. An audit log in a database is a store too.
-        document: Whether the log of each run is also written as one JSON document; None writes it if *hmac_secret* can
-            sign it.
+        document: Whether the log of each run is also written as one JSON document; None writes it if there is an
+            *hmac_secret* to sign it.
         deadline_s: Seconds that a run may be driven.
         clock: Returns seconds since the epoch; by default the system clock.
-        sleep: Makes the waits before a model is asked again; a function of seconds.
-        seed: Seeds what draws numbers, such as the waits.
+        sleep: Waits before a model call is retried; a function of seconds.
+        seed: Seed of random numbers, such as those for the backoff.
 
     Raises:
         InputError: An argument is wrong (`input`).
@@ -185,7 +186,7 @@ class GraphExecutor:
         self.offline_mode = offline_mode
         self.max_node_fatigue = max_node_fatigue
         self.result: RunOutcome | None = None
-        """How the newest run that ended, or paused, did so; None before."""
+        """The outcome of the most recent run that ended or paused; None before."""
         self._models = Models(given=dict(models or {}), offline=offline_mode)
         self._ask = ask
         self._deadline_s = deadline_s
@@ -199,25 +200,25 @@ class GraphExecutor:
     def run_step_by_step(
         self, start_node: BaseNode, initial_state: Mapping[str, Any], max_steps: int = 100
     ) -> Iterator[dict[str, Any]]:
-        """Run the nodes from *start_node* on, and yield the record of each step after it was made.
+        """Run the nodes from *start_node* on, and yield the record of each step after the step.
 
-        Nothing runs before the iterator is read, and a reader that stops ends the run.
+        Nothing runs before the iterator is read. Closing the iterator ends the run.
 
         Args:
             start_node: The first node.
             initial_state: Keys and values, which are copied. `token_budget` bounds the tokens of the run.
-            max_steps: How many steps may be made. If more remain, the last record has the outcome "max_steps_reached".
+            max_steps: Maximum number of steps. If more remain, the last record has the outcome "max_steps_reached".
 
         Yields:
             Records, 1..n, with the keys `step`, `node`, `node_id`, `state_before`, `state_diff`, `state_after`,
-            `outcome`, `run_metadata` and `reads`, which maps each key that was read to the step that made its value,
-            None for the initial state; with `error` and `error_type` after an error; with `inner` for a batch or a
-            design, the records of what ran inside; and with what the node notes, such as `prompt`. They are copies.
-            A record is in the files of the log before it is yielded.
+            `outcome`, `run_metadata` and `reads`. `reads` maps each key that was read to the step that made its value,
+            None for the initial state. After an error they have `error` and `error_type`; for a batch or a design
+            `inner`, the records of the inner runs; and any notes of the node, such as `prompt`. They are copies. A
+            record is in the files of the log before it is yielded.
 
         Raises:
             InputError: An argument is wrong.
-            DefinitionError: The objects cannot be a graph. Nothing ran.
+            DefinitionError: The objects cannot form a graph. Nothing ran.
         """
         run, steps = self._begin(start_node, initial_state, max_steps)
         return self._records(run, steps)
@@ -226,7 +227,7 @@ class GraphExecutor:
         """Run the nodes to the end; see `run_step_by_step`.
 
         Returns:
-            How the run ended. An error is in it; `raise_for_error()` raises it.
+            The outcome of the run, including an error, which `raise_for_error()` raises.
         """
         run, steps = self._begin(start_node, initial_state, max_steps)
         return self._ended(run, steps)
@@ -239,17 +240,18 @@ class GraphExecutor:
         start_node: BaseNode | None = None,
         max_steps: int = 100,
     ) -> Iterator[dict[str, Any]]:
-        """Answer the question that a paused run waits for, go on, and yield further records.
+        """Answer the question of a paused run, continue it, and yield further records.
 
         Args:
-            answer: The choice; or ids to choices, if several questions wait. The ids are in the record `questions`.
-            run_id: The run, which another process may have begun, with the same *store* or *audit*. None is the newest
-                paused run of this executor.
+            answer: The choice; or ids to choices, if several questions are open. The ids are in the record's
+                `questions`.
+            run_id: The run, which another process may have begun, with the same *store* or *audit*. None means the
+                newest paused run of this executor.
             start_node: The first node of that run, made by the same program.
-            max_steps: As in `run_step_by_step`; of a run that another process began.
+            max_steps: As in `run_step_by_step`, for a run that another process began.
 
         Raises:
-            InputError: No such run waits, or the answer is not one of the choices; it still waits then.
+            InputError: No such run is paused, or the answer is not one of the choices; then the run stays paused.
         """
         run, steps = self._resumed(answer, run_id, start_node, max_steps)
         return self._records(run, steps)
@@ -262,12 +264,12 @@ class GraphExecutor:
         start_node: BaseNode | None = None,
         max_steps: int = 100,
     ) -> RunOutcome:
-        """Answer the question that a paused run waits for, and go on to the end; see `resume_step_by_step`."""
+        """Answer the question of a paused run, and continue to the end; see `resume_step_by_step`."""
         run, steps = self._resumed(answer, run_id, start_node, max_steps)
         return self._ended(run, steps)
 
     def to_graph(self, start_node: BaseNode) -> CompiledGraph[Any, Any, Any]:
-        """Return the graph that the nodes are run as, to draw it or to see its topology.
+        """Return the graph as which the nodes run, to draw or inspect it.
 
         Raises:
             InputError, DefinitionError: As `run_step_by_step`.
@@ -291,8 +293,8 @@ class GraphExecutor:
             outside=Outside(state=GraphState, run_graph=self._run_inside),
         )
         if lowering.circles:
-            message = f"{lowering.circles[0]} The run goes on until max_node_fatigue, max_steps or a budget ends it."
-            warnings.warn(message, EndlessLoopWarning, stacklevel=4)  # where the program runs the nodes
+            message = f"{lowering.circles[0]} The run continues until max_node_fatigue, max_steps or a budget ends it."
+            warnings.warn(message, EndlessLoopWarning, stacklevel=4)  # the location of the program's call
         return lowering
 
     def _begin(self, start_node: Any, initial_state: Any, max_steps: int) -> tuple[_Run, Iterator[Step[Any]]]:
@@ -303,7 +305,7 @@ class GraphExecutor:
         state: dict[str, Any] = copied(dict(initial_state))
         budget = checked_budget(state.get(BUDGET))
         if budget is not None:
-            state[BUDGET] = max(0, budget)  # nothing is left: the first call that needs it is refused
+            state[BUDGET] = max(0, budget)  # nothing is left, so the first call that needs it is refused
         lowering = self._lowered(start_node, max_steps)
         run_id = str(uuid.uuid4())
         recorder = Recorder(lowering=lowering)
@@ -318,14 +320,14 @@ class GraphExecutor:
     def _runtime(self, recorder: Recorder) -> Runtime[Any, Any]:
         lowering = recorder.lowering
         store = self._store
-        if store is None and self._audit is None and lowering.asks:  # an audit log brings a store
+        if store is None and self._audit is None and lowering.asks:  # an audit log may have its own store
             store = "memory:"
         return Runtime(
             lowering.graph,
             store=store,
             audit=self._audit,
             sinks=[self.tracker, lowering.inside],
-            check_state=False,  # functions work on copies: see GraphState
+            check_state=False,  # functions work on copies; see GraphState
             **self._options,
         )
 
@@ -340,15 +342,15 @@ class GraphExecutor:
         try:
             steps = run.runtime.steps(thread=run.run_id, answers=answer)
         except BaseException:
-            if run is not self._paused:  # it was opened for this answer
+            if run is not self._paused:  # it was opened only for this answer
                 run.runtime.close()
             raise
-        if self._paused is run:  # else another run has paused meanwhile
+        if self._paused is run:  # otherwise another run has paused in the meantime
             self._paused = None
         return run, steps
 
     def _reopened(self, run_id: str, start_node: BaseNode | None, max_steps: int) -> _Run:
-        """Return a paused run that another process began, with the records that its journal gives."""
+        """Return a paused run that another process began, with the records from its journal."""
         if self._store is None and self._audit is None:
             raise NO_STORE_TO_RESUME(run_id=run_id)
         recorder = Recorder(lowering=self._lowered(start_node, max_steps))
@@ -359,7 +361,7 @@ class GraphExecutor:
         return _Run(run_id, runtime, recorder, log, state, len(records) + pauses)
 
     def _run_inside(self, node: BaseNode, state: StateView) -> None:
-        """Run a node that is a graph for a step of a run of this executor, within what its budgets leave.
+        """Run a node that is itself a graph for a step of this executor, within the remaining budgets.
 
         Raises:
             GraphrtError: The run has failed.
@@ -398,7 +400,7 @@ class GraphExecutor:
                     record = run.recorder.of_step(step, run.number)
                     failed = step.error is not None
                     if record["outcome"] == INTERRUPTED:
-                        paused = record  # the last one: its questions are known when the run has paused
+                        paused = record  # the last one; its questions are known after the pause
                     else:
                         yield self._kept(run, record)
                 run.outcome = SUCCESS if paused is None else INTERRUPTED
@@ -411,7 +413,7 @@ class GraphExecutor:
                     yield self._kept(run, run.recorder.of_limit(error, run.number, run.state))
 
     def _kept(self, run: _Run, record: dict[str, Any]) -> dict[str, Any]:
-        """Log a record and return it; the log has a copy of its own."""
+        """Log a record and return it; the log has a copy."""
         run.log.add(record)
         run.state = apply_diff(run.state, copied(record["state_diff"]))
         run.number += 1
@@ -437,14 +439,14 @@ class GraphExecutor:
 class GraphState(StateView):
     """The state as a function sees it: `get`, `set`, `delete`, `get_all`, and `state["key"]`.
 
-    Changes are collected and become the node's update when the function returns. A value that was read and changed in
-    place, a list or an object, counts as written, so neither order of reading and writing loses anything.
+    Changes are collected and become the node's update when the function returns. A list or an object that was read and
+    then changed in place counts as written, so no change is lost.
 
-    A state that a program makes itself serves unit tests of nodes: `AddValueNode("a", 1).execute(GraphState())`.
+    In unit tests of nodes, a program can make a state itself: `AddValueNode("a", 1).execute(GraphState())`.
 
     Args:
-        initial_state: Keys and values. They are copied when they are read, so the caller's values stay as they are.
-        step: The step of a run, which only a run gives.
+        initial_state: Keys and values. They are copied on reading, so the caller's values stay unchanged.
+        step: The step of a run; only a run passes it.
     """
 
     __slots__ = ()
@@ -455,7 +457,7 @@ class GraphState(StateView):
 
 @final
 class _OutsideOfRuns:
-    """What a node object works in, if a unit test or a program calls its `execute`; see `StepOfNode`."""
+    """The step for a node object whose `execute` is called by a unit test or a program; see `StepOfNode`."""
 
     __slots__ = ("note",)
 
@@ -479,7 +481,7 @@ class _OutsideOfRuns:
 
 
 def _rest_of(ledger: Ledger | None) -> Budget | None:
-    """Return what the budgets of a step leave; None if nothing bounds it."""
+    """Return the remainder of the budgets of a step; None if it has no bounds."""
     ledgers = [] if ledger is None else list(ledger.chain())
     left: dict[str, list[Any]] = {
         "tokens": [one.remaining_tokens for one in ledgers],
@@ -496,7 +498,7 @@ def _rest_of(ledger: Ledger | None) -> Budget | None:
 
 
 def _used(records: Iterable[Mapping[str, Any]]) -> Amounts:
-    """Return what the calls of a run took, by its records: calls are counted by the records that name a model."""
+    """Return the usage of a run according to its records. Records that name a model count as calls."""
     used = Amounts()
     for record in records:
         metadata: Mapping[str, Any] = record["run_metadata"]
@@ -508,10 +510,10 @@ def _used(records: Iterable[Mapping[str, Any]]) -> Amounts:
 
 
 def _run_alone(node: BaseNode, state: StateView, executor: GraphExecutor) -> RunOutcome:
-    """Run a ready-made node by itself, write to *state* what it wrote, and return how the run ended.
+    """Run a ready-made node by itself, apply its writes to *state*, and return the outcome.
 
     Args:
-        node: The node, or one of a subclass whose own `execute` has called that of the ready-made class.
+        node: The node. It may be of a subclass whose `execute` called that of the ready-made class.
         state: The state.
         executor: Runs it.
     """

@@ -1,9 +1,9 @@
-"""What the nodes of the graph do: each calls `execute` of its node object, and returns the update.
+"""The functions of the graph's nodes: each calls `execute` of its node object, and returns the update.
 
-A function gets the graph's state, works on a `StateView`, and returns what that collected. Beside it stands the field
-`note`: what the step's record says and the state does not, such as a rendered prompt or a decision.
+A function gets the graph's state, works on a `StateView`, and returns the changes that the view collected. The field
+`note` holds data for the step's record that is not part of the state, such as a rendered prompt or a decision.
 
-An LLMNode is asked by an async function, so that the branches of a batch wait for their models side by side.
+An LLMNode runs in an async function, so that the branches of a batch wait for their models concurrently.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ from graphrt.events import Usage
 Function: TypeAlias = Callable[[Any, Context[Any]], Any]
 
 _ASKED: Final = "ask"
-"""Name of the effect that asks at the terminal: a person is asked once, also if the node runs again."""
+"""Name of the effect that asks at the terminal: a person is asked once, even if the node runs again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """What stands above the graph of node objects, and nodes need."""
+    """Data from outside the graph of node objects that nodes need."""
 
     state: type[StateView] = StateView
-    """Class of the states that functions get."""
+    """Class of the state that functions receive."""
     run_graph: Callable[[BaseNode, StateView], None] | None = None
-    """Runs a BatchNode or an AdaptiveNode whose `execute` was called, in a run of its own."""
+    """Runs a BatchNode or an AdaptiveNode whose `execute` was called, in a separate run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a node object stands in its graph."""
+    """The position of a node object in its graph."""
 
     name: str
     """Name of its node."""
     targets: Mapping[int, Any]
-    """Ids of node objects to the names of their nodes in this graph; END for those at which the graph ends."""
+    """Maps ids of node objects to the names of their nodes in this graph, or to END."""
     models: Models
     ask: Ask | None
     branch: bool
-    """Whether the graph is a branch, which also collects all that was written."""
+    """Whether the graph is a branch, which also collects all writes."""
     outside: Outside
     inside: Inside
-    """Takes how tasks ended: those that failed, and those of branches."""
+    """Collects the outcomes of failed tasks and of tasks in branches."""
 
     def ended(self, task: str, update: dict[str, Any], usage: Usage | None = None) -> dict[str, Any]:
-        """Note that a task has succeeded, and return its update."""
+        """Record that a task succeeded, and return its update."""
         if self.branch:
             spent = (
                 () if usage is None or BUDGET in update else ({BUDGET: -(usage.total_tokens + usage.reserved_tokens)},)
@@ -74,7 +74,7 @@ class Place:
         return update
 
     def failed(self, task: str, view: StateView, error: Exception) -> None:
-        """Note that a task has failed: it leaves no update in which its reads could stand."""
+        """Record that a task failed, since it leaves no update that could hold its reads."""
         note = {"note": {"reads": view.reads()}}
         self.inside.note(Outcome(node=self.name, task=task, updates=(note,), error=error))
 
@@ -89,7 +89,7 @@ class Working:
     usage: Usage | None = None
 
     def ask_model(self, node: LLMNode, state: StateView) -> None:
-        """Let *node* ask its model in this step, and write the answer."""
+        """Call the model of *node* in this step, and write the answer."""
         note, usage = self.ctx.call(_ask_model, node, state, self.ctx, self.place)
         self.note |= note
         if usage is not None:
@@ -107,7 +107,7 @@ class Working:
         return str(choice)
 
     def run_graph(self, node: BaseNode, state: StateView) -> None:
-        """Run a node that is a graph, in a run of its own."""
+        """Run a node that is itself a graph, in a separate run."""
         run = self.place.outside.run_graph
         if run is not None:
             run(node, state)
@@ -118,14 +118,14 @@ class Working:
 
 
 def view_of(state: Mapping[str, Any], step: Working | None = None, kind: type[StateView] = StateView) -> StateView:
-    """Return the state as functions see it: the budget is a key like the others."""
+    """Return the state as functions see it, with the budget as a key like any other."""
     values: Mapping[str, Any] = state["values"]
     budget = state.get(BUDGET)
     return kind(values if budget is None else {**values, BUDGET: budget}, step)
 
 
 def update_of(view: StateView, place: Place, note: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the update that a view has collected."""
+    """Return the update with the changes that a view collected."""
     changes = view.changes()
     everything = Changes(written=dict(changes["written"]), deleted=list(changes["deleted"]))
     update: dict[str, Any] = {"note": {**note, "reads": view.reads()}, "values": changes}
@@ -133,7 +133,7 @@ def update_of(view: StateView, place: Place, note: Mapping[str, Any]) -> dict[st
         budget = _budget(changes["written"].pop(BUDGET))
         update[BUDGET] = None if budget is None else max(0, budget)
         if budget is not None and view.budget is not None:
-            # A branch has a share of its own: what counts for the run is by how much the node has lowered it.
+            # A branch has a share of the budget, so the run counts the amount by which the node lowered it.
             del everything["written"][BUDGET]
             if place.branch:
                 update["spent"] = view.budget - budget
@@ -170,7 +170,7 @@ def checked_budget(value: Any) -> int | None:
 
 
 def function_of(node: BaseNode, place: Place) -> Function:
-    """Return the function of a node object; of a BatchNode or AdaptiveNode there is none, as they become graphs."""
+    """Return the function of a node object; None for a BatchNode or AdaptiveNode, which become graphs."""
     if isinstance(node, LLMNode) and not has_own_execute(node):
         return _llm(node, place)
     return _executed(node, place)
@@ -208,16 +208,16 @@ def _executed(node: BaseNode, place: Place) -> Function:
     def choose(state: Any, ctx: Context[Any]) -> Any:
         step = Working(place=place, ctx=ctx)
         update, target = work(state, ctx, step)
-        # A ready-made node is led on by its edges, unless its error_node handles an error.
+        # A ready-made node follows its edges, unless its error_node handles an error.
         chooses = has_own_execute(node) or "error" in step.note
         return Command(update=update, goto=_target(node, target, place)) if chooses else update
 
-    # Two functions, because `compile()` takes one that makes Commands for a node that may lead anywhere.
+    # Two functions, because `compile()` assumes that a node whose function creates Commands may lead anywhere.
     return choose if has_own_execute(node) or getattr(node, "error_node", None) is not None else run
 
 
 def _target(node: BaseNode, target: BaseNode | None, place: Place) -> Any:
-    """Return where a node leads by what its `execute` returned."""
+    """Return the target of a node from the result of its `execute`."""
     if target is None:
         return END
     known = {id(one) for one in ways(node)}
@@ -230,7 +230,7 @@ def _target(node: BaseNode, target: BaseNode | None, place: Place) -> Any:
 def ways(node: BaseNode) -> list[BaseNode]:
     """Return the nodes that `execute` of *node* may return, each once.
 
-    A class with an `execute` of its own may call that of a node which it holds, and return what that returns.
+    A class with its own `execute` may call `execute` of a node that it holds, and return the result.
     """
     found = {id(one): one for one in node.successors()}
     if has_own_execute(node):
@@ -240,13 +240,13 @@ def ways(node: BaseNode) -> list[BaseNode]:
             for one in held.successors():
                 if id(one) not in found:
                     found[id(one)] = one
-                    if has_own_execute(held):  # else it is only what the held node returns
+                    if has_own_execute(held):  # otherwise it is only a possible result of the held node
                         waiting.append(one)
     return list(found.values())
 
 
 def route_of(node: RouterNode) -> Callable[[Any], str]:
-    """Return the router of a RouterNode: it reads the decision that the node has made."""
+    """Return the router of a RouterNode, which reads the node's decision."""
     other = "any other"
     while other in node.path_map:
         other += "!"
@@ -264,7 +264,7 @@ def route_of(node: RouterNode) -> Callable[[Any], str]:
 async def _ask_model(
     node: LLMNode, view: StateView, ctx: Context[Any], place: Place
 ) -> tuple[dict[str, Any], Usage | None]:
-    """Ask the model of *node*, write its answer, and return what the record says of it, and what it used."""
+    """Call the model of *node*, write its answer, and return the data for the record and the usage."""
     template = node.template
     prompt = template.render({key: view.get(key) for key in template.fields if key in view})
     said = await answer(node, prompt, ctx, place.models, place.name)

@@ -1,7 +1,7 @@
-"""What ran inside the steps of a run, in the branches of batches and in designs.
+"""The inner runs of a run's steps: branches of batches, and designs.
 
-The journal has it once the step is committed. The tasks of a step that fails are not committed, so node functions note
-their outcomes here as well, in the process that runs them.
+The journal has them once the step is committed. The tasks of a failed step are not committed, so node functions also
+record their outcomes here, in the process that runs them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from graphrt.events import Entry, TaskFailed, TaskSucceeded, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a task ended: what a step, an event of a journal and a node function know of it."""
+    """The outcome of a task, as a step, a journal event or a node function knows it."""
 
     node: str
     task: str
-    """Its id, which begins with that of the task that it runs inside of."""
+    """Its id, which begins with the id of its parent task."""
     updates: tuple[Mapping[str, Any], ...] = ()
     error: BaseException | None = None
     message: str = ""
-    """The error as text, where the exception itself is not there."""
+    """The error as text, if the exception itself is not available."""
     usage: Usage | None = None
 
 
 def outcome_of_entry(entry: Entry) -> Outcome | None:
-    """Return how a task ended, if the entry says that."""
+    """Return the outcome of a task, if the entry has one."""
     event = entry.event
     if isinstance(event, TaskSucceeded):
         return Outcome(node=event.node, task=event.task, updates=event.updates, usage=event.usage)
@@ -41,20 +41,20 @@ def outcome_of_entry(entry: Entry) -> Outcome | None:
 
 @final
 class Inside:
-    """The tasks that ran inside steps whose records are still to be made. It is a sink of the journal."""
+    """The tasks that ran inside steps whose records are not made yet. It is a sink of the journal."""
 
     def __init__(self) -> None:
         self._committed: dict[str, list[Outcome]] = {}
-        """Ids of tasks that are graphs, to the tasks of these graphs."""
+        """Maps ids of graph tasks to the tasks of these graphs."""
         self._noted: dict[str, Outcome] = {}
         """Tasks by id."""
         self._parts_of: dict[str, set[str]] = {}
-        """Ids of tasks that are graphs, to those of the noted tasks, and of the graphs with noted tasks, in them."""
+        """Maps ids of graph tasks to the ids of tasks in them: recorded ones, and graphs with recorded ones."""
         self._errors: dict[str, BaseException] = {}
-        """Ids of graphs to the first error that was noted in them."""
+        """Maps ids of graphs to the first error that was recorded in them."""
 
     def __call__(self, entry: Entry) -> None:
-        """Take an entry of a task that ended inside another one."""
+        """Process an entry about a task that ended inside another task."""
         ended = outcome_of_entry(entry)
         if ended is not None and entry.path:
             known = self._noted.get(ended.task)
@@ -63,7 +63,7 @@ class Inside:
             self._committed.setdefault(entry.path, []).append(ended)
 
     def note(self, outcome: Outcome) -> None:
-        """Take the outcome of a node function."""
+        """Process the outcome of a node function."""
         self._noted[outcome.task] = outcome
         part = outcome.task
         while "/" in part:
@@ -74,15 +74,15 @@ class Inside:
             part = graph
 
     def noted(self, task: str) -> Outcome | None:
-        """Return what a node function noted."""
+        """Return the notes of a node function."""
         return self._noted.get(task)
 
     def at(self, path: str) -> list[Outcome]:
-        """Return the tasks of the graph that a task runs, by its id: 0..n, in task order."""
+        """Return the tasks of the graph that the task with this id runs: 0..n, in task order."""
         return self._committed.get(path) or self._parts(path)
 
     def _parts(self, path: str) -> list[Outcome]:
-        """Return the tasks by what was noted. A task that is a graph itself has no update here."""
+        """Return the tasks from the notes of node functions. A graph task has no update here."""
         found: list[Outcome] = []
         for part in sorted(self._parts_of.get(path, ()), key=_position):
             name = part.rpartition("/")[2].partition(":")[2]
@@ -90,7 +90,7 @@ class Inside:
         return found
 
     def forget(self, path: str) -> None:
-        """Forget a task, whose record was made, and what ran inside it."""
+        """Forget a task whose record was made, with its inner runs."""
         for known in (self._committed, self._noted, self._parts_of, self._errors):
             for one in [one for one in known if one == path or one.startswith(f"{path}/")]:
                 known.pop(one)

@@ -1,7 +1,7 @@
-"""`AuditLogger` and `TokenTracker`: what remains of a run, each a reading of its steps or of its journal.
+"""`AuditLogger` and `TokenTracker`, which record a run from its steps and its journal.
 
-A log keeps the state at the beginning and then what each step changed. States before and after a step are folded from
-that when they are asked for, so neither memory nor file holds a state for each step.
+A log keeps the initial state and the changes of each step. States before and after a step are folded from these on
+request, so neither memory nor the file holds a state per step.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from graphrt.compat.lar._state import BUDGET, apply_diff, copied, is_items
 from graphrt.events import Entry, Usage
 
 DEFAULT_FOLDER: Final = "lar_logs"
-"""Where a signed log goes if no folder was named."""
+"""The folder of signed logs if none was given."""
 STATES: Final = ("state_before", "state_after")
-"""Keys of a record that follow from the others."""
+"""Keys of a record that are derived from others."""
 
 
 class WeakSecretWarning(UserWarning):
-    """A secret for signing can be guessed: the log is authenticated with it, and that proves little."""
+    """A signing secret can be guessed, so the authentication of the log proves little."""
 
 
 @final
@@ -44,20 +44,22 @@ class AuditLogger:
     """The log of the runs of an executor: a history in memory and, with *log_dir*, files for each run.
 
     A file is `run_<id>.jsonl`: the run with its initial state, a line for each step as it ends, and the end. A line is
-    on the disk before the record of its step is handed out.
+    durable before the record of its step is yielded.
 
-    With a secret too, the journal of each run is an audit log in the same folder, `<id>.jsonl`: every record has a MAC,
-    `graphrt.audit.verify` checks it, and `restore`, `reexecute` and `report` read it. Values of the state must be
-    storable then. Beside it stands the log as Lár writes it, one JSON document, `run_<id>.json`: `run_id`, `user_id`,
-    `timestamp`, `outcome`, `steps` with their states, `summary`, and `signature`, the HMAC-SHA256 of the rest.
+    If there is also a secret, the journal of each run is an audit log in the same folder, `<id>.jsonl`: every record
+    has a MAC, `graphrt.audit.verify` checks it, and `restore`, `reexecute` and `report` read it. Values of the state
+    must be storable then. Next to it is the log in Lár's form, one JSON document, `run_<id>.json`: `run_id`,
+    `user_id`, `timestamp`, `outcome`, `steps` with their states, `summary`, and `signature`, the HMAC-SHA256 of the
+    rest.
 
     Args:
-        log_dir: The folder for files, which is made if it is missing. None writes no file, or, with a secret, takes
-            the folder `lar_logs`.
-        hmac_secret: The key of the audit logs and of the signature. One that can be guessed is a WeakSecretWarning, and
-            `verify` says `weak-key`.
-        pii_redactor: None: Lár's compliance pack is not here. An AuditLog redacts: `AuditLog(redact=...)`.
-        document: Whether the JSON document is written at the end of each run; None writes it if it can be signed.
+        log_dir: The folder for files, created if it does not exist. None writes no file, or uses the folder `lar_logs`
+            if there is a secret.
+        hmac_secret: The key of the audit logs and of the signature. A secret that can be guessed causes a
+            WeakSecretWarning, and `verify` reports `weak-key`.
+        pii_redactor: Must be None: Lár's compliance pack is not supported. An AuditLog can redact:
+            `AuditLog(redact=...)`.
+        document: Whether the JSON document is written at the end of each run; None writes it if there is a secret.
         clock: Returns seconds since the epoch; by default the system clock.
 
     Raises:
@@ -101,7 +103,7 @@ class AuditLogger:
         problem = weakness(secret)
         if problem:
             warnings.warn(
-                f"hmac_secret is {problem}. The logs are authenticated with it, and whoever guesses it can forge them. "
+                f"hmac_secret is {problem}. The logs are authenticated with it, and anyone who guesses it can forge them. "
                 "Use the 32 random bytes of graphrt.audit.generate_key() with GraphExecutor(audit=AuditLog(..., key=...)).",
                 WeakSecretWarning,
                 stacklevel=4,
@@ -109,7 +111,7 @@ class AuditLogger:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The records of the newest run, as `get_history` gives them."""
+        """The records of the newest run, as `get_history` returns them."""
         return self.get_history()
 
     def get_history(self) -> list[dict[str, Any]]:
@@ -118,12 +120,12 @@ class AuditLogger:
         return [] if newest is None else newest.records()
 
     def clear_history(self) -> None:
-        """Forget the records in memory. Files stay."""
+        """Forget the records in memory. Files remain."""
         with self._lock:
             self._newest = None
 
     def log_step(self, step_data: Mapping[str, Any]) -> None:
-        """Add a record of a program's own to the history, after those of the newest run.
+        """Add a program's own record to the history, after those of the newest run.
 
         Args:
             step_data: The record. Without a `state_diff` it changes nothing.
@@ -144,9 +146,9 @@ class AuditLogger:
 
         Args:
             run_id: The file is `run_<run_id>.json`.
-            user_id: Stands in the document.
-            summary: Sums of the run.
-            outcome: How the run ended.
+            user_id: Recorded in the document.
+            summary: Totals of the run.
+            outcome: Outcome of the run.
         """
         folder = Path(DEFAULT_FOLDER) if self.log_dir is None else self.log_dir
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,12 +180,12 @@ class AuditLogger:
 
         Args:
             run_id: Id of the run.
-            user_id: Stands in the log.
-            initial: The state at the beginning.
-            earlier: Records of another process, whose run goes on here. What the file has already stays as it is.
+            user_id: Recorded in the log.
+            initial: The initial state.
+            earlier: Records of another process, whose run continues here. The current content of the file is kept.
 
         Raises:
-            OSError: The file cannot be made.
+            OSError: The file cannot be created.
         """
         path = None if self.log_dir is None else self.log_dir / f"run_{run_id}.jsonl"
         known = path is not None and path.exists()
@@ -211,7 +213,7 @@ class RunLog:
     """The log of one run.
 
     Args:
-        initial: The state at the beginning.
+        initial: The initial state.
         path: The file; None for none.
         now: Returns the time as a text.
     """
@@ -229,7 +231,7 @@ class RunLog:
 
         Args:
             record: The record.
-            known: The file has it already.
+            known: Whether the file already has it.
         """
         if not known:
             self.write({"kind": "step", **_stateless(record)})  # durable first: the history has what the file has
@@ -246,7 +248,7 @@ class RunLog:
         return found
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append a line to the file, if there is one, and wait until it is on the disk.
+        """Append a line to the file, if there is one, and wait until it is durable.
 
         A value without a JSON form is written as its `repr`.
         """
@@ -264,7 +266,7 @@ def _stateless(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record without its states. Of those of its inner records the budget is kept: a branch has a share."""
+    """Return a record without its states. The budget of its inner records is kept: a branch has a share."""
     found = {key: value for key, value in record.items() if key not in STATES}
     if "inner" in found:
         found["inner"] = [{**_packed(one), BUDGET: one["state_before"].get(BUDGET)} for one in found["inner"]]
@@ -272,7 +274,7 @@ def _packed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unpacked(kept: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with its states. Inner records share the values of *before*, as those that are yielded do."""
+    """Return a record with its states. As in yielded records, its inner records share the values of *before*."""
     record: dict[str, Any] = {}
     for key, value in kept.items():
         if key == "state_diff":
@@ -294,15 +296,15 @@ def _unpacked(kept: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, A
 
 
 def _as_json(value: Any) -> bytes:
-    """Return *value* as JSON; what has no JSON form as its `repr`."""
+    """Return *value* as JSON, replacing values without a JSON form by their `repr`."""
     try:
         return to_json(value, fallback=repr, inf_nan_mode="constants")
-    except ValueError:  # bytes or a text that are not UTF-8, somewhere in it
+    except ValueError:  # it contains bytes, or a text that is not valid UTF-8
         return json.dumps(_plain(value)).encode()
 
 
 def _plain(value: Any) -> Any:
-    """Return *value* with everything in it that has no JSON form as its `repr`."""
+    """Return *value* with everything in it that has no JSON form replaced by its `repr`."""
     if is_mapping(value):
         return {str(key): _plain(one) for key, one in value.items()}
     if is_items(value):
@@ -314,13 +316,13 @@ def _plain(value: Any) -> Any:
 
 
 def _synced(path: Path, data: bytes, *, mode: Literal["ab", "wb"]) -> None:
-    """Write *data* to a file, and wait until it is on the disk, with its name if the file is new."""
+    """Write *data* to a file, and wait until it is durable, with its directory entry if the file is new."""
     new = not path.exists()
     with open(path, mode, opener=_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    if new and os.name == "posix":  # elsewhere a folder cannot be opened
+    if new and os.name == "posix":  # other systems cannot open a folder
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -329,15 +331,15 @@ def _synced(path: Path, data: bytes, *, mode: Literal["ab", "wb"]) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)  # a new file: it holds values of the state
+    return os.open(path, flags, 0o600)  # a new file is private: it holds values of the state
 
 
 @final
 class TokenTracker:
-    """Adds up the tokens of all runs of all executors that it is given to. A run never resets it.
+    """Sums the tokens of all runs of all executors that use it. A run never resets it.
 
-    It reads the journal of a run as it is written, so it counts every call: those of branches, of calls that were
-    repeated, and of steps that failed later.
+    It reads the journal of a run as it is written, so it counts every call, including those in branches, retries and
+    steps that failed later.
     """
 
     def __init__(self) -> None:
@@ -350,7 +352,7 @@ class TokenTracker:
         self._sums(entry)
 
     def add_tokens(self, metadata: Mapping[str, Any] | None) -> None:
-        """Count tokens of calls that were made elsewhere.
+        """Count the tokens of calls made elsewhere.
 
         Args:
             metadata: `prompt_tokens`, `output_tokens` and `model`, as in the `run_metadata` of a record; None counts
@@ -408,7 +410,7 @@ class TokenTracker:
         }
 
     def reset(self) -> None:
-        """Forget all that was counted."""
+        """Reset all counts."""
         self._sums = harness.TokenTracker()
         self._added.clear()
 

@@ -1,4 +1,4 @@
-"""Node objects become a compiled graph: every object that can be reached is a node, and its links are edges.
+"""Lowers node objects to a compiled graph: every reachable object becomes a node, and its links become edges.
 
 ```text
    next_node ──> static edge          path_map, default_node ──> conditional edge on the decision
@@ -6,8 +6,8 @@
 ```
 
 The state of the graph has the program's keys in one field, because any node may set any key. `compile()` checks the
-graph as it checks every other, with one exception: objects in a circle without a way out are a warning, since Lár's
-documents let them run until fatigue trips.
+graph like any other, with one exception: a cycle without a way out is only a warning, since Lár documents that such
+objects run until fatigue.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from graphrt.compat.lar._nodes import (
     HumanJuryNode,
     LLMNode,
     RouterNode,
+    error_text,
     has_own_execute,
-    told,
 )
 from graphrt.compat.lar._state import BUDGET, Changes, both, folded, nothing_written, same
 from graphrt.errors import DefinitionError
@@ -45,11 +45,11 @@ from graphrt.reducers import add, append, ephemeral
 
 _SETTLE: Final = "settle"
 _ENDLESS: Final = ("endless-loop", "no-way-out")
-"""Codes of the findings about objects in a circle."""
+"""Codes of the findings about cycles."""
 
 
 class EndlessLoopWarning(UserWarning):
-    """Node objects point in a circle without a way out: they run until fatigue, `max_steps` or a budget ends the run."""
+    """Node objects form a cycle without a way out: they run until fatigue, `max_steps` or a budget ends the run."""
 
 
 class LarState(TypedDict, total=False):
@@ -58,22 +58,22 @@ class LarState(TypedDict, total=False):
     values: Annotated[dict[str, Any], folded]
     """The program's keys and values, apart from `token_budget`."""
     token_budget: int | None
-    """What is left of the budget; graphrt lowers it by the tokens that are used."""
+    """The rest of the budget, which graphrt lowers by the tokens used."""
     note: Annotated[dict[str, Any], ephemeral]
-    """What the record of the step says and the state does not."""
+    """Data for the step's record that is not in the state."""
 
 
 class BranchState(LarState, total=False):
     """The state of a branch of a batch."""
 
     written: Annotated[Changes, both]
-    """All that the branch wrote and deleted."""
+    """Everything that the branch wrote and deleted."""
     spent: Annotated[int, add]
-    """By how much its nodes lowered the budget themselves, beside the tokens of their models."""
+    """The amount by which its nodes lowered the budget themselves, besides the tokens of their models."""
 
 
 class BatchState(TypedDict, total=False):
-    """The state of a batch: its branches begin with the same values, and are joined when all have ended."""
+    """The state of a batch. Branches begin with the same values, and their writes are merged when all have ended."""
 
     values: dict[str, Any]
     token_budget: int | None
@@ -86,24 +86,24 @@ class BatchState(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowering:
-    """Node objects as a graph, with what its records need."""
+    """Node objects as a graph, with the data that its records need."""
 
     graph: CompiledGraph[Any, Any, Any]
     objects: Mapping[str, BaseNode]
-    """Names of nodes, nested ones too, to their objects."""
+    """Maps names of nodes, including nested ones, to their objects."""
     asks: bool
     """Whether a node may ask a person, so that the run needs a thread."""
     shares: Mapping[str, int]
-    """Names of the nodes of batches to the number of branches that share their budget."""
+    """Maps names of the nodes of batches to the number of branches that share their budget."""
     inside: Inside
-    """What ran inside steps, in a run of the graph."""
+    """The inner runs of steps, in a run of the graph."""
     circles: Sequence[str]
-    """What `compile()` found about objects in a circle: 0..n sentences."""
+    """The findings of `compile()` about cycles: 0..n sentences."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """What all graphs of one lowering share."""
+    """The shared data of all graphs of one lowering."""
 
     models: Models
     ask: Ask | None
@@ -113,7 +113,7 @@ class _Work:
     inside: bool = False
     """Whether the graphs are part of a design, and so branches."""
     open: list[BatchNode] = field(default_factory=list[BatchNode])
-    """Batches whose branches are being lowered, outermost first."""
+    """The batches whose branches are being lowered, outermost first."""
     shares: dict[str, int] = field(default_factory=dict[str, int])
     """See `Lowering.shares`."""
     inner: Inside = field(default_factory=Inside)
@@ -121,7 +121,7 @@ class _Work:
     """See `Lowering.circles`."""
 
     def name(self, node: BaseNode) -> str:
-        """Return a name for *node* that no other node of the lowering has: its class, with a number after the first."""
+        """Return a unique name for *node*: its class, with a number after the first node of that class."""
         kind = type(node).__name__
         name, number = kind, 1
         while name in self.objects:
@@ -139,18 +139,18 @@ def lower(
     limits: Limits | None = None,
     outside: Outside | None = None,
 ) -> Lowering:
-    """Return the graph of all node objects that can be reached from *start*.
+    """Return the graph of all node objects that are reachable from *start*.
 
     Args:
         start: The first node.
         models: Who answers the nodes that ask a model.
         ask: Asks the questions of `HumanJuryNode`; None pauses.
         limits: Limits of the graph and of each branch in it.
-        outside: What stands above the graph.
+        outside: Data from outside the graph.
 
     Raises:
         InputError: A branch of a batch leads back to the batch (`input`).
-        DefinitionError: The graph has problems, apart from circles without a way out.
+        DefinitionError: The graph has problems other than cycles without a way out.
     """
     work = _Work(models=models or Models(), ask=ask, limits=limits or Limits(), outside=outside or Outside())
     graph = _graph(start, work, name="lar", stop=None)
@@ -166,7 +166,7 @@ def lower(
 
 
 def reachable(start: BaseNode, stop: BaseNode | None = None) -> list[BaseNode]:
-    """Return the node objects that can be reached from *start*, in the order in which they are found.
+    """Return the node objects that are reachable from *start*, in the order in which they are found.
 
     *stop* and what follows it are left out, unless *start* is *stop* itself. Branches of batches are not entered.
     """
@@ -250,12 +250,12 @@ def _add(builder: GraphBuilder[Any, Any, Any], node: BaseNode, place: Place, wor
 
 
 def _way_on(state: Mapping[str, Any]) -> str:
-    """Return where a node that is a graph leads: it notes its error, if another node handles it."""
+    """Return the target of a node that is itself a graph. If another node handles its error, the error is recorded."""
     return "failed" if "error" in state["note"] else "ended"
 
 
 def _ended(last: Mapping[str, Any], node: BatchNode | AdaptiveNode, place: Place) -> dict[str, Any]:
-    """Return the update of such a node from the last state of its graph."""
+    """Return the update of a node that is itself a graph from the last state of that graph."""
     everything: Changes = last.get("written", nothing_written())
     changes = Changes(written=dict(everything["written"]), deleted=list(everything["deleted"]))
     note: dict[str, Any] = noted(last, node) if isinstance(node, AdaptiveNode) else {}
@@ -269,7 +269,7 @@ def _ended(last: Mapping[str, Any], node: BatchNode | AdaptiveNode, place: Place
         changes["deleted"].remove(BUDGET)
         update[BUDGET] = None
     elif spent:
-        update[BUDGET] = last[BUDGET]  # lowered by the tokens of models too
+        update[BUDGET] = last[BUDGET]  # also lowered by the tokens of models
     if place.branch:
         update |= {"written": everything, "spent": spent}
     return update
@@ -298,10 +298,10 @@ def _designed(node: AdaptiveNode, work: _Work, *, name: str) -> CompiledGraph[An
 
 
 def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, Any, Any]:
-    """Return the graph of a batch: its branches side by side, each a nested graph, and then `settle`.
+    """Return the graph of a batch: its branches in parallel, each a nested graph, and then `settle`.
 
     All branches run in one superstep, and both their edges and their errors lead to `settle`, which runs once after all
-    of them. A branch that fails therefore stops no other.
+    of them. So a branch that fails does not stop the others.
     """
     if any(one is batch for one in work.open):
         raise BATCH_IN_ITSELF(name=name)
@@ -325,10 +325,10 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
 
     def settle(state: Any, ctx: Context[Any]) -> dict[str, Any]:
         outcomes: list[Any] = state.get("outcomes", [])
-        failed = [f"{branches[one.node]}: {told(one.error)}" for one in ctx.failures]
+        failed = [f"{branches[one.node]}: {error_text(one.error)}" for one in ctx.failures]
         error: Any = None
         if failed:
-            error = BRANCHES_FAILED(failed=len(failed), total=len(branches), told="; ".join(failed))
+            error = BRANCHES_FAILED(failed=len(failed), total=len(branches), details="; ".join(failed))
         joined = nothing_written()
         if error is None:
             error = _conflict(outcomes)
@@ -336,7 +336,7 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
             for _, changes, _ in outcomes:
                 joined = both(joined, changes)
             decided = [changes["written"] for _, changes, _ in outcomes if ROUTER_DECISION in changes["written"]]
-            if decided:  # that of the first branch is kept
+            if decided:  # the decision of the first branch is kept
                 joined["written"][ROUTER_DECISION] = decided[0][ROUTER_DECISION]
             spent = sum(one for _, _, one in outcomes)
             update: dict[str, Any] = {"written": joined, "spent": spent, "error": None}
@@ -345,8 +345,8 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
             return update
         if batch.error_node is None:
             raise error
-        joined["written"][LAST_ERROR] = told(error)
-        return {"written": joined, "error": told(error)}
+        joined["written"][LAST_ERROR] = error_text(error)
+        return {"written": joined, "error": error_text(error)}
 
     builder.add_node(_SETTLE, settle)
     if not batch.nodes:
@@ -361,7 +361,7 @@ def _outcome(branch: str, last: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _begun(state: Mapping[str, Any], models: int) -> dict[str, Any]:
-    """Return the input of a branch: the values, and an equal share of the budget, so that all together keep to it."""
+    """Return the input of a branch: the values, and an equal share of the budget, so that the total is within it."""
     left = state.get(BUDGET)
     begun: dict[str, Any] = {"values": state["values"]}
     if left is not None:
@@ -370,7 +370,7 @@ def _begun(state: Mapping[str, Any], models: int) -> dict[str, Any]:
 
 
 def _conflict(outcomes: list[Any]) -> Any:
-    """Return the error for the first key that branches set to different values, or that one deleted; None if none."""
+    """Return the error for the first key that branches set to different values or one deleted; None without one."""
     wrote: dict[str, tuple[str, Any]] = {}
     for branch, changes, _ in outcomes:
         found = {**changes["written"], **dict.fromkeys(changes["deleted"], _GONE)}
@@ -378,7 +378,7 @@ def _conflict(outcomes: list[Any]) -> Any:
         for key, value in found.items():
             if key in wrote and not same(wrote[key][1], value):
                 first, before = wrote[key]
-                return BRANCHES_CONFLICT(key=key, told=f"{first} {before!r}, {branch} {value!r}")
+                return BRANCHES_CONFLICT(key=key, details=f"{first} {before!r}, {branch} {value!r}")
             wrote.setdefault(key, (branch, value))
     return None
 

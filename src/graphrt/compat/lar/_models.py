@@ -1,4 +1,4 @@
-"""Who answers an `LLMNode`: models by the names that nodes use, and the bound of a call by what is left of a budget."""
+"""The models that answer an `LLMNode`, by the names that nodes use; and the bound on a call by the remaining budget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from graphrt.harness import (
 from graphrt.limits import RetryPolicy
 
 _THOUGHTS: Final = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
-"""Thinking inside a text; a model that was cut off leaves it open."""
+"""Thinking inside a text. It has no end tag if the model was cut off."""
 _OWN_OPTIONS: Final = ("max_tokens", "temperature", "top_p", "stop", "seed")
 """Keys of `generation_config` that every harness knows."""
 _TOKENS_AROUND_A_MESSAGE: Final = 8
@@ -40,25 +40,25 @@ _TOKENS_AROUND_A_MESSAGE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The models of an executor.
+    """Finds the models of an executor.
 
-    Where a name is not among them, litellm is asked, unless the run is offline.
+    An unknown name is a model of litellm, unless the run is offline.
     """
 
     given: Mapping[str, ChatModel] = field(default_factory=dict[str, ChatModel])
     offline: bool = False
     caches: WeakKeyDictionary[LLMNode, ResponseCache] = field(default_factory=WeakKeyDictionary[LLMNode, ResponseCache])
-    """Caches of node objects with `caching`, for as long as the objects are there."""
+    """Caches of node objects with `caching`, for the lifetime of the objects."""
 
     def named(self, name: str, tries: list[str]) -> NamedModel:
         """Return the model of that name.
 
         Args:
             name: As nodes use it.
-            tries: Gets the name whenever the model is called.
+            tries: Collects the name whenever the model is called.
 
         Raises:
-            InputError: It would be asked over the network, and the run is offline (`offline`).
+            InputError: It would be called over the network, and the run is offline (`offline`).
         """
         known = self.given.get(name)
         if known is None:
@@ -82,13 +82,13 @@ class NamedModel:
 
     @property
     def profile(self) -> ModelProfile:
-        """The model's profile under the other name; with an upper bound of tokens where the model cannot count."""
+        """The model's profile under the other name, with an upper bound of tokens if the model cannot count."""
         known = self._model.profile
         return replace(known, name=self._name, count_tokens=known.count_tokens or _at_most)
 
     @property
     def cache_identity(self) -> str:
-        """The name: within an executor, and so within a cache, it stands for one model."""
+        """The name, since it identifies one model within an executor, and so within a cache."""
         return self._name
 
     async def invoke(self, request: ModelRequest, /) -> ModelResponse:
@@ -105,27 +105,27 @@ class NamedModel:
                 yield self._renamed(item)
 
     def _renamed(self, item: Any) -> Any:
-        whole: Any = AgentReply  # untyped: narrowed to it, the item would be a reply of an unknown output
+        whole: Any = AgentReply  # untyped, because narrowing would make the item a reply with an unknown output
         return replace(item, model=self._name) if isinstance(item, whole) else item
 
     def __graphrt_check_real__(self, request: ModelRequest | None = None) -> None:
-        """Let the model refuse a real request, as it would under its own name."""
+        """Let the model check a real request, as it would under its own name."""
         check = getattr(self._model, "__graphrt_check_real__", None)
         if check is not None:
             check(request)
 
 
 def _at_most(request: ModelRequest) -> int:
-    """Return an upper bound of the tokens of *request*: one for each byte, and some around each message."""
+    """Return an upper bound of the tokens of *request*: one per byte, plus some for each message."""
     texts = sum(len(message.text.encode()) for message in request.messages)
     around = _TOKENS_AROUND_A_MESSAGE * len(request.messages)
     return texts + around + (len(to_json(request.output, fallback=repr)) if request.output is not None else 0)
 
 
 class BoundByBudget(Middleware):
-    """Lowers `max_tokens` to what the budgets of the task leave, so that no call can take more.
+    """Lowers `max_tokens` to the remaining budgets of the task, so that no call can exceed them.
 
-    Without it a call that names no `max_tokens` could not be made under a budget at all.
+    Without it, a call without `max_tokens` could not be made under a budget at all.
     """
 
     def __init__(self, ctx: Context[Any], models: tuple[NamedModel, ...]) -> None:
@@ -141,14 +141,14 @@ class BoundByBudget(Middleware):
             return request
         profiles = [model.profile for model in self._models]
         reads = max(profile.count_tokens(request) for profile in profiles if profile.count_tokens is not None)
-        # With less than one token left the budget itself refuses the call, and says why.
+        # With less than one token left, the budget itself refuses the call and gives the reason.
         bounds = [request.max_tokens, profiles[0].max_output_tokens, max(1, min(limited) - reads)]
         return replace(request, max_tokens=min(bound for bound in bounds if bound is not None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model answered, with its thinking apart."""
+    """A model's answer, with its thinking separated."""
 
     text: str
     thinking: str
@@ -210,10 +210,10 @@ def _options(node: LLMNode) -> Any:
 
 
 def _apart(text: str, thinking: str) -> tuple[str, str]:
-    """Return the answer and the thinking of a text in which a model may have written both."""
+    """Split a model's text into the answer and the thinking."""
     found = [part.strip() for part in _THOUGHTS.findall(text)]
     said = _THOUGHTS.sub("", text)
-    if "</think>" in said:  # the opening tag is missing: what precedes the other one was thinking
+    if "</think>" in said:  # the opening tag is missing, so everything before the closing tag is thinking
         before, _, said = said.partition("</think>")
         found.append(before.strip())
     return said.strip(), "\n".join(part for part in (thinking, *found) if part)

@@ -1,11 +1,11 @@
-"""The node objects: what a program of Lár makes, links by attributes and hands to a `GraphExecutor`.
+"""The node objects, which a Lár program creates, links by attributes and passes to a `GraphExecutor`.
 
 They hold arguments, check them, and do their work in `execute(state)`, which changes the state and returns the
-node that follows. How they become a graph is in `_lowering`, and what the graph's nodes do with `execute` in
-`_functions`. Links may be set after a node was made, so that loops can be written: `fix.next_node = test`.
+node that follows. `_lowering` makes them a graph, and `_functions` has the graph's node functions, which call
+`execute`. Links may be set after a node was created, so that loops are possible: `fix.next_node = test`.
 
-`execute` may be called outside of a run, as in a unit test, and by classes of a program's own. What it needs of a run
-is in `state.step`.
+`execute` may also be called outside a run, as in a unit test, and by a program's own classes. The data that it needs
+from a run is in `state.step`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Ask: TypeAlias = Callable[[str], str]
 """Shows a question and returns a line, as `input` does; EOFError if there is no more."""
 LAST_ERROR: Final = "last_error"
 ROUTER_DECISION: Final = "_router_decision"
-"""The key that has the newest choice of a RouterNode."""
+"""The key with the most recent choice of a RouterNode."""
 _terminal: Final = FreshLock()
-"""Branches of a batch may ask at the same time, and a terminal shows one question at once."""
+"""Branches of a batch may ask at the same time, but a terminal shows one question at a time."""
 _PACKAGE: Final = "graphrt.compat.lar"
 
 
@@ -41,16 +41,16 @@ class BaseNode:
     """
 
     links: ClassVar[tuple[str, ...]] = ()
-    """Attributes that hold a node which may follow; of a class with an `execute` of its own all are looked at."""
+    """Attributes that hold a node which may follow. For a class with its own `execute`, all attributes are searched."""
 
     def execute(self, state: Any) -> BaseNode | None:
         """Do the node's work on *state*, and return the node that follows; None if none does.
 
         Args:
-            state: A `GraphState`; Any, so that a class of a program may declare what it calls for.
+            state: A `GraphState`; typed as Any, so that a program's class may declare another type.
 
         Raises:
-            Exception: The work failed; whatever it raises.
+            Exception: The work failed, with any exception.
         """
         raise NotImplementedError(f"{type(self).__name__} has no execute(state)")
 
@@ -101,24 +101,24 @@ class AddValueNode(BaseNode):
 
 
 class LLMNode(BaseNode):
-    """Asks a model and writes its answer, a text.
+    """Calls a model and writes its answer, a text.
 
     Args:
         model_name: Name of the model: a key of `GraphExecutor(models=...)`, else a model of litellm.
         prompt_template: A text with keys of the state in braces: `{key}` or `{{key}}`. `{{` and `}}` around anything
             else are single braces, and `{{{{key}}}}` is `{key}` as text; other braces are text. A key that is missing
-            or None is an error, and the model is not asked.
-        output_key: The key for the answer. Thinking that the model wrote into it goes to `run_metadata`.
+            or None is an error, and the model is not called.
+        output_key: The key for the answer. Thinking in the model's text goes to `run_metadata`.
         next_node: The node that follows.
-        max_retries: How often a call that failed for a transient reason is made again.
+        max_retries: How often a call is retried after a transient error.
         system_instruction: Instructions, which are not a template.
         generation_config: `max_tokens`, `temperature`, `top_p`, `stop` and `seed`; other options go to the provider.
-        stream: Write the answer to stdout while it arrives.
-        response_format: A type that the answer must be JSON of, or a mapping that goes to the provider. The key has
-            the text.
-        fallbacks: Models that are asked in turn if the first one has failed for good.
-        caching: Keep the answers of this node object in memory, and ask an equal question once.
-        success_callbacks: Names of litellm's callbacks, which go to the provider as an option.
+        stream: Write the answer to stdout as it arrives.
+        response_format: A type whose JSON form the answer must have, or a mapping that is passed to the provider. The
+            key gets the text.
+        fallbacks: Models that are called in turn if the first one failed permanently.
+        caching: Cache the answers of this node object in memory, so that equal questions are asked once.
+        success_callbacks: Names of litellm's callbacks, which are passed to the provider as an option.
 
     Raises:
         InputError: An argument is wrong (`input`), or the template (`template-field`).
@@ -143,7 +143,7 @@ class LLMNode(BaseNode):
     ) -> None:
         self.model_name: str = name("model_name", model_name, self)
         self.prompt_template: str = name("prompt_template", prompt_template, self)
-        Prompt(prompt_template)  # refuses a wrong one now; it may be set anew later
+        Prompt(prompt_template)  # rejects an invalid prompt now; it may be set again later
         self.output_key: str = name("output_key", output_key, self)
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.max_retries: int = whole("max_retries", max_retries, self, least=0)
@@ -165,23 +165,23 @@ class LLMNode(BaseNode):
 
     @property
     def template(self) -> Prompt:
-        """The prompt, as it is now."""
+        """The current prompt."""
         return Prompt(self.prompt_template)
 
     def execute(self, state: Any) -> BaseNode | None:
-        """Ask the model and write its answer.
+        """Call the model and write its answer.
 
         In a run, the call counts there, and against its budgets.
 
         Raises:
-            GraphrtError: The model was not asked, or did not answer; see `GraphExecutor`.
+            GraphrtError: The model was not called, or did not answer; see `GraphExecutor`.
         """
         state.step.ask_model(self, state)
         return self.next_node
 
 
 class ReduceNode(LLMNode):
-    """Asks a model about several keys, writes its answer, and deletes those keys in the same step.
+    """Calls a model with several keys, writes its answer, and deletes those keys in the same step.
 
     The keys stay if the call fails. A key that is also the output key is replaced.
 
@@ -211,7 +211,7 @@ class RouterNode(BaseNode):
 
     Args:
         decision_function: Gets the `GraphState` and returns a text.
-        path_map: Name to node, or to None where nothing follows: 1..n paths.
+        path_map: Maps names to nodes, or to None where nothing follows: 1..n paths.
         default_node: Where any other name leads.
     """
 
@@ -255,20 +255,21 @@ class ToolNode(BaseNode):
 
     Args:
         tool_function: The function, sync or async.
-        input_keys: Keys for its positional parameters, None for a key that is missing. `["__state__"]` passes the
+        input_keys: Keys for its positional parameters; a missing key gives None. `["__state__"]` passes the
             `GraphState` itself.
-        output_key: The key for the result. None takes a result that is a mapping of keys.
+        output_key: The key for the result. None expects the result to be a mapping of keys.
         next_node: The node that follows.
-        error_node: The node that follows if the function raises; it finds the text as the key `last_error`. Without
-            it the run stops.
-        action_type: What the action is called. It stands in the attributes, as do the others; nothing is done with it.
-        credential_vault: None; see below.
+        error_node: The node that follows if the function raises; it finds the error text in the key `last_error`.
+            Without it the run stops.
+        action_type: Name of the action. Like the following arguments, it is stored as an attribute and otherwise
+            unused.
+        credential_vault: Must be None; see below.
         credential_key: As *action_type*.
         affected_parties: As *action_type*.
-        transparency_engine: None; see below.
+        transparency_engine: Must be None; see below.
 
     Raises:
-        InputError: An argument is wrong, or is an object of Lár's compliance pack, which is not here (`input`).
+        InputError: An argument is wrong, or is an object of Lár's compliance pack, which is not supported (`input`).
     """
 
     links: ClassVar[tuple[str, ...]] = ("next_node", "error_node")
@@ -301,8 +302,8 @@ class ToolNode(BaseNode):
         """Call the function, and write its result.
 
         Raises:
-            Exception: What the function raises, if there is no error_node. What it wrote before is not kept.
-            NodeError: No key takes the result (`node-object-failed`).
+            Exception: The exception of the function, if there is no error_node. Its earlier writes are not kept.
+            NodeError: There is no key for the result (`node-object-failed`).
         """
         mark = state.mark()
         whole = self.input_keys == ["__state__"]
@@ -325,25 +326,25 @@ class ClearErrorNode(BaseNode):
         self.next_node: BaseNode | None = link("next_node", next_node, self)
 
     def execute(self, state: Any) -> BaseNode | None:
-        """Set `last_error` to None, if it has a value."""
+        """Set `last_error` to None if it has a value."""
         if state.get(LAST_ERROR) is not None:
             state.set(LAST_ERROR, None)
         return self.next_node
 
 
 class BatchNode(BaseNode):
-    """Runs branches side by side, each on the state as it was, and joins what they wrote.
+    """Runs branches in parallel, each on the state at the start of the step, and merges their writes.
 
-    A branch begins at a node of *nodes* and ends where nothing follows, or where the batch itself goes on. All
-    branches run to their end. If one fails, or two write different values to one key, nothing is written and the step
-    fails. What branches delete stays deleted. Under a `token_budget` each branch with a model gets an equal share, and
-    what nodes of a program's own take off their share is taken off the budget. Of `_router_decision` the first
-    branch's is kept.
+    A branch begins at a node of *nodes* and ends at a node without a successor, or where the batch itself continues.
+    All branches run to their end. If one fails, or two write different values to one key, nothing is written and the
+    step fails. Keys that branches delete stay deleted. Under a `token_budget` each branch with a model gets an equal
+    share; amounts that a program's own nodes deduct from their share are deducted from the budget. The
+    `_router_decision` of the first branch is kept.
 
     Args:
         nodes: 0..n nodes.
         next_node: The node that follows.
-        error_node: The node that follows if branches fail; it finds the text as the key `last_error`.
+        error_node: The node that follows if branches fail; it finds the error text in the key `last_error`.
     """
 
     links: ClassVar[tuple[str, ...]] = ("next_node", "error_node")
@@ -363,7 +364,7 @@ class BatchNode(BaseNode):
         self.error_node: BaseNode | None = link("error_node", error_node, self)
 
     def execute(self, state: Any) -> BaseNode | None:
-        """Run the branches in a run of its own, with the models of the run that *state* belongs to, if to any.
+        """Run the branches in a separate run, with the models of the run that *state* belongs to, if any.
 
         Raises:
             GraphrtError: Branches failed, and there is no error_node; see `GraphExecutor`.
@@ -375,7 +376,7 @@ class HumanJuryNode(BaseNode):
     """Asks a person to choose, and writes the choice.
 
     The question is asked at the terminal if there is one, or through `GraphExecutor(ask=...)`. Otherwise the run pauses
-    with the outcome "interrupted", and `executor.resume(choice)` goes on; with `GraphExecutor(store=...)`, in another
+    with the outcome "interrupted", and `executor.resume(choice)` continues; with `GraphExecutor(store=...)`, in another
     process too. Follow the choice with a `RouterNode`.
 
     Args:
@@ -384,8 +385,8 @@ class HumanJuryNode(BaseNode):
         output_key: The key for the choice.
         context_keys: Keys that are shown with the question.
         next_node: The node that follows.
-        authority_ledger: None: Lár's compliance pack is not here.
-        stakeholder_id: Who decides. It stands in the attributes, as do the others; nothing is done with it.
+        authority_ledger: Must be None: Lár's compliance pack is not supported.
+        stakeholder_id: Who decides. Like the following arguments, it is stored as an attribute and otherwise unused.
         stakeholder_role: As *stakeholder_id*.
         action_description: As *stakeholder_id*.
         risk_score_key: As *stakeholder_id*.
@@ -418,10 +419,10 @@ class HumanJuryNode(BaseNode):
         self.risk_score_key = risk_score_key
 
     def execute(self, state: Any) -> BaseNode | None:
-        """Ask, and write the choice. Outside of a run the question is asked with `input`.
+        """Ask, and write the choice. Outside a run, the question is asked with `input`.
 
         Raises:
-            EOFError: Outside of a run, the input has ended.
+            EOFError: The input ended, outside a run.
         """
         context = {key: state.get(key) for key in self.context_keys}
         state.set(self.output_key, state.step.ask_person(self, context))
@@ -433,7 +434,7 @@ class FunctionalNode(BaseNode):
 
     Args:
         func: The function, sync or async.
-        output_key: The key for the result. None takes a result that is a mapping of keys.
+        output_key: The key for the result. None expects the result to be a mapping of keys.
         next_node: The node that follows.
     """
 
@@ -452,7 +453,7 @@ class FunctionalNode(BaseNode):
         """Call the function, and write its result.
 
         Raises:
-            NodeError: No key takes the result (`node-object-failed`).
+            NodeError: There is no key for the result (`node-object-failed`).
         """
         _take(state, _called(state, self.func, state), self.output_key, self.func)
         return self.next_node
@@ -465,7 +466,7 @@ def node(
     output_key: str | None = None, next_node: BaseNode | None = None
 ) -> Callable[[Callable[[Any], Any]], FunctionalNode]: ...
 def node(output_key: Any = None, next_node: BaseNode | None = None) -> Any:
-    """Make a function a node object: `@node(output_key="summary")`, or `@node` alone.
+    """Turn a function into a node object: `@node(output_key="summary")`, or just `@node`.
 
     Args:
         output_key: See `FunctionalNode`.
@@ -484,12 +485,12 @@ def node(output_key: Any = None, next_node: BaseNode | None = None) -> Any:
 
 
 def has_own_execute(node: BaseNode | type[BaseNode]) -> bool:
-    """Return whether `execute` of *node*, or of a class, was written by a program, and is not one of this package."""
+    """Return whether `execute` of *node*, or of a class, was defined outside this package."""
     return not str(getattr(node.execute, "__module__", "")).startswith(_PACKAGE)
 
 
-def told(error: BaseException) -> str:
-    """Return an error as the text of a record: what was raised in the node, without the wrapping."""
+def error_text(error: BaseException) -> str:
+    """Return an error as text for a record: the node's own exception, unwrapped."""
     while type(error) is NodeError and error.__cause__ is not None:
         error = error.__cause__
     text = error.what if isinstance(error, GraphrtError) else str(error)
@@ -497,7 +498,7 @@ def told(error: BaseException) -> str:
 
 
 def asked(ask: Ask, node: HumanJuryNode, context: Mapping[str, Any]) -> str | None:
-    """Ask until the choice is one of those offered, and return it; None if the input has ended."""
+    """Ask until the choice is one of those offered, and return it; None if the input ended."""
     head = "".join(f"{key}: {value}\n" for key, value in context.items())
     while True:
         try:
@@ -527,17 +528,17 @@ def _take(state: StateView, result: Any, key: str | None, fn: Any) -> None:
 
 
 def _failed(state: StateView, mark: Any, error: Exception, error_node: BaseNode) -> BaseNode:
-    """Take back what was written since *mark*, write the error, and return the node that handles it."""
+    """Undo the writes since *mark*, write the error, and return the node that handles it."""
     state.back_to(mark)
-    state.set(LAST_ERROR, told(error))
-    state.step.note |= {"error": told(error), "error_type": type(error).__name__}
+    state.set(LAST_ERROR, error_text(error))
+    state.step.note |= {"error": error_text(error), "error_type": type(error).__name__}
     return error_node
 
 
 def run_or_fail(
     node: BaseNode, state: StateView, next_node: BaseNode | None, error_node: BaseNode | None
 ) -> BaseNode | None:
-    """Run a node that is a graph, and return the node that follows."""
+    """Run a node that is itself a graph, and return the node that follows."""
     mark = state.mark()
     try:
         state.step.run_graph(node, state)
@@ -552,10 +553,10 @@ def run_or_fail(
 
 
 def name(option: str, given: Any, owner: BaseNode) -> str:
-    """Return *given* if it is a text that is not empty.
+    """Return *given* if it is a non-empty text.
 
     Raises:
-        InputError: It is not (`input`); so in all these functions.
+        InputError: It is not (`input`). This holds for all functions below.
     """
     if not isinstance(given, str) or not given:
         raise INVALID_ARGUMENT(
@@ -611,7 +612,7 @@ def required(option: str, given: Any, owner: BaseNode | str) -> BaseNode:
 
 
 def not_here(option: str, given: Any, owner: BaseNode | str) -> None:
-    """Check that an object of Lár's compliance pack was not given."""
+    """Check that no object of Lár's compliance pack was given."""
     if given is not None:
         shown = owner if isinstance(owner, str) else type(owner).__name__
         raise INVALID_ARGUMENT(

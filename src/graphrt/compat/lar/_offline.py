@@ -1,9 +1,9 @@
 """`offline`: while it is entered, no Python socket of the process connects, sends to an address or looks up a name.
 
-The guard is an audit hook (PEP 578), which sees every socket in every worker thread, also those of libraries. The guard
-is one for the process and not a context variable, because worker threads and pools that a tool uses do not inherit the
-caller's context. Unix sockets and pipes are not a network. Connections that were opened before, libraries with sockets
-of their own in C, and child processes are beyond it.
+The guard is an audit hook (PEP 578), which sees every socket in every worker thread, including those of libraries. It
+applies to the whole process instead of a context, because worker threads and pools that a tool uses do not inherit the
+caller's context. Unix sockets and pipes do not count as network. It cannot stop connections that were opened before, C
+libraries with their own sockets, or child processes.
 
 An audit hook cannot be removed, so it is installed at the first use, and costs one comparison per event afterwards.
 """
@@ -27,7 +27,7 @@ _LOCAL: Final[Any] = getattr(socket, "AF_UNIX", None)
 
 @final
 class _Guard:
-    """How many runs want no network now, and whether the hook is there."""
+    """The number of runs that forbid the network now, and whether the hook is installed."""
 
     __slots__ = ("installed", "lock", "wanted")
 
@@ -51,7 +51,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 @final
 class offline:  # noqa: N801 - reads like the built-in context managers that are functions
-    """Context manager that forbids network calls of the whole process. It may be entered several times at once."""
+    """Context manager that forbids network calls in the whole process. It may be entered several times at once."""
 
     def __enter__(self) -> None:
         with _guard.lock:

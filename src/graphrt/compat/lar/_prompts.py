@@ -1,4 +1,4 @@
-"""`Prompt`: a prompt of Lár as a `Template`, with the braces that Lár reads in another way.
+"""`Prompt`: a Lár prompt as a `Template`, with Lár's own interpretation of braces.
 
 | In the prompt | Sent to the model |
 |---|---|
@@ -20,10 +20,10 @@ from typing import Any, Final, final
 from graphrt.harness import Template
 
 _TOKEN: Final = re.compile(r"(\{+)(?:(\s*)([^\W\d]\w*)\2(\}+))?|(\}+)|[^{}]+")
-"""Opening braces (1), with the name (3) and the closing braces (4) if these follow at once; or closing braces (5); or
-text without braces."""
+"""Groups: opening braces (1), with a name (3) and closing braces (4) if they follow directly; or closing braces (5).
+Otherwise text without braces."""
 _BRACES: Final = {"{": "lar_opening_brace", "}": "lar_closing_brace"}
-"""Fields that stand for escaped braces, which the template would read as those of a field."""
+"""Fields that represent escaped braces, which the template would otherwise take for those of a field."""
 
 
 @final
@@ -34,7 +34,8 @@ class Prompt:
         text: The prompt.
 
     Raises:
-        InputError: It has a group in braces that reaches into Python, such as `{user.name}` (`template-field`).
+        InputError: It has a group in braces that accesses attributes or items, such as `{user.name}`
+            (`template-field`).
     """
 
     def __init__(self, text: str) -> None:
@@ -61,10 +62,10 @@ def _shown(part: tuple[str, str]) -> str:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a prompt in order: "text" as it is, a "brace" that was escaped, or the name of a "field"."""
+    """Yield the parts of a prompt in order: plain "text", an escaped "brace", or the name of a "field"."""
     at = 0
     open_braces: list[int] = []
-    """For each brace that is open, how many braces of the text it is: 1, or 2 or 4 for an escaped one."""
+    """For each open brace, the number of braces in the text: 1, or 2 or 4 for an escaped one."""
     while found := _TOKEN.match(text, at):
         if found[1]:
             at += yield from _opened(found, open_braces)
@@ -77,7 +78,7 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _opened(found: re.Match[str], open_braces: list[int]) -> Generator[tuple[str, str], None, int]:
-    """Yield the parts of opening braces, with the name in them; return how many characters they are."""
+    """Yield the parts of opening braces, with the name in them; return their length in characters."""
     space, name, closing = (found[group] or "" for group in (2, 3, 4))
     count = len(found[1])
     inside = len(space) * 2 + len(name)
@@ -85,7 +86,7 @@ def _opened(found: re.Match[str], open_braces: list[int]) -> Generator[tuple[str
         opened, inside, field = count, 0, False
     elif count % 2:
         opened, field = count - 1, True
-    elif len(closing) >= count:  # Lár halves the braces, and then reads them as a format string does
+    elif len(closing) >= count:  # Lár halves the braces, and then parses the result as a format string
         half = count // 2
         for brace in "{}":
             if brace == "}":
@@ -107,7 +108,7 @@ def _opened(found: re.Match[str], open_braces: list[int]) -> Generator[tuple[str
 
 
 def _closed(count: int, open_braces: list[int]) -> Iterator[tuple[str, str]]:
-    """Yield the parts of *count* closing braces, and take what they close off *open_braces*."""
+    """Yield the parts of *count* closing braces, and remove the braces that they close from *open_braces*."""
     while count:
         width = min(count, open_braces.pop() if open_braces else 2)
         count -= width

@@ -1,11 +1,11 @@
-"""Records: a step of a run as the dictionary that Lár's documents show.
+"""Records: a step of a run as the dictionary that Lár documents.
 
 ```text
    Step of the runtime, or TaskSucceeded of a journal ──> Outcome ──> record ──> `inner`: records of what ran inside
 ```
 
-A record names the step that made each value which was read: `reads` maps a key to the number of that record, to None
-for the initial state, or, for what ran inside a step, to the numbers on the way there, such as `[4, 0]`.
+For each value that a step read, its record names the step that wrote it: `reads` maps a key to the number of that
+step's record, to None for the initial state, or, for inner runs, to a path of numbers such as `[4, 0]`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 from graphrt.compat.lar._inside import Outcome, outcome_of_entry
 from graphrt.compat.lar._lowering import Lowering
-from graphrt.compat.lar._nodes import BatchNode, LLMNode, told
+from graphrt.compat.lar._nodes import BatchNode, LLMNode, error_text
 from graphrt.compat.lar._state import BUDGET, compute_state_diff, copied, folded, is_items
 from graphrt.errors import GraphrtError, NodeError, NodeFatigueError, StepLimitError
 from graphrt.events import Entry, RunInterrupted, RunStarted, Usage
@@ -27,21 +27,21 @@ from graphrt.runtime import Step
 ERROR, MAX_STEPS, SUCCESS = "error", "max_steps_reached", "success"
 INTERRUPTED, CANCELLED = "interrupted", "cancelled"
 _OF_METADATA: Final = ("model", "reasoning_content", "finish_reason")
-"""Keys of a note that stand in `run_metadata`."""
+"""Keys of a note that go to `run_metadata`."""
 _BRANCH: Final = re.compile(r"branch (\d+)")
 _NUMBER: Final = re.compile(r"_\d+\Z")
 _STRUCTURE: Final = frozenset({"settle", "design", "failed"})
-"""Nodes of the graphs of batches and designs that are no node objects."""
+"""Nodes of the graphs of batches and designs that are not node objects."""
 
 
 @final
 @dataclass(slots=True, kw_only=True)
 class Recorder:
-    """Makes the records of one run, and knows which step made each value."""
+    """Makes the records of one run, and tracks which step wrote each value."""
 
     lowering: Lowering
     made: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Keys to what `reads` says of them; what stood in the initial state is missing."""
+    """Maps keys to their entry in `reads`; keys of the initial state are missing."""
 
     def of_step(self, step: Step[Any], number: int) -> dict[str, Any]:
         """Return the record of a finished step, with the given number in the run."""
@@ -59,25 +59,25 @@ class Recorder:
         return {**record, "outcome": step.outcome} if step.outcome == INTERRUPTED else record
 
     def of_limit(self, error: GraphrtError, number: int, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a run that a limit, or a failure outside of any node, has ended.
+        """Return the record of a run that a limit, or a failure outside any node, ended.
 
         Args:
-            error: What ended the run.
+            error: The error that ended the run.
             number: The number of the step that was not made.
             state: The state at the end.
         """
         due = error.node or next(iter(error.nodes or ()), None)
         ended = copied(dict(state))
         record = _bare(number, due or "", self._kind(due or ""), ended, copied(ended), {}, outcome_of(error))
-        text = told(error)
+        text = error_text(error)
         record["error"] = f"FATIGUE: {text}" if isinstance(error, NodeFatigueError) else text
         record["error_type"] = type(error).__name__
         return record
 
     def of_journal(self, entries: Iterable[Entry]) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
-        """Return the initial state of a run, the records of its steps so far, and how many pauses they had.
+        """Return the initial state of a run, the records of its steps so far, and the number of pauses.
 
-        A pause has no record here: its question is in the snapshot of the thread.
+        A pause has no record here, because its question is in the snapshot of the thread.
         """
         initial: dict[str, Any] = {}
         state: dict[str, Any] = {}
@@ -114,14 +114,14 @@ class Recorder:
         after: Mapping[str, Any],
         made: dict[str, Any],
     ) -> dict[str, Any]:
-        """Return a record, and note in *made* what the task made.
+        """Return a record, and enter the keys that the task wrote in *made*.
 
         Args:
             ended: The task.
-            numbers: Its number, after those of the records that it is inside of.
-            before: The state before it, as the program sees it. The record keeps it, and those of what ran inside
-                share its values: a batch of many branches has one copy of a state.
-            after: The state after it, which the record keeps too.
+            numbers: Its number, preceded by those of the enclosing records.
+            before: The state before it, as the program sees it. The record keeps it, and the inner records share its
+                values, so a batch of many branches has one copy of a state.
+            after: The state after it, which the record also keeps.
             made: As `Recorder.made`, for the graph that the task belongs to.
         """
         note: dict[str, Any] = {}
@@ -129,7 +129,7 @@ class Recorder:
             note |= update.get("note") or {}
         error, kind = note.pop("error", None), note.pop("error_type", None)
         if ended.error is not None:
-            error, kind = told(ended.error), type(_innermost(ended.error)).__name__
+            error, kind = error_text(ended.error), type(_innermost(ended.error)).__name__
         elif ended.message:
             error, kind = ended.message, kind or "NodeError"
         node = self.lowering.objects.get(ended.node)
@@ -141,12 +141,12 @@ class Recorder:
         inner = self._inner(ended.task, ended.node, numbers, before, made)
         for one in inner:
             for key, maker in one["reads"].items():
-                if not is_items(maker) or len(maker) <= len(numbers):  # made outside of this record
+                if not is_items(maker) or len(maker) <= len(numbers):  # written outside this record
                     reads.setdefault(key, maker)
         outcome = SUCCESS if error is None else ERROR
         record = _bare(numbers[-1], ended.node, self._kind(ended.node), before, after, metadata, outcome)
         record["reads"] = reads
-        if len(numbers) == 1:  # its parts are apart: a reader may change one of them
+        if len(numbers) == 1:  # its parts are separate copies, because a reader may change one
             record["state_diff"] = copied(record["state_diff"])
         if error is not None:
             record |= {"error": error, "error_type": kind}
@@ -159,13 +159,13 @@ class Recorder:
     def _inner(
         self, path: str, batch: str, numbers: list[int], before: Mapping[str, Any], made: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Return the records of what ran inside a task: 0..n, branch after branch. The arguments are as above."""
+        """Return the inner records of a task: 0..n, branch after branch. The arguments are as above."""
         found: list[dict[str, Any]] = []
         for part in self.lowering.inside.at(path):
             branch = _BRANCH.fullmatch(part.node)
             if part.node in _STRUCTURE:
                 continue
-            # A branch, or the graph of a design: its tasks see the state as the step found it.
+            # A branch, or the graph of a design: its tasks see the state at the start of the step.
             state, known = dict(before), dict(made)
             if branch is not None and BUDGET in state:
                 state[BUDGET] = state[BUDGET] // self.lowering.shares.get(batch, 1)
@@ -184,7 +184,7 @@ def visible(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome_of(error: GraphrtError) -> str:
-    """Return the outcome of a run that *error* has ended."""
+    """Return the outcome of a run that *error* ended."""
     return MAX_STEPS if isinstance(error, StepLimitError) else ERROR
 
 
@@ -222,7 +222,7 @@ def _bare(
 
 
 def _metadata(usage: Usage | None, note: dict[str, Any], *, failed: bool) -> dict[str, Any]:
-    """Return the metadata of a step, whose keys are taken out of *note*. A failure without usage has none."""
+    """Move the metadata of a step out of *note*, and return it. A failure without usage has none."""
     if failed and usage is None:
         return {}
     used = Usage() if usage is None else usage

@@ -1,6 +1,6 @@
 """`StateView`, the state as functions see it, and diffs between two states.
 
-A state is a plain mapping of keys to values. Nothing here knows nodes, graphs or models.
+A state is a plain mapping of keys to values. This module knows nothing of nodes, graphs or models.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, Protocol, TypedDict, TypeGuard
 
 BUDGET: Final = "token_budget"
-"""The key that bounds the tokens of a run: a field of its own in the graph, which graphrt lowers."""
+"""The key that bounds the tokens of a run: a separate field of the graph, which graphrt lowers."""
 
 
 class Changes(TypedDict):
-    """What a node wrote: the update of the field `values`."""
+    """The writes of a node: the update of the field `values`."""
 
     written: dict[str, Any]
     deleted: list[str]
 
 
 class StepOfNode(Protocol):
-    """What `execute` of a node object works in: a step of a run, or a unit test."""
+    """The context of a node object's `execute`: a step of a run, or a unit test."""
 
     note: dict[str, Any]
-    """What the step's record says and the state does not."""
+    """Data for the step's record that is not in the state."""
 
     def ask_model(self, node: Any, state: StateView) -> None:
-        """Let an LLMNode ask its model and write the answer to *state*."""
+        """Call the model of an LLMNode and write the answer to *state*."""
         ...
 
     def ask_person(self, node: Any, context: Mapping[str, Any]) -> str:
@@ -36,7 +36,7 @@ class StepOfNode(Protocol):
         ...
 
     def run_graph(self, node: Any, state: StateView) -> None:
-        """Run a BatchNode or an AdaptiveNode, and write to *state* what it wrote."""
+        """Run a BatchNode or an AdaptiveNode, and apply its writes to *state*."""
         ...
 
     def call(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -47,12 +47,12 @@ class StepOfNode(Protocol):
 class StateView:
     """The state as a function sees it; see `GraphState`.
 
-    Changes are collected and become the node's update when the function returns. A value that was read and changed in
-    place, a list or an object, counts as written, so neither order of reading and writing loses anything.
+    Changes are collected and become the node's update when the function returns. A list or an object that was read and
+    then changed in place counts as written, so no change is lost.
 
     Args:
-        initial_state: Keys and values, which are copied when they are read.
-        step: What the node works in. None, if no node does.
+        initial_state: Keys and values, which are copied on reading.
+        step: The context of the node; None if no node uses the state.
     """
 
     __slots__ = ("_base", "_gone", "_read", "_seen", "_written", "step")
@@ -60,9 +60,9 @@ class StateView:
     def __init__(self, initial_state: Mapping[str, Any] | None = None, step: StepOfNode | None = None) -> None:
         self._base: Mapping[str, Any] = {} if initial_state is None else initial_state
         self._read: dict[str, Any] = {}
-        """Copies that were handed out, by key."""
+        """Copies that were returned, by key."""
         self._seen: set[str] = set()
-        """Keys of which copies were handed out; a change that is undone was read all the same."""
+        """Keys of which copies were returned. An undone change still counts as read."""
         self._written: dict[str, Any] = {}
         self._gone: dict[str, None] = {}
         self.step: Any = step
@@ -118,7 +118,7 @@ class StateView:
         return f"{type(self).__name__}({self.get_all()!r})"
 
     def changes(self) -> Changes:
-        """Return what was written and deleted so far; the values are copies."""
+        """Return the keys written and deleted so far; the values are copies."""
         in_place = {
             key: value
             for key, value in self._read.items()
@@ -128,17 +128,17 @@ class StateView:
         return Changes(written=written, deleted=list(self._gone))
 
     def reads(self) -> list[str]:
-        """Return the keys whose values at the beginning were read, sorted: 0..n."""
+        """Return the keys whose initial values were read, sorted: 0..n."""
         return sorted(self._seen)
 
     @property
     def budget(self) -> int | None:
-        """The budget at the beginning, less what graphrt took off it; None without one."""
+        """The initial budget less the amount that graphrt deducted; None without one."""
         left: int | None = self._base.get(BUDGET)
         return left
 
     def charge(self, tokens: int) -> None:
-        """Lower the budget by *tokens* that graphrt takes off it itself, so that they are no change of the node."""
+        """Lower the budget by *tokens* that graphrt deducts, so that they do not count as changes by the node."""
         left = self.budget
         if left is None:
             return
@@ -148,7 +148,7 @@ class StateView:
             self._written[BUDGET] -= tokens
 
     def mark(self) -> tuple[dict[str, Any], ...]:
-        """Return what `back_to` needs to undo later changes."""
+        """Return the data that `back_to` needs to undo later changes."""
         return copied(self._read), copied(self._written), dict(self._gone)
 
     def back_to(self, mark: tuple[dict[str, Any], ...]) -> None:
@@ -157,12 +157,12 @@ class StateView:
 
 
 def folded(current: dict[str, Any], changes: Changes) -> dict[str, Any]:
-    """Return *current* with *changes*: the reducer of the field `values`."""
+    """Return *current* with *changes* applied; the reducer of the field `values`."""
     return {key: value for key, value in current.items() if key not in changes["deleted"]} | changes["written"]
 
 
 def both(first: Changes, second: Changes) -> Changes:
-    """Return the changes that are *first* and then *second*: the reducer of what a branch wrote."""
+    """Return the combination of the changes *first* and then *second*; the reducer of a branch's writes."""
     written = {key: value for key, value in first["written"].items() if key not in second["deleted"]}
     deleted = [key for key in first["deleted"] if key not in second["written"]]
     return Changes(
@@ -171,7 +171,7 @@ def both(first: Changes, second: Changes) -> Changes:
 
 
 def nothing_written() -> Changes:
-    """Return changes that change nothing."""
+    """Return empty changes."""
     return Changes(written={}, deleted=[])
 
 
@@ -179,10 +179,10 @@ def nothing_written() -> Changes:
 
 
 def compute_state_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what differs between two states: `added`, `removed` and `updated`, each a mapping of keys to values.
+    """Return the differences between two states: `added`, `removed` and `updated`, each a mapping of keys to values.
 
     `removed` has the old values, the others the new ones. `modified` is the same mapping as `updated`, under the other
-    name that Lár's documents use. Values of different types differ: 1, 1.0 and True are three values.
+    name that Lár documents. Values of different types differ: 1, 1.0 and True are three values.
     """
     updated = {key: value for key, value in after.items() if key in before and not same(value, before[key])}
     return {
@@ -202,11 +202,11 @@ def apply_diff(state: Mapping[str, Any], diff: Mapping[str, Mapping[str, Any]]) 
 _ATOMS: Final = frozenset(
     {str, int, float, bool, bytes, complex, type(None), type, type(Ellipsis), object, FunctionType, BuiltinFunctionType}
 )
-"""Types whose values cannot change, or, as a sentinel, are known by their identity."""
+"""Types whose values are immutable, or are sentinels compared by identity."""
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of *value* that shares nothing which can change. An object that cannot be copied is shared."""
+    """Return a copy of *value* that shares no mutable parts. An object that cannot be copied is shared."""
     if type(value) in _ATOMS:
         return value
     if _is_dict(value):
@@ -222,12 +222,12 @@ def copied(value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal and of equal types, in their containers and attributes too."""
+    """Return whether two values and their types are equal, including those in containers and attributes."""
     return _same(one, other, {})
 
 
 def _same(one: Any, other: Any, compared: dict[tuple[int, int], tuple[Any, Any]]) -> bool:
-    """Compare as `same` does; pairs that are *compared* already, by their ids, end the way round objects in a circle."""
+    """Compare like `same`; *compared* has the ids of pairs already compared, which ends the recursion in cycles."""
     if one is other or type(one) is not type(other):
         return one is other
     if type(one) in _ATOMS:
@@ -235,7 +235,7 @@ def _same(one: Any, other: Any, compared: dict[tuple[int, int], tuple[Any, Any]]
     pair = (id(one), id(other))
     if pair in compared:
         return True
-    compared[pair] = (one, other)  # held, so that no other object gets the id of a part that was made for comparison
+    compared[pair] = (one, other)  # kept alive, so that no other object gets the id of a temporary part
     if _is_dict(one):
         return one.keys() == other.keys() and all(_same(value, other[key], compared) for key, value in one.items())
     if _is_list(one) or _is_tuple(one):
@@ -247,7 +247,7 @@ def _same(one: Any, other: Any, compared: dict[tuple[int, int], tuple[Any, Any]]
         equal = bool(one == other)
     except Exception:  # noqa: BLE001 - an array's comparison is an array; what cannot be compared counts as changed
         return False
-    # Attributes besides: what a class compares may be a part of them, such as an id.
+    # Attributes as well, because the equality of a class may consider only some of them, such as an id.
     return equal and _same(getattr(one, "__dict__", None), getattr(other, "__dict__", None), compared)
 
 
@@ -257,7 +257,7 @@ def _is_compared_by_identity(value: object) -> bool:
 
 
 def _parts(value: Any) -> Any:
-    """Return what an object is made of, as `pickle` takes it apart; None if it cannot be taken apart."""
+    """Return the parts of an object as `pickle` would reduce it; None if it cannot be reduced."""
     try:
         return value.__reduce_ex__(4)
     except Exception:  # noqa: BLE001 - whatever its class raises
@@ -265,7 +265,7 @@ def _parts(value: Any) -> Any:
 
 
 def is_items(value: object) -> TypeGuard[Sequence[Any]]:
-    """Return whether *value* is a list or a tuple; for type checkers, one of anything."""
+    """Return whether *value* is a list or a tuple; type checkers see its items as Any."""
     return isinstance(value, (list, tuple))
 
 

@@ -1,4 +1,4 @@
-"""Records for people: a line about a diff, and a table of a run, under the name of Lár's module."""
+"""Readable records: a line about a diff, and a table of a run, under the name of Lár's module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def summarize_diff(diff: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def build_log_table(history: Iterable[Mapping[str, Any]]) -> Any:
-    """Return a table of rich with a row for each record, and the sum of their tokens.
+    """Return a rich table with a row for each record, and the sum of their tokens.
 
     Args:
         history: Records, as `run_step_by_step` yields them: 0..n.
@@ -32,7 +32,7 @@ def build_log_table(history: Iterable[Mapping[str, Any]]) -> Any:
     Raises:
         ImportError: rich is missing: `pip install graphrt[report]`.
     """
-    from rich.table import Table  # an extra, which nothing else here needs
+    from rich.table import Table  # an extra, which only this module needs
     from rich.text import Text
 
     table: Any = Table(*_COLUMNS, title="Run")

@@ -1,4 +1,4 @@
-"""The state that functions get, under the name of Lár's module."""
+"""The state that functions receive, under the name of Lár's module."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ NO_MODEL = ErrorCode(
     InputError,
     "{of} is {given}.",
     known="{lack}",
-    fix='Give a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
+    fix='Pass a ChatModel, or the name of a model such as "openai/gpt-4o-mini".',
 )
 
 AGENT_LIMIT = ErrorCode(
@@ -21,32 +21,18 @@ AGENT_LIMIT = ErrorCode(
     AgentLimitError,
     "Agent {name!r} reached its limit {option}={limit}.",
     known="{models:count model call}, {tools:count tool call}, {messages_made:count message}",
-    fix='Raise AgentLimits({option}=...), or use on_limit="stop" to go on with what there is.',
+    fix='Raise AgentLimits({option}=...), or use on_limit="stop" to continue with what the agent has so far.',
 )
 
 REPEATED = AGENT_LIMIT.variant(
-    "The model of agent {name!r} repeated {subject}, although it was told not to.",
+    "The model of agent {name!r} repeated {subject}, although it was asked not to.",
     known="repeats={limit}, {models:count model call}, {tools:count tool call}, {messages_made:count message}",
-    fix="Read the conversation, `error.messages`: the tool, its description or the instructions mislead the model. "
-    'AgentLimits({option}=...) allows more, and on_limit="stop" goes on with what there is.',
+    fix='Read error.messages: a tool, its description or the instructions may mislead the model. AgentLimits({option}=...) allows more, and on_limit="stop" continues with what the agent has so far.',
 )
-
-BAD_APPROVAL = ErrorCode(
-    "bad-approval",
-    InputError,
-    "The {who} said {value!r} to a call of tool {tool_name!r}, which is neither True nor False.",
-    fix="Return True or False; only a person's answer may be a mapping.",
-)
-
 
 HANDOFF_TO_ITSELF = INVALID_ARGUMENT.variant(
-    "Agent {name!r} hands over to itself, or to another agent of its name.",
+    "Agent {name!r} hands over to itself, or to another agent with the same name.",
     fix="Remove it from handoffs=, or give the other agent a name of its own.",
-)
-
-HANDOFF_FILTERED = INVALID_ARGUMENT.variant(
-    "The filter of the handoff from agent {source!r} to {target!r} returned {value:type}.",
-    fix="Return 1..n messages, with the results of each tool call that they have. The filter is a sync function.",
 )
 
 BAD_MIDDLEWARE = ErrorCode(
@@ -65,8 +51,7 @@ ANSWER_CUT_OFF = ErrorCode(
     "answer-cut-off",
     AgentLimitError,
     "{problem}",
-    fix='Raise max_tokens, or ask for less; with on_length="return" an answer is returned as it is, and the model makes '
-    "its tool calls anew.",
+    fix='Raise max_tokens, or ask for less. With on_length="return", the incomplete answer is returned.',
     where="agent {name!r}",
 )
 
@@ -107,7 +92,8 @@ TOOL_TIMEOUT = ErrorCode(
 )
 
 TOOL_FAILED = TOOL_FAILED_BY_VALIDATOR.variant(
-    "Tool {tool!r} failed: {error:told}", fix='Repair the tool, or let the model see what it raises: on_error="return".'
+    "Tool {tool!r} failed: {error:described}",
+    fix='Repair the tool, or let the model see what it raises: on_error="return".',
 )
 
 
@@ -115,7 +101,7 @@ HARNESS_CANNOT_STREAM = ErrorCode(
     "no-stream",
     InputError,
     "Node {node!r} asked for a stream of {harness:type}, which has no stream().",
-    fix="Use run() of the bound harness, or a harness with stream().",
+    fix="Use run() of the bound harness, or a harness that has stream().",
 )
 
 TOOL_NOT_ALLOWED = ErrorCode(
@@ -135,7 +121,7 @@ STREAM_WITHOUT_REPLY = ErrorCode(
 
 USAGE_CANNOT_BE_COUNTED = BAD_RESPONSE.variant(
     "{harness:type} gave a reply with {problem}.",
-    fix="Give counts of 0 or more, or usage=None where they are not known.",
+    fix="Pass counts of 0 or more, or usage=None where they are not known.",
 )
 
 NESTED_TOO_DEEP = AGENT_LIMIT.variant(
@@ -155,15 +141,9 @@ GRAPH_NOT_ENDED = ErrorCode(
 COMPACTION_BOUND = ErrorCode(
     "compaction-bound",
     AgentLimitError,
-    "Agent {name!r} cannot shorten its request to {limit:count token}: its instructions, its tools and the newest messages "
-    "need {needed}.",
-    fix="Raise Compaction(tokens=...), or send less: shorter results of tools, instructions or messages.",
+    "Agent {name!r} cannot shorten its request to {limit:count token}: instructions, tools and new messages need {needed}.",
+    fix="Raise Compaction(tokens=...), or send less: shorter tool results, instructions or messages.",
     where="agent {name!r}",
-)
-
-COMPACTION_RETURNED = INVALID_ARGUMENT.variant(
-    "The function of Compaction(using=...) of agent {name!r} returned {value:type}.",
-    fix="Return a list of 1..n messages, with the results of each tool call that it has.",
 )
 
 INPUT_REFUSED = ErrorCode(
@@ -174,20 +154,9 @@ INPUT_REFUSED = ErrorCode(
     where="agent {name!r}",
 )
 
-CHECK_SIGNATURE = INVALID_ARGUMENT.variant(
-    "{option} of an agent has {given!r}, which is not a function of a value, or of a value and a CheckContext.",
-    fix="Give a function such as `def polite(answer): ...`, which raises Retry(...) if it refuses.",
-)
-
-CHECK_RETURNED = INVALID_ARGUMENT.variant(
-    "Check {check!r} returned {value:type}.",
-    fix='A check returns nothing, or raises: `if not ok: raise Retry("why")`.',
-)
-
 STREAM_INSIDE = INVALID_ARGUMENT.variant(
     "Agent.stream() of agent {agent!r} was called inside another agent, or in a node of a graph.",
-    fix="Use run(): what it does appears on the stream of the outermost agent, or of the graph. "
-    "In a node, ctx.bind(agent).stream(...) yields it there.",
+    fix="Use run(): the outermost stream has its events. In a node, ctx.bind(agent).stream(...) yields them there.",
 )
 
 NOBODY_TO_ASK = ErrorCode(

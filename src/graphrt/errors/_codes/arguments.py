@@ -35,6 +35,7 @@ UNKNOWN_NODE_ASKED = ErrorCode(
 
 INVALID_ARGUMENT = ErrorCode("input", InputError, "{argument} cannot be {value:brief}.", fix="Pass {wanted}.")
 ARGUMENT_OUT_OF_BOUNDS = INVALID_ARGUMENT.variant("{problem}.", fix="Pass {wanted}.")
+WRONG_RETURN_VALUE = INVALID_ARGUMENT.variant("{function} returned {returned}.", fix="Return {wanted}.")
 UNKNOWN_NAME_IN_ARGUMENT = INVALID_ARGUMENT.variant(
     "{argument} names {name!r}, which is not {what:a}.", known="{known_names:names}", fix="Use one of these names."
 )
@@ -59,8 +60,7 @@ FORKED = ErrorCode(
     InputError,
     "{of} was used in process {parent}, of which this process, {child}, is a forked child.",
     known="threads, locks and connections of a process do not work in its children",
-    fix="Make it in the child, after the fork: with gunicorn in the hook post_fork, with multiprocessing in the "
-    "initializer of the pool.",
+    fix="Create it in the child: with gunicorn in the hook post_fork, with multiprocessing in the pool's initializer.",
 )
 
 NOT_COMPILED = ErrorCode(

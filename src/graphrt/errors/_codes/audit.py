@@ -9,14 +9,14 @@ WEAK_KEY = ErrorCode(
     "weak-key",
     InputError,
     "The key of the audit log is {problem}.",
-    known="a log proves nothing to somebody who can guess its key",
+    known="a log proves nothing to anyone who can guess its key",
     fix="Make one with graphrt.audit.generate_key(), and keep it where the log is not.",
 )
 NOT_CHAINED = ErrorCode(
     "not-chained",
     InputError,
     "Thread {thread!r} has no hash chain, so nothing could be proved about its journal.",
-    known="it was begun with chain=False, or in a store that is not durable",
+    known="it was started with chain=False, or in a store that is not durable",
     fix="Begin another thread with audit=AuditLog(...), or copy what you need into one.",
 )
 NO_HEAD = NOT_CHAINED.variant(
@@ -31,20 +31,20 @@ NOT_PROVABLE = ErrorCode(
 LOG_NOT_WRITTEN = ErrorCode(
     "log-not-written",
     StoreError,
-    "The audit log of thread {thread!r} cannot be written: {error:told}.",
+    "The audit log of thread {thread!r} cannot be written: {error:described}.",
     known="the step is in the store, and its record is added to the log when the thread is driven again",
-    fix="Make room or give access, then go on with retry({thread!r}); AuditLog(on_failure='continue') goes on without.",
+    fix="Free space or grant access, then continue with retry({thread!r}). AuditLog(on_failure='continue') lets runs continue without the log.",
 )
 NOT_CLOSED = LOG_NOT_WRITTEN.variant(
-    "Thread {thread!r} was deleted, and the file {path!r} of its log was not closed: {error:told}.",
+    "Thread {thread!r} was deleted, and the file {path!r} of its log was not closed: {error:described}.",
     known="the file has everything but the last entry, which says that the thread was deleted",
-    fix="Move the file away, or remove it, if the id is to be used again.",
+    fix="Move the file away, or remove it, to use the id again.",
 )
 MIRROR_IN_USE = ErrorCode(
     "log-in-use",
     StoreError,
-    "The log file {path!r} is still being written: another run of thread {thread!r} has it since {wait_s:g} s.",
-    known="a run writes the end of its log after its thread is released; nothing of this call was done",
+    "The log file {path!r} is still being written: another run of thread {thread!r} has held it for {wait_s:g} s.",
+    known="a run writes the end of its log after its thread is released; the call changed nothing",
     fix="Make the call again. If a second store has a thread of this name, give each store a folder of its own.",
 )
 MIRROR_DAMAGED = ErrorCode(
@@ -52,7 +52,7 @@ MIRROR_DAMAGED = ErrorCode(
     AuditError,
     "Line {number} of the log file {path!r} is damaged.",
     known="the store has the records all the same, and the file was not changed",
-    fix="Verify the file with graphrt.audit.verify(), and move it away: the thread goes on with a new one.",
+    fix="Verify the file with graphrt.audit.verify(), and move it away: the thread continues with a new one.",
 )
 OTHER_LOG = ErrorCode(
     "other-log",
@@ -61,7 +61,7 @@ OTHER_LOG = ErrorCode(
     fix="Verify the file with graphrt.audit.verify(). If the store was put back to a backup, move the file away: it proves what was lost.",
 )
 LOG_CLOSED = OTHER_LOG.variant(
-    "The log file {path!r} is that of a deleted thread with the id {thread!r}.",
+    "The log file {path!r} belongs to a deleted thread with the id {thread!r}.",
     known="anchors have heads of the deleted thread under this id, which a new one would contradict",
     fix="Give the new thread another id.",
 )
@@ -69,25 +69,19 @@ NOT_RESTORED = ErrorCode(
     "not-restored",
     AuditError,
     "The log cannot be restored: {sentence}",
-    fix="Give the key and the anchor that belong to the log, or take an untouched copy of it.",
+    fix="Pass the key and the anchor that belong to the log, or take an untouched copy of it.",
 )
 INCOMPLETE_LOG = NOT_RESTORED.variant(
     "The log cannot be restored: {problem}.",
     known="it verifies, and does not hold all that a thread needs",
     fix="Export the thread again from its store.",
 )
-BAD_SIGNING_KEY = ErrorCode(
-    "bad-signing-key",
-    InputError,
-    "A key of Ed25519 has 32 bytes, and this is {given:a_type} of another form.",
-    fix="Make a private key with graphrt.audit.signing.generate_signing_key(), and the public one of it with public_key().",
-)
 SECRET_ABSENT = ErrorCode(
     "secret-absent",
     InputError,
     "The secret{place} is not here: a store keeps only that there was one.",
     known="it was read from a store, in which no secret is ever written",
-    fix="Give it again with {how}, in the process that resumes the thread; or let nodes take it from deps=.",
+    fix="Pass it again with {how}, in the process that resumes the thread; or let nodes take it from deps=.",
 )
 SECRET_PICKLED = ErrorCode(
     "secret-pickled",
@@ -109,9 +103,9 @@ UNBOUNDED_PATTERN = BAD_REDACTION_RULES.variant(
 REDACTION_FAILED = ErrorCode(
     "redaction-failed",
     AuditError,
-    "The redaction rule {rule!r} raised {error}, so nothing was written of {what}.",
-    known="no value, and nothing that the rule said, is in this message",
-    fix="Correct the rule's check=, then make the call again; a run that had begun goes on with retry().",
+    "The redaction rule {rule!r} raised {error}, so nothing of {what} was written.",
+    known="this message contains neither the value nor the text of the rule's error",
+    fix="Correct the rule's check=, then make the call again; a run that had already started continues with retry().",
     boundary=True,
 )
 REDACTION_MISFIT = ErrorCode(
@@ -119,6 +113,6 @@ REDACTION_MISFIT = ErrorCode(
     AuditError,
     "The redaction rule {rule!r} applies to {what}, which cannot hold what it would leave: {problem}.",
     known="a redacted value is a text such as <email:3f9a0c21d4b8e657>",
-    fix="Let the field be a text, keep the value in a Secret, or mark the field untracked.",
+    fix="Make the field a string, keep the value in a Secret, or mark the field untracked.",
     boundary=True,
 )

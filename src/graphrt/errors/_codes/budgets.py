@@ -16,7 +16,7 @@ BUDGET_EXCEEDED = ErrorCode(
     boundary=True,
 )
 BUDGET_TIME_OVER = BUDGET_EXCEEDED.variant(
-    "A model call {did} the budget of {of}: the time is over.",
+    "A model call {did} the budget of {of}: its time is used up.",
     known="seconds={seconds}{left}",
     fix="Raise the budget's seconds.",
 )
@@ -26,7 +26,7 @@ CALL_WITHOUT_MAX_TOKENS = ErrorCode(
     InputError,
     "A call of model {model!r} has no max_tokens, so the budget of {of} cannot reserve its longest answer.",
     known="nothing was sent",
-    fix="Give max_tokens to the agent, the model or the call.",
+    fix="Set max_tokens on the agent, the model or the call.",
 )
 
 CALL_WITHOUT_PRICE = ErrorCode(
@@ -34,13 +34,5 @@ CALL_WITHOUT_PRICE = ErrorCode(
     InputError,
     "The budget of {of} is in dollars, and no price of model {model!r} is known.",
     known="nothing was sent",
-    fix="Give its prices in the model's profile, or a budget in tokens.",
-)
-
-BAD_TOKEN_COUNT = ErrorCode(
-    "bad-token-count",
-    InputError,
-    "count_tokens of model {model!r} returned {problem}.",
-    known="nothing was sent",
-    fix="Return a whole number, 0 or more: the tokens that the request takes.",
+    fix="Set its prices in the model's profile, or a budget in tokens.",
 )

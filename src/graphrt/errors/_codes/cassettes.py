@@ -8,23 +8,19 @@ from graphrt.errors._error_code import ErrorCode
 CASSETTE_UNSTORABLE = ErrorCode(
     "cassette-unstorable",
     InputError,
-    "A Cassette cannot write down this request: something in it contains itself, or is nested too deeply.",
-    fix="Give plain data.",
-)
-REQUEST_NOT_DATA = CASSETTE_UNSTORABLE.variant(
-    "A Cassette cannot write down {path}: it is of type {value:type}, which is not data.",
-    fix="Give such objects to the model or harness when it is made, not to the single call.",
+    "A Cassette cannot record {path}: {problem}.",
+    fix="Pass plain data to the call, and other objects to the model or harness when it is made.",
 )
 OUTPUT_WITHOUT_JSON = CASSETTE_UNSTORABLE.variant(
-    "A Cassette cannot write down the output of a reply: it is of type {value:type}, which has no JSON form.",
+    "A Cassette cannot record the output of a reply: type {value:type} has no JSON form.",
     fix="Put the cassette around the model of the agent: cassette.model(...).",
 )
 
 CASSETTE_UNREADABLE = ErrorCode(
     "cassette-unreadable",
     ScriptError,
-    "The cassette cannot be read: {reason}.",
-    fix="Give the path of a file that may be read.",
+    "The cassette cannot be {done}: {reason}.",
+    fix="Pass the path of a file that this user may read, and write to record.",
     where="{path}",
 )
 
@@ -40,7 +36,7 @@ CASSETTE_NEWER = ErrorCode(
     "cassette-newer",
     ScriptError,
     "The cassette is of version {value}, and this graphrt reads up to version {newest}.",
-    fix="Upgrade graphrt, or record it anew: delete the file, then GRAPHRT_CASSETTE=record.",
+    fix="Upgrade graphrt, or re-record it: delete the file, then GRAPHRT_CASSETTE=record.",
     where="{path}",
 )
 
@@ -48,23 +44,15 @@ CASSETTE_DAMAGED = ErrorCode(
     "cassette-damaged",
     ScriptError,
     "The cassette is damaged: {why}.",
-    fix="Restore it from version control, or delete it and record anew with GRAPHRT_CASSETTE=record.",
+    fix="Restore it from version control, or delete it and re-record with GRAPHRT_CASSETTE=record.",
     where="{path}, line {value}",
-)
-
-CASSETTE_UNWRITABLE = ErrorCode(
-    "cassette-unwritable",
-    ScriptError,
-    "The cassette cannot be written: {why}.",
-    fix="Give a path that may be written, or replay only.",
-    where="{path}",
 )
 
 CASSETTE_OUTPUT = ErrorCode(
     "cassette-output",
     ScriptError,
     "The recorded output of a reply cannot be given back: {why}.",
-    fix="Give the type that it has: cassette.harness(..., output=Type).",
+    fix="Use the matching type: cassette.harness(..., output=Type).",
 )
 
 CASSETTE_MISSING = ErrorCode(
@@ -80,8 +68,7 @@ CASSETTE_UNUSED = ErrorCode(
     ScriptError,
     "The cassette was not used up: {number} of {all} recordings were never asked for.",
     known="{shown}{and_more}",
-    fix="Find out why the calls were not made; or remove the recordings, or record anew with "
-    "GRAPHRT_CASSETTE=rewrite; or allow it with strict=False.",
+    fix="Find out why the calls were not made, re-record with GRAPHRT_CASSETTE=rewrite, or allow it with strict=False.",
     where="{path}",
 )
 
@@ -89,7 +76,6 @@ CASSETTE_MISS = ErrorCode(
     "cassette-miss",
     ScriptError,
     "{problem}: {asked!r}.",
-    fix="{alone}Find out why the call changed; or, if that is meant, GRAPHRT_CASSETTE=record asks the live "
-    "model for what is missing and adds it.",
+    fix="{alone}Find out why the call changed. If that is intended, GRAPHRT_CASSETTE=record adds what is missing.",
     where="{path}",
 )

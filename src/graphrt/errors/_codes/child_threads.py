@@ -1,4 +1,4 @@
-"""Errors of child threads: how they are started and waited for, and what the parent is told if one did not complete."""
+"""Errors of child threads: starting them, waiting for them, and children that did not complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHILDREN_NEED_STORE = ErrorCode(
 NOT_A_CHILD = ErrorCode(
     "not-a-child",
     InputError,
-    "Thread {child!r} has not ended, and is no child of {thread!r}, which would not hear of its end.",
+    "Thread {child!r} has not ended, and is not a child of {thread!r}, which would not be notified of its end.",
     known="ctx.wait() waits for what ctx.start() of the same thread has started",
     fix="Start it in this thread. In a fork, start a child of its own.",
     boundary=True,

@@ -16,25 +16,20 @@ BAD_TARGET = ErrorCode(
 TARGET_NOT_IMPORTED = ErrorCode(
     "target-not-imported",
     InputError,
-    "The module of {given!r} cannot be imported: {error:told}{place}.",
+    "The module of {given!r} cannot be imported: {error:described}{place}.",
     fix="Correct the module. With --debug, the command prints the traceback.",
 )
 NO_SUCH_DATABASE = ErrorCode(
     "no-such-database",
     InputError,
-    "There is no file {path!r}.",
-    fix="Give --store the URL of a database that exists, or set GRAPHRT_STORE. The command line does not create one to "
-    "read it.",
+    "{problem}.",
+    fix="Pass --store sqlite:///runs.db or --store postgresql://..., or set GRAPHRT_STORE: a database that exists.",
 )
 BAD_DOCUMENT = ErrorCode(
     "bad-document",
     InputError,
     "{source} cannot be read as {form}: {problem}.",
-    fix="Give a file with one JSON document in UTF-8, or - for standard input.",
-)
-NO_STORE_GIVEN = NO_SUCH_DATABASE.variant(
-    "{problem}.",
-    fix="Give --store sqlite:///runs.db or --store postgresql://..., or set GRAPHRT_STORE.",
+    fix="Pass a file with one JSON document in UTF-8, or - for standard input.",
 )
 AUTHORIZE_NEEDED = ErrorCode(
     "authorize-needed",
@@ -48,7 +43,7 @@ NO_PERSON = ErrorCode(
     InputError,
     "{count:count question} cannot be asked here: {why}.",
     known="{ids:names}",
-    fix="Give --answers FILE, a JSON object of ids to answers, or --answer JSON for the only question.",
+    fix="Pass --answers FILE, a JSON object of ids to answers, or --answer JSON for the only question.",
 )
 NO_BACKUP_OF = ErrorCode(
     "no-backup",

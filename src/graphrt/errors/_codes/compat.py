@@ -8,14 +8,14 @@ from graphrt.errors._codes.ready_nodes import DESIGN_REJECTED
 from graphrt.errors._error_code import ErrorCode
 
 BATCH_IN_ITSELF = INVALID_ARGUMENT.variant(
-    "A branch of {name} leads back to it, so it would start itself without an end.",
-    fix="End the branch with next_node=None; the batch goes on with its own next_node.",
+    "A branch of {name} leads back to it, so it would start itself forever.",
+    fix="End the branch with next_node=None; the batch continues with its own next_node.",
 )
 NOTHING_TO_RESUME = INVALID_ARGUMENT.variant(
     "This executor has no run that waits for an answer.", fix="Read `executor.result.outcome` first."
 )
 NO_STORE_TO_RESUME = INVALID_ARGUMENT.variant(
-    "This executor has not begun the run {run_id!r}, and has no store in which another process may have kept it.",
+    "This executor has not started the run {run_id!r}, and has no store where another process could have stored it.",
     fix="Give both executors the same store: GraphExecutor(store='sqlite:///runs.db').",
 )
 
@@ -42,19 +42,19 @@ NODE_OBJECT_FAILED = ErrorCode(
 )
 NO_KEY_FOR_RESULT = NODE_OBJECT_FAILED.variant(
     "{function}() returned a value of type {result:type}, and no key takes it.",
-    fix="Give output_key=, or return a mapping of keys.",
+    fix="Pass output_key=, or return a mapping of keys.",
 )
 EMPTY_ANSWER = NODE_OBJECT_FAILED.variant(
     "The model {model!r} answered nothing.", fix="Look at its finish_reason and its filters."
 )
 BRANCHES_FAILED = NODE_OBJECT_FAILED.variant(
-    "{failed} of {total} branches failed: {told}.",
-    known="nothing of the batch was written",
+    "{failed} of {total} branches failed: {details}.",
+    known="no result of the batch was written",
     fix="Correct the branches, or give the batch an error_node.",
 )
 BRANCHES_CONFLICT = NODE_OBJECT_FAILED.variant(
-    "Branches wrote different values to the key {key!r}: {told}.",
-    known="nothing of the batch was written",
+    "Branches wrote different values to the key {key!r}: {details}.",
+    known="no result of the batch was written",
     fix="Give each branch a key of its own, and join them in a node after the batch.",
 )
 
@@ -77,7 +77,7 @@ OFFLINE = ErrorCode(
     InputError,
     "{event} was refused: a run with offline_mode is under way in this process.",
     known="{target}",
-    fix="Take offline_mode away, or give what the node needs without a network.",
+    fix="Remove offline_mode, or provide what the node needs without a network.",
     boundary=True,
 )
 OFFLINE_MODEL = OFFLINE.variant(

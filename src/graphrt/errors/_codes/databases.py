@@ -25,7 +25,7 @@ SQLITE_IO_ERROR = STORE_UNAVAILABLE.variant(
     fix="Check that the file's folder is there, mounted and healthy, and that this user may read and write it.",
 )
 SQLITE_BAD_FILE = STORE_UNAVAILABLE.variant(
-    "The database {database!r} {problem}: nothing was changed.", fix="Give {wanted}."
+    "The database {database!r} {problem}: nothing was changed.", fix="Pass {wanted}."
 )
 DATABASE_TOO_OLD = STORE_UNAVAILABLE.variant(
     "{database} {version} is too old, {oldest} or newer is needed: nothing was changed.", fix="Update {database}."
@@ -49,8 +49,7 @@ SQLITE_READ_ONLY = STORE_READ_ONLY.variant(
 
 SQLITE_IN_USE = STORE_READ_ONLY.variant(
     "The database {database!r} may only be read by this user, which is not safe now: {reason}.",
-    fix="Read a copy made by store.backup(), close what has the database open, or give this user the right to write the "
-    "file and its folder.",
+    fix="Read a copy made by store.backup(), close the other connections, or let this user write the file and its folder.",
 )
 
 STORE_FULL = ErrorCode(
@@ -60,9 +59,8 @@ STORE_FULL = ErrorCode(
     fix="Free space on the database's disk, then call again.",
 )
 SQLITE_FULL = STORE_FULL.variant(
-    "The database {database!r} cannot grow: the disk, a quota, the file system or a limit of this process allows no "
-    "more ({name}: {reason}): {kept}.",
-    fix="Free some space, or forget threads (sweep, delete_thread); the next call goes on as if nothing had happened.",
+    "The database {database!r} cannot grow: a limit of the disk, a quota or the process was reached ({name}: {reason}): {kept}.",
+    fix="Free some space, or forget threads (sweep, delete_thread); the next call continues as if nothing had happened.",
 )
 TOO_MANY_THREADS = STORE_FULL.variant(
     "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file."
@@ -79,27 +77,24 @@ SQLITE_LOCKED = STORE_BUSY.variant(
     fix="Close what holds the database open, or wait; a larger busy_timeout_s waits longer.",
 )
 SQLITE_CALLED_INSIDE_A_CALL = STORE_BUSY.variant(
-    "The database {database!r} is in use by this thread, inside another call that the garbage collector has "
-    "interrupted: nothing was changed.",
+    "The database {database!r} is in use by this thread, in a call that garbage collection interrupted: nothing was changed.",
     fix="End streams by a `with` block or close(), so that the garbage collector does not have to.",
 )
 POSTGRES_POOL_IN_USE = STORE_BUSY.variant(
     "All {size} connections were in use for {busy_timeout_s:g} seconds.", fix="Give the store a larger pool_size."
 )
 LOG_TOO_LONG = STORE_BUSY.variant(
-    "The write-ahead log of {database!r} has {size:,} bytes, because another connection has been reading "
-    "the database for a very long time: {kept}.",
+    "The write-ahead log of {database!r} has {size:,} bytes, because another connection keeps reading: {kept}.",
     known="log_limit_bytes={limit_bytes}",
-    fix="End the transaction that reads it, such as an open sqlite3 shell or a backup, or raise "
-    "SqliteStore(log_limit_bytes=...).",
+    fix="End that read, such as an open sqlite3 shell or a backup, or raise SqliteStore(log_limit_bytes=...).",
 )
 
 POSTGRES_DAMAGED = STORE_DAMAGED.variant(
     "Could not {doing}: {reason}{sqlstate}.", fix="Restore the schema from a backup, or name another one with ?schema=."
 )
 SQLITE_NOT_A_DATABASE = STORE_DAMAGED.variant(
-    "The database {database!r} is not one of graphrt ({name}: {reason}): {kept}.",
-    fix="Give the path of another file; this one was not changed.",
+    "The database {database!r} is not a graphrt database ({name}: {reason}): {kept}.",
+    fix="Pass the path of another file; this one was not changed.",
 )
 FOREIGN_TABLE = STORE_DAMAGED.variant(
     "Schema {schema!r} has a table {table!r} that is not graphrt's; nothing was changed.",

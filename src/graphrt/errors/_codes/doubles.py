@@ -1,4 +1,4 @@
-"""Errors of mocks and scripted models. Those of the test kit are in `testing_doubles`."""
+"""Errors of mocks and scripted models. The errors of the test kit are in `testing_doubles`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the erasure of values, and of going on with a thread that lost some."""
+"""Errors of the erasure of values, and of continuing a thread that lost some."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ BAD_ERASURE = ErrorCode(
     InputError,
     "where= of erase() is {given!r}.",
     known="a text, a pair (thread, field), or a function of thread, seq, field and value",
-    fix="Pass one of the three forms; instead of an empty text, which every value contains, a function that returns True. "
-    "Nothing was erased.",
+    fix="Pass one of the three forms; to erase every value, a function that returns True. Nothing was erased.",
 )
 PREDICATE_FAILED = BAD_ERASURE.variant(
     "where= of erase() {did} for a value of thread {thread!r}.",
@@ -22,20 +21,18 @@ STILL_NEEDED = ErrorCode(
     "erasure-needed",
     InputError,
     "Thread {thread!r} is {status} and still needs a value that would be erased: {needs}.",
-    fix="Let the thread end, cancel it, or delete it; or erase with force=True, after which it can be read, and goes on "
-    "only once update() has given it other values. Nothing of it was erased.",
+    fix="Let the thread end, cancel it, or delete it; or erase with force=True, after which it can be read, and continues "
+    "only once update() has given it other values. Nothing was erased.",
 )
 ERASED_VALUE = ErrorCode(
     "erased-value",
     InputError,
-    "Thread {thread!r} cannot go on: {fields:field|fields} {fields:names} {fields:holds|hold} values that were erased.",
+    "Thread {thread!r} cannot continue: {fields:field|fields} {fields:names} {fields:holds|hold} values that were erased.",
     known="the types of these fields do not allow Erased",
-    fix="Give the thread other values: runtime.update({thread!r}, {{{first!r}: Overwrite(...)}}). Or allow them in the "
-    "type: `... | Erased`.",
+    fix="Replace them: runtime.update({thread!r}, {{{first!r}: Overwrite(...)}}). Or allow them in the type: `... | Erased`.",
 )
 ERASED_WORK = ERASED_VALUE.variant(
-    "Thread {thread!r} cannot go on: {what} was erased.",
+    "Thread {thread!r} cannot continue: {what} was erased.",
     known="the tasks that are open or due would run with it",
-    fix="Decide what the node would have written: runtime.update({thread!r}, values, as_node=...). Or fork the thread "
-    "from an entry before, or cancel it.",
+    fix="Write the node's result: runtime.update({thread!r}, values, as_node=...). Or fork from an earlier entry, or cancel.",
 )

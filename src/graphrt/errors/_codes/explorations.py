@@ -9,6 +9,6 @@ IMPOSSIBLE_ALTERNATIVE = INVALID_ARGUMENT.variant(
     fix="Correct it, or pass a function that returns it if this is the bug that you look for.",
 )
 IMPOSSIBLE_REPLIES = INVALID_ARGUMENT.variant(
-    "The replies of a model are missing or impossible: {error:told}",
+    "The replies of a model are missing or impossible: {error:described}",
     fix="Correct replies={{agent: [...]}} or harness=[...], or pass alternatives= of the node.",
 )

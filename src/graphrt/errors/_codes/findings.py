@@ -37,8 +37,7 @@ UPDATE_WITH_DEFAULTS = BAD_UPDATE_TYPE.variant(
 )
 NESTED_UPDATES = BAD_UPDATE_TYPE.variant(
     "The updates of nested graph {node!r} are {inner}, and those of the graph around it {outer}.",
-    fix="Give the node update_of=, a function from one of its updates to one of the graph around it, or output=, a "
-    "function of its last state.",
+    fix="Give the node update_of= to convert its updates to those of the outer graph, or output= to convert its last state.",
 )
 
 
@@ -49,9 +48,8 @@ BAD_LIMIT_OPTION = BAD_LIMIT_IN_GRAPH.variant("The {owner} has {option}={given}.
 BAD_POLICY = Finding("bad-policy", "{owner}: {problem}.", fix="Correct the value.")
 POLICY_OF_WRONG_KIND = BAD_POLICY.variant("Node {name!r}: {option} cannot be {given!r}.", fix="Use {wanted}.")
 WRITES_BESIDE_STATE_REDUCER = BAD_POLICY.variant(
-    "Node {node!r} declares to write {fields:names}, and the graph has a reducer of the whole state.",
-    fix="Remove writes=, and let the node return an update for the reducer. A ready-made node that writes fields belongs "
-    "into a nested graph without reducer=.",
+    "Node {node!r} declares writes= of {fields:names}, but the graph has a reducer for the whole state.",
+    fix="Remove writes= and return an update for the reducer, or put the node in a nested graph without reducer=.",
 )
 UNKNOWN_POLICY = BAD_POLICY.variant("Node {name!r} has no policy {option!r}.", fix="Known: {known_options:names}.")
 
@@ -62,23 +60,21 @@ ENDLESS_LOOP = Finding(
     judgement=True,
 )
 
-BAD_REDUCER = Finding("bad-reducer", "Reducer {reducer!r} of field {field!r} {problem}.")
+BAD_REDUCER = Finding("bad-reducer", "Reducer {reducer!r} of {owner} {problem}.")
 QUOTED_REDUCER = BAD_REDUCER.variant(
     "Field {field!r} has the text {mark!r} beside its type: the name of a reducer or marker does nothing.",
-    fix="Write it without quotes, after `from graphrt.reducers import {mark}`. A text that is meant for "
-    "readers may say anything else.",
+    fix="Write it without quotes, after `from graphrt.reducers import {mark}`. Any other text is a note for readers.",
 )
 INNER_REDUCER = BAD_REDUCER.variant(
-    "{mark!r} stands inside the type of field {field!r}, where it has no effect.",
+    "{mark!r} is inside the type of field {field!r}, where it has no effect.",
     fix="Put it around the whole type: Annotated[<the type>, <the reducer>].",
 )
 SEVERAL_REDUCERS = BAD_REDUCER.variant(
     "Field {field!r} has {number} reducers: {reducers}.", fix="Keep one reducer in its Annotated[...]."
 )
-BAD_STATE_REDUCER = BAD_REDUCER.variant("The reducer= of the graph, {reducer}, {problem}.")
 FIELD_BESIDE_STATE_REDUCER = BAD_REDUCER.variant(
-    "Field {field!r} is marked {mark!r}, and the graph has a reducer of the whole state.",
-    fix="Remove the mark: reducer= makes every field, and the journal keeps whole updates. Or remove reducer=.",
+    "Field {field!r} is marked {mark!r}, but the graph has a reducer for the whole state.",
+    fix="Remove the mark, since reducer= computes every field and the journal stores whole updates; or remove reducer=.",
 )
 FIELD_NEEDS_DEFAULT = BAD_REDUCER.variant("Field {field!r} is {problem}.", fix="Give the field a default.")
 
@@ -100,12 +96,11 @@ BAD_SIGNATURE = Finding(
     fix="Take the state, and the context as a second positional parameter without default.",
 )
 COMMAND_OF_TARGETS = BAD_SIGNATURE.variant(
-    "Node {node!r} is annotated to return Command[Literal[{targets}]], but the parameter of a Command is "
-    "the update, not its targets.",
+    "Node {node!r} is annotated as Command[Literal[{targets}]], but the parameter of a Command is the update, not its targets.",
     fix="Declare the targets where the node is added: goto=[{targets}]; and annotate it as Command.",
 )
 BAD_ROUTER_SIGNATURE = BAD_SIGNATURE.variant(
-    "The router of the {branch} cannot be called as router(state): {problem}.",
+    "The router of the {branch} cannot be called as router(state) or router(state, ctx): {problem}.",
     fix="Take the state, and return a label, a list of labels or a list of Sends.",
 )
 
@@ -136,10 +131,7 @@ NO_ENTRY = Finding(
     fix="Call add_edge(START, node), set_entry(node) or set_conditional_entry(...).",
 )
 
-BAD_NAME = Finding(
-    "bad-name", "{name} cannot be the name of a node: {problem}.", fix="Use a string of 1 to {most} characters."
-)
-BAD_GRAPH_NAME = BAD_NAME.variant("{name!r} cannot be the name of a graph.", fix="Use a non-empty string.")
+BAD_NAME = Finding("bad-name", "{name} cannot be the name of {owner}.", fix="Use {wanted}.")
 
 RESERVED_NAME = Finding(
     "reserved-name", "A node cannot be named {node!r}: that is an end of every graph.", fix="Choose another name."
@@ -163,8 +155,7 @@ DUPLICATE_SOURCE = DUPLICATE_EDGE.variant("The {join} {problem}.", fix="Name eac
 EMPTY_ROUTES = Finding(
     "empty-routes",
     "The {branch} has no routes.",
-    fix="Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of their "
-    "names.",
+    fix="Map each label to a node or END, list the possible nodes, or annotate the router to return a Literal of names.",
 )
 JOIN_WITHOUT_SOURCES = EMPTY_ROUTES.variant("The {join} has no sources.", fix="Name the sources.")
 
@@ -213,14 +204,10 @@ WRITE_CONFLICT = Finding(
 
 BAD_HARNESS_NODE = Finding(
     "bad-harness-node",
-    "Node {name!r} is an agent or harness, and the state has no conversation for it.",
-    fix="Name the prompt and the field for the answer: add_node(name, agent, input='question', output='answer'); or "
-    "give one field the reducer messages.",
+    "Node {name!r} is an agent or harness, and the state has no field for its {part}.",
+    fix="Name the fields, add_node(name, agent, input='question', output='answer'), or give one the reducer messages.",
 )
-HARNESS_WITHOUT_ANSWER_FIELD = BAD_HARNESS_NODE.variant(
-    "Node {name!r} is an agent or harness, and no field takes its answer.", fix="Name it: output='answer'."
-)
-BAD_HARNESS_PART = BAD_HARNESS_NODE.variant("Node {name!r} has the {part} {given!r}.", fix="Give {wanted}.")
+BAD_HARNESS_PART = BAD_HARNESS_NODE.variant("Node {name!r} has the {part} {given!r}.", fix="Pass {wanted}.")
 
 TOOL_STATE_IN_NODE = Finding(
     "tool-state",
@@ -244,5 +231,7 @@ BAD_ALLOW = Finding(
     "allow= names {accepted!r}, which is not a judgement that can be accepted.",
     fix="Known: {judgements:names}.",
 )
+
+NOT_CARRIED_OVER = Finding("not-carried-over", "{feature} is not carried over: {reason}")
 
 DEFINITION = ErrorCode("definition", DefinitionError, "{who} has {problems:count problem}.")

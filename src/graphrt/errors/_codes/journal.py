@@ -1,4 +1,4 @@
-"""Errors of what is stored: values and their classes, the journal, migrations and replays."""
+"""Errors of stored data: values and their classes, the journal, migrations and replays."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ DAMAGED_VALUE = ErrorCode(
 CLASS_CHANGED = DAMAGED_VALUE.variant(
     "A stored value cannot be read: {why}.",
     known="the code of the class changed after the value was stored; the data is as it was written",
-    fix="Give new fields a default, and keep the fields and members that stored values have; or read the thread with the "
-    "code that wrote it.",
+    fix="Give new fields a default and keep the fields and members of stored values, or read it with the code that wrote it.",
 )
 
 BAD_REGISTRATION = ErrorCode(
@@ -39,21 +38,20 @@ CLASS_WITH_SECRET = BAD_REGISTRATION.variant(
 )
 NO_STORED_FORM = BAD_REGISTRATION.variant(
     "{cls} does not say how it is stored: {problem}.",
-    fix="Register it with both functions, since values are stored to be read again: register_type({cls}, encode=..., "
-    "decode=...).",
+    fix="Register it with both functions, since stored values are read again: register_type({cls}, encode=..., decode=...).",
 )
 
 DUPLICATE_TAG = ErrorCode(
     "duplicate-tag",
     InputError,
-    "{module}.{cls} would be stored under the tag {value!r}, which is that of {holder}.",
+    "{module}.{cls} would be stored under the tag {value!r}, which already belongs to {holder}.",
     fix="Use graphrt.stores.register_type({cls}, tag='...') with a tag that no other class has.",
 )
 
 OTHER_GRAPH = ErrorCode(
     "other-graph",
     InputError,
-    "Thread {thread!r} cannot go on with this graph: {reason}.",
+    "Thread {thread!r} cannot continue with this graph: {reason}.",
     known="status {status}",
     fix="Use the runtime of the graph that started the thread.",
 )
@@ -61,7 +59,7 @@ OTHER_GRAPH = ErrorCode(
 GRAPH_CHANGED = ErrorCode(
     "graph-changed",
     InputError,
-    "Thread {thread!r} cannot go on with this graph: {reason}.",
+    "Thread {thread!r} cannot continue with this graph: {reason}.",
     known="status {status}",
     fix="Finish it with the graph it has, or declare Migration(source={source!r}, ...) in Runtime(migrations=[...]).",
 )
@@ -86,8 +84,8 @@ LOG_NOT_KEYED = ErrorCode(
     "log-not-keyed",
     InputError,
     "No record of the log of thread {thread!r} is authenticated, and this runtime has a key.",
-    known="whoever can write to the store could have made such a thread, and a MAC from here on would seem to vouch for it",
-    fix="If the thread was begun without a key on purpose, open the runtime with AuditLog(key=..., adopt=True).",
+    known="anyone who can write to the store could have made such a thread, and a MAC from here on would seem to vouch for it",
+    fix="If the thread was started without a key on purpose, open the runtime with AuditLog(key=..., adopt=True).",
 )
 STAGED_OUTCOMES_CHANGED = STORE_DAMAGED.variant(
     "Outcomes of tasks of thread {thread!r} that were staged beside its journal are {problem}.",
@@ -99,8 +97,7 @@ MIGRATION_FAILED = ErrorCode(
     InputError,
     "The migration from {source} {problem}",
     known="the thread is as it was",
-    fix="Correct the function: it gets all values of the state, and returns all of them, by the names of their fields and "
-    "of the types that the state declares.",
+    fix="Correct the function: it takes all values of the state, and returns a value of the declared type for each field.",
 )
 
 JOURNAL_MISFIT = ErrorCode(
@@ -108,13 +105,12 @@ JOURNAL_MISFIT = ErrorCode(
     StoreError,
     "{what} of thread {thread!r} does not fit graph {fits!r}.",
     known="{error:type}: {cause_text}",
-    fix="Use the graph that wrote it, declare a migration, or fork(at=) an entry before.",
+    fix="Use the graph that wrote it, declare a migration, or fork(at=) from an earlier entry.",
 )
 
 FOLD_FAILED = ErrorCode(
     "fold-failed",
     ReplayDivergedError,
-    "Folding the entries from {seq} of thread {thread!r} failed, although it succeeded when they were "
-    "written: {problem}",
+    "Folding the entries from {seq} of thread {thread!r} failed, although it worked when they were written: {problem}",
     fix="A reducer must return the same for the same arguments: restore the one that the thread was made with.",
 )

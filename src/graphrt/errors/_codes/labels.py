@@ -13,7 +13,7 @@ BAD_TENANT = ErrorCode(
     fix="Give the tenant such a name; if yours cannot be written in these characters, use a hash of it.",
 )
 TENANT_OF_TENANT = BAD_TENANT.variant(
-    "The store is that of the tenant {first!r} already, and has no threads of {tenant!r}.",
+    "The store already belongs to the tenant {first!r}, so it has no threads of {tenant!r}.",
     fix="Make it of the store that the tenants share.",
 )
 BAD_LABEL = ErrorCode("bad-label", InputError, "{option}= cannot be {given}.", fix="Pass {wanted}.")

@@ -9,8 +9,7 @@ BAD_NAMESPACE = ErrorCode(
     "bad-namespace",
     InputError,
     "{problem}",
-    known="a namespace has 1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = - in segments that are separated by /, each"
-    " of which begins with a letter, a digit or _",
+    known="1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = - in segments separated by /, each starting with a letter, digit or _",
     fix="Pass a namespace such as 'customers/42'; if yours cannot be written in these characters, use a hash of it.",
     boundary=True,
 )
@@ -22,27 +21,19 @@ NAMESPACE_OF_TENANT = BAD_NAMESPACE.variant(
 BAD_MEMORY = ErrorCode(
     "bad-memory",
     InputError,
-    "{what} of an item of the memory cannot be {given}.",
+    "{what} cannot be {given}.",
     fix="Pass {wanted}.",
     boundary=True,
 )
 OTHER_VECTORS = BAD_MEMORY.variant(
     "A search by a vector of {length} numbers found {number} items whose vectors have another length.",
     known="embed= was another function when they were written; the search was in the namespace {namespace!r}",
-    fix="Embed them again with the present function: runtime.memory.embed_again(namespace).",
-)
-BAD_VECTORS = BAD_MEMORY.variant(
-    "What embed= returned for {texts} texts cannot be {given}.",
-    fix="Return a list with a vector for each text, in their order: 1 to 4,096 finite numbers each.",
-)
-NO_EMBEDDING = BAD_MEMORY.variant(
-    "The runtime has no embed=, and so no items can be embedded.",
-    fix="Pass embed= to the runtime: a function that takes a list of texts and returns a vector for each.",
+    fix="Embed them again with the current function: runtime.memory.embed_again(namespace).",
 )
 NO_MEMORY = ErrorCode(
     "no-memory",
     InputError,
-    "Node {node!r} uses ctx.memory, and its run has no thread in a store.",
+    "{user} has no thread in a store, and so no memory.",
     known="the memory is kept by the store of the runtime",
     fix="Run the graph with a store. In a test, store='memory:' keeps everything in this process.",
     boundary=True,
@@ -50,10 +41,12 @@ NO_MEMORY = ErrorCode(
 GRAPH_TOOL_WITHOUT_MEMORY = NO_MEMORY.variant(
     "Node {node!r} uses ctx.memory in a graph that is a tool of an agent, whose thread lasts as long as the call.",
     known="the memory is kept by a store, and the graph has none of its own",
-    fix="Pass the store that is to keep the memory, GraphTool(graph, store=...). Or use the memory in a tool that is a "
-    "function, or in the node that runs the agent.",
+    fix="Pass a store for the memory, GraphTool(graph, store=...), or use it in a function tool or the agent's node.",
 )
-RUNTIME_WITHOUT_MEMORY = NO_MEMORY.variant("The runtime has no store, and so no memory.")
+NAMESPACES_IN_NODE = NO_MEMORY.variant(
+    "Node {node!r} lists the namespaces of its store, which nodes cannot do.",
+    fix="Call runtime.memory.namespaces() outside of the run, or search the namespaces that the node knows.",
+)
 TOOL_WITHOUT_MEMORY = NO_MEMORY.variant(
     "The tool {tool!r} works for no node that has a context, and so has no memory.",
     fix="Call the agent in a node by ctx.harness or ctx.bind(agent), in a run with a store.",

@@ -34,7 +34,7 @@ CALL_UNAUTHORIZED = ErrorCode(
     fix="Check the api_key of the model, or the provider's environment variable.",
 )
 NO_API_KEY = ErrorCode(
-    "no-api-key", AuthenticationError, _FAILED, fix="Give api_key=, or set the provider's environment variable."
+    "no-api-key", AuthenticationError, _FAILED, fix="Pass api_key=, or set the provider's environment variable."
 )
 CONTEXT_OVERFLOW = ErrorCode(
     "context-overflow",
@@ -70,7 +70,10 @@ UNKNOWN_MODEL = ErrorCode(
 )
 REFUSAL = ErrorCode("refusal", RefusalError, _FAILED, fix="Change the request; repeating it will not help.")
 BAD_RESPONSE = ErrorCode(
-    "bad-response", BadResponseError, _FAILED, fix="Try again. If the answer is not that of a model, correct api_base."
+    "bad-response",
+    BadResponseError,
+    _FAILED,
+    fix="Try again. If the answer does not come from a model, correct api_base.",
 )
 NOT_A_STREAM = BAD_RESPONSE.variant(
     _FAILED, fix="Call the model without streaming, unless the answer shows that api_base is wrong."
@@ -83,8 +86,7 @@ REDIRECTED = ErrorCode(
     "redirected",
     BadRequestError,
     "The provider's address answered with status {status_code}, a redirect{to_origin}. It was not followed.",
-    fix="Set api_base to the final address, if you trust it: redirects are never followed, because the "
-    "prompt would be sent to an address that you did not choose.",
+    fix="Set api_base to the final address, if you trust it. Redirects are not followed, since they could leak the prompt.",
 )
 
 MEDIA_NOT_TAKEN = ErrorCode(

@@ -21,8 +21,7 @@ CACHE_KEY = ErrorCode(
     "cache-key",
     UpdateError,
     "The inputs of cached node {node!r} have no canonical form: {error}",
-    fix="Give the node key=lambda state: ..., with what its result follows from, and Sends an argument that "
-    "can be hashed.",
+    fix="Give the node key=lambda state: ... of the values that its result depends on, and Sends hashable arguments.",
     boundary=True,
 )
 
@@ -49,28 +48,23 @@ UNKNOWN_KEY_OF_NODE = UNKNOWN_KEY.variant(
 UNDECLARED_WRITE = ErrorCode(
     "undeclared-write",
     UpdateError,
-    "Node {node!r} wrote field {field!r}, which its writes= does not declare.",
+    "{who} wrote field {field!r}, which its writes= does not declare.",
     known="declared {declared:names}",
-    fix="Declare the field in writes=[...] of the node, or leave it out of the update.",
-)
-UNDECLARED_WRITE_OF_TOOL = UNDECLARED_WRITE.variant(
-    "Tool {tool!r} wrote field {field!r}, which its writes= does not declare.",
-    known="declared {declared:names}",
-    fix="Declare the field: @tool(writes=[...]), or leave it out of the update.",
+    fix="Declare the field in its writes=[...], or leave it out of the update.",
 )
 
 NODE_FAILED = ErrorCode(
     "node-failed",
     NodeError,
     "Node {node!r} failed{tried}: {cause}",
-    fix="Correct the node. What it raised is this error's __cause__, which a traceback shows above it.",
+    fix="Correct the node. The exception that it raised is this error's __cause__; a traceback shows it above.",
 )
 
 NODE_TIMEOUT = ErrorCode(
     "node-timeout",
     NodeError,
     "Node {node!r} failed{tried}: {cause}",
-    fix="Raise its timeout_s or idle_timeout_s, or give it retry= or on_error=. A sync node's worker thread goes on by itself.",
+    fix="Raise timeout_s or idle_timeout_s, or set retry= or on_error=. The worker thread of a sync node keeps running.",
 )
 
 UNKNOWN_TARGET = ErrorCode(
@@ -81,7 +75,7 @@ UNKNOWN_TARGET = ErrorCode(
     fix="Name a node of the graph.",
 )
 TARGET_IS_A_FUNCTION = UNKNOWN_TARGET.variant(
-    "{who} names the function {function}(), which does not stand for a node.",
+    "{who} names the function {function}(), which is not the function of a node.",
     known="nodes {known_nodes:names}",
     fix="Use the node's name, {function!r}, or what @g.node returned.",
 )
@@ -108,7 +102,7 @@ CONCURRENT_UPDATE = ErrorCode(
 STARVED_JOIN = ErrorCode(
     "starved-join",
     StarvedJoinError,
-    "Nothing is due any more, and {waiting}.",
+    "No task is due, and {waiting}.",
     known="arrived: {arrived:names}; needed: {need}",
     fix="Route to every source of the join, or give it starved='run', starved='ignore' or when='any'.",
 )
@@ -146,8 +140,7 @@ MUTATED_STATE_IN_ROUTER = ErrorCode(
 NODE_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
     "{who} {did}: {fields:names}.{and_raised}",
     error=UpdateError,
-    fix="Leave the state as it is, and return the new value in the update. If the node does that already, "
-    "look in the router before it: routers get the same state.",
+    fix="Return the new value in the update. If the node does so, look at the router before it, which gets the same state.",
 )
 STATE_REDUCER_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
     "Reducer {reducer!r} of the whole state changed the state that it was given in place: {fields:names}.",
@@ -159,24 +152,19 @@ BAD_ANSWER_TYPE = ErrorCode(
     "bad-answer-type",
     InputError,
     "Node {node!r} asks for an answer of a type that cannot be stored: it {why}",
-    fix="Use plain types, Literal, unions and containers of them, or a class that the state declares or that "
-    "was registered with graphrt.stores.register_type().",
+    fix="Use plain types and containers of them, a class of the state, or one registered with graphrt.stores.register_type().",
     boundary=True,
 )
 
 BAD_UPDATE = ErrorCode(
     "bad-update",
     UpdateError,
-    "Node {node!r} returned {form}, {quoted}; expected {wanted}.",
-    known="fields {fields}",
+    "{who} returned {form}; expected {wanted}.",
+    known="fields {fields:names}",
 )
 RESULT_OF_A_NODE = BAD_UPDATE.variant(
     "Node {node!r} returned a Command with result={quoted}, which only tools have.",
     fix="Leave result= out, and write what the node made to a field of the state.",
-)
-BAD_UPDATE_OF_TOOL = BAD_UPDATE.variant(
-    "Tool {tool!r} returned Command(update={quoted}); expected an update (a mapping of fields).",
-    known="fields {fields:names}",
 )
 NESTED_OUTPUT_NOT_AN_UPDATE = BAD_UPDATE.variant(
     "{option}= of nested graph {node!r} returned {quoted}, which is not an update of the graph around it.",
@@ -187,7 +175,7 @@ NESTED_OUTPUT_NOT_AN_UPDATE = BAD_UPDATE.variant(
 ROUTER_FAILED = ErrorCode(
     "router-failed",
     RouteError,
-    "Router {router}() after {source} raised {error:told}",
+    "Router {router}() after {source} raised {error:described}",
     fix="Correct the router. A retry calls only the router again; the nodes before it do not run again.",
 )
 
@@ -212,21 +200,16 @@ UNDECLARED_GOTO = ErrorCode(
     RouteError,
     "{who} is {target_text}, which its goto= does not declare.",
     known="declared {declared:names}",
-    fix="Declare the target in goto=[...] of the node.",
-)
-UNDECLARED_GOTO_OF_TOOL = UNDECLARED_GOTO.variant(
-    "Command.goto of tool {tool!r} is {target_text}, which its goto= does not declare.",
-    known="declared {declared:names}",
-    fix="Declare the target: @tool(goto=[...]).",
+    fix="Declare the target in goto=[...] of the {owner}.",
 )
 UNDECLARED_HAND_OVER = UNDECLARED_GOTO.variant(
     "{who} is {target_text}, which hands_over_to= of the nested graph does not declare.",
     known="declared {declared:names}",
-    fix="Declare the target: GraphBuilder(..., hands_over_to=[...]), or hands_over_to=[...] of its node.",
+    fix="Declare the target: GraphBuilder(..., hands_over_to=[...]), or hands_over_to=[...] of its {owner}.",
 )
 NO_GRAPH_ABOVE = UNDECLARED_GOTO.variant(
     "Node {node!r} returned a Command with graph=PARENT, and no graph is around graph {graph!r} in this run.",
-    fix="Run the graph as a node of another one, or test the node as a function.",
+    fix="Run the graph as a node of another graph, or test the node as a function.",
 )
 DIFFERENT_GOTOS = ErrorCode(
     "different-gotos",
@@ -246,7 +229,7 @@ NOT_STORABLE = ErrorCode(
     "not-storable",
     UpdateError,
     "{who} {did} that cannot be stored{place}: it {why}",
-    known="the thread is as it was at the last commit; nothing of this task was stored",
+    known="the thread is as it was at the last commit; no result of this task was stored",
     fix="{advice}. Then retry: finished tasks do not run again.",
     boundary=True,
 )
@@ -262,7 +245,7 @@ DEPTH_LIMIT = ErrorCode(
 BAD_MAPPING = ErrorCode(
     "bad-mapping",
     InputError,
-    "{option}= of nested graph {node!r} raised {error:told}",
+    "{option}= of nested graph {node!r} raised {error:described}",
     fix="Correct the mapping function.",
 )
 
@@ -320,8 +303,7 @@ ATTEMPT_OVER = ErrorCode(
     NodeError,
     "Attempt {attempt} of node {node!r} is over, and may not act any more: {why}.",
     known="nothing was sent, stored or charged; what the attempt had recorded before stays",
-    fix="Return when ctx.cancelled is true, await what the node starts, and do not keep ctx. Elsewhere, call functions, "
-    "agents and models directly.",
+    fix="Return when ctx.cancelled is true, await what the node starts, and do not use ctx after the node has returned.",
     boundary=True,
 )
 

@@ -10,7 +10,7 @@ TASK_TAKEN_OVER = ErrorCode(
     "task-taken-over",
     ConflictError,
     "Another worker has reported on task {task!r} of thread {thread!r} since this one began it.",
-    known="its lease ran out here, and the other worker goes on with what was reported before",
+    known="its lease ran out here, and the other worker continues with what was reported before",
     fix="Let the node end: nothing more that it does is recorded. If this happens often, raise lease_s of the runtime.",
 )
 UNTRACKED_ON_QUEUE = ErrorCode(

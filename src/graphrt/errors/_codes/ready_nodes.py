@@ -33,7 +33,7 @@ NO_BATCH_ITEMS = ErrorCode(
     "batch-items",
     NodeError,
     "Batch {name!r} is to run over a value of type {given:type}, which has no items.",
-    fix="Give a list, or a function of the state that makes one.",
+    fix="Pass a list, or a function of the state that makes one.",
 )
 
 BATCH_LIMIT = ErrorCode(
@@ -58,11 +58,10 @@ DESIGN_REJECTED = ErrorCode(
     "design-rejected",
     NodeError,
     "No valid design was made in {attempts:count attempt}: {reasons}.",
-    fix="Look at error.values, which has every reason. Route the error with on_error=, allow more, or say more in the "
-    "prompt.",
+    fix="Read the reasons in error.values. Route the error with on_error=, allow more, or make the prompt more precise.",
     boundary=True,
 )
 DESIGN_NO_LONGER_VALID = DESIGN_REJECTED.variant(
     "The design that was accepted before is refused now: {reasons}.",
-    fix="The validator or the registry has changed since. Allow what the design uses, or let on_error= lead to a node that designs anew.",
+    fix="The validator or the registry has changed since. Allow what the design uses, or let on_error= lead to a node that makes a new design.",
 )

@@ -10,7 +10,7 @@ BAD_GOLDEN_TRACE = ErrorCode(
     "bad-golden-trace",
     InputError,
     "The text is not a golden trace: {why}.",
-    fix="Restore the file from version control, or write it anew: pytest --graphrt-update.",
+    fix="Restore the file from version control, or write it again: pytest --graphrt-update.",
 )
 
 BAD_CASE = ErrorCode(

@@ -17,7 +17,7 @@ LONG_TEXT_CHANGED = ErrorCode(
     InputError,
     "The text changed while it was read: it was {before}, and is {now}.",
     known="answers and offsets that were recorded belong to the text as it was",
-    fix="Restore it and retry the thread, or begin anew with run(..., if_exists='abandon').",
+    fix="Restore it and retry the thread, or start over with run(..., if_exists='abandon').",
     boundary=True,
 )
 QUESTION_TOO_LONG = ErrorCode(

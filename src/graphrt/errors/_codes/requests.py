@@ -1,4 +1,4 @@
-"""Errors of what is said to a model: messages, requests, options, structured output, harnesses."""
+"""Errors of requests to a model: messages, options, structured output, harnesses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BAD_OUTPUT_TYPE = ErrorCode(
     "bad-output-type",
     InputError,
     "No JSON schema can be made of output={value!r}: {reason}",
-    fix="Give a pydantic model, a dataclass, a TypedDict or a simple type.",
+    fix="Pass a pydantic model, a dataclass, a TypedDict or a simple type.",
 )
 NOT_AN_OUTPUT_TYPE = BAD_OUTPUT_TYPE.variant("output= is {given}, which is not a type.")
 
@@ -42,6 +42,6 @@ BAD_OUTPUT = ErrorCode(
     "bad-output",
     BadResponseError,
     "The answer of {of} does not have the form that was asked for: {problem}.",
-    known="{told}its answer began with {beginning!r}",
+    known="{note}its answer began with {beginning!r}",
     fix="Ask for less at once, describe the fields, or use a model that supports structured output.",
 )

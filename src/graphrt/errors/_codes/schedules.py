@@ -24,7 +24,7 @@ SCHEDULE_EXISTS = ErrorCode(
     InputError,
     "There is a schedule {name!r} already, with another definition: {differs:names}.",
     known="graph {graph!r}, cron {cron!r}, time zone {timezone!r}",
-    fix="Pass replace=True to define it anew, or choose another name.",
+    fix="Pass replace=True to redefine it, or choose another name.",
 )
 SCHEDULE_HAS_CHANGED = SCHEDULE_EXISTS.variant(
     "Another process changed the schedule {name!r} meanwhile.",
@@ -35,5 +35,5 @@ UNKNOWN_SCHEDULE = ErrorCode(
     InputError,
     "There is no schedule {name!r}.",
     known="{names:names}",
-    fix="Give the name of one of these.",
+    fix="Pass the name of one of these.",
 )

@@ -19,18 +19,13 @@ FORBIDDEN = ErrorCode(
 )
 FOREIGN_REQUEST = FORBIDDEN.variant(
     "The request has {problem}.",
-    fix="Call a server on loopback from this machine, and from a page of its own; --cors adds an origin, --authorize "
-    "replaces the guard.",
+    fix="Call the server from this machine and from a page of its own, or allow more with --cors or --authorize.",
 )
 UNKNOWN_PATH = ErrorCode(
     "unknown-path",
     InputError,
     "There is no {path}.",
-    fix="Look into /openapi.json, which lists all paths and methods.",
-)
-METHOD_NOT_ALLOWED = UNKNOWN_PATH.variant(
-    "{path} does not take {method}.",
-    fix="Use a method that /openapi.json lists for this path.",
+    fix="See /openapi.json, which lists all paths and methods.",
 )
 BAD_REQUEST_PART = ErrorCode(
     "bad-request-part",
@@ -41,12 +36,8 @@ BAD_REQUEST_PART = ErrorCode(
 REQUEST_TOO_LARGE = ErrorCode(
     "request-too-large",
     InputError,
-    "The {part} of the request exceeds {most} bytes.",
+    "The {part} of the request exceeds {limit}.",
     fix="Send less, or give the server other Bounds.",
-)
-TOO_MANY_FILES = REQUEST_TOO_LARGE.variant(
-    "The request has {number} files, and {most} are allowed.",
-    fix="Send fewer, or give the server other Bounds.",
 )
 BODY_TOO_SLOW = REQUEST_TOO_LARGE.variant(
     "The body of the request did not arrive within {most:g} seconds.",
@@ -69,12 +60,8 @@ TOO_MANY_WAITS = TOO_MANY_REQUESTS.variant(
 KEY_REUSED = ErrorCode(
     "key-reused",
     InputError,
-    "The idempotency key came with another request before.",
-    fix="Make a new key for each request, and repeat a request with its own.",
-)
-SIGNAL_REUSED = KEY_REUSED.variant(
-    "A signal with the id {id!r} and another name or value was sent to thread {thread!r} before.",
-    fix="Make a new id for each signal, and repeat a signal with its own.",
+    "{key} was used for another request before.",
+    fix="Use a new key or id for each request, and the same one only to repeat the request.",
 )
 KEY_IN_PROGRESS = ErrorCode(
     "key-in-progress",
@@ -85,14 +72,13 @@ KEY_IN_PROGRESS = ErrorCode(
 KEY_OUTCOME_UNKNOWN = ErrorCode(
     "key-outcome-unknown",
     InputError,
-    "The process that got the first request with this idempotency key ended before it answered, and the thread went on, or "
-    "has a queued input.",
-    fix="Look at the thread whether the request had its effect; if not, send it with a new key.",
+    "The process that handled the first request with this idempotency key ended without an answer, and the thread moved on.",
+    fix="Check on the thread whether the request had its effect; if not, send it with a new key.",
 )
 SERVER_UNREACHABLE = ErrorCode(
     "server-unreachable",
     StoreError,
-    "The server at {url} cannot be reached, or its answer was cut off: {error:told}",
+    "The server at {url} cannot be reached, or its answer was cut off: {error:described}",
     fix="Check the address, and that the server runs. A call with key= may be repeated.",
 )
 BAD_SERVER_ANSWER = SERVER_UNREACHABLE.variant(

@@ -9,10 +9,10 @@ BAD_SPEC_TEXT = ErrorCode(
     "bad-spec-text",
     InputError,
     "The manifest cannot be read: {problem}.",
-    fix="Give JSON as graph.to_spec() writes it. For a larger manifest that you trust: limits=SpecLimits(...).",
+    fix="Pass JSON as graph.to_spec() writes it. For a larger manifest that you trust: limits=SpecLimits(...).",
 )
 NOT_A_SPEC = BAD_SPEC_TEXT.variant(
-    "A manifest is {given}.", fix="Give JSON text, a mapping, or what graph.to_spec() returned."
+    "A manifest is {given}.", fix="Pass JSON text, a mapping, or what graph.to_spec() returned."
 )
 
 
@@ -22,7 +22,7 @@ MISSING_STATE = BAD_SPEC.variant(
 )
 UNKNOWN_KIND = BAD_SPEC.variant("There is no kind of node {kind!r}.", fix="Known: {kinds:names}.")
 OTHER_STATE = BAD_SPEC.variant(
-    "Field {field!r} is {told} in the manifest and {found} in {cls}.", fix="Correct one of the two."
+    "Field {field!r} is {declared} in the manifest and {found} in {cls}.", fix="Correct one of the two."
 )
 BAD_FIELD_TYPE = BAD_SPEC.variant(
     "The type {text!r} of field {field!r} cannot be used: {problem}.",
@@ -48,5 +48,5 @@ BAD_SECTION = ErrorCode(
     "bad-registry",
     InputError,
     "Section {section!r} of the registry has {problem}.",
-    fix="Give a mapping of names, or a list of what has a name of its own, each name once.",
+    fix="Pass a mapping of names, or a list of objects that have names, each name once.",
 )

@@ -31,7 +31,7 @@ MISSING_KEY = ErrorCode(
     StoreError,
     "The key {key} is needed and was not given.",
     known="{ids:names}",
-    fix="Give all the keys that were current since the thread was made or copied.",
+    fix="Pass all the keys that were current since the thread was made or copied.",
 )
 OPENED_WITHOUT_KEYS = MISSING_KEY.variant(
     "Thread {thread!r} is encrypted, and it was opened without keys.",
@@ -45,10 +45,6 @@ UNKNOWN_STORE = ErrorCode(
     known="{examples}",
     fix="Write it as one of those.",
 )
-UNKNOWN_STORE_OPTION = UNKNOWN_STORE.variant(
-    "A {store} store has no option {name!r}.", known="options {options:names}", fix="Use one of those, or leave it out."
-)
-BAD_STORE_OPTION = UNKNOWN_STORE.variant("The option {option} of a store cannot be {given!r}.", fix="Write {wanted}.")
 
 BAD_ARCHIVE = ErrorCode(
     "bad-archive", InputError, "The file cannot be imported. {why} Nothing was written.", fix="Export the thread again."
@@ -58,33 +54,29 @@ BAD_PATH = ErrorCode(
     "bad-path",
     InputError,
     "The path of a file was expected, not {given}.",
-    fix="Give the path of a file, such as 'copy.db', as a str or a Path; what is in memory can be read as io.BytesIO(data).",
+    fix="Pass the path of a file, such as 'copy.db', as a str or a Path; what is in memory can be read as io.BytesIO(data).",
 )
 FILE_NOT_OPEN = BAD_PATH.variant(
     "The file {file!r} is not open for {purpose} bytes.", fix="Open it with mode {mode!r}."
 )
-NO_FOLDER = BAD_PATH.variant("There is no folder {folder!r} for the file.", fix="Make the folder first.")
+NO_FOLDER = BAD_PATH.variant("There is no folder {folder!r} for the file.", fix="Create the folder first.")
 CANNOT_OPEN_FILE = BAD_PATH.variant(
     "The file {file!r} cannot be opened: {reason}.",
-    fix="Give what export_thread() wrote, and make sure that this user may read it.",
+    fix="Pass what export_thread() wrote, and make sure that this user may read it.",
 )
 
 PATH_EXISTS = ErrorCode(
     "path-exists",
     InputError,
     "There is a {kind} {file!r} already; it was not touched.",
-    fix="Give the path of a file that does not exist yet.",
+    fix="Pass the path of a file that does not exist yet.",
 )
 
 EXPORT_DECRYPTED = ErrorCode(
     "export-decrypted",
     InputError,
-    "Thread {thread!r} is encrypted, and an export would hold it in plain text.",
+    "{what} is encrypted, and an export would hold it in plain text.",
     fix="Pass decrypted=True, and keep the file where the keys are kept; or back up the store inside as it is.",
-)
-
-MEMORY_EXPORT_DECRYPTED = EXPORT_DECRYPTED.variant(
-    "The memory is encrypted, and an export would hold it in plain text."
 )
 
 STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="Open the store again.")
@@ -92,7 +84,7 @@ STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="
 BAD_COMMIT = ErrorCode(
     "bad-commit",
     InputError,
-    "The commit on thread {thread!r} is not complete: {why}. Nothing of it was stored.",
+    "The commit on thread {thread!r} is not complete: {why}. Nothing was stored.",
     fix="Number the records from the last entry on, without gaps; a store takes bytes only.",
 )
 
@@ -123,5 +115,5 @@ BAD_THREAD_ID = ErrorCode(
     InputError,
     "{problem}",
     known="an id is a str of {rule}",
-    fix="Give another id; if yours cannot be written in these characters, use a hash of it.",
+    fix="Pass another id; if yours cannot be written in these characters, use a hash of it.",
 )

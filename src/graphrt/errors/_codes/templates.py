@@ -27,17 +27,9 @@ NOT_A_FIELD = ErrorCode(
     where="line {line}, column {column}",
 )
 
-NOT_A_STATE_OF_TEMPLATES = ErrorCode(
-    "template-state",
-    InputError,
-    "{verb} {shown}, which is not a state.",
-    known="states are pydantic models, dataclasses and TypedDicts; render takes any mapping too",
-    fix="Give the state, or its class to check().",
-)
-
 NO_TEXT_FORM = ErrorCode(
     "template-value",
     InputError,
     "Field {field!r} of the template has no plain text form: {path} is {problem}.",
-    fix="Give a text instead: render(state, {field}=...).",
+    fix="Pass a string instead: render(state, {field}=...).",
 )

@@ -20,7 +20,7 @@ SERVER_SCRIPT_LEFT_OVER = SCRIPT_USED_UP.variant(
     fix="Make the script as long as the calls; retries of a client count as calls.",
 )
 SERVER_FUNCTION_FAILED = SCRIPT_USED_UP.variant(
-    "{function} of the script of the FakeChatServer failed: {error:told}",
+    "{function} of the script of the FakeChatServer failed: {error:described}",
     fix="Correct the function. It is called with the ChatRequest.",
 )
 

@@ -19,30 +19,29 @@ CONFLICT = ErrorCode(
     "conflict",
     ConflictError,
     "Thread {thread!r} is held by another run.",
-    fix="Wait for that run, cancel it, or use another thread. start(input, thread={thread!r}, while_running='queue')"
-    " leaves an input for after it.",
+    fix="Wait for that run, cancel it, use another thread, or queue: start(input, thread={thread!r}, while_running='queue').",
 )
 PRUNED_WHILE_READ = CONFLICT.variant(
     "Thread {thread!r} was pruned or deleted while it was read: its entries end at {last}, not at {end}.",
     fix="Try again.",
 )
 THREAD_HAS_MOVED = CONFLICT.variant(
-    "Thread {thread!r} is at entry {got}, not at {expected}: nothing of this commit was stored.",
-    fix="Load the thread and go on from its last entry.",
+    "Thread {thread!r} is at entry {got}, not at {expected}: this commit was not stored.",
+    fix="Load the thread and continue from its last entry.",
 )
 
 UNKNOWN_THREAD = ErrorCode(
     "unknown-thread",
     InputError,
     "There is no thread {thread!r}.",
-    fix="Give the id of a thread that was started, or start this one.",
+    fix="Pass the id of a thread that was started, or start this one.",
 )
 
 THREAD_EXISTS = ErrorCode(
     "thread-exists",
     InputError,
     "There is a thread {thread!r} already.",
-    fix="Give another id, or delete that thread first.",
+    fix="Pass another id, or delete that thread first.",
 )
 
 NO_SNAPSHOT = ErrorCode(
@@ -56,8 +55,8 @@ NO_SNAPSHOT = ErrorCode(
 LOST_LEASE = ErrorCode(
     "lost-lease",
     ConflictError,
-    "The claim number {epoch} on thread {thread!r} is void: nothing of this commit was stored.",
-    fix="Claim the thread again and go on from what is stored; a longer lease_s outlasts longer pauses.",
+    "The claim number {epoch} on thread {thread!r} is void: this commit was not stored.",
+    fix="Claim the thread again and continue from what is stored; a longer lease_s outlasts longer pauses.",
 )
 
 NOT_COMPARABLE = ErrorCode(
@@ -125,15 +124,14 @@ WRONG_VERB = ErrorCode(
 SNAPSHOT_NOT_AS_WRITTEN = STORE_DAMAGED.variant(
     "The snapshot of entry {seq} of thread {thread!r} did not come back as it was written: {why}.",
     known="no entry was removed",
-    fix="Do not prune the thread until its store gives back what it is given; replay(thread) checks its entries.",
+    fix="Do not prune the thread until its store returns the data that it was given; replay(thread) checks its entries.",
 )
 
 INPUT_OR_ANSWERS = ErrorCode(
     "input-or-answers",
     InputError,
     "{problem}",
-    fix="Pass an input to begin a run; thread= and answers= to go on with an interrupted thread; thread= "
-    "alone to go on with one that failed or was cancelled.",
+    fix="Pass an input to begin a run, thread= and answers= to resume an interrupt, or thread= alone to retry a failed run.",
 )
 
 OTHER_INPUT = ErrorCode(
@@ -189,13 +187,13 @@ INTERRUPT_EXPIRED = ErrorCode(
     InputError,
     "Interrupt {interrupt} expired {late_s:.0f} s ago.",
     known="asked by {asker!r}: {payload}",
-    fix="Use retry({thread!r}): the node asks again. Or drive({thread!r}): it goes on without an answer.",
+    fix="Use retry({thread!r}) to ask again, or drive({thread!r}) to continue without an answer.",
 )
 
 INTERRUPT_HAS_ITS_DEFAULT = INTERRUPT_EXPIRED.variant(
     "Interrupt {interrupt} expired {late_s:.0f} s ago, and answers itself with its default.",
     known="asked by {asker!r}: {payload}",
-    fix="Use drive({thread!r}), or resume({thread!r}) without an answer: it goes on with the default.",
+    fix="Use drive({thread!r}), or resume({thread!r}) without an answer, to continue with the default.",
 )
 
 ANSWER_DOES_NOT_FIT = ErrorCode(
@@ -203,7 +201,7 @@ ANSWER_DOES_NOT_FIT = ErrorCode(
     InputError,
     "The answer to interrupt {interrupt} does not fit: {problem}",
     known="asked by {asker!r}: {payload}; wanted {wanted}",
-    fix="Give an answer of that type. Nothing was changed.",
+    fix="Pass an answer of that type. Nothing was changed.",
 )
 
 # Runs that their caller does not drive
@@ -232,8 +230,8 @@ WAITS_FOR_SIGNAL = ErrorCode(
 NOT_DUE = ErrorCode(
     "not-due",
     InputError,
-    "Thread {thread!r} is {status}, so nothing of it is due.",
-    known="a worker drives threads that nobody has: running ones, and those with mail, or with a timer or question that is over",
+    "Thread {thread!r} is {status}, so no work is due on it.",
+    known="a worker drives threads without an owner: running ones, and those with mail, or with a timer or question that is over",
     fix="An ended thread takes a new input, a paused one an answer, and a failed or cancelled one a retry; start() leaves"
     " that to a worker.",
 )
@@ -249,5 +247,5 @@ NOT_IN_THE_LOG = ErrorCode(
     ReplayDivergedError,
     "Node {node!r} asked {asked}, and the log has no answer to it.",
     known="{instead}",
-    fix="If the node was changed on purpose, this is the first thing that it does otherwise; else make what it asks depend on its state alone.",
+    fix="If the node was changed on purpose, this is its first different action. Otherwise make it depend on its state alone.",
 )

@@ -10,8 +10,7 @@ QUESTION_EXPIRED = ErrorCode(
     QuestionExpiredError,
     "Node {asker!r} got no {awaited} in time.",
     known="it waited at {interrupt}",
-    fix="Catch QuestionExpiredError in the node, give the question or receive() a default=, or retry the thread to ask or "
-    "wait again.",
+    fix="Catch QuestionExpiredError in the node, give the question or receive() a default=, or retry the thread to ask again.",
 )
 
 
@@ -20,7 +19,7 @@ SLEEPING = ErrorCode(
     InputError,
     "Thread {thread!r} sleeps until {until}: {left} are left.",
     known="timers {interrupts:names}, which no answer ends",
-    fix="A Worker, or drive({thread!r}), goes on with it then. cancel({thread!r}) ends it, update() changes its state.",
+    fix="A Worker, or drive({thread!r}), continues with it then. cancel({thread!r}) ends it, update() changes its state.",
 )
 TIMER_IS_OVER = SLEEPING.variant(
     "The time of a timer of thread {thread!r} is over since {until}, and no question of the thread takes an answer.",
@@ -30,5 +29,5 @@ TIMER_IS_OVER = SLEEPING.variant(
 TIMER_TAKES_NO_ANSWER = SLEEPING.variant(
     "{interrupt} is a timer of thread {thread!r} and takes no answer: it fires at {until}.",
     known="timers {interrupts:names}",
-    fix="Leave it out of the answers. A Worker, or drive({thread!r}), goes on when its time has come.",
+    fix="Leave it out of the answers. A Worker, or drive({thread!r}), continues when its time has come.",
 )

@@ -1,4 +1,4 @@
-"""Errors of tools: how they are made, named, called, and what they return."""
+"""Errors of tools: their definitions, names, calls and results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,6 @@ INJECTION_MISSING = ErrorCode(
     fix="Pass it in deps where the agent is run.",
 )
 
-BAD_ADDRESS = INVALID_ARGUMENT.variant(
-    "The address of an MCP server {problem}.",
-    fix='Write for instance McpServer.http("http://127.0.0.1:8000/mcp", headers={{"Authorization": ...}}).',
-)
-
 TOOL_SCHEMA = ErrorCode("tool-schema", InputError, "{problems}", fix="Correct the parameters that are listed.")
 
 WRONG_INJECTION = INVALID_ARGUMENT.variant("{text}")
@@ -46,7 +41,7 @@ UNKNOWN_TOOL = ErrorCode(
 TOOL_RESULT_NOT_JSON = ErrorCode(
     "tool-result",
     ToolError,
-    "What tool {tool!r} returned cannot become JSON: {path} is of type {culprit:type}.",
+    "The result of tool {tool!r} cannot become JSON: {path} is of type {culprit:type}.",
     fix="Return a text, a ToolResult, or what JSON has: numbers, lists, dicts, dataclasses, pydantic models.",
 )
 RESULT_WITH_SURROGATE = TOOL_RESULT_NOT_JSON.variant(
@@ -79,8 +74,7 @@ MCP_CONNECT = ErrorCode(
     "mcp-connect",
     ToolError,
     "MCP server {server} cannot be reached: {reason}{status}.",
-    fix="Check that the command or the address is right, and that the server runs and speaks MCP. A slow one needs a larger "
-    "connect_timeout_s.",
+    fix="Check the command or the address, and that the server runs and speaks MCP. A slow one needs a larger connect_timeout_s.",
 )
 
 MCP_TIMEOUT = ErrorCode(

@@ -1,1 +1,1 @@
-"""Common parts of the test doubles: which answer a call gets, and how a reply is streamed in pieces."""
+"""Common parts of the test doubles: selecting the answer to a call, and streaming a reply in pieces."""

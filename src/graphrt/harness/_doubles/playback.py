@@ -42,7 +42,7 @@ class Recorder:
     Args:
         usage: Usage of replies that have none: "words" counts words, None reports unknown usage.
         model: Model name of replies that have none.
-        check_calls: Whether calls of tools must fit the schemas of these tools.
+        check_calls: Whether tool calls must fit the schemas of these tools.
 
     Raises:
         InputError: *usage* is something else.
@@ -93,14 +93,14 @@ class Recorder:
         )
 
     def refuse_call(self, call: ToolCall, problem: str) -> ScriptError | None:
-        """Return the error for a scripted *call* that does not fit the present schema of its tool, and record it.
+        """Return the error for a scripted *call* that does not fit the current schema of its tool, and record it.
 
-        A renamed parameter would otherwise be a mistake of the model, which the agent lets it correct: the test would
-        go on with the next reply of the script.
+        Otherwise a renamed parameter would look like a mistake of the model, which the agent lets it correct, and the
+        test would continue with the next reply of the script.
 
         Args:
             call: The call.
-            problem: What does not fit, as the tool tells the model.
+            problem: The mismatch, as the tool describes it to the model.
 
         Returns:
             The error; None with `check_calls=False`.
@@ -131,7 +131,8 @@ class Recorder:
             case type() if issubclass(answer, BaseException):
                 raise answer
             case BaseException():
-                raise answer.with_traceback(None)  # a rule may raise one exception many times: tracebacks would add up
+                # A rule may raise the same exception many times, and tracebacks would accumulate.
+                raise answer.with_traceback(None)
             case str():
                 return AgentReply(text=answer)
             case ToolCall():
@@ -155,7 +156,7 @@ class Recorder:
         if request.output is None:
             problem, fix = "the call has no output=", "Reply with a text, or pass output= to the call."
         else:
-            from graphrt.harness._output.form import written  # it imports pydantic, which only scripted values need
+            from graphrt.harness._output.form import written  # imports pydantic, which only scripted values need
 
             try:
                 return written(value, request.output)
@@ -253,14 +254,14 @@ class ScriptPlayer(Recorder):
         self._noted = note(self._name, self._book.left_over)
 
     def _items(self, script: Any) -> list[Any]:
-        """Return the items of *script*, each checked here: later it would fail far from where it was written."""
+        """Return the items of *script*, checked now, since a later error would be far from where they were written."""
         if not isinstance(script, Iterable):
             raise INVALID_ARGUMENT(
                 argument=f"The script of a {self._name}",
                 value=script,
                 wanted="a list of replies, or a mapping from patterns to replies",
             )
-        items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is looked at below
+        items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is checked below
         for place, item in enumerate(items, 1):
             unfit = item is None or (issubclass(type(item), type) and not issubclass(item, BaseException))
             if unfit:
@@ -306,7 +307,7 @@ class ScriptPlayer(Recorder):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None:  # an exception that leaves the block says more than replies left over
+        if kind is None:  # an exception leaving the block is more informative than leftover replies
             self.assert_done()
 
     def __repr__(self) -> str:

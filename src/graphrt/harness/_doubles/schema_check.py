@@ -1,7 +1,7 @@
-"""The check of scripted tool calls by a double that has only the schemas of the tools, and not the tools themselves.
+"""Checks scripted tool calls for a double that has only the schemas of the tools, not the tools themselves.
 
-An agent's tools check their arguments completely. A `MockHarness` and a fake server see what a call or a request
-offers: JSON schemas. What a change of a signature breaks is found by them: names, and values of another kind.
+An agent's tools check their arguments completely. A `MockHarness` or a fake server sees only the JSON schemas in a call
+or request. These suffice to find arguments broken by a changed signature: wrong names, and values of a wrong type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphrt.harness.messages import ToolCall
 from graphrt.harness.tools._argument_errors import unknown
 
 _PLAIN: Final = frozenset({"string", "integer", "number", "boolean"})
-"""Types between which tools may convert, as pydantic does for "4" and 4."""
+"""Types that tools may convert into each other, as pydantic does for "4" and 4."""
 _KINDS: Final[dict[Any, str]] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
@@ -25,8 +25,8 @@ def wrong_call(double: str, calls: Iterable[ToolCall], schemas: Mapping[str, Any
 
     Args:
         double: Name of the double, for the error.
-        calls: Scripted calls. Those of tools without a schema, and those that are not JSON on purpose, are passed over.
-        schemas: Names of tools to the JSON schemas of their arguments.
+        calls: Scripted calls. Calls of tools without a schema, and calls that are not JSON on purpose, are skipped.
+        schemas: Maps names of tools to the JSON schemas of their arguments.
     """
     for call in calls:
         schema = schemas.get(call.name)
@@ -60,7 +60,7 @@ def _problems(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterat
 
 
 def _type_of(schema: Any) -> str | None:
-    """Return the only JSON type that a schema allows; None if it allows several, or says it in another way."""
+    """Return the only JSON type that a schema allows; None if it allows several or expresses it differently."""
     found = schema.get("type") if is_mapping(schema) else None
     return found if isinstance(found, str) else None
 

@@ -1,7 +1,7 @@
 """Assignment of calls to script items: ordered items, rules, and the error for a call that fits none.
 
-Doubles and the fake chat server share it, so a call is any object with a `text`. What an item means, and how it
-becomes an answer, is decided by them.
+Doubles and the fake chat server share this module, so a call is any object with a `text`. They decide what an item
+means and how it becomes an answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphrt.harness.script import Expectation, clip, matches, show_item, show_p
 __all__ = ["Book"]
 
 
-class Asked(Protocol):
+class Call(Protocol):
     """A call, as seen by a script."""
 
     @property
@@ -69,7 +69,7 @@ class Book:
         self.served = 0
         """Number of ordered items that were used."""
 
-    def take(self, request: Asked) -> Any:
+    def take(self, request: Call) -> Any:
         """Return the script's answer to *request*, or a ScriptError, not raised, if the script does not expect it.
 
         The first rule that matches decides; a call that matches no rule gets the next item. The owner has appended
@@ -94,7 +94,7 @@ class Book:
         self.served += 1
         return item
 
-    def _mismatch(self, request: Asked, expected: str) -> ScriptError:
+    def _mismatch(self, request: Call, expected: str) -> ScriptError:
         rules = f"; rules {', '.join(map(str, self._rules))}" if self._rules else ""
         return SCRIPT_UNEXPECTED_CALL(
             double=self._of,

@@ -1,6 +1,6 @@
 """Doubles of tools: `DoubledTool` has the name, schema and policy of a tool, and gets its results from a double.
 
-So calls are still checked against the present schema of the tool, and approved, limited and recorded as real ones are.
+Calls are still checked against the current schema of the tool, and approved, limited and recorded like real ones.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, final
 
-from graphrt.errors import ToolArgumentsError, told
+from graphrt.errors import ToolArgumentsError, describe_error
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.doubles import DOUBLE_OF_ANOTHER_TOOL
 from graphrt.harness.tools.protocol import Tool, ToolContext
@@ -22,7 +22,7 @@ class ToolScript(Protocol):
     """A double with results in order, such as `graphrt.testing.scripted` returns."""
 
     def tool_result(self, tool: str, arguments: Mapping[str, Any], /) -> Any:
-        """Return the next result, or an awaitable of it, or raise what the tool is to raise."""
+        """Return the next result or an awaitable of it, or raise the scripted exception."""
         ...
 
     def assert_done(self) -> None:
@@ -34,7 +34,7 @@ def checked_double(name: str, double: Any) -> Any:
     """Return *double*, which replaces the tool *name*.
 
     Raises:
-        InputError: It is neither a function, nor a tool, nor has results in order (`input`).
+        InputError: It is not a function, a tool, or a double with ordered results (`input`).
     """
     if isinstance(double, type) or not (hasattr(double, "tool_result") or is_tool(double) or callable(double)):
         raise INVALID_ARGUMENT(
@@ -50,7 +50,7 @@ class DoubledTool:
     """A tool whose calls go to a double.
 
     Args:
-        tool: The tool: its name, schema, checks and policy hold.
+        tool: The tool, whose name, schema, checks and policy still apply.
         double: A function, a tool, or a `ToolScript`.
         called: Called with each call, before the double.
     """
@@ -98,15 +98,16 @@ class DoubledTool:
 
 
 def called_by_name(fn: Callable[..., Any], tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Return what *fn* returns for the arguments of a call of *tool*.
+    """Return the result of *fn* for the arguments of a call of *tool*.
 
     Raises:
-        ScriptError: It does not take them (`script-wrong-call`): the tool has changed, or the function is another's.
+        ScriptError: It does not accept them (`script-wrong-call`): the tool has changed, or the function belongs to
+            another tool.
     """
     try:
         inspect.signature(fn).bind(**arguments)
     except TypeError as error:
-        raise DOUBLE_OF_ANOTHER_TOOL(tool=tool, problem=told(error), got=list(arguments)) from None
+        raise DOUBLE_OF_ANOTHER_TOOL(tool=tool, problem=describe_error(error), got=list(arguments)) from None
     except ValueError:
-        pass  # a builtin without a signature: the call itself tells
+        pass  # a builtin without a signature: only calling it can show a mismatch
     return fn(**arguments)

@@ -1,7 +1,7 @@
-"""The doubles and cassettes of a test session, for the summary that names what no test used.
+"""Tracks the doubles and cassettes of a test session, for the summary of unused items.
 
-The pytest plugin sets the environment variable `GRAPHRT_UNUSED_DOUBLES`; without it, nothing is noted. A double that
-its own `assert_done` has checked is not reported again, and neither are those of tests that failed.
+The pytest plugin sets the environment variable `GRAPHRT_UNUSED_DOUBLES`; without it, nothing is tracked. A double that
+its own `assert_done` has checked is not reported again, and neither are doubles of failed tests.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from pathlib import Path
 from typing import Any, Final
 
 ENVIRONMENT: Final = "GRAPHRT_UNUSED_DOUBLES"
-"""Environment variable that turns the notes on."""
+"""Environment variable that enables tracking."""
 _CURRENT: Final = "PYTEST_CURRENT_TEST"
-"""Environment variable by which pytest says which test runs: `path::name (call)`."""
+"""Environment variable in which pytest names the running test: `path::name (call)`."""
 _PACKAGE: Final = str(Path(__file__).parents[2])
 """Folder of graphrt, whose frames are not the caller's."""
 
 
 @dataclass(slots=True, eq=False)
 class Noted:
-    """A double, and what of it was not used."""
+    """A double and its unused items."""
 
     name: str
-    """What it is, such as `ScriptedModel`."""
+    """The kind of double, such as `ScriptedModel`."""
     where: str
-    """File and line that made it."""
+    """File and line where it was created."""
     test: str
-    """Id of the test during which it was made; empty outside of tests."""
+    """Id of the test that created it; empty outside tests."""
     left: Callable[[], list[str]]
-    """Describes what was not used: 0..n texts."""
+    """Describes the unused items: 0..n texts."""
     checked: bool = False
-    """Whether `assert_done` was called, which reports it already."""
+    """Whether `assert_done` was called, which already reports unused items."""
 
 
 NOTED: Final[list[Noted]] = []
-"""The doubles of this process that were noted, in the order in which they were made."""
+"""The tracked doubles of this process, in order of creation."""
 CASSETTES: Final[list[tuple[str, Callable[[], dict[int, str]]]]] = []
-"""Paths of the cassettes that were replayed, each with a function that returns the unused recordings: line to prompt."""
+"""Paths of the replayed cassettes, each with a function that returns the unused recordings (line to prompt)."""
 
 
 def note(name: str, left: Callable[[], list[str]]) -> Noted | None:
-    """Note a double that was made just now; return None, and do nothing, without the environment variable."""
+    """Track a new double; without the environment variable, do nothing and return None."""
     if ENVIRONMENT not in os.environ:
         return None
     frame: Any = sys._getframe(1)
@@ -57,18 +57,27 @@ def note(name: str, left: Callable[[], list[str]]) -> Noted | None:
 
 
 def note_cassette(path: str, unused: Callable[[], dict[int, str]]) -> None:
-    """Note a cassette that is replayed; do nothing without the environment variable."""
+    """Track a replayed cassette; do nothing without the environment variable."""
     if ENVIRONMENT in os.environ:
         CASSETTES.append((path, unused))
 
 
 def excuse(double: Any) -> None:
-    """Do not report *double*: it stands behind a cassette, which answers in its place."""
+    """Do not report *double*, because a cassette answers in its place."""
     noted: Noted | None = getattr(double, "_noted", None)
     if noted is not None:
         noted.checked = True
 
 
-def forget_used() -> None:
-    """Forget the doubles of which nothing is left, so that they need no memory; the plugin calls this after a test."""
-    NOTED[:] = [noted for noted in NOTED if not noted.checked and noted.left()]
+def forget_used(start: int = 0) -> int:
+    """Drop the doubles without unused items to free memory; the plugin calls this after each test.
+
+    Args:
+        start: The result of the last call. Doubles kept then are not checked again until the end, since checking all of
+            them after each test would take quadratic time.
+
+    Returns:
+        The number of doubles still tracked.
+    """
+    NOTED[start:] = [noted for noted in NOTED[start:] if not noted.checked and noted.left()]
+    return len(NOTED)

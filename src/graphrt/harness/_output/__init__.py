@@ -1,1 +1,1 @@
-"""Structured output: the JSON schema of an `output=` type, and the parsing of an answer into a value of it."""
+"""Structured output: the JSON schema of an `output=` type, and parsing an answer into a value of that type."""

@@ -1,6 +1,6 @@
-"""Requests that ask for a form, and the replies to them.
+"""Requests for answers in a given form, and the replies to them.
 
-Agents use it, and so do graphs for all other harnesses of their nodes. The caller decides what follows if an answer
+Agents use this module, as do graphs for all other harnesses of their nodes. The caller decides what to do if an answer
 does not fit.
 """
 
@@ -19,17 +19,17 @@ from graphrt.harness.request import ModelRequest
 
 __all__ = ["asked_of", "in_words", "misfit", "with_output", "without_words"]
 
-_TOLD: Final = "Answer with JSON alone, without any other text, that fits this JSON schema: "
+_INSTRUCTION: Final = "Answer with JSON alone, without any other text, that fits this JSON schema: "
 """Beginning of the instruction for models whose provider cannot enforce a schema.
 
-Digests of requests include it: with another text, a paused thread would not find what it remembers.
+It is part of request digests, so if it changed, a paused thread would not find its recorded replies.
 """
 _DATA: Final = (bool, int, float, str, list, dict)
-"""Types of parsed JSON. An output of any other type was made by the harness itself."""
+"""Types of parsed JSON. An output of any other type was created by the harness itself."""
 
 
 def asked_of(form: OutputForm, model: ChatModel, request: ModelRequest) -> ModelRequest:
-    """Return *request* with *form*: as a schema if *model* can be held to it, else in the instructions."""
+    """Return *request* with *form*: as a schema if the provider of *model* can enforce it, else in the instructions."""
     request = replace(request, output=form.spec)
     return request if model.profile.holds_to_output(request) else in_words(request)
 
@@ -41,39 +41,39 @@ def in_words(request: ModelRequest) -> ModelRequest:
     if request.output is None:
         return request
     schema = to_json(request.output.schema).decode()
-    told = f"{_TOLD}{schema}"
+    instruction = f"{_INSTRUCTION}{schema}"
     first, *rest = request.messages
     if isinstance(first, SystemMessage):
-        messages = (replace(first, text=f"{first.text}\n\n{told}"), *rest)
+        messages = (replace(first, text=f"{first.text}\n\n{instruction}"), *rest)
     else:
-        messages = (SystemMessage(text=told), *request.messages)
+        messages = (SystemMessage(text=instruction), *request.messages)
     return replace(request, output=None, messages=messages)
 
 
 def without_words(text: str) -> str:
     """Return the instructions *text* without the last line, if `in_words` added it."""
-    at = text.rfind(_TOLD)
+    at = text.rfind(_INSTRUCTION)
     return text if at < 0 or "\n" in text[at:] else text[:at].removesuffix("\n\n")
 
 
 def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: Any) -> Any:
     """Return the *reply* of a harness with `output` parsed from its text.
 
-    An output that the harness made itself is kept, unless it is merely the parsed JSON of the text. Replies with tool
-    calls, or that a limit ended, have no output.
+    An output created by the harness is kept, unless it is merely the parsed JSON of the text. Replies with tool calls,
+    or cut short by a limit, have no output.
 
     Args:
-        reply: What the harness returned.
-        form: The form that was asked for.
+        reply: The result of the harness.
+        form: The requested form.
         of: Name of the harness, for the error.
         where: Place of the call, for the error.
-        prompt: What the harness was asked, for the error.
+        prompt: The request to the harness, for the error text.
 
     Raises:
         BadResponseError: The text does not have the form.
     """
     if not issubclass(type(reply), AgentReply):
-        return reply  # a harness that is written by hand may return something else: the node gets it as it is
+        return reply  # a custom harness may return something else, which the node gets unchanged
     answer: AgentReply = reply
     if answer.tool_calls or answer.stopped is not None or _is_made(answer):
         return answer
@@ -86,9 +86,9 @@ def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: An
 
 
 def misfit(
-    problem: str, reply: AgentReply, *, of: str, where: str, said: Sequence[Message], told: str = ""
+    problem: str, reply: AgentReply, *, of: str, where: str, said: Sequence[Message], note: str = ""
 ) -> BadResponseError:
-    """Return the error for an answer that does not have the form that was asked for.
+    """Return the error for an answer that does not have the requested form.
 
     Args:
         problem: Why it does not.
@@ -96,12 +96,12 @@ def misfit(
         of: Name of the harness or agent.
         where: Place of the call.
         said: The whole conversation.
-        told: What was done about it, ending with "; "; may be empty.
+        note: The action that was taken about it, ending with "; "; may be empty.
     """
     return BAD_OUTPUT(
         of=of,
         problem=problem,
-        told=told,
+        note=note,
         beginning=reply.text[:80],
         model=reply.model,
         messages=tuple(said),
@@ -110,7 +110,7 @@ def misfit(
 
 
 def _is_made(reply: AgentReply) -> bool:
-    """Return whether the harness itself made the output of *reply*, which is more than the parsed JSON of its text."""
+    """Return whether the harness itself created the output of *reply*, rather than parsing the JSON of its text."""
     made: Any = reply.output
     if made is None or type(made) not in _DATA:
         return made is not None

@@ -1,6 +1,6 @@
 """Structured output: `output=` becomes a JSON schema for the model, and the text of an answer a value of the type.
 
-Requests that carry a form, and replies to them, are the business of `exchange`.
+`exchange` handles requests that carry a form, and the replies to them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["OutputForm", "form_of", "parsed", "written"]
 _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 """An answer that is one fenced code block of Markdown; its group is the content."""
 _PROBLEMS: Final = 5
-"""Most validation errors that the model is shown."""
+"""Maximum number of validation errors shown to the model."""
 _TYPING: Final = ("typing", "typing_extensions", "types")
 """Modules of what `list[int]`, `Literal[...]`, `NewType` and the like are: not classes, although some are callable."""
 
@@ -48,7 +48,7 @@ class OutputForm:
             self.spec = wanted
             return
         _check_type(wanted)
-        from graphrt.harness._output.typed_dicts import adapter_of  # it imports pydantic, which only output= needs
+        from graphrt.harness._output.typed_dicts import adapter_of  # imports pydantic, which only output= needs
 
         try:
             self._adapter = adapter_of(wanted)
@@ -57,7 +57,7 @@ class OutputForm:
             raise BAD_OUTPUT_TYPE(value=wanted, reason=str(error).splitlines()[0]) from error
         name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(wanted, "__name__", "output"))[:64] or "output"
         self._wrapped = schema.get("type") != "object"
-        if self._wrapped:  # at the top level providers accept objects only
+        if self._wrapped:  # at the top level, providers accept only objects
             inner = {key: value for key, value in schema.items() if key != "$defs"}
             definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
             schema = {"type": "object", "properties": {"value": inner}, "required": ["value"], **definitions}
@@ -108,7 +108,7 @@ def written(value: Any, spec: OutputSpec) -> str:
     except PydanticSerializationError as error:
         raise ValueError(str(error)) from None
     back = form.read(text)
-    # Objects without an `__eq__` of their own are only equal to themselves: for them the check says nothing.
+    # Objects without their own `__eq__` are only equal to themselves, so the check is meaningless for them.
     compares: Any = type(checked).__eq__
     if back != checked and compares is not object.__eq__:
         raise ValueError(f"what a model writes for it, {text[:80]}, is read as another value")
@@ -148,7 +148,7 @@ def _told(error: ValidationError) -> str:
 
 
 def _check_type(wanted: object) -> None:
-    """Check that *wanted* is a type. pydantic would accept a function, and refuse a value with an unclear error.
+    """Check that *wanted* is a type. pydantic would accept a function, and reject a value with an unclear error.
 
     Raises:
         InputError: It is a function, or a value instead of its class (`bad-output-type`).

@@ -1,4 +1,4 @@
-"""`OutputSpec`: the form of an answer as requests carry it. Making one of a type, and reading answers, is for `form`."""
+"""`OutputSpec`: the form of an answer as carried by requests. `form` builds one from a type, and reads answers."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ class OutputSpec(_Made):
         return getattr(self, "_form", None)
 
     def _made(self, form: Any) -> None:
-        """Note that *form* made this spec."""
+        """Record that *form* created this spec."""
         object.__setattr__(self, "_form", form)

@@ -16,7 +16,7 @@ _KEPT: Final = frozenset(
     {"type", "title", "description", "enum", "const", "multipleOf", "minimum", "maximum"}
     | {"exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"}
 )
-"""Keywords that stay unchanged. Those that are dropped only narrow or explain; the answer is validated in any case."""
+"""Keywords that stay unchanged. The dropped keywords only narrow or explain; the answer is validated in any case."""
 _NEVER: Final = frozenset(
     {"prefixItems", "patternProperties", "propertyNames", "not", "if", "then", "else", "unevaluatedProperties"}
     | {"dependentRequired", "dependentSchemas", "contains"}
@@ -33,7 +33,7 @@ class _OpenError(Exception):
 def strict_form(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return *schema*, which describes an object, in strict form; None if it has no strict form.
 
-    A field with a default becomes required. Answers without it are accepted all the same.
+    A field with a default becomes required. Answers without it are still accepted.
 
     Source:
         https://platform.openai.com/docs/guides/structured-outputs#supported-schemas

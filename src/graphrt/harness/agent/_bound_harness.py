@@ -49,7 +49,8 @@ T = TypeVar("T")
 Show = Callable[[Any], None]
 """Shows an item of a reply, or the whole reply, to the reader of a stream."""
 _NO_REQUEST: Final[Any] = None
-"""Stands for the request to a plain harness, which is only built to find the upper bound that a budget reserves."""
+"""Placeholder for the request to a plain harness, which is built only to compute the upper bound that a budget
+reserves."""
 
 
 @final
@@ -57,7 +58,7 @@ class BoundHarness(Generic[OutputT_co]):
     """A harness for one task: the run's as `ctx.harness`, or another one as `ctx.bind(harness)`.
 
     Replies of models are recorded with the task. If the node runs again after a pause or a crash, the same call gets
-    the same reply, and nothing is paid again. After an attempt that failed, models are called anew.
+    the same reply, and nothing is paid again. After an attempt that failed, models are called again.
     Other attributes of the harness are passed through unchanged. `ctx.bind()` of an `Agent[Person]` is a
     `BoundHarness[Person]`.
 
@@ -173,7 +174,7 @@ class BoundHarness(Generic[OutputT_co]):
                 options["tools"] = self._allowed(options.get("tools"), self._tools)
             host = self._host
             if show != host.emit:
-                host = copy(host)  # shares the counters and what is in flight
+                host = copy(host)  # shares the counters and the calls in flight
                 host.emit, host.is_read = show, True
             reply: AgentReply = await drive(host, prompt, options, options.pop("transcript", None))
             return reply
@@ -198,22 +199,22 @@ class BoundHarness(Generic[OutputT_co]):
         return list(wanted)
 
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        """Run a harness that knows nothing of graphs: its reply is recorded as one model call.
+        """Run a harness that is not an agent: its reply is recorded as one model call.
 
         An `output` option is handled here: the harness is asked for data of that form, and its text is parsed.
         """
         host, harness = self._host, self._harness
         form = _form(options)
-        # The key is a digest of what is asked and how often it was asked before, so that the order of different calls
-        # does not matter when the node runs again (decision 0033). It has the form of an agent's: the path of a run,
-        # and a call in it.
+        # The key is a digest of the request and of how often it was made before. So the order of different calls does
+        # not matter when the node runs again (decision 0033). It has the form of an agent's: the path of a run, and a
+        # call in it.
         digest = of_call(prompt, options)
         call = PendingCall(_NO_REQUEST, f"{digest}.{number(host, digest)}/1", of_model=False, prompt=prompt)
 
         async def chosen(call: PendingCall, next_: Next) -> AgentReply:
             """Check that the harness may be called before its profile is read: the link in place of `Fallback`."""
             if surroundings().instead is None:
-                check_real(harness)  # raises if this process forbids real model requests, as a test suite may
+                check_real(harness)  # raises if this process forbids real model requests, as test suites may
             call.ask(_AsModel(harness, prompt, options))
             if host.ledger is not None:  # `defaults`: options that the harness uses if a call does not give them
                 defaults = getattr(harness, "defaults", None)
@@ -221,7 +222,7 @@ class BoundHarness(Generic[OutputT_co]):
             return await next_(call)
 
         def streams() -> bool:
-            """Return whether the reply is streamed: the caller of `stream` reads it, or somebody who reads the run."""
+            """Return whether the reply is streamed, because the caller of `stream` or a reader of the run reads it."""
             return show != host.emit or bool(host.stream_models if host.emit is None else host.streams)
 
         links: list[Link] = [Recorded(host, host.ledger), chosen, *within(host.ledger, host)]

@@ -65,7 +65,7 @@ def as_known(
     if not replies:
         return asked
     held = replace(request, output=form.spec)
-    other = in_words(held) if asked.output is not None else held  # as a model of the other kind is asked
+    other = in_words(held) if asked.output is not None else held  # the form for the other kind of model
     begun = ((way, f"{path}{of_run(agent, way)}.") for way in (asked, other))
     return next((way for way, prefix in begun if any(key.startswith(prefix) for key in replies)), asked)
 
@@ -92,5 +92,5 @@ def _bytes(value: Any) -> bytes:
 
 
 def _of_another(value: Any) -> Any:
-    """Return what stands for a value without a form in JSON: of an image, audio or a document, its type and hash."""
+    """Return a replacement for a value without a JSON form: for an image, audio or a document, its type and hash."""
     return value.outline() if isinstance(value, Media) else repr(value)

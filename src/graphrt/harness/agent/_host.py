@@ -1,10 +1,10 @@
-"""What an agent asks of its surroundings: the methods of a host, and the place of a run in the tree of agent runs.
+"""An agent's interface to its surroundings: the methods of a host, and the place of a run in the tree of agent runs.
 
-Inside a graph the host is the agent's task (`_agents.task_host`), so that nothing is paid or done twice after a pause
-or a crash. Outside a graph it is a `StandaloneHost`, which remembers nothing and can ask no person.
+Inside a graph the host is the agent's task (`_agents.task_host`), so that nothing is paid for or done twice after a
+pause or a crash. Outside a graph it is a `StandaloneHost`, which records nothing and cannot ask a person.
 
-What has to be remembered is a *fact*: one value for each thing that may have become true of a model call. `record`
-stores it, and `recall` returns what the facts about a call add up to.
+A *fact* is one recorded piece of information about a model call. `record` stores it, and `recall` returns the combined
+facts about a call.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Replied(NamedTuple):
     usage: Usage | None
     model: str | None
     attempts: int
-    """Number of attempts of the task that had failed when the call was made: one that fails later discards the reply."""
+    """Number of attempts of the task that had failed when the call was made. A later failure discards the reply."""
 
 
 class Billed(NamedTuple):
-    """An execution of the call left no reply, and was billed. In the same write, it takes the place of its `Held`."""
+    """An execution of the call left no reply but was billed. This replaces its `Held` in the same write."""
 
     key: str
     usage: Usage
@@ -85,14 +85,14 @@ class Billed(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The call is about to be made and may use up to *want*: after a crash it stays counted (rule R11)."""
+    """The call is about to be made and may use up to *want*. After a crash, that amount stays counted (rule R11)."""
 
     key: str
     want: Amounts
 
 
 class Released(NamedTuple):
-    """The call used nothing, which gives its newest `Held` back."""
+    """The call used nothing, which releases its newest `Held`."""
 
     key: str
 
@@ -119,22 +119,24 @@ Fact: TypeAlias = Replied | Billed | Held | Released | CutOff | Granted
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What is recorded of a model call before it is made."""
+    """The record of a model call that is written before the call."""
 
     reply: StoredReply | None = None
-    """The reply, as often as the task is executed again; None if there is none."""
+    """The reply, returned at every further execution of the task; None if there is none."""
     recorded: bool = False
-    """Whether an earlier execution of the task recorded the reply; else it comes from the log of another run."""
+    """Whether an earlier execution of the task recorded the reply; if not, it comes from the log of another run."""
     failed: Sequence[Usage] = ()
     """Usage of each execution so far that left no reply, such as failed but billed ones."""
     used: Amounts = Amounts()  # noqa: RUF009 - a frozen value
-    """What the call used, and may have used if its end was not seen: for ledgers that begin anew with each execution."""
+    """The usage of the call, or its possible usage if its end is unknown, for ledgers that start over each time."""
     granted: Mapping[str, Amounts] = field(default_factory=dict[str, Amounts])
-    """What people granted for the call, by name of the budget: for the same ledgers."""
+    """The amounts that people granted for the call, by name of the budget: for the same ledgers."""
     instead: Callable[[], Awaitable[ModelResponse]] | None = None
-    """Answers in place of the model, where a run is executed again from its log."""
+    """Answers in place of the model when a run is re-executed from its log."""
     identity: tuple[str, int, str] = ("", 0, "")
-    """Id of the task, number of its failed attempts, and key: what telemetry knows the call by."""
+    """Id of the task, number of its failed attempts, and key, which identify the call for telemetry."""
+    note: Callable[[Any], None] | None = None
+    """Receives the requests when a run is re-executed from its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,7 @@ GRANTED: Final = object()
 
 
 NO_SIGNAL: Final = object()
-"""What `Host.receive` returns if no signal is waiting."""
+"""The value that `Host.receive` returns if no signal is waiting."""
 
 
 class Host(Protocol):
@@ -173,15 +175,15 @@ class Host(Protocol):
     ledger: Ledger | None
     """Innermost ledger that bounds the calls; None without a budget."""
     known_by: Ledger | None
-    """The innermost ledger that includes what the task used before a restart; ledgers inside it begin anew."""
+    """The innermost ledger that includes the task's usage before a restart; ledgers inside it start over."""
     emit: Callable[[Any], None] | None
-    """Shows an item of an agent on the stream; None if nobody can read it."""
+    """Shows an item of an agent on the stream; None if it has no readers."""
     is_read: bool
-    """Whether the caller of the agent reads the items, and not only those who read the run."""
+    """Whether the caller of the agent reads the items, not only readers of the run."""
     stream_models: bool | None
-    """What the runtime says about streaming model calls; None: they are streamed if somebody reads them."""
+    """The runtime's setting for streaming model calls; with None, they are streamed if there is a reader."""
     numbers: dict[str, int]
-    """How often each thing came in this execution of the task; see `number`."""
+    """Counters of this execution of the task, by item; see `number`."""
     records: bool
     """Whether replies are recorded. If not, agents compute no keys."""
 
@@ -192,7 +194,7 @@ class Host(Protocol):
 
     @property
     def streams(self) -> bool | None:
-        """Whether model calls are streamed; None if nobody reads them now, and the sinks of an agent decide."""
+        """Whether model calls are streamed; None if there is no reader now, and the sinks of an agent decide."""
         ...
 
     @property
@@ -206,22 +208,23 @@ class Host(Protocol):
         ...
 
     def beside(self) -> AbstractAsyncContextManager[None]:
-        """Return what surrounds one of several concurrent agent runs of the task. If it pauses, it waits for the others.
+        """Return the context for one of several concurrent agent runs of the task.
 
-        The replies of the others would be lost otherwise, and their questions asked one by one.
+        If the run pauses, it waits for the others. Otherwise their replies would be lost and their questions asked one
+        by one.
         """
         ...
 
     def recorded_whole(self) -> AbstractContextManager[None]:
-        """Surround a call of a plain harness, whose reply is recorded as a whole."""
+        """Return the context for a call of a plain harness, whose reply is recorded as a whole."""
         ...
 
     async def recall(self, key: str) -> Recalled:
-        """Return what is recorded of the model call *key*, which is about to be made."""
+        """Return the record of the model call *key*, which is about to be made."""
         ...
 
     async def record(self, fact: Fact) -> Any:
-        """Store *fact*; it is durable when this returns. Of a `Replied`, the data as it was stored is returned."""
+        """Store *fact*; it is durable when this returns. For a `Replied`, the data as it was stored is returned."""
         ...
 
     async def effect(
@@ -233,7 +236,7 @@ class Host(Protocol):
             key: Identifies the effect within the task.
             call: Does the work; its result must be plain data.
             kind: Whether it may be repeated after a crash.
-            about: Details for a person who has to say what an effect with unknown outcome did.
+            about: Details for the person who has to determine the outcome of an effect.
         """
         ...
 
@@ -280,7 +283,7 @@ class Host(Protocol):
         """Return the view of the state for one call of *tool*; None without a graph.
 
         Args:
-            tool: The tool, which says what it reads.
+            tool: The tool, which declares its reads.
             wrote: Updates of tools that the view shows, in order.
         """
         ...
@@ -294,7 +297,7 @@ class Host(Protocol):
         ...
 
     def wrote(self, updates: Sequence[Mapping[str, Any]], goto: Sequence[Any] | None) -> None:
-        """Keep what the tools of an agent run wrote, until the node ends, and where they lead.
+        """Keep the updates of an agent run's tools until the node ends, and the targets they lead to.
 
         Args:
             updates: 0..n updates, in the order of the calls.
@@ -305,7 +308,7 @@ class Host(Protocol):
 
 @final
 class StandaloneHost:
-    """The host of an agent outside a graph: it remembers nothing, and can ask no person."""
+    """The host of an agent outside a graph. It records nothing and cannot ask a person."""
 
     node: str | None = None
     thread: str | None = None
@@ -325,19 +328,19 @@ class StandaloneHost:
 
     @property
     def streams(self) -> bool | None:
-        """Whether model calls are streamed; None if nobody reads them."""
+        """Whether model calls are streamed; None if there is no reader."""
         return self.is_read or None
 
     def beside(self) -> AbstractAsyncContextManager[None]:
-        """Return nothing that does anything: no run can pause here."""
+        """Return a context that does nothing, since no run can pause here."""
         return nullcontext()
 
     def recorded_whole(self) -> AbstractContextManager[None]:
-        """Return nothing that does anything: nothing is recorded here."""
+        """Return a context that does nothing, since nothing is recorded here."""
         return nullcontext()
 
     async def recall(self, key: str) -> Recalled:  # noqa: ARG002
-        """Return that nothing is recorded."""
+        """Report that nothing is recorded."""
         return Recalled()
 
     async def record(self, fact: Fact) -> None:
@@ -354,7 +357,7 @@ class StandaloneHost:
         return await call()
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
-        """Refuse the questions: no person can be asked.
+        """Reject the questions, since no person can be asked.
 
         Raises:
             InputError: Always (`nobody-to-ask`).
@@ -376,7 +379,7 @@ class StandaloneHost:
             self.emit(item)
 
     def admit(self, agent: str, tool: Tool, *, below: bool) -> NoReturn:  # noqa: ARG002
-        """Refuse the tool: there is no graph.
+        """Reject the tool, since the agent does not run in a graph.
 
         Raises:
             ToolStateError: Always (`tool-state`).
@@ -384,20 +387,20 @@ class StandaloneHost:
         raise TOOL_OUTSIDE_GRAPH(tool=tool.spec.name, agent=agent)
 
     def state(self, tool: Tool, wrote: Sequence[Mapping[str, Any]]) -> None:
-        """Return None: there is no graph."""
+        """Return None: the agent does not run in a graph."""
 
     def update(self, tool: Tool, update: Any) -> NoReturn:  # noqa: ARG002
-        """Refuse the update, as `admit` does: middleware made a Command of the result of a tool that has none."""
+        """Reject the update, like `admit`: middleware turned the result of a tool without Commands into one."""
         raise TOOL_OUTSIDE_GRAPH(tool=tool.spec.name, agent="")
 
     def wrote(self, updates: Sequence[Mapping[str, Any]], goto: Sequence[Any] | None) -> None:
-        """Do nothing: no tool can have written anything."""
+        """Do nothing, since no tool can have written anything."""
 
 
 def number(host: Host, what: str) -> int:
-    """Count *what* and return the count, which begins with 1 at every execution of the task.
+    """Count *what* and return the count, which starts at 1 in every execution of the task.
 
-    It is part of keys, and tells equal things apart, so that different ones may happen in any order.
+    The count is part of keys and distinguishes equal items, so that different items may occur in any order.
     """
     count = host.numbers[what] = host.numbers.get(what, 0) + 1
     return count
@@ -417,33 +420,33 @@ class Place:
     names: tuple[str, ...]
     """Names of the agents above, outermost first, then its own."""
     most_depth: int
-    """Greatest depth that the limits of this agent and all agents above it allow."""
+    """Maximum depth allowed by the limits of this agent and all agents above it."""
     ledger: Ledger | None
     """The innermost ledger that its model calls must fit; None without a budget."""
     emit: Callable[[Any], None] | None
     """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
     has_sinks: bool = False
-    """Whether this agent has sinks, or one above."""
+    """Whether this agent or an enclosing one has sinks."""
     seen: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
-    """Updates that tools of the agents above had written when they called this one."""
+    """Updates that the tools of enclosing agents had written when they called this one."""
     wrote: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]], compare=False)
     """Updates of the tools of this run, and of its sub-agents, in the order of the calls."""
     took: list[Usage] = field(default_factory=list["Usage"], compare=False)
-    """Usage of each sub-agent, appended when it has ended, and of each failed call of the agent that was billed."""
+    """Usage of each finished sub-agent, and of each failed but billed call of the agent."""
 
     def streams(self) -> bool:
-        """Return whether a model call is streamed that is made now."""
+        """Return whether a model call made now is streamed."""
         host = self.host
-        # A host that shows nothing has nobody to look for.
+        # A host that shows nothing needs no reader.
         wanted = host.stream_models if host.emit is None else host.streams
         return self.has_sinks if wanted is None else wanted
 
 
 @final
 class Composed:
-    """A call of a tool that does nothing but make calls which are recorded themselves: that of an agent as a tool.
+    """A tool call that only makes calls that are themselves recorded, such as a call of an agent used as a tool.
 
-    When a run is executed again from its log, it is made again.
+    When a run is re-executed from its log, this call is made again.
     """
 
     def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
@@ -466,7 +469,7 @@ def warn(warnings: list[str], text: str) -> None:
 def warn_unseen(agent: str) -> None:
     """Warn that *agent* was called without a Context, if a node called it.
 
-    Its calls reach neither the thread's memory nor the usage nor a budget.
+    Its calls are not recorded by the thread, and count towards neither the usage nor a budget.
     """
     found = running()
     if found is None:

@@ -1,7 +1,7 @@
-"""Results of tools that are too long for the model: it is sent the beginning, and reads the rest with a tool.
+"""Tool results that are too long for the model: it is sent the beginning and reads the rest with a tool.
 
-The journal has the whole result, with the call that returned it. The rest is kept here, for one run of an agent. After
-a restart it comes from the recorded calls again, in the same order, so results have numbers and not random names.
+The journal has the whole result, with the call that returned it. The rest is kept here for one run of an agent. After a
+restart it is rebuilt from the recorded calls in the same order, so results are identified by numbers, not random names.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ class LongResults:
     """The long results of one run of an agent, and the tool that reads them."""
 
     limit: int | None
-    """Most characters of a result that the model is sent, unless its tool has a limit of its own; None for no limit."""
+    """Maximum number of characters of a result sent to the model, unless its tool has its own limit; None for no
+    limit."""
     taken: tuple[str, ...]
-    """Names of the tools of the run. If one is named like the tool here, results are cut and the rest cannot be read."""
+    """Names of the tools of the run. If one has the name of this module's tool, results are cut and the rest cannot be
+    read."""
     kept: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Whole texts, each with the most characters that are sent at once. After a handoff the next agent has the same list,
-    because the conversation refers to its numbers."""
+    """Whole texts, each with the maximum number of characters sent at once. After a handoff the next agent has the same
+    list, because the conversation refers to its numbers."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -55,11 +57,11 @@ class LongResults:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told of the tool: 0..1 specs."""
+        """The tool's description for the model: 0..1 specs."""
         return tuple(tool.spec for tool in self.tools)
 
     def shown(self, text: str, tool: Tool) -> str:
-        """Return the result *text* of *tool* as the model is sent it."""
+        """Return the result *text* of *tool* in the form sent to the model."""
         own = tool.policy.max_result_chars
         limit = self.limit if own is None else own
         if limit is None or len(text) <= limit or isinstance(tool, _ReadResult):  # that one returns pages
@@ -72,7 +74,7 @@ class LongResults:
 
 
 def _page(text: str, result: int, start: int, limit: int) -> str:
-    """Return the characters of *text* from *start*, and a note that says what they are."""
+    """Return the characters of *text* from *start*, with a note about the range."""
     end = min(start + limit, len(text))
     more = f"; to read on, call {_SPEC.name}(result={result}, start={end})" if end < len(text) else ""
     return f"{text[start:end]}\n[characters {start} to {end} of {len(text)}{more}]"

@@ -29,9 +29,9 @@ __all__ = ["Loop"]
 
 _log: Final = logging.getLogger("graphrt.harness")
 _CUT: Final = ("length", "content_filter")
-"""Finish reasons of replies that did not come to their end."""
+"""Finish reasons of incomplete replies."""
 _GIVEN_UP: Final = "This call was given up: the limit {limit}={bound} was reached."
-"""The result of a call that a limit ends."""
+"""The result of a call that was cut off by a limit."""
 
 
 @final
@@ -52,23 +52,25 @@ class Loop:
     form: OutputForm | None
     """Required form of the answer; None for free text."""
     transcript: list[Message]
-    """Receives every message at once, so that the caller has them however the run ends; it may have older ones."""
+    """Receives every message immediately, so that the caller has them however the run ends; it may contain older
+    ones."""
     took: Sequence[Usage]
     """Usage of each model call so far; the caller appends to it."""
     below: Sequence[Usage]
     """Usage of sub-agents and failed calls so far; the caller appends to it."""
     signals: Signals | None
-    """What the agent takes from outside between its calls; None if it takes nothing."""
+    """Takes input from outside between the agent's calls; None if there is none."""
     repeats: Repeats
-    """What the model repeats in vain."""
+    """Counts the model's futile repeats."""
     checks: Checks | None
     """Checks of inputs and answers; None if there are none."""
     compactor: Compactor | None
-    """Shortens what is sent of the conversation; None if it is sent whole."""
+    """Shortens the conversation in requests; None if it is sent whole."""
     earlier: Sequence[Message] | None = None
     """The conversation of the run before the handoff to this agent; None for the agent that began the run."""
     prompted: int | None = None
-    """How many messages preceded the first answer of the run; None for the agent that began it: those of `request`."""
+    """Number of messages before the first answer of the run; None for the agent that began it, meaning those of
+    `request`."""
     used: Usage | None = None
     """Usage of the agents that had the conversation before; None if that is unknown, or there were none."""
     handed: int = 0
@@ -82,17 +84,17 @@ class Loop:
     _models: int = 0
     _tools: int = 0
     _repaired: bool = False
-    """Whether the model was told that its answer does not have the required form."""
+    """Whether the model has been notified that its answer does not have the required form."""
     _refused: Message | None = None
     """The last answer that a check refused; None if there is none."""
     _counted: int = 0
-    """How many items of `took` are part of `_usage` already."""
+    """Number of items of `took` already included in `_usage`."""
     _usage: Usage | None = None
 
     async def run(self) -> AgentReply:
         """Call the model and its tools until it answers.
 
-        If an answer does not have the required form, the model is told why and answers once more.
+        If an answer does not have the required form, the model gets the reason and one more attempt.
 
         Raises:
             AgentLimitError: A limit was reached, or a reply was cut off, and the limits make that an error.
@@ -116,12 +118,12 @@ class Loop:
             limit = await self._turn(response)
             if limit is not None and self.goto is None:
                 return self.stopped(limit)
-            if self.goto is not None or self.handoff is not None:  # of a handoff the reply is not used
+            if self.goto is not None or self.handoff is not None:  # the reply of a handoff is not used
                 return replace(self._reply(response), tool_calls=(), finish_reason="tool_calls", stopped=ROUTED)
             await self._take_signals()
 
     async def _asked(self) -> ModelResponse:
-        """Return the model's response to the conversation so far, which is part of the conversation then."""
+        """Return the model's response to the conversation so far, and add it to the conversation."""
         self._models += 1
         tools = self.request.tools
         if self.tooling.long_results.kept:
@@ -136,7 +138,7 @@ class Loop:
         return response
 
     async def _shortened(self, request: ModelRequest) -> ModelResponse:
-        """Return the response to *request*, compacted; once more with less if the model says that it is too long."""
+        """Return the response to the compacted *request*; retry with less if the model reports that it is too long."""
         compactor = self.compactor
         if compactor is None:
             return await self.ask(request)
@@ -154,7 +156,8 @@ class Loop:
     async def _turn(self, response: ModelResponse) -> str | None:
         """Make the tool calls of *response*; return the name of the limit that ends the run, or None.
 
-        Where a tool led is `goto` then, and an agent that goes on `handoff`; both end the run of this agent as well.
+        A tool's targets are then in `goto`, and an agent that continues in `handoff`; both also end the run of this
+        agent.
         """
         calls = response.tool_calls
         if response.finish_reason in _CUT:
@@ -166,7 +169,7 @@ class Loop:
             results, self.goto, self.handoff = await self.tooling.turn(calls)
         handoff = self.handoff
         refused = handoff is not None and self.handed >= self.limits.handoffs
-        if handoff is not None and refused:  # its result says that it was made
+        if handoff is not None and refused:  # its result records that it was made
             name, text = handoff.tool.spec.name, _GIVEN_UP.format(limit="handoffs", bound=self.limits.handoffs)
             results = [
                 replace(result, text=text, error=True) if call.name == name and not result.error else result
@@ -178,12 +181,12 @@ class Loop:
         return None if self.repeats.beyond is None else "repeats"
 
     async def _answer(self, response: ModelResponse) -> AgentReply | None:
-        """Return the reply of a run that ends with *response*; None if the model is asked once more.
+        """Return the reply of a run that ends with *response*; None if the model is called once more.
 
         Raises:
-            BadResponseError: It does not have the required form, and neither had an answer before.
-            AgentLimitError: It was refused, and so was the same answer before.
-            Exception: What a check raised.
+            BadResponseError: It does not have the required form, and neither did an earlier answer.
+            AgentLimitError: It was rejected, as was the same answer before.
+            Exception: An exception raised by a check.
         """
         if response.finish_reason == "length":
             self._cut_off(f"The answer of agent {self.name!r}")
@@ -210,12 +213,12 @@ class Loop:
                 return self.stopped("repeats")
             self._say(UserMessage(text=f"Your answer was not accepted: {why}\nAnswer again.{again and ' '}{again}"))
             return None
-        if await self._take_signals():  # what came while the model answered is not lost
+        if await self._take_signals():  # messages that came while the model answered are not lost
             return None
         return self._reply(response, output)
 
     async def _take_signals(self) -> bool:
-        """Add to the conversation what was sent to the agent since it looked last; return whether there was anything."""
+        """Add messages sent to the agent since the last check to the conversation; return whether there were any."""
         taken = [] if self.signals is None else await self.signals.taken()
         for message in taken:
             self._say(message)
@@ -224,7 +227,7 @@ class Loop:
         return bool(taken)
 
     def _asked_by_user(self) -> str:
-        """Return the text of the user's last message before the run: after a handoff, of the run that began it."""
+        """Return the text of the user's last message before the run; after a handoff, before the original run."""
         prompt = self.request.messages if self.earlier is None else self.earlier[: self._prompted()]
         texts = [one.text for one in prompt if isinstance(one, UserMessage)]
         return texts[-1] if texts else prompt[-1].text
@@ -320,10 +323,10 @@ class Loop:
         )
 
     def _cut_calls(self, response: ModelResponse) -> list[ToolMessage]:
-        """Return a result for each call of a reply that was cut off: the call is not made.
+        """Return a result for each call of a reply that was cut off; none of the calls is made.
 
-        Nobody can tell how a call was meant to go on. Providers close the arguments of a cut call, as `{}`, which many
-        tools accept, and calls that are complete may make no sense without those that are missing.
+        The missing rest of a call is unknown. Providers close the arguments of a cut call, for instance as `{}`, which
+        many tools accept, and complete calls may make no sense without the missing ones.
 
         Raises:
             AgentLimitError: `max_tokens` cut it off, and the limits say `on_length="raise"` (`answer-cut-off`).
@@ -351,7 +354,7 @@ class Loop:
         return bound
 
     def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:
-        """Return an answer for each tool call without one: providers refuse a conversation with unanswered calls."""
+        """Answer each tool call that has no answer, since providers reject conversations with unanswered calls."""
         answered = {said.tool_call_id for said in self.said if isinstance(said, ToolMessage)}
         asked = [call for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls]
         text = _GIVEN_UP.format(limit=limit, bound=bound)
@@ -360,7 +363,7 @@ class Loop:
     def _unique(self, response: ModelResponse) -> ModelResponse:
         """Return *response* with tool call ids that are unique in the conversation; some providers give no ids.
 
-        An id stays short however long the conversation is: providers bound the length of ids, and journals store them.
+        Ids stay short however long the conversation is, since providers limit their length and journals store them.
         """
         calls: Sequence[ToolCall] = response.tool_calls
         if not calls:
@@ -379,7 +382,9 @@ class Loop:
 
     def _misfit(self, problem: str, response: ModelResponse) -> BadResponseError:
         who = f"agent {self.name!r}"
-        return misfit(problem, response, of=who, where=who, said=self.said, told="the model was told once; ")
+        return misfit(
+            problem, response, of=who, where=who, said=self.said, note="the model was asked to correct it once; "
+        )
 
 
 def _added(*used: Usage | None) -> Usage | None:

@@ -8,10 +8,11 @@
 | `Retried` | repeats transient failures, and waits between the attempts |
 | `Budgeted` | reserves an upper bound, and settles what the call used |
 | `Timed` | cuts the call off when the seconds of a budget are over; only if a budget limits them |
-| the model | streams if somebody reads, or the runtime says so |
+| the model | streams if someone reads, or the runtime says so |
 
-The list is in `Caller`. Middleware of users stands outside of it. A harness that is no agent has a chain of its own,
-with its whole reply at the end (`_bound_harness`). What a call may use, and the question for more, is `budget._admission`.
+`Caller` defines the chain. User middleware runs outside it. A harness that is not an agent has its own chain, with its
+whole reply at the end (`_bound_harness`). The limits of a call, and the question for an increase, are in
+`budget._admission`.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ _TUPLES: Final[Mapping[str, tuple[type[Any], ...]]] = {
 @final
 @dataclass(slots=True)
 class PendingCall:
-    """One call on its way through the chain. It is one object from end to end: links note in it what they find out."""
+    """One call on its way through the chain. All links share the same object and record their results in it."""
 
     request: ModelRequest
-    """What is asked; a fallback model may be asked in other words."""
+    """The request; a fallback model may get a different one."""
     key: str
     """Identifies the call within the task: the same at every execution."""
     digest: str = ""
@@ -73,14 +74,14 @@ class PendingCall:
     number: int = 1
     """Number of the call in its agent run, from 1."""
     of_model: bool = True
-    """Whether a model is asked; else a harness that is no agent, which is asked *prompt* and has no request."""
+    """Whether a model is called; if not, a harness that is not an agent, which gets *prompt* and has no request."""
     prompt: Any = None
     model: Any = None
-    """The model, or harness, that is asked; None before it is chosen. `ask` sets it."""
+    """The model or harness that is called; None before it is chosen. `ask` sets it."""
     began: list[StreamItem] = field(default_factory=list["StreamItem"])
-    """Items of the response that came in this attempt, if it is streamed."""
+    """Items of the response received in this attempt, if it is streamed."""
     failed: list[Usage] = field(default_factory=list["Usage"])
-    """Usage of each attempt that left no reply and was billed, those of earlier executions included."""
+    """Usage of each attempt that was billed without a reply, including earlier executions."""
     source: Literal["model", "cache", "journal"] = "model"
     """Where the response came from."""
 
@@ -88,17 +89,17 @@ class PendingCall:
     """Profile of the model; None before it is needed."""
 
     def ask(self, model: Any) -> None:
-        """Ask *model* from now on."""
+        """Use *model* from now on."""
         self.model, self._profile = model, None
 
     @property
     def messages(self) -> Any:
-        """What is asked, as telemetry is told it."""
+        """The request, as telemetry sees it."""
         return self.request.messages if self.of_model else self.prompt
 
     @property
     def profile(self) -> ModelProfile:
-        """Profile of the model: name, prices and limits. If it has none, only a name is known.
+        """Profile of the model: name, prices and limits. Without a profile, only the name is known.
 
         Reading it may import litellm (decision 0041).
         """
@@ -117,7 +118,7 @@ class Link(Protocol):
     """A link of a chain."""
 
     async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
-        """Return the response to *call*, of *next_* or of its own."""
+        """Return the response to *call*, from *next_* or from its own source."""
         ...
 
 
@@ -149,25 +150,25 @@ class Caller:
         if cache is not None:
             links.append(Cached(cache, models[0]))
         links += [Fallback(models), Retried(retry, place.path, emit), *within(ledger, host)]
-        # What a sub-agent says is not a message of the conversation.
+        # The text of a sub-agent is not a message of the conversation.
         self._ask = chained(links, partial(ask_model, emit, place.streams, None if place.depth else host, _checked))
         self._models = models
         self._place = place
-        self._keyed = host.records or cache is not None  # digests took a third of a turn's time
+        self._keyed = host.records or cache is not None  # computing digests used to take a third of a turn's time
         self._counts: dict[str, int] = {}
         self.asked: int = 0
         """Number of calls so far, those of middleware included."""
         self.remembered: bool = False
         """Whether the last response was recorded by an earlier execution of the task, perhaps with older tools."""
         self.took: list[Usage] = []
-        """Usage of each call, replayed ones included, whatever middleware makes of the response."""
+        """Usage of each call, including replayed ones, even if middleware changes the response."""
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
         """Return a model's response to *request*, remembered, cached or new."""
         place, emit = self._place, self._place.emit
         self.asked += 1
         digest = of_request(request) if self._keyed else ""
-        # The same request may come several times in a run: the number tells the calls apart.
+        # The same request may come several times in a run: the number distinguishes the calls.
         count = self._counts[digest] = self._counts.get(digest, 0) + 1
         call = PendingCall(request, f"{place.path}{digest}#{count}", digest=digest, number=self.asked)
         try:
@@ -194,6 +195,8 @@ class Recorded:
 
     async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
         recalled = await self._host.recall(call.key)
+        if recalled.note is not None:
+            recalled.note(call.request if call.of_model else call.prompt)
         call.failed.extend(recalled.failed)
         if self._ledger is not None:
             count_earlier(self._ledger, self._host.known_by, recalled)
@@ -245,13 +248,13 @@ class Fallback:
             if surroundings().instead is None:
                 check_real(model)
             call.ask(model)
-            # A fallback may lack what the first model can.
+            # A fallback may lack capabilities of the first model.
             call.request = request if call.profile.holds_to_output(request) else in_words(request)
             try:
                 call.profile.check_media(request)
                 return await next_(call)
             except (ToolError, InputError):
-                raise  # not a failure of the model: another one would meet it too
+                raise  # not a failure of the model: another one would fail too
             except HarnessError:
                 if number == len(self._models):
                     raise
@@ -294,8 +297,9 @@ class Retried:
 class Budgeted:
     """Makes a call within the budget of a ledger and of the ledgers above it.
 
-    The budget is charged what the provider reports; what it does not report stays spent as it was reserved. A call that
-    fails or is cancelled is free if it was not answered, and charged like any other if it was (see `_count_failed`).
+    The budget is charged the amounts that the provider reports; unreported amounts stay charged as reserved. A call
+    that fails or is cancelled is free if it was not answered, and otherwise charged like any other (see
+    `_count_failed`).
 
     Args:
         host: Stores the reservation, and asks a person for more.
@@ -307,7 +311,7 @@ class Budgeted:
         self._ledger = ledger
 
     async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
-        """Make *call*. Its usage says what was reserved for what the provider did not report.
+        """Make *call*. Its usage contains the reservation for amounts that the provider did not report.
 
         Raises:
             BudgetExceededError: The call does not fit, or its time ran out.
@@ -333,7 +337,7 @@ class Budgeted:
                     response = await next_(call)
                 usage = _settled(response.usage, hold.want, call.profile)
                 hold.commit(used_amounts(usage))
-                # Of other classes only the ledger counts the usage: they are not replies that graphrt may change.
+                # For other classes only the ledger counts the usage: they are not replies that graphrt may change.
                 return response if type(response) is not AgentReply else replace(response, usage=usage)
             except GeneratorExit:
                 if call.began:
@@ -407,9 +411,9 @@ async def _count_failed(
 ) -> Usage | None:
     """Count *call*, which ended with *error*, if it was billed.
 
-    It was if the provider answered with status 200 (`HarnessError.billed`), or if the stream of the answer began. A
-    failure before that is free: a status of 4xx or 5xx, a request that was never sent, a connection that was not made.
-    So is a cancelled or late call of which nothing came.
+    It was billed if the provider answered with status 200 (`HarnessError.billed`), or if the stream of the answer
+    began. An earlier failure is free: a status of 4xx or 5xx, a request that was never sent, a connection that was not
+    established. A cancelled or late call without any output is also free.
 
     Args:
         error: What the call raised.
@@ -418,7 +422,8 @@ async def _count_failed(
         held: What was reserved for the call.
 
     Returns:
-        The usage of the call, with what was reserved for what the provider did not report; None if the call is free.
+        The usage of the call, with the reservation for amounts that the provider did not report; None if the call is
+        free.
     """
     reported: Usage | None = None
     billed = bool(call.began)
@@ -438,14 +443,14 @@ async def _count_failed(
 
 
 def _settled(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Usage:
-    """Return the *usage* of a call that ended, priced; *held* is what was reserved for it."""
+    """Return the *usage* of a call that ended, priced; *held* is its reservation."""
     return settled(None if usage is None else priced(usage, profile), held)
 
 
 def count_earlier(ledger: Ledger, known_by: Ledger | None, recalled: Recalled) -> None:
-    """Count what earlier executions of a call used, and were granted, in the ledgers that start from zero after a restart.
+    """Count the usage and grants of a call's earlier executions in the ledgers that start from zero after a restart.
 
-    Those are *ledger* and the ledgers above it that are below *known_by*: that one has loaded all of it from the journal.
+    These are *ledger* and the ledgers above it that are below *known_by*, which has loaded all of it from the journal.
     """
     for one in ledger.chain():
         if one is known_by:
@@ -466,10 +471,11 @@ async def ask_model(
     """Ask the model, and return its response. The end of the chain.
 
     Args:
-        emit: Receives the items of the response, or the response alone if it is not streamed; None if nobody can read it.
+        emit: Receives the items of the response, or the response alone if it is not streamed; None without a reader.
         streams: Returns whether the response is streamed, if the model can stream.
-        host: Records what a response had said that is cut off; None if it is not a message of the conversation.
-        check: Returns the response as it can be used. It is told whether the response is the last item of a stream.
+        host: Records the text of a response that is cut off; None if it is not a message of the conversation.
+        check: Returns the response as it can be used. Its argument says whether the response is the last item of a
+            stream.
         call: The call.
     """
     model, request, around = call.model, call.request, surroundings()
@@ -487,7 +493,7 @@ async def ask_model(
                     emit(item)
         except asyncio.CancelledError:
             heard = "".join(item.text for item in call.began if type(item) is TextDelta)
-            in_form = call.of_model and request.output is not None  # then it is not a message
+            in_form = call.of_model and request.output is not None  # if so, it is not a message
             if heard and host is not None and not in_form:
                 await host.record(CutOff(call.key, heard, call.profile.name))
             raise
@@ -503,7 +509,7 @@ async def ask_model(
 
 
 def _checked(call: PendingCall, response: Any, _streamed: bool) -> ModelResponse:  # noqa: FBT001 - as `ask_model` calls it
-    """Return *response* with a priced usage, if an agent can go on with it.
+    """Return *response* with a priced usage, if an agent can continue it.
 
     Raises:
         BadResponseError: It cannot.
@@ -513,7 +519,7 @@ def _checked(call: PendingCall, response: Any, _streamed: bool) -> ModelResponse
         raise NOT_A_RESPONSE(model=call.profile.name, problem=problem, billed=True)  # the model has answered
     reply: ModelResponse = response
     if reply.finish_reason == "tool_calls" and not (reply.tool_calls or reply.parts):
-        # Its calls were lost on the way. As an answer it would end the run with an empty text.
+        # Its calls were lost in transit. As an answer, it would end the run with an empty text.
         raise NOT_A_RESPONSE(
             model=call.profile.name,
             problem="an empty response that ends in tool calls and has none",
@@ -523,7 +529,7 @@ def _checked(call: PendingCall, response: Any, _streamed: bool) -> ModelResponse
         )
     if reply.usage is None:
         return reply
-    # A model that reports tokens only has made one call all the same. What it does not report is not estimated.
+    # A model that reports only tokens has still made one call. Unreported amounts are not estimated.
     usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
     usage = priced(usage, call.profile)
     if not usage.input_tokens and not usage.output_tokens:
@@ -532,7 +538,7 @@ def _checked(call: PendingCall, response: Any, _streamed: bool) -> ModelResponse
 
 
 def _problem(response: Any) -> str | None:
-    """Return what is wrong with the response of a model, which a user may have written; None if it can be used."""
+    """Return the problem with the response of a model, which a user may have written; None if it can be used."""
     if not issubclass(type(response), AgentReply):
         return a_type(response)
     if not isinstance(response.text, str):
@@ -546,7 +552,7 @@ def _problem(response: Any) -> str | None:
 
 
 def _is_retried(policy: RetryPolicy, error: Exception) -> bool:
-    """Return whether the call is made again after *error*. A predicate `retry_on` that raises counts as no."""
+    """Return whether to retry the call after *error*. If the predicate `retry_on` raises, the call is not retried."""
     if not isinstance(error, HarnessError):
         return False
     if policy.retry_on is None and isinstance(error, BadResponseError):

@@ -1,7 +1,7 @@
-"""What a model repeats in vain: a tool call that failed before, and an answer that was refused before.
+"""Futile repeats of a model: a tool call that failed before, and an answer that was refused before.
 
-The model is told at each repeat, up to `AgentLimits.repeats`; one more repeat ends the run. A model that does not see
-its mistake would go on until the limit of model calls, and each of these calls is paid.
+The model gets a notice at each repeat, up to `AgentLimits.repeats`; one more repeat ends the run. A model that does not
+see its mistake would continue until the limit of model calls, and each of these calls is paid.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ class Repeats:
     limit: int | None
     """How often the same failure may be repeated; None for no limit."""
     beyond: str | None = None
-    """What was repeated once too often, in words; None as long as nothing was."""
+    """A description of the repeat that exceeded the limit; None before that."""
     _failed: dict[str, int] = field(default_factory=dict[str, int])
     """How often each call or answer failed."""
 
     def of_calls(self, calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[ToolMessage]:
         """Return the *results* of the calls of one reply, with a note for the model at those of repeated failures.
 
-        Equal calls of one reply are one failure: the model has not seen the result of the first when it made the next.
+        Equal calls in one reply count as one failure, since the model had not seen the first result when it made the
+        second call.
         """
         noted: dict[str, str] = {}
         told: list[ToolMessage] = []
         for call, result in zip(calls, results, strict=True):
-            # Of arguments that are not JSON there is only the text.
+            # Arguments that are not JSON have only their text.
             key = f"{call.name} {of_arguments(call.arguments) if call.error is None else call.arguments_text}"
             if not result.error:
                 self._failed.pop(key, None)

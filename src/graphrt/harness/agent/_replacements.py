@@ -2,8 +2,8 @@
 
 Decisions 0039 and 0187.
 
-Replacements are kept in the surroundings, innermost last. asyncio tasks and the worker threads that graphrt starts
-copy them, so nested graphs, tools and sync nodes see them; a `threading.Thread` of the user does not.
+Replacements are kept in the ambient context, innermost last. asyncio tasks and the worker threads that graphrt starts
+copy them, so nested graphs, tools and sync nodes see them. A `threading.Thread` of the user does not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Modelled(Protocol):
-    """What is replaced here of an `Agent`."""
+    """The replaced parts of an `Agent`."""
 
     @property
     def name(self) -> str:
@@ -50,8 +50,8 @@ class Modelled(Protocol):
 def models_of(agent: Modelled) -> tuple[ChatModel, ...]:
     """Return the models that *agent* uses in this context, in order of fallback. A replacement has no fallbacks.
 
-    An override names the agent itself, a runtime only its name. So the innermost override wins, then the innermost
-    runtime.
+    An override identifies the agent object, and a runtime only the name. So the innermost override wins, then the
+    innermost runtime.
     """
     layers = surroundings().doubles
     if not layers:
@@ -74,12 +74,12 @@ def tools_of(registry: ToolRegistry) -> ToolRegistry:
 
 @final
 class NamedDoubles:
-    """The replacements of a runtime: models by the names of agents, and results of tools by the names of tools.
+    """The replacements of a runtime: models by the names of agents, and tool results by the names of tools.
 
     Args:
-        models: Names of agents to the models that they use; None for none.
-        tools: Names of tools to what is called in their place: a function, a tool, or what `graphrt.testing.scripted`
-            returns; None for none.
+        models: Maps names of agents to the models that they use; None for none.
+        tools: Names of tools to their replacements: a function, a tool, or the result of `graphrt.testing.scripted`;
+            None for none.
 
     Raises:
         InputError: *models* or *tools* is not a mapping from names (`input`), or has a value that is not a model
@@ -88,7 +88,7 @@ class NamedDoubles:
 
     __slots__ = ("_asked", "_called", "_offered", "for_one_run", "models", "tools")
     precise: ClassVar[bool] = False
-    """Whether a replacement is for one agent object, and not for all agents of a name."""
+    """Whether a replacement applies to one agent object rather than to all agents with a name."""
 
     def __init__(self, models: Mapping[Any, Any] | None, tools: Mapping[Any, Any] | None) -> None:
         self.models: Final[Mapping[str, ChatModel]] = {
@@ -99,9 +99,10 @@ class NamedDoubles:
             name: checked_double(name, double) for name, double in _by_name("tools=", tools, _TOOLS, without="").items()
         }
         self.for_one_run: bool = False
-        """Whether they belong to one run of a graph: then its end checks that scripts of tools were used up."""
+        """Whether they belong to a single run of a graph, whose end then checks that tool scripts were used up."""
         self._asked: Final[dict[str, None]] = {}
-        """Names of all agents that ran in the runtime, or could have followed one that did, as an ordered set; a resume must not warn of earlier ones."""
+        """Names of all agents that ran in the runtime, or could have followed one that did, as an ordered set. A resume
+        must not warn about earlier ones."""
         self._offered: Final[dict[str, None]] = {}
         """Names of all tools that these agents had, as an ordered set."""
         self._called: Final[dict[str, None]] = {}
@@ -141,7 +142,7 @@ class NamedDoubles:
         return "" if name in self._called else f"tools= has {name!r}, but no agent called that tool."
 
     def assert_done(self) -> None:
-        """Check that the scripts of tools were used up. Those of models are checked by their own `with` blocks.
+        """Check that the scripts of tools were used up. Replacements of models are checked by their own `with` blocks.
 
         Raises:
             ScriptError: Results are left over, or a call did not fit (`script`).
@@ -215,7 +216,7 @@ class Override:
         around = surroundings()
         layers = around.doubles
         mine = [place for place, layer in enumerate(layers) if layer is self]
-        if mine:  # empty if a fixture leaves the block in another context than it entered it in
+        if mine:  # empty if a fixture leaves the block in a different context
             SURROUNDINGS.set(around.replaced(doubles=(*layers[: mine[-1]], *layers[mine[-1] + 1 :])))
 
     def __call__(self, fn: F, /) -> F:

@@ -1,8 +1,8 @@
-"""What an agent takes from outside while it runs: the signals of one name that were sent to its thread.
+"""Input to an agent while it runs: the signals with a given name that were sent to its thread.
 
-The agent looks between two model calls. A signal is received as by `ctx.receive`: the task asks for it and runs again
-when it has it, so it is taken once, and at the same place at every execution. The agent only asks if one is waiting, so
-an agent that is sent nothing never pauses.
+The agent checks between two model calls. A signal is received as with `ctx.receive`: the task requests it and runs
+again once it has it, so it is taken only once, and at the same point in every execution. The agent only requests a
+signal if one is waiting, so an agent that receives none never pauses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Signals:
         self._caller = caller
 
     async def taken(self) -> list[UserMessage]:
-        """Return what waits for the agent, as messages of the user: 0..n. A request to pause asks a person first."""
+        """Return the signals for the agent as messages of the user: 0..n. A request to pause asks a person first."""
         messages: list[UserMessage] = []
         nth = 0
         while True:
@@ -58,7 +58,7 @@ class Signals:
 
 
 def _message(value: Any) -> UserMessage:
-    """Return what was sent as a message: a text or a message as it is, anything else as JSON."""
+    """Return a signal's value as a message: a text or a message as it is, anything else as JSON."""
     if isinstance(value, UserMessage):
         return value
     return UserMessage(text=to_result(value, tool="signal").text)

@@ -1,4 +1,4 @@
-"""Delivery of what a run of an agent shows: to the stream above it, to its sinks, and as an async generator of its own."""
+"""Delivery of a run's items: to the stream above it, to the agent's sinks, and as an async generator of its own."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ from graphrt.errors import (
 )
 from graphrt.errors._codes.agents import (
     ARGUMENTS_NOT_AN_OBJECT,
-    BAD_APPROVAL,
     TOOL_FAILED,
     TOOL_NOT_OFFERED,
     TOOL_TIMEOUT,
 )
+from graphrt.errors._codes.arguments import WRONG_RETURN_VALUE
 from graphrt.errors._codes.memory import NO_MEMORY
-from graphrt.errors._codes.nodes import DIFFERENT_GOTOS, UNDECLARED_GOTO_OF_TOOL
+from graphrt.errors._codes.nodes import DIFFERENT_GOTOS, UNDECLARED_GOTO
 from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import Composed, Place, Question, number
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["OnBadCall", "Tooling"]
 
 OnBadCall: TypeAlias = Literal["return", "raise"]
-"""Reaction to a call that cannot be made: tell the model, or raise."""
+"""Reaction to a call that cannot be made: return an error to the model, or raise."""
 Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool] | bool]
 """Decides about a tool call that needs approval."""
 _PASSING: Final = (
@@ -70,13 +70,13 @@ _PASSING: Final = (
     ToolCommandError,
     ToolStateError,
 )
-"""Errors that end the run and are not shown to the model as the failure of a tool."""
+"""Errors that end the run instead of being shown to the model as a tool failure."""
 
 _OF_THE_PROGRAM: Final = {INTERRUPT_NEEDS_THREAD.code, NO_MEMORY.code}
-"""Codes of errors that end the run, too: how the program runs the agent, which no model can change."""
+"""Codes of further errors that end the run: they concern how the program runs the agent, which no model can change."""
 
 _ANSWER: Final[Any] = bool | dict[Literal["approve", "reason", "arguments"], Any]
-"""Answer type of an approval. As for every question, a bool is True or False, and not a word such as "yes"."""
+"""Answer type of an approval. As for every question, a bool is True or False, not a word such as "yes"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,22 +105,22 @@ class Done:
     usage: Usage | None = None
     """Usage of agents that the tool called; None if there were none."""
     made: ToolCall | None = None
-    """The call that was really made, if middleware changed it; else None."""
+    """The call that was actually made, if middleware changed it; else None."""
     wrote: Sequence[Mapping[str, Any]] = ()
     """Updates of the state: 0 or 1 of the tool itself, after those of agents that it called."""
     goto: Sequence[Any] | None = None
-    """Targets that the tool leads to: names of nodes, END or Sends; None if it does not route."""
+    """Targets that the tool leads to: node names, END or Sends; None if it does not route."""
 
 
 class Turn(NamedTuple):
-    """What came of the calls of one answer."""
+    """The outcomes of the calls of one answer."""
 
     messages: list[ToolMessage]
     """Their results, in the order of the calls."""
     goto: Sequence[Any] | None
     """Where they lead; None if none of them routed."""
     handoff: Any
-    """The agent that goes on; None if none of them handed over."""
+    """The agent that continues; None if none of them handed over."""
 
 
 @final
@@ -147,7 +147,7 @@ class Tooling:
     script tests such a call. None: the model is not a double."""
 
     async def turn(self, calls: Sequence[ToolCall]) -> Turn:
-        """Execute the calls of one answer; keep what they wrote, in the order of *calls*.
+        """Execute the calls of one answer; keep their writes, in the order of *calls*.
 
         Raises:
             ToolError: A tool failed whose policy is to raise, or a call is unknown or invalid and that is to raise.
@@ -225,8 +225,8 @@ class Tooling:
                 raise
             return Done(text=error.what, error=True)
         place = self.place
-        # The key depends on the tool, its arguments and the agents, not on what the model said around it: results stay
-        # remembered when an attempt fails and the model is asked anew (decision 0033).
+        # The key depends on the tool, its arguments and the agents, and not on the text around the call. So results are
+        # found again when an attempt fails and the model is called once more (decision 0033).
         name = f"tool/{call.name}/{of_arguments({'agent': place.names, 'arguments': call.arguments})}"
         return Ready(call=call, tool=tool, arguments=arguments, key=f"{name}#{number(place.host, name)}")
 
@@ -239,7 +239,7 @@ class Tooling:
         for one in admitted:
             if isinstance(one, Done):
                 continue
-            if one.key in known:  # the answer holds, even if the tool no longer asks for approval
+            if one.key in known:  # the answer stays valid even if the tool no longer asks for approval
                 by_person.append(one)
             elif await needs_approval(one):
                 if approve is None:
@@ -257,7 +257,7 @@ class Tooling:
             await self._do_all([one for one in admitted if isinstance(one, Ready) and one.key not in asked])
             raise
         for one, decide in by_code:
-            ask = partial(allowed, decide, one.call)  # stored as an effect: what the program decided stays decided
+            ask = partial(allowed, decide, one.call)  # stored as an effect, so that the program's decision is final
             agreed = await host.effect(f"{one.key}/approved", ask, "idempotent", {})
             decided[one.key] = one if agreed is True else refused(one.call, "")
         return [decided.get(one.key, one) if isinstance(one, Ready) else one for one in admitted]
@@ -309,7 +309,8 @@ class Tooling:
                 more["wrote"] = [dict(update) for update in done.wrote]
             if done.goto is not None:
                 more["goto"] = list(done.goto)
-            return {"text": done.text, "error": done.error, **more}
+            # The key does not identify the call: readers of the journal match the result to it by the call's id.
+            return {"text": done.text, "error": done.error, "call": call.id, **more}
 
         try:
             about = {
@@ -338,7 +339,7 @@ class Tooling:
         return done
 
     def _idempotency_key(self, one: Ready) -> str:
-        """Return the key that the tool passes on; with it, a person can find out outside whether the call happened."""
+        """Return the idempotency key that the tool passes on; with it, a person can check whether the call happened."""
         return f"{self.place.host.key}/{one.key}"
 
     async def _call(self, one: Ready) -> Done:
@@ -376,24 +377,24 @@ class Tooling:
             command, done = _read(one, result)
         except _PASSING:
             raise
-        except Retry as again:  # whatever the tool's policy: it is what the tool wants the model to know
+        except Retry as again:  # regardless of the tool's policy: the tool wants the model to see it
             done = Done(text=again.why, error=True)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            done = self._failed(one, error)  # not cancelled from outside: the tool cancelled something of its own
+            done = self._failed(one, error)  # not cancelled from outside: the tool cancelled its own work
         except TimeoutError as error:
             done = self._late(one) if scope.expired() else self._failed(one, error)
         except Exception as error:
-            if isinstance(error.__cause__, (ModelRequestForbiddenError, ScriptError)):  # of a graph that is the tool
+            if isinstance(error.__cause__, (ModelRequestForbiddenError, ScriptError)):  # from a graph used as a tool
                 raise
             if isinstance(error, GraphrtError) and error.code in _OF_THE_PROGRAM:
                 raise
             done = self._failed(one, error)
         used = sum(below.took[1:], below.took[0]) if below.took else None
         done = replace(done, usage=used, made=made if made != one.call else None, wrote=below.wrote)
-        # Outside of the `try`: mistakes in a Command are the program's, and no result for the model.
+        # Outside the `try`: mistakes in a Command belong to the program and are not a result for the model.
         return done if command is None else self._commanded(one, command, done)
 
     def _commanded(self, one: Ready, command: Command[Any], done: Done) -> Done:
@@ -419,7 +420,7 @@ class Tooling:
     def _failed(self, one: Ready, error: BaseException) -> Done:
         """Return *error* as an outcome for the model, or raise it, as the tool's policy says."""
         if one.tool.policy.on_error == "return":
-            # Of errors of graphrt the sentence alone: places in the code and advice are for the developer.
+            # For graphrt's errors only the sentence, since code locations and advice are for the developer.
             text = error.what if isinstance(error, GraphrtError) else str(error)
             return Done(text=text if isinstance(error, ToolError) else f"{type(error).__name__}: {text}", error=True)
         if isinstance(error, ToolError):
@@ -428,7 +429,7 @@ class Tooling:
 
 
 def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
-    """Return what a tool *returned* as its Command, if it is one, and the outcome that the model reads.
+    """Return the result of a tool as its Command, if it is one, and the outcome that the model reads.
 
     Raises:
         ToolError: It has no JSON form, or only a node may return it.
@@ -440,7 +441,7 @@ def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
 
 
 def _targets(tool: Tool, goto: Any) -> list[Any]:
-    """Return the targets of a Command of *tool*: names of nodes, END or Sends.
+    """Return the targets of a Command of *tool*: node names, END or Sends.
 
     Raises:
         RouteError: The tool does not declare one of them (`undeclared-goto`).
@@ -449,8 +450,11 @@ def _targets(tool: Tool, goto: Any) -> list[Any]:
     declared = tool.policy.goto
     for target in targets:
         if (target.node if isinstance(target, Send) else target) not in declared:
-            raise UNDECLARED_GOTO_OF_TOOL(
-                tool=tool.spec.name, target_text=brief(target), declared=sorted(declared, key=str)
+            raise UNDECLARED_GOTO(
+                who=f"Command.goto of tool {tool.spec.name!r}",
+                owner="tool",
+                target_text=brief(target),
+                declared=sorted(declared, key=str),
             )
     return targets
 
@@ -459,7 +463,7 @@ _NOT_HANDED_OVER: Final = "The conversation was not handed over: another call le
 
 
 def _one_handoff(admitted: list[Ready | Done]) -> list[Ready | Done]:
-    """Return *admitted* with an error for each handoff after the first: one agent can go on."""
+    """Return *admitted* with an error for each handoff after the first: one agent can continue."""
     found: list[Ready | Done] = []
     first = ""
     for one in admitted:
@@ -521,7 +525,7 @@ async def needs_approval(one: Ready) -> bool:
     """Return whether a person has to approve the call, by the tool's policy.
 
     Raises:
-        InputError: The tool's `approval=` returned neither True nor False (`bad-approval`). A forgotten `return` must
+        InputError: The tool's `approval=` returned neither True nor False (`input`). A forgotten `return` must
             not count as permission.
     """
     wanted = one.tool.policy.approval
@@ -534,7 +538,7 @@ async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: T
     """Return the decision of the agent's `approve=` about *call*.
 
     Raises:
-        InputError: It returned neither True nor False (`bad-approval`).
+        InputError: It returned neither True nor False (`input`).
     """
     return await _decided(approve(call), "approve= of the agent", call)
 
@@ -543,7 +547,12 @@ async def _decided(said: Any, who: str, call: ToolCall) -> bool:
     if isawaitable(said):
         said = await said
     if not isinstance(said, bool):
-        raise BAD_APPROVAL(who=who, value=said, tool_name=call.name)
+        raise WRONG_RETURN_VALUE(
+            function=f"The {who}, asked about tool {call.name!r},",
+            returned=f"{said!r:.200}",
+            wanted="True or False: only the answer of a person may be a mapping",
+            value=said,
+        )
     return said
 
 
@@ -553,10 +562,10 @@ def refused(call: ToolCall, reason: str) -> Done:
 
 
 def as_read(call: ToolCall, one: Ready, text: str) -> str:
-    """Return the result *text* as the model reads it: after the arguments, if a person changed those of its *call*.
+    """Return the result *text* for the model, preceded by the arguments if a person changed those of its *call*.
 
-    The call in the conversation stays what the model said. Without the sentence it would believe, and say later, that
-    its own arguments were used.
+    The call in the conversation stays as the model made it. Without this sentence the model would assume, and later
+    claim, that its own arguments were used.
     """
     changed = one.call.arguments
     if one.call is call or changed == call.arguments:
@@ -568,7 +577,7 @@ def as_read(call: ToolCall, one: Ready, text: str) -> str:
 def answered(asking: Sequence[Ready], place: Place) -> dict[str, Ready | Done]:
     """Return the decision about each call, by its key: the call itself, perhaps with other arguments, or its refusal.
 
-    A call with an unusable answer is asked about again, under a key with a number.
+    If the answer is unusable, the question is asked again under a numbered key.
     """
     decided: dict[str, Ready | Done] = {}
     open_ = [(one, "", 1) for one in asking]

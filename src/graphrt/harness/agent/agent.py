@@ -1,4 +1,4 @@
-"""The Agent: its arguments, and how a run of it begins and ends. The loop itself is in `_loop`."""
+"""The Agent: its arguments, and how its runs begin and end. The loop itself is in `_loop`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Agent(Generic[OutputT_co]):
     Args:
         model: The model, or a model name for `LiteLLMModel`.
         tools: Tools, or typed functions, that the model may call.
-        handoffs: Agents, or Handoffs, to which the model may hand the conversation over; they go on with the run in place
+        handoffs: Agents, or Handoffs, to which the model may hand the conversation over; they continue the run in place
             of this agent, under its budget. For agents that name each other, a function that returns them.
         system: Instructions; always the first message of a model call, before system messages of the prompt.
         name: Name of the agent in events and errors, without "/".
@@ -120,8 +120,9 @@ class Agent(Generic[OutputT_co]):
         cache: Cache of responses.
         middleware: Layers around model calls and tool calls, outermost first.
         budget: Budget of one run of this agent, its sub-agents included.
-        unknown_tool: Reaction to a call of a tool that was not offered: "return" tells the model, "raise" raises.
-        invalid_arguments: Reaction to arguments that the tool does not accept: likewise.
+        unknown_tool: Reaction to a call of a tool that was not offered: "return" returns an error to the model, "raise"
+            raises it.
+        invalid_arguments: Reaction to arguments that the tool does not accept, as for *unknown_tool*.
         approve: Decides about calls that need approval. Without it, in a graph, they become questions to a person.
         max_tokens: Upper bound of one answer, in tokens.
         temperature: Passed to the model.
@@ -129,12 +130,12 @@ class Agent(Generic[OutputT_co]):
         sinks: Receive the items and events of the agent, in order.
         signal: Name of the signals (`Runtime.signal`) that the agent takes between two model calls, in a graph on a
             thread: a text joins the conversation, and `{"pause": why}` pauses the thread. None: it takes none.
-        check: One or several functions of the answer: of `AgentReply.output`, or of the text without `output`. One that
-            raises `Retry("why")` lets the model try again within the limits.
+        check: One or several functions of the answer: of `AgentReply.output`, or of the text without `output`. A check
+            that raises `Retry("why")` lets the model try again within the limits.
         input_check: One or several functions of the text of the user's last message before the run, called before the
-            first model call, after a handoff before the first one of this agent. One that raises `Retry("why")` ends the
-            run with a CheckError.
-        compaction: How what is sent of a long conversation is shortened. None: it is sent whole.
+            first model call, after a handoff before the first one of this agent. A check that raises `Retry("why")`
+            ends the run with a CheckError.
+        compaction: How requests with a long conversation are shortened. None: it is sent whole.
 
     Raises:
         InputError: An argument is invalid.
@@ -183,7 +184,7 @@ class Agent(Generic[OutputT_co]):
         self._find_handoffs: Callable[[], Any] = handoffs if callable(handoffs) else lambda: handoffs
         self._handoffs: tuple[Handoff, ...] | None = None if callable(handoffs) else checked_handoffs(self, handoffs)
         if self._handoffs:
-            self._offered()  # refuses two tools of one name here, and not at the first run
+            self._offered()  # rejects duplicate tool names now, not at the first run
         self._output = form_of(output)
         self._retry = checked_retry(retry)
         self._cache = checked_type("cache", cache, ResponseCache, "Give ResponseCache().")
@@ -206,14 +207,14 @@ class Agent(Generic[OutputT_co]):
         self._compaction = checked_type("compaction", compaction, Compaction, "Give Compaction(tokens=...).")
         self._summariser = None if compaction is None else _summariser(compaction, self.name)
         self._signal = None if signal is None else check_signal_name(signal)
-        ModelRequest.build("check", self._defaults)  # refuses bad defaults here, and not at the first run
+        ModelRequest.build("check", self._defaults)  # rejects invalid defaults now, not at the first run
 
     @property
     def handoffs(self) -> tuple[Handoff, ...]:
         """The handoffs that the model may choose: 0..n. If `handoffs=` is a function, the first use calls it.
 
         Raises:
-            InputError: What it returned is wrong.
+            InputError: Its return value is wrong.
         """
         if self._handoffs is None:
             self._handoffs = checked_handoffs(self, self._find_handoffs())
@@ -324,7 +325,7 @@ class Agent(Generic[OutputT_co]):
     def as_tool(
         self, name: str | None = None, *, description: str, approval: bool = False, timeout_s: float | None = None
     ) -> AnyTool:
-        """Return this agent as a tool of another one, which sends a question and reads the answer.
+        """Return this agent as a tool of another agent, which sends a question and reads the answer.
 
         Args:
             name: Name of the tool; by default the agent's.
@@ -345,7 +346,7 @@ class Agent(Generic[OutputT_co]):
     # -- one run -------------------------------------------------------------------------------------------------
 
     def _host(self, deps: Any) -> Host:
-        node = running_context()  # called in a node, past its harness: the agent works for that node all the same
+        node = running_context()  # called directly in a node, not as its harness: the agent still works for that node
         if node is None:
             warn_unseen(self.name)
             return StandaloneHost(deps=deps)
@@ -353,9 +354,9 @@ class Agent(Generic[OutputT_co]):
         return host
 
     def __graphrt_tools__(self, only: Collection[str] | None = None) -> tuple[Tool, ...]:
-        """Return the tools that a run may call, those of agents that it may be handed over to included.
+        """Return the tools that a run may call, including those of agents that may take over.
 
-        `compile()`, and the beginning of a run, check what they declare to do with the state.
+        `compile()`, and the beginning of a run, check their declared state access.
 
         Args:
             only: Names of the tools that a node offers, handoffs included; None for all.
@@ -363,7 +364,7 @@ class Agent(Generic[OutputT_co]):
         found = {id(tool): tool for tool in self._offered() if only is None or tool.spec.name in only}
         reached: list[Agent[Any]] = [self]
         tools = list(found.values())
-        for tool in tools:  # grows while it is read
+        for tool in tools:  # grows during the iteration
             handoff: Handoff | None = getattr(tool, "handoff", None)
             if handoff is not None and handoff.agent not in reached:
                 reached.append(handoff.agent)
@@ -376,7 +377,7 @@ class Agent(Generic[OutputT_co]):
     ) -> Coroutine[Any, Any, AgentReply]:
         """Run for *host*; a graph calls this in place of `run`.
 
-        A harness that a node calls is no part of the agent whose tool does so.
+        A harness that a node calls is not part of the agent whose tool runs that node.
         """
         return self._go(host, prompt, options, transcript, None)
 
@@ -415,7 +416,7 @@ class Agent(Generic[OutputT_co]):
                 tools = agent._offered()
                 request = _asked_first(passed, {"tools": tools.specs}, agent._defaults)
         except Exception as error:
-            with suppress(AttributeError, TypeError):  # the conversation is not lost with the run
+            with suppress(AttributeError, TypeError):  # so that the conversation is not lost with the run
                 error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
             raise
         finally:
@@ -427,12 +428,12 @@ class Agent(Generic[OutputT_co]):
                 host.wrote(place.wrote, loop.goto)
 
     async def _ended(self, agent: Agent[Any], reply: AgentReply) -> AgentReply:
-        """Return *reply* of *agent* through its middleware and, after handoffs, that of this agent, which was asked."""
+        """Return *reply* of *agent*, passed through its middleware and, after handoffs, that of the called agent."""
         reply = await ended(agent._layers, reply)
         return reply if agent is self else await ended(self._layers, reply)
 
     def _passed(self, handoff: Handoff, said: Sequence[Message], given: Mapping[str, Any]) -> tuple[Message, ...]:
-        """Return what the agent of *handoff* gets of the conversation *said*, which this agent began.
+        """Return the part of the conversation *said*, which this agent began, for the agent of *handoff*.
 
         Args:
             handoff: The handoff.
@@ -458,7 +459,7 @@ class Agent(Generic[OutputT_co]):
 
         Args:
             host: The host.
-            outer: Place of the agent that calls the one that was asked; None if none does.
+            outer: Place of the agent that calls the requested one; None if none does.
             request: The first request of the part.
             tools: The tools that it offers.
             form: Form of the answer that the run asks for; None for the agent's own.
@@ -471,8 +472,9 @@ class Agent(Generic[OutputT_co]):
         models = models_of(self)
         for possible in (self._summariser, *(handoff.agent for handoff in self.handoffs)):
             if possible is not None:
-                models_of(possible)  # notes its name: a double for an agent that the run may need is no mistake
-        tools = tools_of(tools)  # names and schemas stay, and so the request does
+                # Records its name, since a double for an agent that the run may need is not a mistake.
+                models_of(possible)
+        tools = tools_of(tools)  # names and schemas are unchanged, and so is the request
         path = "" if outer is None else outer.path
         request = as_known(host, path, self.name, request, form, models[0])
         place = self._place(host, outer, path + of_run(self.name, request) if host.records else path, ledgers)
@@ -543,7 +545,7 @@ class Agent(Generic[OutputT_co]):
         Args:
             host: The host.
             outer: Place of the agent that calls this one; None if none does.
-            path: Path of the run without the number that tells it from equal ones.
+            path: Path of the run without the number that distinguishes it from equal ones.
             ledgers: Ledgers of the agents of the run, by their ids; filled here. The first one is that of the agent
                 that was asked, whose budget bounds all others.
         """
@@ -596,9 +598,9 @@ class Agent(Generic[OutputT_co]):
 
 
 def _refusal(models: tuple[ChatModel, ...], caller: Caller) -> Callable[[ToolCall, str], ScriptError | None] | None:
-    """Return what makes the error for a wrong tool call of a scripted model; None if no model is a double.
+    """Return the function that rejects a wrong tool call of a scripted model; None if no model is a double.
 
-    A reply that is remembered is not the double's: it was made before, perhaps by an older version of the program.
+    A recorded reply does not come from the double: it was made earlier, perhaps by an older version of the program.
     """
     doubles = [model for model in models if hasattr(model, "refuse_call")]
     if not doubles:
@@ -623,7 +625,7 @@ def _summariser(compaction: Compaction, agent: str) -> Agent[Any] | None:
 def _asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> ModelRequest:
     """Return the request that begins a run: the agent's own instructions, then the prompt (decision 0038).
 
-    Instructions come first, whatever system messages *prompt* has. They are only left out if *prompt* begins with an
+    Instructions come first, before system messages of *prompt*. They are only left out if *prompt* begins with an
     identical message, so that `reply.messages` of the same agent can be continued without a second copy.
 
     Args:

@@ -25,7 +25,7 @@ class ResponseCache:
     Responses belong to one model object. Models with the same text in an attribute `cache_identity` share them.
 
     Args:
-        max_entries: Most responses kept, 1 or more.
+        max_entries: Maximum number of responses kept, 1 or more.
 
     Raises:
         InputError: *max_entries* is not such a number.
@@ -39,13 +39,13 @@ class ResponseCache:
         self._lock = FreshLock()
         self._known: OrderedDict[Hashable, ModelResponse] = OrderedDict()
         self._flying: dict[Hashable, Future[ModelResponse]] = {}
-        """Calls that are being made, by the key of the response with the id of the process that makes them."""
+        """Calls in progress, by the key of the response and the id of the process that makes them."""
 
     async def get(self, key: Hashable, call: Callable[[], Awaitable[ModelResponse]]) -> tuple[ModelResponse, bool]:
         """Return the response of *key*, from *call* if it is not cached, and whether it was.
 
-        A caller that comes while another one makes the call waits for its response. If that call fails, a waiting
-        caller makes it again.
+        A caller that arrives while another caller is making the call waits for its response. If that call fails, a
+        waiting caller repeats it.
         """
         while True:
             with self._lock:
@@ -102,7 +102,7 @@ class ResponseCache:
 
 @final
 class _Same:
-    """A key that is equal for one and the same object only; it keeps the object alive, so that no id is used again."""
+    """A key that compares equal only for the same object. It keeps the object alive, so that its id is not reused."""
 
     __slots__ = ("_thing",)
 

@@ -1,7 +1,7 @@
-"""Checks of an agent: functions that refuse its input before the first call, or an answer, for a second chance.
+"""Checks of an agent: functions that reject its input before the first call, or an answer, to get another one.
 
-What a check said is recorded as an effect of the task, so a restart does not ask it again. A check may call agents: what
-they use counts for the run. An error of the check itself is not recorded.
+The result of a check is recorded as an effect of the task, so a restart does not run it again. A check may call agents;
+their usage counts towards the run. An error of the check itself is not recorded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final, Literal, TypeAlias, final
 from graphrt._ambient import inside, surroundings
 from graphrt._arguments import each
 from graphrt._usage.stored_form import usage_from, usage_to
-from graphrt.errors import GraphrtError
-from graphrt.errors._codes.agents import CHECK_RETURNED, CHECK_SIGNATURE, INPUT_REFUSED
+from graphrt.errors import GraphrtError, InputError
+from graphrt.errors._codes.agents import INPUT_REFUSED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, WRONG_RETURN_VALUE
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import Place, number
 from graphrt.harness.agent.events import CheckEnded
@@ -27,7 +28,7 @@ __all__ = ["Check", "CheckContext", "Retry"]
 
 
 class Retry(Exception):  # noqa: N818 - it asks for something, as the user of it says: `raise Retry("why")`
-    """Raised by a check or a tool: the model is told why, and may try again within the limits of the agent.
+    """Raised by a check or a tool: the model gets the reason, and may try again within the limits of the agent.
 
     Args:
         why: What is wrong, written for the model.
@@ -40,14 +41,14 @@ class Retry(Exception):  # noqa: N818 - it asks for something, as the user of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """What a check is given besides the value, if it has a second parameter."""
+    """The second argument of a check that takes two."""
 
     agent: str
     """Name of the agent."""
     messages: tuple[Message, ...]
     """The conversation so far: 1..n messages; for an answer, that answer is the last one."""
     deps: Any = None
-    """What the caller passed as `deps`; None without."""
+    """The `deps` that the caller passed; None without."""
     node: str | None = None
     """Name of the graph node that the agent works for; None outside of a graph."""
     thread: str | None = None
@@ -70,7 +71,7 @@ class NamedCheck:
 
 
 def checked_checks(option: str, given: Any) -> tuple[NamedCheck, ...]:
-    """Return the checks that an agent was given as *option*: None, one function, or several.
+    """Return the checks passed to an agent as *option*: None, one function, or several.
 
     Raises:
         InputError: One is not a function of one or two arguments (`input`).
@@ -82,7 +83,7 @@ def checked_checks(option: str, given: Any) -> tuple[NamedCheck, ...]:
 def _named(option: str, given: Any) -> NamedCheck:
     name: str = getattr(given, "__name__", None) or type(given).__name__
     if not callable(given) or isinstance(given, type):
-        raise CHECK_SIGNATURE(option=option, given=name, value=given)
+        raise _not_a_check(option, given)
     for count in (2, 1):
         try:
             inspect.signature(given).bind(*[None] * count)
@@ -91,7 +92,15 @@ def _named(option: str, given: Any) -> NamedCheck:
         except ValueError:  # written in C, without a signature
             return NamedCheck(name, given, takes_context=False)
         return NamedCheck(name, given, takes_context=_second_is_required(given) if count == 2 else False)
-    raise CHECK_SIGNATURE(option=option, given=name, value=given)
+    raise _not_a_check(option, given)
+
+
+def _not_a_check(option: str, given: Any) -> InputError:
+    return INVALID_ARGUMENT(
+        argument=f"{option} of an agent",
+        value=given,
+        wanted="a function of the value, or of the value and a CheckContext, such as `def polite(answer): ...`",
+    )
 
 
 def _second_is_required(fn: Callable[..., Any]) -> bool:
@@ -125,8 +134,8 @@ class Checks:
         """Check the input *text*, the last of *messages*.
 
         Raises:
-            CheckError: A check refused it by `Retry`.
-            Exception: What a check raised besides.
+            CheckError: A check rejected it with `Retry`.
+            Exception: Any other exception raised by a check.
         """
         for check in self._of_input:
             why = await self._asked(check, "input", text, text, messages)
@@ -137,7 +146,7 @@ class Checks:
         """Return why a check refuses the answer *value*, whose text is *text*; None if none does.
 
         Raises:
-            Exception: What a check raised that is not `Retry`.
+            Exception: An exception of a check other than `Retry`.
         """
         for check in self._of_answer:
             why = await self._asked(check, "answer", value, text, messages)
@@ -167,14 +176,19 @@ class Checks:
             except Retry as refused:
                 return ToolResult(text=refused.why, error=True)
             if returned is not None:
-                raise CHECK_RETURNED(check=check.name, value=returned)
+                raise WRONG_RETURN_VALUE(
+                    function=f"Check {check.name!r}",
+                    returned=type(returned).__name__,
+                    wanted='None, or raise Retry("why") to refuse the value',
+                    value=returned,
+                )
             return ToolResult(text="")
 
         async def make() -> dict[str, Any]:
             watcher = surroundings().watcher
             if watcher is None:
                 judged = await judge()
-            else:  # a span of its own
+            else:  # in a separate span
                 judged = await watcher.tool_call(ToolCall(id=key, name=f"check {check.name}"), judge)
             used = {"usage": usage_to(sum(below.took[1:], below.took[0]))} if below.took else {}
             wrote = {"wrote": [dict(update) for update in below.wrote]} if below.wrote else {}

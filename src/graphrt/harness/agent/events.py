@@ -73,8 +73,8 @@ class ToolEnded:
     call: ToolCall
     """The call with the arguments that middleware may have changed; after a restart, the model's own call."""
     text: str
-    """The whole result, of which the model is sent a part if it is long; the name of the error's class if the tool
-    raised one that ends the run."""
+    """The whole result, of which the model gets only a part if it is long; the name of the error's class if the tool
+    raised an error that ends the run."""
     error: bool = False
     """Whether the call failed."""
     content: Sequence[Content] = ()
@@ -97,12 +97,12 @@ class CheckEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
-    """An agent handed the conversation over to another one, to which the items that follow belong."""
+    """An agent handed the conversation over to another agent, to which the items that follow belong."""
 
     source: str
     """Name of the agent that handed over."""
     target: str
-    """Name of the agent that goes on."""
+    """Name of the agent that continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""Handoffs: tools by which a model passes the conversation on to another agent, which goes on with the run.
+"""Handoffs: tools with which a model passes the conversation to another agent, which continues the run.
 
-An agent as a tool (`Agent.as_tool`) is asked a question and answers its caller. After a handoff the other agent answers in
-the caller's place: with its own instructions, tools and limits, under the same budget and in the same run.
+An agent used as a tool (`Agent.as_tool`) gets a question and answers its caller. After a handoff the other agent
+answers in the caller's place: with its own instructions, tools and limits, under the same budget and in the same run.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from graphrt._arguments import checked_function
-from graphrt.errors._codes.agents import HANDOFF_FILTERED, HANDOFF_TO_ITSELF
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.agents import HANDOFF_TO_ITSELF
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, WRONG_RETURN_VALUE
 from graphrt.errors._codes.tools import TOOL_ARGUMENTS
 from graphrt.harness.messages import Message, ToolSpec, as_conversation, check_conversation
 from graphrt.harness.tools._options import check_description, check_name
@@ -28,16 +28,16 @@ _NOTHING: Final[Mapping[str, Any]] = {"type": "object", "properties": {}, "addit
 
 @final
 class Handoff:
-    """A way for an agent to hand its conversation over to another one: an item of `Agent(handoffs=[...])`.
+    """A way for an agent to hand its conversation over to another agent: an item of `Agent(handoffs=[...])`.
 
     The model sees it as a tool without arguments. An agent in that list stands for a Handoff to it.
 
     Args:
-        agent: The agent that goes on.
+        agent: The agent that continues.
         description: Tells the model when to hand over. None: a sentence with the name of the agent.
-        filter: Makes the conversation that the agent gets of the one so far, which has 1..n messages: prompt, answers,
+        filter: Selects the conversation for the agent from the one so far, which has 1..n messages: prompt, answers,
             and calls with their results, without the instructions of the first agent. It is called again when the task
-            runs again, so it must depend on its argument alone. None passes all on.
+            runs again, so it must depend only on its argument. None passes everything on.
         name: Name of the tool. None: `transfer_to_` and the name of the agent.
         approval: Whether a person has to approve each handoff.
 
@@ -60,16 +60,16 @@ class Handoff:
         if isinstance(given, type) or not hasattr(given, "__graphrt_drive__"):
             raise INVALID_ARGUMENT(argument="The agent of a Handoff", value=given, wanted="an Agent")
         self.agent: Final[Agent[Any]] = agent
-        """The agent that goes on."""
+        """The agent that continues."""
         self.filter: Final = checked_function(
             "filter", filter, "Give a function of the messages that returns messages."
         )
-        """Makes the conversation that the agent gets; None passes all on."""
+        """Selects the conversation for the agent; None passes everything on."""
         where = f"handoff to agent {agent.name!r}"
         check_description(description, where=where)
         tool = check_name(f"transfer_to_{_plain(agent.name)}" if name is None else name, where=where)
         text = (
-            f"Hand the conversation over to {agent.name!r}, who goes on with it."
+            f"Hand the conversation over to {agent.name!r}, who continues with it."
             if description is None
             else description
         )
@@ -79,7 +79,7 @@ class Handoff:
         """The tool that the model calls."""
 
     def passed(self, messages: tuple[Message, ...], *, source: str) -> tuple[Message, ...]:
-        """Return what the agent gets of *messages*, the conversation so far, from the agent named *source*.
+        """Return the part of *messages*, the conversation so far, that the agent named *source* hands over.
 
         Raises:
             InputError: The filter returned something other than a conversation (`input`, `bad-conversation`).
@@ -88,11 +88,15 @@ class Handoff:
             return messages
         filtered: Any = self.filter(messages)
         passed = as_conversation(filtered)
+        function = f"filter of the handoff from agent {source!r} to {self.agent.name!r}"
         if passed is None:
-            raise HANDOFF_FILTERED(source=source, target=self.agent.name, value=filtered)
-        check_conversation(
-            passed, conversation=f"what the filter of the handoff from agent {source!r} to {self.agent.name!r} returned"
-        )
+            raise WRONG_RETURN_VALUE(
+                function=f"The {function}",
+                returned=type(filtered).__name__,
+                wanted="a list of 1..n messages",
+                value=filtered,
+            )
+        check_conversation(passed, conversation=f"what the {function} returned")
         return passed
 
     def __repr__(self) -> str:
@@ -105,7 +109,7 @@ Handoffs: TypeAlias = "Iterable[Agent[Any] | Handoff] | Callable[[], Iterable[Ag
 
 @final
 class HandoffTool:
-    """The tool of a handoff. Its call does nothing: the run of the agent goes on with another one when it has ended."""
+    """The tool of a handoff. The call itself does nothing; once it has ended, the run continues with another agent."""
 
     def __init__(self, handoff: Handoff, spec: ToolSpec, *, approval: bool) -> None:
         self.handoff: Final = handoff
@@ -123,7 +127,7 @@ class HandoffTool:
         return arguments
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> str:  # noqa: ARG002
-        """Return what stands in the conversation as the result of the call."""
+        """Return the result of the call as shown in the conversation."""
         return f"The conversation was handed over to {self.handoff.agent.name!r}."
 
     def __repr__(self) -> str:

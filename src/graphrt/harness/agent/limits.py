@@ -22,23 +22,23 @@ class AgentLimits:
     """Limits of one agent run; sub-agents have their own.
 
     Args:
-        model_calls: Most model calls, 1 or more. Repairs of an answer count, retries do not.
-        tool_calls: Most tool calls, 0 or more.
-        handoffs: Most handoffs of a run that begins with this agent, 0 or more. The other limits of an agent begin anew
-            with each handoff to it.
+        model_calls: Maximum number of model calls, 1 or more. Repairs of an answer count, retries do not.
+        tool_calls: Maximum number of tool calls, 0 or more.
+        handoffs: Maximum number of handoffs in a run that begins with this agent, 0 or more. The other limits of an
+            agent start over with each handoff to it.
         depth: Levels of agents that call agents; 0 allows none.
         seconds: Wall time of the run. None: no limit.
         on_limit: "raise" raises AgentLimitError; "stop" returns the last text and names the limit in
             `AgentReply.stopped`.
         on_length: What happens to a reply that `max_tokens` cut off. Its tool calls are never made. "return" returns an
-            answer with a `finish_reason` of "length", tells the model that its calls were not made, and logs a warning
-            (logger `graphrt.harness`); "raise" raises AgentLimitError (`answer-cut-off`).
-        repeats: How often the model may repeat a tool call that failed, or an answer that was refused, 0 or more. It is
-            told at each repeat; one more ends the run. Calls are the same if tool and arguments are, in any order of the
-            keys. None: no limit.
-        result_chars: Most characters of a tool result that the model is sent, 1 or more. It reads the rest with a tool
-            that is offered then, `read_result`; the journal has the whole result. `ToolPolicy.max_result_chars` wins.
-            None: no limit.
+            answer with a `finish_reason` of "length", returns an error to the model for its calls, and logs a warning
+            (logger `graphrt.harness`). "raise" raises AgentLimitError (`answer-cut-off`).
+        repeats: How often the model may repeat a tool call that failed, or an answer that was refused, 0 or more. It
+            gets a notice at each repeat; one more repeat ends the run. Calls are the same if tool and arguments are, in
+            any order of the keys. None: no limit.
+        result_chars: Maximum number of characters of a tool result that the model is sent, 1 or more. It reads the rest
+            with a tool that is offered then, `read_result`; the journal has the whole result.
+            `ToolPolicy.max_result_chars` wins. None: no limit.
 
     Raises:
         InputError: A limit is not a number, or is too small (`bad-limit`).

@@ -145,7 +145,7 @@ async def _given(layer: Middleware, method: str, pending: Any, kind: Any = None)
 
 
 class LayerError(InputError):
-    """A layer is wrong. The model is not told of it, as it would be of the failure of a tool."""
+    """A layer is wrong. The model does not see it, as it would see the failure of a tool."""
 
 
 # Declared here and not with the other errors of agents, beside their class.

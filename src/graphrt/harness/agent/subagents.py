@@ -1,7 +1,7 @@
 """Agents as tools of an agent.
 
-What runs inside belongs to the calling run: to its budget, depth limit, stream and usage. Graphs as tools are in
-`graphrt._agents`, because a harness knows nothing of graphs.
+The sub-agent's work belongs to the calling run: to its budget, depth limit, stream and usage. Graphs as tools are in
+`graphrt._agents`, because a harness knows nothing about graphs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AgentTool:
         check_name(name, where=f"agent {agent.name!r} as a tool")
         self.spec: Final = ToolSpec(name=name, description=description, parameters=_QUESTION)
         self.composed: Final = True
-        """Its calls are made of calls of models and tools that are recorded themselves; see `Composed`."""
+        """Its calls are made of model calls and tools that are recorded themselves; see `Composed`."""
         self.policy: Final = ToolPolicy(effect="idempotent", approval=approval, timeout_s=timeout_s)
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:

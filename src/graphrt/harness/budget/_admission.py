@@ -15,8 +15,8 @@ from graphrt._ambient import surroundings
 from graphrt._usage.amounts import UNITS, limit_names, micro, upper_bound
 from graphrt._usage.budget import a_number, limit_problem, number_problem
 from graphrt.errors import BudgetExceededError
+from graphrt.errors._codes.arguments import WRONG_RETURN_VALUE
 from graphrt.errors._codes.budgets import (
-    BAD_TOKEN_COUNT,
     CALL_WITHOUT_MAX_TOKENS,
     CALL_WITHOUT_PRICE,
 )
@@ -30,7 +30,7 @@ from graphrt.harness.request import ModelRequest
 __all__ = ["More", "most", "read_answer", "reserve", "tokens_of"]
 
 _MESSAGE_TOKENS: Final = 8
-"""Most tokens that a provider adds around a message or a tool."""
+"""Maximum number of tokens that a provider adds around a message or a tool."""
 _ANSWER: Final[Any] = bool | int | float | dict[str, bool | int | float]
 """Answer type of the budget question. `bool` is listed only so that pydantic does not coerce it to int; `read_answer`
 refuses it."""
@@ -40,7 +40,7 @@ async def reserve(ledger: Ledger, want: Amounts, more: More) -> Hold:
     """Reserve *want* for a call, if need be after a person has granted more.
 
     Raises:
-        BudgetExceededError: It does not fit, and nobody grants more.
+        BudgetExceededError: It does not fit, and no increase was granted.
     """
     while True:
         try:
@@ -97,7 +97,7 @@ class More:
 
 
 def read_answer(answer: Any, unit: str) -> tuple[dict[str, Any], str]:
-    """Return how much more *answer* grants, by unit, and what is wrong with it ("" if nothing is).
+    """Return the increase that *answer* grants, by unit, and the problem with it ("" if there is none).
 
     Args:
         answer: A number, meant in *unit*, or a mapping from units to numbers.
@@ -108,7 +108,7 @@ def read_answer(answer: Any, unit: str) -> tuple[dict[str, Any], str]:
 
 
 def _problem(more: dict[str, Any]) -> str:
-    """Return what is wrong with *more* as a grant, or "" if nothing is."""
+    """Return the problem with *more* as a grant, or "" if there is none."""
     for unit, value in more.items():
         if unit not in limit_names():
             return f"the answer has {unit!r}, and must say how much more of {', '.join(limit_names())}"
@@ -125,8 +125,8 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
     bound for byte-level tokenizers.
 
     Raises:
-        InputError: A limit needs `max_tokens`, or one of dollars a price, and there is none; or `count_tokens` returned
-            something else than a count.
+        InputError: A limit needs `max_tokens`, or a limit in dollars needs a price, and there is none; or
+            `count_tokens` did not return a count.
     """
     limited = ledger.limited()
     # Counting tokens may import litellm and takes milliseconds, so it is done only for limits that need it.
@@ -148,14 +148,18 @@ def tokens_of(request: ModelRequest, profile: ModelProfile) -> int:
     """Return the tokens of *request*: counted by the profile, or else an upper bound, a token for each byte.
 
     Raises:
-        InputError: `count_tokens` of the profile returned something else than a count (`bad-token-count`).
+        InputError: `count_tokens` of the profile did not return a count (`input`).
     """
     if profile.count_tokens is None:
         return _bytes(request)
     read: Any = profile.count_tokens(request)
     problem = number_problem(read, whole=True)
     if problem:
-        raise BAD_TOKEN_COUNT(model=profile.name, problem=problem)
+        raise WRONG_RETURN_VALUE(
+            function=f"count_tokens of model {profile.name!r}",
+            returned=problem,
+            wanted="the number of tokens that the request takes, a whole number from 0",
+        )
     return int(read)
 
 

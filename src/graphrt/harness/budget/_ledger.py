@@ -99,8 +99,8 @@ class Ledger:
     Args:
         budget: The limits.
         of: Owner of the budget, for messages.
-        parent: The enclosing ledger: what is spent here is spent there too.
-        spent: What was spent before, as the journal tells.
+        parent: The enclosing ledger: usage here counts there too.
+        spent: Earlier usage, from the journal.
         granted: What a person granted before, in addition to the limits.
         clock: Returns monotonic seconds. Default: `time.monotonic`.
         warn: Receives a BudgetWarning, once for each limit, and once more if it is exceeded.
@@ -133,7 +133,7 @@ class Ledger:
         self._warn = warn
         self._warned: set[str] = set()
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------
 
     @property
     def spent(self) -> Amounts:
@@ -171,7 +171,7 @@ class Ledger:
         return max(0.0, self.budget.seconds + self._more_s - self._elapsed_s())
 
     def _left(self, name: str) -> Any:
-        """Return what is left of the limit *name*, in its unit; None without a limit."""
+        """Return the remainder of the limit *name*, in its unit; None without a limit."""
         at, unit = next((at, unit) for at, unit in enumerate(UNITS) if unit.name == name)
         limit = self._limits[at]
         return None if limit is None else unit.shown(max(0, limit - self._spent[at] - self._held[at]))
@@ -218,7 +218,7 @@ class Ledger:
                 raise self._exceeded(want, *short)
             inside = surroundings().holding
             short = self._short_of(want, held=True)
-            # Those that wait go first, even if this call would fit: otherwise small calls could starve a large one.
+            # Waiting calls go first, even if this call would fit: otherwise small calls could starve a large one.
             if short is None and (inside or not tree.waiting):
                 return self._hold(want)
             if inside:
@@ -240,7 +240,7 @@ class Ledger:
         raise waiting.got
 
     def _leave(self, waiting: _Waiting) -> None:
-        """Remove *waiting* from the queue, which may let calls behind it go on, and give back what it was granted."""
+        """Remove *waiting* from the queue, which may let calls behind it continue, and give back what it was granted."""
         tree = self._tree
         with tree.lock:
             known = waiting in tree.waiting
@@ -259,13 +259,13 @@ class Ledger:
                     break
 
     def extend(self, **more: float) -> Amounts:
-        """Grant more from now on, counted from what is spent and held, for the units that are limited.
+        """Grant more from now on, counted from the amounts spent and held, for the limited units.
 
         Args:
             more: How much more, by name of the limit and in its unit.
 
         Returns:
-            By how much the limits rose. It is more than what was granted if a limit had been exceeded.
+            By how much the limits rose. It is more than the granted amount if a limit had been exceeded.
         """
         rose, seconds = [0] * len(UNITS), more.get(SECONDS, 0.0)
         with self._tree.lock:
@@ -331,7 +331,7 @@ class Ledger:
                 _log.exception("what shows warnings of the budget of %s failed", warning.of)
 
     def _pump(self) -> list[_Waiting]:
-        """Admit or refuse waiting calls in order, until one has to go on waiting.
+        """Admit or refuse waiting calls in order, until one has to keep waiting.
 
         The caller holds the lock, and must wake the returned calls after it has released it.
         """

@@ -1,7 +1,7 @@
-"""Estimates of the tokens of images, audio and documents, for reservations; what a call used is what its provider reports.
+"""Estimates the tokens of images, audio and documents for reservations; the actual usage is what the provider reports.
 
-Providers count by pixels, seconds and pages, each in its own way. The figures here are those of the dearest usual
-case, so that a reservation is rarely too small; decision 0241 has the sources.
+Providers count by pixels, seconds and pages, each in its own way. The figures here are those of the most expensive
+common case, so that a reservation is rarely too small; decision 0241 has the sources.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _IMAGE: Final = 2_500
 _PAGE: Final = 3_000
 """Tokens of a page of a PDF: its text and its picture, at most as Claude counts them."""
 _PAGE_BYTES: Final = 50_000
-"""Bytes of a page, where the pages cannot be counted."""
+"""Assumed bytes per page if the pages cannot be counted."""
 _AUDIO_BYTES: Final = 125
 """Bytes of audio for one token: 32 tokens a second, as Gemini counts, at 32 kbit/s, a low rate."""
 _FAR: Final = 10_000
-"""Tokens of audio and documents that are given by a URL."""
+"""Tokens of audio and documents given by URL."""
 _PAGES: Final = re.compile(rb"/Type\s*/Page\b(?!s)")
 
 
 def estimated_tokens(part: Media) -> int:
-    """Return about the most tokens that *part* takes in a request."""
+    """Return an approximate upper bound of the tokens that *part* takes in a request."""
     data = part.data
     match part:
         case Image():
@@ -50,7 +50,7 @@ def tokens_of_media(messages: Iterable[Message]) -> int:
 
 
 def without_media(message: Message) -> Message:
-    """Return *message* with its texts alone."""
+    """Return *message* with only its texts."""
     if not message.media:
         return message
     if isinstance(message, (UserMessage, ToolMessage)):

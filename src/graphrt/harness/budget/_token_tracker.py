@@ -2,8 +2,8 @@
 
 A call is counted once, however often its thread is resumed or its journal read. Entries that were seen before are
 recognised by their `seq`. If a run fails, the entries of its failed tasks are written, and they are written again when
-the run goes on and commits. Such entries are recognised by task, key and number of failed attempts. A call that is made
-anew after a failed attempt has a higher number, and is counted.
+the run continues and commits. Such entries are recognised by task, key and number of failed attempts. A call that is
+made again after a failed attempt has a higher number, and is counted.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class TokenTracker:
         self._total = _NONE
         self._by: dict[str, dict[str, Usage]] = {"run": {}, "node": {}, "model": {}, "tool": {}}
         self._threads: dict[str, str] = {}
-        """Thread of each run that has not ended, by run id. Runs without a thread are missing."""
+        """Thread of each unfinished run, by run id. Runs without a thread are missing."""
         self._known: dict[str, int] = {}
-        """`seq` of the last entry that was seen of each run, by run id. Run ids are unique across journals."""
+        """`seq` of the last entry seen of each run, by run id. Run ids are unique across journals."""
         self._seen: dict[str, dict[str, set[tuple[str, int, str, int]]]] = {}
         """Calls of the open superstep that were counted, by thread and by path of the graph: (task, failed attempts,
         key, number of the usage or 0 for a reply)."""
@@ -144,7 +144,7 @@ class TokenTracker:
                 by = self._by[what]
                 by[name] = by.get(name, _NONE) + usage
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------
 
     @property
     def total(self) -> Usage:

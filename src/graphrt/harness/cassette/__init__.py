@@ -1,4 +1,4 @@
-"""Cassettes: replies of models and harnesses, and results of MCP servers, recorded once in a file and replayed in every test."""
+"""Cassettes: model replies and harnesses, and results of MCP servers, recorded once in a file and replayed in every test."""
 
 from graphrt.harness.cassette._cassette import Cassette, CassetteMode, RecordedHarness, RecordedModel
 from graphrt.harness.cassette._mcp import RecordedMcpServer

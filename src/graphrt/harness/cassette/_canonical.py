@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from graphrt._arguments import is_mapping, is_sequence
 from graphrt._sensitive_texts import is_secret_option
 from graphrt.errors import InputError
-from graphrt.errors._codes.cassettes import CASSETTE_UNSTORABLE, REQUEST_NOT_DATA
+from graphrt.errors._codes.cassettes import CASSETTE_UNSTORABLE
 from graphrt.harness.cassette._redaction import Redactor
 from graphrt.harness.messages import AssistantMessage, Message, ProviderPart, TextPart, ToolCall, ToolMessage, ToolSpec
 from graphrt.harness.request import ModelRequest, OutputSpec
@@ -56,7 +56,7 @@ def canonical(
             {name: _FORMS.get(name, _any)(value, redactor) for name, value in form.items()}, "request"
         )
     except RecursionError:
-        raise CASSETTE_UNSTORABLE() from None
+        raise CASSETTE_UNSTORABLE(path="this request", problem="it is circular or nested too deeply") from None
     return shaped
 
 
@@ -94,7 +94,7 @@ def plain(value: Any, path: str) -> Any:
 
 
 def _no_data(value: Any, path: str) -> InputError:
-    return REQUEST_NOT_DATA(path=path, value=value)
+    return CASSETTE_UNSTORABLE(path=path, problem=f"{type(value).__name__} is not plain data", value=value)
 
 
 def _default(field: Field[Any]) -> Any:
@@ -132,7 +132,7 @@ def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
 
 
 def _parts(message: Message, redactor: Redactor) -> list[Any]:
-    """Return what a message with images, audio or documents says in order: those by their hash."""
+    """Return the parts of a message with images, audio or documents in order, with hashes in place of their bytes."""
     return [
         part.text if isinstance(part, TextPart) else redactor.data(part.outline())
         for part in message.parts

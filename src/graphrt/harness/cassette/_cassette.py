@@ -47,7 +47,7 @@ _VARIABLE: Final = "GRAPHRT_CASSETTE"
 class Cassette:
     """Replies of models and harnesses, and results of MCP servers, recorded in a file and replayed in tests.
 
-    If the same call is made several times, it gets its recordings in the order in which the calls were begun; different
+    If the same call is made several times, it gets its recordings in the order in which the calls were started; different
     calls may come in any order. In mode "replay" a call that is not recorded raises ScriptError, with the difference to
     the closest recording. A cassette may be used from several tasks, event loops and worker threads at once.
 
@@ -89,7 +89,7 @@ class Cassette:
         self._recordings: Final = (
             None
             if self.mode == "live"
-            else Recordings(CassetteFile(self.path), records=self.mode != "replay", anew=self.mode == "rewrite")
+            else Recordings(CassetteFile(self.path), records=self.mode != "replay", rewrites=self.mode == "rewrite")
         )
 
         if self._recordings is not None and self.mode == "replay":
@@ -110,7 +110,7 @@ class Cassette:
         Args:
             harness: The harness that is called live. It may be left out in mode "replay", unless it has `defaults`:
                 RunOptions of its own, which are part of each request.
-            name: Tells several harnesses of one cassette apart, if they may receive equal calls.
+            name: Distinguishes several harnesses of one cassette, if they may receive equal calls.
             output: The type of `reply.output`, if that is not JSON data: anything that `TypeAdapter` accepts.
 
         Raises:
@@ -161,7 +161,7 @@ class Cassette:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None and self._recordings is not None:  # otherwise the exception in flight tells more
+        if kind is None and self._recordings is not None:  # otherwise the exception in flight is more informative
             self._recordings.check(unused=self._strict)
 
     def __repr__(self) -> str:
@@ -256,7 +256,7 @@ class RecordedHarness:
         """Check the tool calls in a recorded conversation against the tools that the agent has now.
 
         They were made when it was recorded, and are not made again: without this check the test would hold after a
-        parameter was renamed. Calls that failed then are passed over.
+        parameter was renamed. Calls that failed then are skipped.
 
         Raises:
             ScriptError: A call does not fit its tool now (`script-wrong-call`).
@@ -286,7 +286,7 @@ class RecordedHarness:
                         arguments=list(call.arguments),
                         got=call.arguments_text,
                         where=str(self._cassette.path),
-                        fix="Record the conversation anew: GRAPHRT_CASSETTE=rewrite asks the live model.",
+                        fix="Re-record the conversation: GRAPHRT_CASSETTE=rewrite asks the live model.",
                     )
                 ) from None
 

@@ -26,7 +26,6 @@ from graphrt.errors._codes.cassettes import (
     CASSETTE_DAMAGED,
     CASSETTE_NEWER,
     CASSETTE_UNREADABLE,
-    CASSETTE_UNWRITABLE,
 )
 from graphrt.harness.cassette._recording import Recording
 from graphrt.harness.cassette._stored_form import dump, load
@@ -64,7 +63,7 @@ class CassetteFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise CASSETTE_UNREADABLE(reason=error.strerror or error, path=str(self.path)) from error
+            raise CASSETTE_UNREADABLE(done="read", reason=error.strerror or error, path=str(self.path)) from error
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -75,7 +74,7 @@ class CassetteFile:
         """Replace the file atomically by one with these recordings: temporary file, fsync, rename.
 
         Raises:
-            ScriptError: The file cannot be written (`cassette-unwritable`), or another program has changed it since
+            ScriptError: The file cannot be written (`cassette-unreadable`), or another program has changed it since
                 (`cassette-changed`). The old file is left as it was.
         """
         beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
@@ -104,7 +103,7 @@ class CassetteFile:
         """Write the bytes of *media* beside the cassette, those that are not there yet.
 
         Raises:
-            ScriptError: A file cannot be written (`cassette-unwritable`).
+            ScriptError: A file cannot be written (`cassette-unreadable`).
         """
         for part in media:
             file = self._file_of(str(part.sha256), part.media_type)
@@ -134,7 +133,7 @@ class CassetteFile:
         """Check before the first live call that its reply could be written, so that no paid reply is lost.
 
         Raises:
-            ScriptError: The file or its folder cannot be written (`cassette-unwritable`).
+            ScriptError: The file or its folder cannot be written (`cassette-unreadable`).
         """
         if self.path.exists() and not (self.path.stat().st_mode & 0o222 and os.access(self.path, os.W_OK)):
             raise self._unwritable("the file is read-only")
@@ -193,7 +192,7 @@ class CassetteFile:
         return CASSETTE_DAMAGED(why=why, value=line, path=str(self.path))
 
     def _unwritable(self, why: str) -> ScriptError:
-        return CASSETTE_UNWRITABLE(why=why, path=str(self.path))
+        return CASSETTE_UNREADABLE(done="written", reason=why, path=str(self.path))
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

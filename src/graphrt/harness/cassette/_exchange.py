@@ -54,7 +54,7 @@ class Exchange:
         self._form: Final = canonical(request, self._redactor, model=model, harness=harness)
 
         # The environment of the replaying machine has other credentials than the recording one. A second look-up
-        # without those of the environment finds what was recorded where they were not set.
+        # without the environment's values finds recordings that were made where they were not set.
         def bare() -> Mapping[str, Any]:
             without = Redactor(hook, environment=False, options=request.options)
             return canonical(request, without, model=model, harness=harness)

@@ -1,4 +1,4 @@
-"""`RecordedMcpServer`: the tools of an MCP server through a cassette, with the replies of models in the same file.
+"""`RecordedMcpServer`: the tools of an MCP server through a cassette, with the model replies in the same file.
 
 A request to the server is recorded as a conversation of one message: "tools/list", or "tools/call" with the tool call.
 The result is the `output` of the recorded reply, as the data of the SDK's objects. So order, redaction, failures and
@@ -104,7 +104,7 @@ class RecordedMcpServer:
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, idempotency_key: str = "") -> Any:
         """Return the recorded result of the call, or make it if the mode allows it; see `McpServer.call_tool`.
 
-        The idempotency key is not part of what is recorded: it differs from thread to thread.
+        The idempotency key is not recorded: it differs from thread to thread.
 
         Raises:
             ScriptError: The call is not recorded.

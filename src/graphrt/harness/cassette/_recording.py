@@ -48,7 +48,7 @@ class Failure:
     def error(self) -> GraphrtError:
         """Return a new exception."""
         kind: type[GraphrtError] = getattr(errors, self.kind)
-        data = {**self.data, "messages": self.messages or None, "usage": self.usage}  # what is None is left out
+        data = {**self.data, "messages": self.messages or None, "usage": self.usage}  # None values are left out
         return kind(self.what, code=self.code, where=self.where, known=self.known, fix=self.fix, **data)
 
 

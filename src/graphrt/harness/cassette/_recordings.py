@@ -48,13 +48,13 @@ class Recordings:
     Args:
         file: The file, which is read at once.
         records: Whether new calls are recorded.
-        anew: Whether the recordings in the file are ignored.
+        again: Whether the recordings in the file are ignored.
 
     Raises:
         ScriptError: The file is missing and nothing is recorded (`cassette-missing`), or it cannot be read or written.
     """
 
-    def __init__(self, file: CassetteFile, *, records: bool, anew: bool) -> None:
+    def __init__(self, file: CassetteFile, *, records: bool, rewrites: bool) -> None:
         self._file: Final = file
         self._records: Final = records
         self._lock: Final = FreshLock()
@@ -67,7 +67,7 @@ class Recordings:
             raise CASSETTE_MISSING(path=str(file.path))
         if records:
             file.check_writable()
-        for recording in () if anew else found or ():
+        for recording in () if rewrites else found or ():
             self._add(Place(key(recording.request), recording, encode(recording) if records else ""))
 
     def ask(
@@ -203,7 +203,7 @@ _MOST_LINES: Final = 40
 def nearest(form: Mapping[str, Any], recordings: Sequence[Recording]) -> Recording | None:
     """Return the recording whose request shares the most text with *form*; None if there are no recordings.
 
-    The similarity is the Jaccard index of the lines, weighted by their length. Of equal ones the first wins.
+    The similarity is the Jaccard index of the lines, weighted by their length. Of equal recordings the first wins.
     """
     asked = Counter(_lines(form))
 

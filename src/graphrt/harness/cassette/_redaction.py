@@ -1,6 +1,6 @@
 """Removal of credentials from texts, messages and replies before they are written to a cassette.
 
-Pure: values go in and redacted values come out. Only texts are changed. What a credential looks like is in
+Pure: values go in and redacted values come out. Only texts are changed. The forms of credentials are in
 `_sensitive_texts`.
 """
 
@@ -127,7 +127,7 @@ class Redactor:
         return tuple(map(self.clean, value)) if is_tuple(value) else self.data(value)
 
     def pieces(self, pieces: list[Piece]) -> list[Piece]:
-        """Return the pieces of a stream without secrets, also without those that are split over several pieces."""
+        """Return the pieces of a stream without secrets, including those that are split over several pieces."""
         for whose in sorted({_whose(piece) for piece in pieces}):
             mine = [n for n, piece in enumerate(pieces) if _whose(piece) == whose]
             whole = "".join(_written(pieces[n]) for n in mine)

@@ -1,8 +1,8 @@
 """The stored form of a recording: JSON data that people can review, and that is validated when it is read.
 
 Fields at their defaults are left out, and a text of several lines is stored as a list of lines. Both directions follow
-from the dataclasses of messages and replies: `dump` reads their fields, and `_form_of` makes a pydantic model of each
-class, which validates what is read, because people edit these files. `_cassette_file` reads and writes the file.
+from the dataclasses of messages and replies. `dump` reads their fields, and `_form_of` makes a pydantic model of each
+class. The models validate the files, because people edit them. `_cassette_file` reads and writes the file.
 
 Of images, audio and documents the form has type, size and SHA-256. Their bytes are in files of their own.
 """

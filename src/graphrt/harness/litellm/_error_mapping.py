@@ -1,6 +1,6 @@
-"""What kind of failure a call had, as a HarnessError: by what was seen of the answer below litellm.
+"""The kind of a failed call, as a HarnessError, from the answer that was seen below litellm.
 
-What litellm makes of it does not count: it turns a 401 into a bad request, and what it refuses itself into a status 500.
+litellm's own classification is ignored: it turns a 401 into a bad request, and reports its own refusals as status 500.
 
 | What was seen | The error |
 |---|---|
@@ -74,7 +74,7 @@ _NO_PROVIDER: Final = re.compile("LLM Provider NOT provided|GetLLMProvider Excep
 
 
 class _Meaning(NamedTuple):
-    """A kind of error that its names or its words tell, whatever its status."""
+    """An error that is recognized by its names or its words, whatever its status."""
 
     declared: ErrorCode[HarnessError]
     names: frozenset[str]
@@ -222,10 +222,10 @@ class _Failed:
         self.provider: Final = provider
         self._secrets: Final = secrets
 
-    def made(self, declared: ErrorCode[HarnessError], reason: str, told: Failure | None = None) -> HarnessError:
-        """Return the error of a kind, for *reason*, with the status and the wait that the provider told."""
-        status = None if told is None else told.status
-        wait_s = told.retry_after_s if told and declared.error in (RateLimitError, TransientModelError) else None
+    def made(self, declared: ErrorCode[HarnessError], reason: str, failure: Failure | None = None) -> HarnessError:
+        """Return the error of a kind, for *reason*, with the status and the wait that the provider sent."""
+        status = None if failure is None else failure.status
+        wait_s = failure.retry_after_s if failure and declared.error in (RateLimitError, TransientModelError) else None
         return declared(
             with_status="" if status is None else f" with status {status}",
             reason=_clip(self._clean(reason)),
@@ -236,10 +236,10 @@ class _Failed:
             provider=self.provider,
         )
 
-    def reported(self, told: Failure) -> HarnessError:
+    def reported(self, failure: Failure) -> HarnessError:
         """Return the error for a failure that the provider reported in its own words."""
-        names = ", ".join(sorted(told.names))
-        return self.made(_kind(told), told.text or names or "the provider does not say why.", told)
+        names = ", ".join(sorted(failure.names))
+        return self.made(_kind(failure), failure.text or names or "the provider does not say why.", failure)
 
     def unsent(self, error: Exception, chain: list[BaseException]) -> HarnessError:
         """Return the error for a request to which no answer began."""
@@ -274,10 +274,10 @@ class _Failed:
         return redact(redact(text, self._secrets), self._secrets)
 
 
-def _kind(told: Failure) -> ErrorCode[HarnessError]:
+def _kind(failure: Failure) -> ErrorCode[HarnessError]:
     """Return the declaration of the error that a provider reported."""
-    names = {_plain(name) for name in told.names}
-    text, status = told.text[:_SEARCHED_CHARS], told.status
+    names = {_plain(name) for name in failure.names}
+    text, status = failure.text[:_SEARCHED_CHARS], failure.status
     if status is None:
         usual = next((kind for form, kind in _NAMES if any(map(form.search, names))), TRANSIENT_MODEL)
     else:
@@ -337,7 +337,7 @@ def _is_builtin(error: BaseException) -> bool:
 
 
 def _bases(error: BaseException) -> frozenset[str]:
-    """Return the names of the classes of *error*; none for litellm's classes, which do not tell what happened."""
+    """Return the names of the classes of *error*; none for litellm's classes, which do not describe the failure."""
     kind = type(error)
     return frozenset() if kind.__module__.startswith("litellm") else frozenset(base.__name__ for base in kind.__mro__)
 
@@ -354,7 +354,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _said(error: BaseException) -> str:
-    """Return the text of *error*, without what litellm put around it; its class if it says nothing."""
+    """Return the text of *error*, without litellm's additions; its class if it has no text."""
     return _SUFFIX.sub("", _PREFIX.sub("", str(error)[:_SEARCHED_CHARS])) or type(error).__name__
 
 

@@ -81,7 +81,7 @@ class LiteLLMHarness:
             InputError: The prompt or an option is wrong.
             ModelRequestForbiddenError: Real requests are forbidden in this process, and the address is not loopback.
             MissingExtraError: litellm is not installed.
-            HarnessError: The call failed; its subclasses say what kind of failure it was.
+            HarnessError: The call failed; its subclasses name the kind of failure.
         """
         return await self._model.invoke(AgentRequest.build(prompt, options, defaults=self.defaults))
 

@@ -7,8 +7,8 @@ The transports of httpx, and litellm's own over aiohttp, are wrapped, for calls 
   the clients decompress in one step: 291 KB became 300 MB and blocked the event loop for seconds.
 - The size of an answer is bounded, after decompression.
 
-What then goes on to the client is read and corrected in `_wire`. The caller bounds the time, so no step here may block
-for long.
+`_wire` reads and corrects the data that then continues to the client. The caller bounds the time, so no step here may
+block for long.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from graphrt.harness.litellm._wire._values import is_object
 from graphrt.harness.messages import MediaPart
 
 _WHOLE_BYTES: Final = 16 * 2**20
-"""Most bytes of a document."""
+"""Maximum size of a document, in bytes."""
 _STREAM_BYTES: Final = 256 * 2**20
-"""Most bytes of a stream."""
+"""Maximum size of a stream, in bytes."""
 _STREAM_LINES: Final = 2**20
-"""Most lines of a stream. An event has 2 or 3 and takes litellm 2 to 4 KB of memory; the longest answers have some
-130,000 events."""
+"""Maximum number of lines of a stream. An event has 2 or 3 and takes litellm 2 to 4 KB of memory; the longest
+answers have some 130,000 events."""
 _LINE_BYTES: Final = 4 * 2**20
 """Longest line of a stream. A client assembles each line in memory, piece by piece."""
 _PIECE_BYTES: Final = 64 * 2**10
-"""Most bytes decompressed in one step, which takes about 0.1 ms: between two steps a timeout can end the call."""
+"""Maximum number of bytes decompressed in one step, which takes about 0.1 ms: between two steps a timeout can end the call."""
 _ASKS_FOR_STREAM: Final = re.compile(rb'"stream"\s*:\s*true')
-"""What the body of a request for a stream contains, among others."""
+"""A part of the body of every streaming request."""
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
 """Headers with the provider's id of the request; the first one that is present counts."""
 _ID_CHARS: Final = 128
@@ -94,7 +94,7 @@ class MediaLeftOutError(Exception):
 
 @dataclass(slots=True)
 class Exchange:
-    """One running call of graphrt, and what was seen of its answer below the client."""
+    """One running call of graphrt, and the data of its answer that was seen below the client."""
 
     status: int | None = None
     """HTTP status of the latest answer, before any library interprets it; None before the first."""
@@ -103,7 +103,7 @@ class Exchange:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers to send in addition, such as those that carry the caller's trace."""
     correction: Correction | None = None
-    """What is corrected in the bodies of requests; None for nothing."""
+    """Corrections to the bodies of requests; None for nothing."""
     has_links: bool = False
     """Whether the request has URLs of media, which must not be fetched from here."""
     media: Sequence[MediaPart] = ()
@@ -111,7 +111,7 @@ class Exchange:
     left_out: MediaPart | None = None
     """The first of them that a request did not have, so that it was not sent."""
     seen: Seen = field(default_factory=Seen)
-    """What was read of the latest answer."""
+    """Data that was read from the latest answer."""
     has_unknown_reason: bool = False
     """Whether litellm warned of a finish reason that it does not know; it turns them into "stop"."""
 
@@ -262,7 +262,7 @@ def _asks_for_stream(request: Any) -> bool:
 
 
 def _json_of(request: Any, *, only: re.Pattern[bytes] | None = None) -> Any:
-    """Return the JSON value of a request's body; None if it is none, or if *only* does not occur in it."""
+    """Return the JSON value of a request's body; None if it is invalid, or if *only* does not occur in it."""
     try:
         content: bytes = request.content
         return json.loads(content) if only is None or only.search(content) else None
@@ -334,7 +334,7 @@ class _Passage:
         self._bounds: Final = bounds
 
     def add(self, chunk: bytes) -> Iterator[bytes]:
-        """Take the next *chunk* of the body and yield the 0..n pieces that go on.
+        """Take the next *chunk* of the body and yield the 0..n pieces that continue.
 
         Raises:
             ResponseTooLongError: The body is too long.
@@ -348,7 +348,7 @@ class _Passage:
 
 
 class _Nothing(_Passage):
-    """Lets nothing of a body pass."""
+    """Drops the whole body."""
 
     def add(self, chunk: bytes) -> Iterator[bytes]:
         self._bounds.count(chunk)
@@ -363,7 +363,7 @@ class _Inflation(_Passage):
         self._inflater = _inflater()
 
     def add(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what of the content of *chunk* goes on, in pieces that may be empty.
+        """Yield the part of the content of *chunk* that is passed on, in pieces that may be empty.
 
         Raises:
             UnreadableAnswerError: The data is damaged.

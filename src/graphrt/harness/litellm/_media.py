@@ -1,8 +1,8 @@
-"""Images, audio and documents in requests and answers: the form of each in OpenAI's chat format, and what made of it.
+"""Images, audio and documents in requests and answers: the form of each in OpenAI's chat format, and back.
 
 litellm turns the form of chat completions into that of the other APIs: blocks `image` and `document` of Anthropic, also
 in the result of a tool, `inlineData` of Gemini, `image` and `document` of Bedrock, `input_image` and `input_file` of
-Responses. What a provider cannot be given is refused here, before anything is sent.
+Responses. Content that a provider does not accept is refused here, before anything is sent.
 
 A text document goes out as text, which every model reads. A URL goes out only to providers that fetch it themselves, in
 a form that litellm passes on; for the others litellm would fetch it on this machine (decision 0241).
@@ -46,7 +46,7 @@ _FORMATS: Final[Mapping[str, str]] = {"mpeg": "mp3", "x-wav": "wav"}
 """Subtypes of audio that have another name in `input_audio`."""
 _CONVERSE: Final = frozenset({"bedrock", "bedrock_converse"})
 _IN_RESULTS: Final = frozenset({"messages", "gemini", "responses"})
-"""APIs whose results of tools take images and documents. Those of chat completions are text."""
+"""APIs whose tool results take images and documents. Parts of chat completions are text."""
 
 
 def in_results(to: Recipient) -> bool:
@@ -146,7 +146,7 @@ def taken_out(parts: Sequence[ProviderPart]) -> tuple[tuple[MediaPart, ...], tup
             continue
         media.append(found)
         rest = {name: value for name, value in part.data.items() if name != key}
-        if rest and part.type in _TOLD:  # such as the transcript of what was said
+        if rest and part.type in _TOLD:  # such as the transcript of speech
             others.append(replace(part, data=rest))
     return tuple(media), tuple(others)
 
@@ -156,7 +156,7 @@ _TOLD: Final = frozenset({"audio", "image_generation_call"})
 
 
 def _of_answer(part: ProviderPart) -> tuple[str, MediaPart | None]:
-    """Return what the model made, if *part* is that and has its bytes, and the key that they are under."""
+    """Return the media that the model made and their key, if *part* is such a part and has its bytes."""
     data = part.data
     match part.type:
         case "image" | "image_url":
@@ -182,7 +182,7 @@ def _of_link(url: Any) -> MediaPart | None:
 
 
 def _decoded(text: Any, make: Callable[..., MediaPart], otherwise: str | None = None) -> MediaPart | None:
-    """Return what *make* makes of the bytes in *text*; None if they are not base64, or not of such a file.
+    """Return the result of *make* for the bytes in *text*; None if they are not base64, or not such a file.
 
     Args:
         text: The bytes in base64.

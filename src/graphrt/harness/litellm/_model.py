@@ -302,10 +302,10 @@ class _Call:
         """How many of the thoughts seen below litellm have been passed on."""
 
     def spent(self, told: Any = None) -> Usage | None:
-        """Return what the call used, with its cost: as the provider reported it; None if it reported nothing.
+        """Return the usage of the call, with its cost, as the provider reported it; None if it reported nothing.
 
         Args:
-            told: What litellm says. It counts only for APIs whose usage is not read below it.
+            told: litellm's message. It counts only for APIs whose usage is not read below it.
         """
         seen = self.exchange.seen
         counted = seen.usage if seen.usage is not None or seen.api is not None else told
@@ -313,7 +313,7 @@ class _Call:
         return None if usage is None else replace(usage, cost_usd=self._cost(usage, counted))
 
     def _cost(self, usage: Usage, counted: Any) -> float | None:
-        """Return what the call cost in dollars; None if it is not known.
+        """Return the cost of the call in dollars; None if it is not known.
 
         It is known by the prices of the given profile, else by the provider's word, else by litellm's tables.
 
@@ -327,7 +327,7 @@ class _Call:
         return self.target.price(counted, seen.service_tier) if cost is None else cost
 
     def completed(self, reply: ModelResponse, spent: Usage | None, request: ModelRequest) -> ModelResponse:
-        """Return *reply*, as litellm read it, with what was seen below litellm, which wins.
+        """Return *reply*, as litellm read it, completed with the data seen below litellm, which takes precedence.
 
         Raises:
             RefusalError: The provider's filter held everything back.
@@ -376,7 +376,7 @@ class _Call:
     def end_of(self, stream: Any) -> tuple[bool, bool]:
         """Return whether the provider said why the model stopped, and whether the stream came to its end.
 
-        litellm makes a reason up if there is none. What it says counts only for APIs that are not read below it.
+        litellm makes a reason up if there is none. Its reason counts only for APIs that are not read below it.
         """
         seen = self.exchange.seen
         return (_has_reason(stream), False) if seen.api is None else (seen.reason is not None, seen.ended)
@@ -389,7 +389,7 @@ class _Call:
         return _sensitive_texts.redact(text, self._secrets)
 
     def failure(self, error: Exception, what: str) -> HarnessError:
-        """Return the error for *error*, with what was seen of the answer; *what* was waited for if the time was over."""
+        """Return the error for *error*, with the data seen of the answer; *what* names the late part of a timeout."""
         if (left_out := self.exchange.left_out) is not None:
             error = MEDIA_LEFT_OUT(part=left_out, model=self.model, provider=self.target.found.provider)
         elif isinstance(error, TimeoutError):
@@ -410,10 +410,10 @@ class _Call:
         return self.spent() if whole else None
 
     def _told(self, error: HarnessError) -> HarnessError:
-        """Return *error* with what was seen of the provider's answer.
+        """Return *error* with the data seen of the provider's answer.
 
-        `billed` follows from the status. `request_id` is the provider's id, which its support asks for first. Of an
-        answer that cannot be used, and does not say why, the beginning is shown.
+        `billed` follows from the status. `request_id` is the provider's id, which its support asks for first. If an
+        answer cannot be used, and does not say why, its beginning is shown.
         """
         if isinstance(error, BadResponseError) and not error.known and self.exchange.seen.failure is None:
             error.known = _error_mapping.beginning(self.exchange.seen, self.clean)

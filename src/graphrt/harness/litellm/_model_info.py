@@ -30,7 +30,7 @@ _OTHER_WAYS: Final = ("key", "token", "auth", "credential", "headers", "client",
 IF_IT_CAN: Final = frozenset({"seed", "reasoning_effort"})
 """Optional fields of a request: they are dropped for a model that does not support them, so that no call fails."""
 _BY_RESPONSES: Final = "responses/"
-"""Stands before the name of a model that litellm is to call by OpenAI's Responses."""
+"""Prefix of the name of a model that litellm should call through OpenAI's Responses API."""
 _FORM_TOOL: Final = "json_tool_call"
 """Name of the tool into which litellm turns an output schema."""
 _CLOSED_FORMS: Final = frozenset({"output_format", "outputConfig"})
@@ -50,13 +50,13 @@ _ABILITIES: Final[Mapping[MediaKind, tuple[str, str]]] = {
     "audio": ("supports_audio_input", "audio"),
     "document": ("supports_pdf_input", "pdf"),
 }
-"""Where the tables say what a model takes beside text: a flag, or an item of `supported_modalities`."""
+"""Where the tables list the media that a model takes beside text: a flag, or an item of `supported_modalities`."""
 _MARGIN_TOKENS: Final = 64
-"""Most tokens that a chat template adds to a conversation, and to each of its messages."""
+"""Maximum number of tokens that a chat template adds to a conversation, and to each of its messages."""
 
 
 class Found(NamedTuple):
-    """What litellm makes of the name of a model."""
+    """litellm's reading of the name of a model."""
 
     name: str
     """The model's name at its provider, perhaps with the API that litellm is to use for it."""
@@ -71,7 +71,7 @@ class Found(NamedTuple):
 
 
 class ProviderModel:
-    """A model at its provider. litellm is asked once who that is, and anew for another call.
+    """A model at its provider. litellm determines the provider once per call.
 
     Args:
         litellm: The library.
@@ -100,7 +100,7 @@ class ProviderModel:
         return Found(name, provider, bool(key))
 
     def recipient(self, request: ModelRequest) -> Recipient:
-        """Return whom a *request* to the model is written for.
+        """Return the recipient for which to write a *request* to the model.
 
         litellm calls some models by the API of OpenAI's Responses: those that have no other, and those that are named so.
 
@@ -117,7 +117,7 @@ class ProviderModel:
         return to._replace(encrypts=encrypts, stores=options.get("store") is not False)
 
     def _takes(self) -> frozenset[MediaKind]:
-        """Return what the model takes beside text, by the tables; all of it if they do not have the model."""
+        """Return the media that the model takes beside text, by the tables; all kinds if they do not have the model."""
         known = self._entry()
         if not known:
             return frozenset(KINDS)
@@ -185,7 +185,7 @@ class ProviderModel:
         )
 
     def price(self, usage: Any, tier: str | None) -> float | None:
-        """Return what *usage* costs in dollars, by the tables; None if they have no prices for the model.
+        """Return the cost of *usage* in dollars, by the tables; None if they have no prices for the model.
 
         Args:
             usage: The usage that was reported, in OpenAI's chat form: a mapping, or litellm's own object.

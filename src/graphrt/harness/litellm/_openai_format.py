@@ -41,7 +41,7 @@ from graphrt.harness.protocol import AgentReply, FinishReason, StreamItem, TextD
 from graphrt.harness.request import ModelRequest, OutputSpec
 
 _MOST_TOKENS: Final = 10**9
-"""Most tokens of one call; a provider that reports more is not believed."""
+"""Maximum number of tokens of one call; a provider that reports more is not believed."""
 _REASONS: Final[Mapping[Any, FinishReason]] = {
     "stop": "stop",
     "length": "length",
@@ -57,7 +57,8 @@ _ANYONE: Final = Recipient()
 _SHOWN: Final = frozenset(
     {"image", "image_url", "audio", "inline_data", "file_data", "image_generation_call", "output_image", "output_audio"}
 )
-"""Types of a `ProviderPart` that are an answer without any text. Citations and what hosted tools did are none."""
+"""Types of a `ProviderPart` that are an answer without any text. Citations and the work of hosted tools are not tool
+calls."""
 
 
 def wire_request(request: ModelRequest, *, to: Recipient = _ANYONE) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def _wire_output(output: OutputSpec) -> dict[str, Any]:
 def wire_messages(messages: Iterable[Message], *, to: Recipient = _ANYONE) -> list[dict[str, Any]]:
     """Return the `messages` of a request body, written for *to*.
 
-    Media that an API takes from a user alone, those of results of tools and of the model itself, follow in a message of
+    Media that an API takes from a user alone, those of tool results and of the model itself, follow in a message of
     the user.
 
     An assistant message without text and calls, which some models give as an answer, has no form that every API takes.
@@ -158,7 +159,7 @@ def _wire_message(
 
 
 def _wire_result(message: ToolMessage, id_: str, to: Recipient, owed: list[dict[str, Any]]) -> Any:
-    """Return the content of a tool's result. Where it can be text alone, it says that its media follow."""
+    """Return the content of a tool's result. Where it can be text alone, it announces the media that follow."""
     if not message.media:
         return message.text
     if in_results(to):
@@ -178,7 +179,7 @@ def _wire_result(message: ToolMessage, id_: str, to: Recipient, owed: list[dict[
 
 
 def _add_made(body: dict[str, Any], media: Sequence[MediaPart], to: Recipient, owed: list[dict[str, Any]]) -> None:
-    """Add what the model made to its message *body*, or to *owed* where an API does not take it from the model."""
+    """Add the model's media to its message *body*, or to *owed* where an API does not take them from the model."""
     for part in media:
         if to.api == "gemini" and isinstance(part, Image) and part.data is not None:
             body.setdefault("images", []).append(wire_part(part, to))
@@ -232,7 +233,7 @@ def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str
     Args:
         response: A document of the format, or an object with its attributes.
         clean: Removes credentials from the provider's text before it becomes part of an error.
-        refused: What the model said when it refused, if it is known from elsewhere.
+        refused: The model's refusal, if it is known from elsewhere.
 
     Raises:
         BadResponseError: The response has no choice, or no message in it.
@@ -364,7 +365,7 @@ class ReplyBuilder:
             usage: The usage that the provider reported for the stream.
             finished: Whether the provider sent a finish reason; litellm makes one up otherwise.
             ended: Whether the provider sent the mark that ends a stream.
-            refused: What the model said when it refused, if it is known from elsewhere.
+            refused: The refusal text of the model, if it is known from elsewhere.
 
         Raises:
             BadResponseError: The stream had no text, call, usage or end: it was not an answer.
@@ -408,7 +409,7 @@ class ReplyBuilder:
 
 
 def check_reply(reply: AgentReply, *, reasoned: bool = True, clean: Callable[[str], str] = str) -> None:
-    """Check that a complete reply is an answer. One that was cut off may be empty: its reason says why.
+    """Check that a complete reply is an answer. An answer that was cut off may be empty: its reason explains that.
 
     Args:
         reply: The complete reply.

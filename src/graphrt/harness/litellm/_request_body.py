@@ -25,7 +25,7 @@ Correction: TypeAlias = Callable[[Any], bool]
 
 
 def correction_of(messages: Sequence[Message], model: str) -> Correction | None:
-    """Return what is to be corrected in a request with *messages* to *model*; None for nothing, as in most requests."""
+    """Return the corrections for a request with *messages* to *model*; None for nothing, as in most requests."""
     results = [message for message in messages if isinstance(message, ToolMessage)]
     thinking = [block for message in messages if isinstance(message, AssistantMessage) for block in message.thinking]
     contents = {block.id: block.data["content"] for block in thinking if block.id and block.data.get("content")}
@@ -41,9 +41,9 @@ def correction_of(messages: Sequence[Message], model: str) -> Correction | None:
 
 
 def _mark_errors(body: Any, results: Sequence[ToolMessage], model: str) -> bool:
-    """Mark the results of tools in *body* that are errors.
+    """Mark the tool results in *body* that are errors.
 
-    Results are told apart by their order, because litellm changes ids that a provider would not accept.
+    Results are distinguished by their order, because litellm changes ids that a provider would not accept.
     """
     written = list(_results(body))
     if len(written) != len(results):
@@ -62,7 +62,7 @@ def _mark_errors(body: Any, results: Sequence[ToolMessage], model: str) -> bool:
 
 
 def _results(body: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Iterate over the results of tools in a body of Anthropic, Bedrock's converse or Gemini, with the name of its form."""
+    """Iterate over the tool results in a body of Anthropic, Bedrock's converse or Gemini, with the name of its form."""
     told: Any = body if is_mapping(body) else {}
     for message in _items(told.get("messages") or told.get("contents")):
         for part in _items(message.get("content") or message.get("parts")):

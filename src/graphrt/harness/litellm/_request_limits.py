@@ -28,10 +28,10 @@ def install(ours: ContextVar[Exchange | None]) -> None:
 def _send_once(ours: ContextVar[Exchange | None]) -> None:
     """Keep litellm's HTTP client from sending a request again after the connection broke.
 
-    It would do so once, whatever `max_retries` says, although the provider may have charged for the first request.
+    It would retry once, whatever `max_retries` says, although the provider may have charged for the first request.
     """
     handler: Any = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
-    # The method that sends again; litellm renamed it in 1.110.
+    # The method that resends a request; litellm renamed it in 1.110.
     name = next(
         name for name in ("single_connection_request", "single_connection_post_request") if hasattr(handler, name)
     )

@@ -36,7 +36,7 @@ class ThinkTags:
         self._thinks = False
         """Whether the next character belongs to the thinking."""
         self._held = ""
-        """What may be a part of a tag."""
+        """Text that may be a part of a tag."""
 
     def add(self, piece: str) -> tuple[str, str]:
         """Return the thinking and the text that *piece* makes certain."""

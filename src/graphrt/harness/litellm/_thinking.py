@@ -26,7 +26,7 @@ from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, T
 Api: TypeAlias = Literal["chat", "messages", "responses", "gemini"]
 """Which API a provider is spoken to by, as far as conversations differ; "messages" is Anthropic's, also on Bedrock."""
 _OF_CLAUDE: Final = ("claude", "anthropic", "arn:")
-"""Parts of the names of Claude models. An ARN may stand for any model of Bedrock, but only Claude's seal blocks."""
+"""Parts of the names of Claude models. An ARN may denote any Bedrock model, but only Claude models seal blocks."""
 _HOSTS: Final = frozenset(
     {"bedrock", "bedrock_converse", "vertex_ai", "vertex_ai_beta", "azure_ai", "snowflake", "litellm_proxy"}
 )
@@ -50,8 +50,8 @@ _DETAILS: Final[Mapping[str, str]] = {"openrouter": "reasoning_details"}
 CALL_ID: Final = "call_id"
 """Key in the `data` of a Responses item: the id of the call that the item stands directly before, if it is not the first.
 
-It is not part of the provider's item. A reply has its text, its reasoning and its calls apart, so it does not say what
-stands between two calls."""
+It is not part of the provider's item. A reply has its text, its reasoning and its calls separately, so the text
+between two calls is not marked."""
 
 
 class IdForm(NamedTuple):
@@ -85,7 +85,7 @@ class Recipient(NamedTuple):
     named: str = ""
     """The provider as litellm names it."""
     takes: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
-    """What it is shown of what a model made before."""
+    """The form in which the model is shown its earlier messages."""
 
 
 def recipient(name: str, provider: str, *, responses: bool = False) -> Recipient:
@@ -124,7 +124,7 @@ def kept(blocks: Sequence[ThinkingBlock], thinking: str, whose: Recipient) -> tu
 
 
 def written(block: ThinkingBlock) -> str:
-    """Return what is sent of a block as one text, to count its tokens: at most the item, or its texts."""
+    """Return the text of a block as it is sent, to count its tokens: at most the item, or its texts."""
     return max(json.dumps(block.data), block.text + block.signature + block.redacted, key=len)
 
 
@@ -188,7 +188,7 @@ def _with_items(body: dict[str, Any], blocks: Sequence[ThinkingBlock]) -> list[d
         elif items:
             made.append({"role": "assistant", "content": None, "tool_calls": [], "reasoning_items": items})
         made[-1]["tool_calls"].append(call)
-    # What is empty is left out: litellm tells messages with calls from others by the field.
+    # Empty values are left out: litellm recognizes messages with calls by the field.
     return [{name: value for name, value in one.items() if value or name in ("role", "content")} for one in made]
 
 
@@ -207,7 +207,7 @@ def _item(block: ThinkingBlock) -> dict[str, Any]:
 def cannot_go_on(messages: Iterable[Message]) -> bool:
     """Return whether Claude would refuse to think about *messages*: the current turn began without a sealed block.
 
-    Another model began it, or thinking was off. A user message right after results of tools is sent together with
+    Another model began it, or thinking was off. A user message right after tool results is sent together with
     them, and belongs to their turn.
     """
     turn: list[AssistantMessage] = []

@@ -7,8 +7,8 @@ A brace group begins with `{` and ends with the next brace or with the line. Its
   mistakes: `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`, `{{x}}`.
 * Anything else is text: `{}`, `{"a": 1}`, `{n + 1}`, an unpaired brace, a group that spans several lines.
 
-There is no escape. A doubtful form is refused rather than kept as text: an error when the template is made costs a
-minute, and a wrong guess is sent to a model (decision 0032).
+Braces cannot be escaped. A doubtful form is rejected rather than kept as text: an error when the template is created
+costs a minute, but a wrong guess is sent to a model (decision 0032).
 """
 
 from __future__ import annotations

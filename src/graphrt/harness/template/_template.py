@@ -19,7 +19,6 @@ from graphrt.errors._codes.templates import (
     EMPTY_FIELDS,
     NO_TEXT_FORM,
     NOT_A_FIELD,
-    NOT_A_STATE_OF_TEMPLATES,
     UNKNOWN_FIELDS,
 )
 from graphrt.harness.template._grammar import Mistake, parse
@@ -37,8 +36,8 @@ class Template:
 
     Only `{name}` is a field. Braces that cannot be a field are text, so JSON needs no escapes: `{"a": 1}`, `{}`, a
     single brace, a group over several lines. Forms that other template languages accept, and this one does not, are
-    refused: `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`, `{{x}}`. There is
-    no escape; for a literal `{name}` pass it as the value of a field.
+    refused: `{user.name}`, `{rows[0]}`, `{x!r}`, `{x:>5}`, `{0}`, `{ x }`, `{f(x)}`, `{user-name}`, `{{x}}`. Braces
+    cannot be escaped; pass a literal `{name}` as the value of a field.
 
     Raises:
         InputError: *text* is not a string, or has a group of a refused form (`template-field`).
@@ -69,7 +68,7 @@ class Template:
             more: Names that are passed to `render` as keyword arguments.
 
         Raises:
-            InputError: A field is unknown (`template-unknown`), or *state_type* is not such a class (`template-state`).
+            InputError: A field is unknown (`template-unknown`), or *state_type* is not such a class (`input`).
         """
         known = [*_names_of(state_type), *more]
         self._refuse(
@@ -92,7 +91,7 @@ class Template:
         Raises:
             InputError: A field has no value or None (`template-missing`), a value has no text form
                 (`template-value`), *more* has an unknown name (`template-unknown`), or *state* is not a state
-                (`template-state`).
+                (`input`).
         """
         self._refuse(
             [name for name in more if name not in self.fields],
@@ -145,7 +144,7 @@ def _names_of(state_type: Any) -> list[str]:
     if is_typeddict(state_type):
         keys: frozenset[str] = getattr(state_type, "__required_keys__") | getattr(state_type, "__optional_keys__")  # noqa: B009 - no checker knows them
         return sorted(keys)
-    raise _no_state(state_type, "A template was to be checked against")
+    raise _no_state(state_type)
 
 
 def _is_model(value: Any) -> TypeGuard[type[BaseModel]]:
@@ -164,12 +163,15 @@ def _read(state: Any, name: str) -> Any:
     if dataclasses.is_dataclass(state) and not isinstance(state, type):
         known = any(one.name == name for one in dataclasses.fields(state))
         return getattr(state, name, _MISSING) if known else _MISSING
-    raise _no_state(state, "A template was to be filled from")
+    raise _no_state(state)
 
 
-def _no_state(value: Any, what: str) -> InputError:
-    shown = value.__name__ if isinstance(value, type) else f"a value of type {type(value).__name__}"
-    return NOT_A_STATE_OF_TEMPLATES(verb=what, shown=shown, value=value)
+def _no_state(value: Any) -> InputError:
+    return INVALID_ARGUMENT(
+        argument="The state of a template",
+        value=value,
+        wanted="a pydantic model, a dataclass, a TypedDict or a mapping, or the class of a state to check()",
+    )
 
 
 def _show(name: str, value: Any) -> str:

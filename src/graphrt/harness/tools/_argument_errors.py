@@ -1,8 +1,8 @@
 """Error messages for a model whose tool arguments are invalid.
 
-Each finding gives the path of the value, what was given and what is expected. Only values that the model itself sent
-are quoted, shortened: the text must not leak the program's own data. The validation itself lives in `_arguments` and
-in `mcp._tool`.
+Each finding has the path of the value, the value and the expected form. Only values that the model itself sent are
+quoted, shortened: the text must not leak the program's own data. The validation itself lives in `_arguments` and in
+`mcp._tool`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from graphrt.errors import ToolArgumentsError, closest
 from graphrt.errors._codes.tools import TOOL_ARGUMENTS
 
 _MOST: Final = 8
-"""Most findings in one message; a model does not profit from more."""
+"""Maximum number of findings in one message; a model does not profit from more."""
 _CLIP: Final = 60
-"""Most characters that are quoted of a value."""
+"""Maximum number of characters that are quoted of a value."""
 _OBJECTS: Final = {"model_type", "dataclass_type", "model_attributes_type", "dict_type", "mapping_type"}
-"""Pydantic error types whose message speaks of Python classes or dictionaries, which mean nothing to a model."""
+"""Pydantic error types whose message names Python classes or dictionaries, which mean nothing to a model."""
 _NONE: Final = "no arguments"
 
 

@@ -1,7 +1,7 @@
 """Arguments of a tool as a pydantic model: their JSON schema, and the validation of what the language model sent.
 
-Imported when the first tool is made, because building pydantic models takes time. No function is called and nothing is
-injected here.
+Imported when the first tool is made, because building pydantic models takes time. This module calls no function, and
+injects no value.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Arguments:
     """Schema and validator of one tool's arguments.
 
     Args:
-        parameters: 0..n parameters. Pydantic must be able to make a schema of each; see `unmakeable`.
+        parameters: 0..n parameters. Pydantic must be able to make a schema for all of them; see `unmakeable`.
     """
 
     def __init__(self, parameters: Iterable[Parameter]) -> None:

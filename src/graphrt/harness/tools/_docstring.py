@@ -1,4 +1,4 @@
-"""Descriptions for the model, read from a docstring: one of the tool, and one of each parameter.
+"""Descriptions for the model, read from a docstring: one for the tool, and one for each parameter.
 
 The only file that imports griffe (extra `graphrt[tools]`). Without it only the first paragraph is read.
 """

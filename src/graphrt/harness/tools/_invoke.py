@@ -2,11 +2,11 @@
 
 `invoke` also calls other functions of the user: that of a `FunctionModel`, and that which waits before a retry.
 
-Nothing is validated here. What the function raises is passed on unchanged, except for SystemExit and StopIteration,
-which would end the program or cannot pass through a future.
+Nothing is validated here. Exceptions of the function are passed on unchanged. The exceptions are SystemExit, which
+would end the program, and StopIteration, which cannot pass through a future.
 
 Worker threads are daemons: one for each call in flight, and up to eight idle ones that are kept for the next calls.
-There is no upper bound, and the interpreter does not wait for daemons when it exits. So a tool that hangs blocks
+Their number is not limited, and the interpreter does not wait for daemons when it exits. So a tool that hangs blocks
 neither other tools nor the end of the program.
 """
 

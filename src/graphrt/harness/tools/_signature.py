@@ -1,6 +1,6 @@
 """Reading of a tool function's signature: which parameters the model fills, and which the program injects.
 
-All problems of a signature are collected and reported together. No schema is made and nothing is called here.
+All problems of a signature are collected and reported together. This module makes no schema, and calls no function.
 """
 
 from __future__ import annotations
@@ -147,9 +147,10 @@ def origin(fn: Callable[..., Any]) -> str:
 
 def docstring(fn: Callable[..., Any]) -> str | None:
     """Return the docstring of *fn*. For a partial it is that of its function, not the one of `functools.partial`."""
-    if inspect.isroutine(fn):
-        return fn.__doc__
-    return _plain(fn).__doc__ or (None if isinstance(fn, partial) else type(fn).__doc__)
+    said: str | None = _plain(fn).__doc__
+    if isinstance(fn, partial):  # from Python 3.14 on a partial is a routine too
+        return said
+    return fn.__doc__ if inspect.isroutine(fn) else said or type(fn).__doc__
 
 
 def _plain(given: Any) -> Any:
@@ -206,7 +207,7 @@ def _evaluate(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any])
 
 
 def _returned(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the members of a return annotation; none if there is none, or if it cannot be read."""
+    """Return the members of a return annotation; empty if it is missing or cannot be read."""
     if annotation is EMPTY:
         return ()
     try:

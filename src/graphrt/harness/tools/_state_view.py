@@ -1,4 +1,4 @@
-"""What a tool sees of the state of its graph: `ToolContext.state`, with the fields that the tool declares to read.
+"""A tool's view of the state of its graph: `ToolContext.state`, with the fields that the tool declares to read.
 
 A view reads like the state itself: attributes of a model or dataclass, items of a TypedDict. It is made when a field is
 first read, and refuses assignments.

@@ -88,7 +88,7 @@ class FunctionTool(Generic[P, R]):
             _log.warning(
                 "Tool %r: the model makes up the argument 'state', which looks like the state of a graph. To read the "
                 "state, take a ToolContext and declare @tool(reads=[...]); to pass a value in deps, write "
-                'Annotated[..., Injected("state")]. Otherwise choose another name for what the model is to give.',
+                'Annotated[..., Injected("state")]. Otherwise choose another name for the argument of the model.',
                 self._name,
             )
         self._signature: Final[Signature] = signature

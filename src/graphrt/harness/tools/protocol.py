@@ -39,15 +39,16 @@ class ToolPolicy:
     effect: EffectClass = "idempotent"
     """Whether a call may be repeated if a crash lost its outcome."""
     timeout_s: float | None = None
-    """Seconds that a call may take; after a timeout the model reads that it took too long. None: no limit but the
+    """Seconds that a call may take; after a timeout, the model gets an error that says so. None: no limit but the
     agent's own."""
     on_error: Literal["return", "raise"] = "return"
-    """What happens when the tool raises: "return" shows the model the error, "raise" fails the agent's run with a
-    ToolError."""
+    """The handling of an exception in the tool: "return" shows the model the error, "raise" fails the agent's run
+    with a ToolError."""
     approval: bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]] = False
     """Whether a person must approve each call. A function, sync or async, decides it by the validated arguments."""
     max_result_chars: int | None = None
-    """Most characters of a result that the model is sent; it can read the rest. None: `AgentLimits.result_chars`."""
+    """Maximum number of characters of a result that the model is sent; it can read the rest. None:
+    `AgentLimits.result_chars`."""
     reads: tuple[str, ...] = ()
     """Fields of the graph's state that the tool reads, as `ToolContext.state`."""
     writes: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ class ToolContext(Generic[D_co, S_co]):
     idempotency_key: str = ""
     """Key for external systems: the same if the call is repeated after a crash."""
     depth: int = 0
-    """Number of agents above the one that makes the call: 0 for the outermost agent."""
+    """Number of agents above the calling agent: 0 for the outermost one."""
     node: str | None = None
     """Name of the graph node that the agent works for; None outside of a graph."""
     thread: str | None = None
@@ -100,7 +101,7 @@ class ToolResult:
     text: str = ""
     """Text that the model reads; with `content`, its texts, as in a `ToolMessage`."""
     content: Sequence[Content] = ()
-    """What the model is given in order, if the result has images, audio or documents; else empty."""
+    """The parts of the result for the model in order, if it has images, audio or documents; else empty."""
     value: Any = None
     """Value for the program, in stream items and events. The model never sees it."""
     error: bool = False

@@ -22,7 +22,7 @@ from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 __all__ = ["to_result"]
 
 _DONE: Final = "Done."
-"""What the model reads of a `Command` without a `result`."""
+"""The text for the model in place of a `Command` without a `result`."""
 
 _DEEPEST: Final = 40
 """Levels that are searched for the value that has no JSON form."""
@@ -51,7 +51,7 @@ _TOOL_COMMAND: Final = ErrorCode(
 
 
 def to_outcome(value: Any, *, tool: str, policy: ToolPolicy) -> ToolResult | Command[Any]:
-    """Return what a tool returned as a ToolResult, or as a Command whose `result` is one.
+    """Return the result of a tool as a ToolResult, or as a Command whose `result` is one.
 
     Args:
         value: As for `to_result`, or a Command whose `result` is such a value.
@@ -70,7 +70,7 @@ def to_outcome(value: Any, *, tool: str, policy: ToolPolicy) -> ToolResult | Com
 
 
 def to_result(value: Any, *, tool: str) -> ToolResult:
-    """Return what a tool returned as a ToolResult: a text for the model, and the value for the program.
+    """Return the result of a tool as a ToolResult: a text for the model, and the value for the program.
 
     Args:
         value: A string; an Image, Audio or Document, or a list of texts and these; a ToolResult; or a value that can be

@@ -1,1 +1,1 @@
-"""The parts of `recursive`: the long text, its tools, prompts, sub-calls, and the graph that reads."""
+"""The parts of `recursive`: the long text, its tools, prompts, sub-calls, and the graph of a reader."""

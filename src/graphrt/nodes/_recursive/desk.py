@@ -1,8 +1,8 @@
-"""The tools through which a reader looks at its text.
+"""The tools by which a reader inspects its text.
 
-A `Desk` is what one turn of a reader works on. Its tools are made once for a graph and find the desk of their turn in a
-context variable, so that the agent and the schemas are not made anew for each turn. `map` and `ask` only state what is
-wanted: the reader plans their sub-calls when the turn has ended (`planning`).
+A `Desk` holds the data of one turn of a reader. Its tools are made once per graph and find the desk of their turn in a
+context variable, so that the agent and the schemas are not rebuilt for each turn. `map` and `ask` only record the
+request: the reader plans their sub-calls when the turn has ended (`planning`).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from graphrt.nodes._recursive.sub_calls import Combine, cut_into_pieces
 __all__ = ["DEFERRED", "DESK", "Ask", "Desk", "MapPieces", "Note", "Sandbox", "reading_tools"]
 
 MOST_MATCHES: Final = 10_000
-"""Matches after which a search stops counting."""
+"""Number of matches after which a search stops counting."""
 _MOST_LISTED: Final = 1_000
-"""Documents that are listed, if there is room."""
+"""Maximum number of documents that are listed, if there is room."""
 _LONGEST_QUERY: Final = 1_000
 DEFERRED: Final = ("map", "ask")
 """Tools whose results come from sub-calls."""
 
 
 class Sandbox(Protocol):
-    """Runs code that a model wrote, away from this process. graphrt has none: without one no such tool is offered."""
+    """Runs model-written code outside this process. graphrt has no sandbox itself; without one the tool is missing."""
 
     async def run(self, code: str, text: LongText, /) -> str:
-        """Run *code* and return what the model is to read; what it raises is told to the model.
+        """Run *code* and return the text for the model; an exception becomes part of it.
 
         Args:
             code: Source text in any language, as the model wrote it.
@@ -48,7 +48,7 @@ class Sandbox(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """What one turn of a reader works on."""
+    """The data that one turn of a reader works on."""
 
     text: LongText
     start: int
@@ -56,12 +56,12 @@ class Desk:
     end: int
     """Where it ends."""
     derived: Mapping[str, LongText]
-    """Texts made of the answers of earlier maps, by name."""
+    """Texts made from the answers of earlier maps, by name."""
     limits: RecursiveLimits
     sandbox: Sandbox | None
 
     def range_of(self, of: str, start: int | None, end: int | None) -> tuple[LongText, int, int]:
-        """Return a text, and the range of it that is meant.
+        """Resolve a text and a range in it.
 
         Raises:
             ValueError: There is no such text, or the range is outside it; the message is for the model.
@@ -105,7 +105,7 @@ class Search(BaseModel):
     """Find a text or a pattern. The result has the number of matches, and each with its offset."""
 
     query: str
-    # The same whether RE2 is installed or not: a prompt, whose reply is recorded, must not depend on the machine.
+    # The same whether RE2 is installed or not, since a prompt with a recorded reply must not depend on the machine.
     syntax: Annotated[
         Literal["literal", "glob", "regex"],
         Field(
@@ -123,7 +123,7 @@ class Search(BaseModel):
 class Split(BaseModel):
     """Return the pieces into which `map` would cut a range."""
 
-    size: Annotated[int | None, Field(description="Size of a piece at most, in characters.")] = None
+    size: Annotated[int | None, Field(description="Maximum size of a piece, in characters.")] = None
     separator: Annotated[str, Field(description="A piece ends after the last of these in it.")] = "\n"
     start: Start = None
     end: End = None
@@ -141,7 +141,7 @@ class MapPieces(BaseModel):
             "or the count of pieces with an answer."
         ),
     ] = "list"
-    size: Annotated[int | None, Field(description="Size of a piece at most, in characters.")] = None
+    size: Annotated[int | None, Field(description="Maximum size of a piece, in characters.")] = None
     separator: Annotated[str, Field(description="A piece ends after the last of these in it.")] = "\n"
     start: Start = None
     end: End = None
@@ -158,7 +158,7 @@ class Ask(BaseModel):
 
 
 class Note(BaseModel):
-    """Keep a note. Notes stay in view; results of tools do not."""
+    """Keep a note. Notes stay in view; tool results do not."""
 
     text: str
     replace: Annotated[bool, Field(description="Whether it replaces all notes.")] = False
@@ -190,7 +190,7 @@ def reading_tools(*, sandbox: bool) -> list[Tool]:
 
 
 def _shown(text: str) -> ToolResult:
-    """Return *text* as a result, in the size that a prompt has room for."""
+    """Return *text* as a result, truncated to the room in a prompt."""
     return ToolResult(text=clipped(text, DESK.get().limits.result_chars))
 
 
@@ -219,7 +219,7 @@ def _read(asked: Read) -> ToolResult:
     except ValueError as error:
         return _told(error)
     most = desk.limits.result_chars
-    whole = text.read(start, min(end, start + most + 1))  # more is cut in any case, and need not be copied
+    whole = text.read(start, min(end, start + most + 1))  # more would be cut anyway, so it need not be copied
     if clipped(whole, most) == whole:
         return ToolResult(text=whole)
     shown = clipped(whole, most - 60, told=False)
@@ -301,7 +301,7 @@ def _later(asked: MapPieces | Ask) -> ToolResult:  # noqa: ARG001
 
 
 def _noted(asked: Note) -> ToolResult:  # noqa: ARG001
-    """Return nothing: the reader keeps the note, and says so."""
+    """Return nothing: the reader keeps the note, and confirms it."""
     return ToolResult(text="")
 
 

@@ -1,4 +1,4 @@
-"""`recursive`, a node that answers a question about a text of any length, and `RecursiveHarness`, the same as a harness."""
+"""`recursive`, a node that answers a question about a text of any length, and `RecursiveHarness`, its harness form."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _READ: Final = "read"
 
 
 class ReaderOptions(te.TypedDict, total=False):
-    """Who reads, and within which bounds. Each may be left out."""
+    """Models and bounds of a reading. All are optional."""
 
     piece_model: str | ChatModel | None
-    """The model of sub-calls, usually a smaller one; None: the same."""
+    """The model of sub-calls, usually a smaller one; None uses the reader's model."""
     fallbacks: Sequence[str | ChatModel]
-    """Models that are called in turn when the reader's model has failed for good."""
+    """Models that are called in turn when the reader's model has failed permanently."""
     limits: RecursiveLimits | None
     sandbox: Sandbox | None
-    """Runs code that the model writes, as the tool `run_code`. None: no such tool."""
+    """Runs code that the model writes, as the tool `run_code`; None offers no such tool."""
     system: str
     """Further instructions for readers."""
     name: str
-    """Name of the readers' agent, "recursive" by default; that of sub-calls has the suffix "-piece"."""
+    """Name of the readers' agent, "recursive" by default. The agent of sub-calls has the suffix "-piece"."""
 
 
 def recursive(
@@ -63,12 +63,12 @@ def recursive(
 ) -> CompiledGraph[S, Mapping[str, Any]]:
     """Return a graph for `add_node` that answers a question about a text that is longer than any prompt.
 
-    The text is never part of a prompt. A model looks at it through tools: it searches, reads ranges, asks a smaller
-    model about many pieces at the same time, asks another reader about a long range, and keeps notes. Each sub-call is
-    a task: recorded, with a budget of its own, and shown by the stream mode `live`. Sub-calls name ranges, so the
-    journal never contains the text again.
+    The text is never part of a prompt. A model inspects it by tools: it searches, reads ranges, asks a smaller model
+    about many pieces in parallel, asks another reader about a long range, and keeps notes. Each sub-call is a task:
+    recorded, with a separate budget, and shown by the stream mode `live`. Sub-calls name ranges, so the journal never
+    contains the text again.
 
-    `RecursiveLimits.bound()` tells what a reading can cost at most; a budget enforces it.
+    `RecursiveLimits.bound()` is the maximum cost of a reading; a budget enforces it.
 
     Args:
         state: The state class of the graph around it.
@@ -84,7 +84,8 @@ def recursive(
 
     Source:
         Alex L. Zhang, Tim Kraska, Omar Khattab: Recursive Language Models, 2025. There the text is a variable of a
-        Python shell and the model writes code. Here it is a value behind tools, because no code of a model is executed.
+        Python shell and the model writes code. Here it is a value behind tools, so that no model-written code is
+        executed.
     """
     setup = _setup(model, options)
     asked: Any = Template(question) if isinstance(question, str) else question
@@ -98,7 +99,7 @@ def recursive(
                 value=context,
                 wanted="the name of a field, or a function of the state",
             )
-        Template(f"{{{given}}}").check(state)  # says which fields there are
+        Template(f"{{{given}}}").check(state)  # defines the fields
     (target,) = checked_names("into", into, "recursive()", least=1)
     if target.isidentifier():
         Template(f"{{{target}}}").check(state)
@@ -122,7 +123,7 @@ def _setup(model: Any, options: ReaderOptions) -> Setup:
             argument="sandbox= of recursive()", value=sandbox, wanted="an object with `async def run(code, text)`"
         )
     name, system = options.get("name", "recursive"), options.get("system", "")
-    # One model call per run of the agent: the loop is the graph's, so that every turn and sub-call is a task.
+    # One model call per run of the agent. The graph is the loop, so that every turn and sub-call is a task.
     reader = Agent(
         model,
         name=name,
@@ -158,10 +159,10 @@ class _Asked(BaseModel):
 
 @final
 class RecursiveHarness:
-    """A harness that answers questions about one long text: for code outside of graphs, or as `harness=` of a node.
+    """A harness that answers questions about one long text: for code outside graphs, or as `harness=` of a node.
 
-    In a node its reply is recorded when it is there; after a crash in the middle it begins anew. `recursive` makes a
-    node that goes on.
+    In a node its reply is recorded once it is complete; after a crash in the middle it starts over. A node made by
+    `recursive` continues instead.
 
     Args:
         context: The text, as for `LongText.of`.
@@ -177,7 +178,7 @@ class RecursiveHarness:
         """The text."""
         limits = options.get("limits") or RecursiveLimits()
         self.bound: Final[CostBound] = limits.bound()
-        """What an answer can cost at most."""
+        """The maximum cost of an answer."""
         graph = recursive(_Asked, "{question}", context=lambda _: self.text, into="answer", model=model, **options)
         self._graph: Final = GraphHarness(
             graph, input=lambda prompt: {"question": _question(prompt)}, output=lambda state: state.answer
@@ -186,13 +187,13 @@ class RecursiveHarness:
         self.profile: Final = ModelProfile(
             name=graph.name, max_output_tokens=answer, count_tokens=lambda _: max(0, self.bound.tokens - answer)
         )
-        """Tells a budget to hold the whole bound before a call."""
+        """Makes a budget reserve the whole bound before a call."""
 
     async def run(self, prompt: Prompt, /, **options: te.Unpack[RunOptions]) -> AgentReply:
         """Answer the last message of *prompt*.
 
         Raises:
-            InputError: Options were given, which it does not have.
+            InputError: Options were given; it has none.
             LimitError: No answer was found within the limits.
             HarnessError: A model call of a reader failed.
         """

@@ -1,8 +1,8 @@
-"""Globs that search a text line by line, and the blocks of lines in which all patterns are searched.
+"""Globs that match within lines of a text, and the blocks of lines in which all patterns search.
 
-A model writes the patterns, so their time must be bounded whatever they are. A glob is cut at its `*` into segments of a
-fixed length. In a line the earliest end of each segment is the best one for those that follow, so nothing is tried
-twice: the time is the length of the glob times that of the text at most.
+Models write the patterns, so the time for any pattern must be bounded. A glob is split at each `*` into segments of
+fixed length. In a line, the earliest match of a segment is the best for the segments after it, so there is no
+backtracking. The time is at most the length of the glob times the length of the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["Glob", "LinePattern", "PatternError", "blocks_of_lines", "check_leng
 
 _LONGEST_PATTERN: Final = 200
 _BLOCK: Final = 1 << 16
-"""Most characters of a block. A longer line is searched in parts, so that no search is quadratic in a huge line."""
+"""Maximum length of a block, in characters. A longer line is searched in parts, so that the search of a huge line is
+not quadratic."""
 
 
 class PatternError(ValueError):
@@ -25,7 +26,7 @@ class PatternError(ValueError):
 
 
 class LinePattern(Protocol):
-    """A pattern whose matches stay in one line."""
+    """A pattern whose matches stay within one line."""
 
     def spans(self, lines: str, /) -> Iterator[tuple[int, int]]:
         """Yield start and end of each match in *lines*, from left to right, without overlaps and without empty ones."""
@@ -33,7 +34,7 @@ class LinePattern(Protocol):
 
 
 def check_length(source: str) -> None:
-    """Refuse a pattern that is too long, or that names a line break.
+    """Reject a pattern that is too long or contains a line break.
 
     Raises:
         PatternError: It does.
@@ -64,7 +65,7 @@ class Glob:
     At the beginning `*` reaches back to the beginning of the line, and at the end up to its end.
 
     Raises:
-        PatternError: It is too long, names a line break, has an invalid set, or consists of `*` alone.
+        PatternError: It is too long, contains a line break, has an invalid set, or consists only of `*`.
     """
 
     def __init__(self, source: str, *, ignore_case: bool = False) -> None:
@@ -100,11 +101,11 @@ class Glob:
                 at = line_end if self._to_line_end else end
                 yield begin, at
                 continue
-            at = line_end + 1  # what does not follow an earlier start follows no later one either
+            at = line_end + 1  # a segment not found after an earlier start is not found after a later one either
 
 
 def _segments(source: str) -> list[str]:
-    """Return what stands between the `*` of a glob, as expressions of a fixed length that match no line break."""
+    """Return the parts between the `*` of a glob, as expressions of a fixed length that match no line break."""
     parts = [""]
     at = 0
     while at < len(source):

@@ -1,7 +1,7 @@
-"""`RecursiveLimits`, the bounds of one reading of a long text, and `CostBound`, what it can cost at most.
+"""`RecursiveLimits`, the bounds of one reading of a long text, and `CostBound`, its maximum cost.
 
-The measure of all sizes is here too: the bytes of a text as JSON. For ASCII that is its characters and escapes. A
-tokenizer that works on bytes never makes more tokens, so a bound of sizes is a bound of tokens (decision 0113).
+All sizes are measured here, as the bytes of a text in JSON. For ASCII that is its characters and escapes. A byte-level
+tokenizer never makes more tokens, so a bound on sizes is a bound on tokens (decision 0113).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from graphrt.harness import Budget, Message, ToolSpec
 __all__ = ["CostBound", "RecursiveLimits", "clipped", "size_of", "size_of_prompt"]
 
 PIECE_WORDS: Final = 2_000
-"""Most that the instructions and the frame of a sub-call take."""
+"""Maximum size of the instructions and the frame of a sub-call."""
 _AROUND: Final = 16
-"""Most tokens that a provider adds around a message or a tool."""
+"""Maximum number of tokens that a provider adds around a message or a tool."""
 _TRIES: Final = 3
-"""How many calls the budget of a sub-call has room for: a crash leaves a call counted, though it is made again."""
+"""Number of calls that fit the budget of a sub-call. After a crash, a call stays counted although it is repeated."""
 _LEAST: Final = {"depth": 0, "calls": 2, "reader_calls": 2, "result_chars": 500}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostBound:
-    """What one reading can cost at most, known before it begins."""
+    """The maximum cost of one reading, computed before it begins."""
 
     calls: int
-    """Model calls, of all models together."""
+    """Model calls of all models together."""
     tokens: int
     """Input and output tokens of all calls together."""
     prompt_tokens: int
@@ -47,7 +47,7 @@ class RecursiveLimits:
     """Bounds of one reading of a long text.
 
     Sizes are in characters. A character outside ASCII counts as its bytes in UTF-8, and one that JSON escapes as its
-    escape, so that every bound of a size is one of tokens too.
+    escape, so that every bound on a size is also a bound on tokens.
 
     Raises:
         InputError: A limit is not a whole number, or too small (`bad-limit`).
@@ -58,13 +58,13 @@ class RecursiveLimits:
     turns: int = 20
     """Model calls of one reader. The last one cannot call tools."""
     calls: int = 1_000
-    """Model calls in all: readers and sub-calls, at every depth."""
+    """Total model calls of readers and sub-calls, at every depth."""
     reader_calls: int = 50
-    """Model calls of a reader below the first, with all that is below it."""
+    """Model calls of a reader below the first, including everything below it."""
     tokens: int | None = None
-    """Tokens in all; None: as many as *calls* calls can take."""
+    """Total tokens; None allows as many as *calls* calls can use."""
     concurrency: int = 8
-    """Sub-calls of one reader at the same time."""
+    """Concurrent sub-calls of one reader."""
     tool_calls: int = 8
     """Tool calls in one turn."""
     prompt_chars: int = 40_000
@@ -78,7 +78,7 @@ class RecursiveLimits:
     notes_chars: int = 4_000
     """Size of all notes of a reader."""
     finding_chars: int = 2_000
-    """Size of what is kept of the answer of one sub-call."""
+    """Size of the kept part of one sub-call's answer."""
     answer_tokens: int = 2_000
     """`max_tokens` of a reader's calls."""
     finding_tokens: int = 500
@@ -92,9 +92,9 @@ class RecursiveLimits:
             )
 
     def bound(self) -> CostBound:
-        """Return what a reading with these limits can cost at most, retries of failed calls excepted.
+        """Return the maximum cost of a reading with these limits, without retries of failed calls.
 
-        It counts a token for each byte, which is several times what most tokenizers make of a text.
+        It counts one token per byte, several times as many as most tokenizers make.
         """
         tokens = self._tokens_of(self.calls)
         return CostBound(
@@ -135,7 +135,7 @@ class RecursiveLimits:
 
 
 def _problem(name: str, value: Any) -> str:
-    """Return what is wrong with a limit; an empty text if nothing is."""
+    """Return the problem with a limit; an empty text if there is none."""
     if value is None and name == "tokens":
         return ""
     least = _LEAST.get(name, 1)
@@ -155,7 +155,7 @@ def size_of_prompt(messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) 
 
 
 def clipped(text: str, room: int, *, told: bool = True) -> str:
-    """Return *text*, cut to the size *room*; if *told*, with a note of how much was cut where there is room for one."""
+    """Return *text* truncated to the size *room*; if *told*, with a note about the cut if there is room for it."""
     if len(text) <= room and size_of(text) <= room:
         return text
     note = f"\n[cut: {len(text):,} characters in all]"
@@ -164,6 +164,6 @@ def clipped(text: str, room: int, *, told: bool = True) -> str:
         note, wide = "", 0
     left = text[: room - wide]
     while (size := size_of(left)) > room - wide:
-        # Proportional, so that a text of escapes is cut in a few steps; at least one character each time.
+        # Proportional, so that a text full of escapes is cut in a few steps, by at least one character each.
         left = left[: min(len(left) - 1, len(left) * (room - wide) // size)]
     return left + note

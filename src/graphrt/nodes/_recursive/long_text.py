@@ -1,7 +1,7 @@
-"""`LongText`: a text of many megabytes that is read in parts, from a str, documents or a file.
+"""`LongText`: random access to a text of many megabytes, from a str, documents or a file.
 
-It never holds a copy of what it was made of. A file is mapped into memory, and an index of its characters is made once
-in a process. Models and searches are not known here.
+It never copies its source. A file is mapped into memory, and an index of its characters is built once per process. This
+module knows nothing of models and searches.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WINDOW: Final = 1 << 16
 """Characters of a window, and bytes of a block of a file."""
 _MARKED: Final = 1 << 12
-"""Characters at each end that are part of a text's mark."""
+"""Number of characters at each end that are part of a text's mark."""
 _MOST_FILES: Final = 8
-"""Files whose index is kept."""
+"""Maximum number of files whose index is cached."""
 
 
 class _Part(Protocol):
-    """What a LongText reads from."""
+    """The source of a LongText."""
 
     @property
     def length(self) -> int: ...
@@ -41,7 +41,7 @@ class _Part(Protocol):
 
 @final
 class LongText:
-    """A text that is read in parts. Offsets count characters; several documents follow each other, one line break apart.
+    """A text that is read in parts. Offsets count characters; documents are joined by single line breaks.
 
     Make one with `LongText.of(...)`. It is never changed, so it may be used from several tasks and worker threads.
     """
@@ -56,7 +56,7 @@ class LongText:
         """Name and first offset of each document, in order; empty for a single text."""
         ends = self.read(0, _MARKED) + self.read(self.length - _MARKED, self.length)
         self.mark: Final = f"{self.length}-{sha256(ends.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-        """Length and a digest of both ends: enough to notice that another text was put in its place."""
+        """Length and a digest of both ends, which suffice to detect that the text was replaced."""
 
     @classmethod
     def of(cls, value: Any, /) -> LongText:
@@ -64,7 +64,7 @@ class LongText:
 
         Args:
             value: A text; a sequence of texts; a mapping of names to texts; a path of a file in UTF-8, which is mapped
-                into memory; a binary file, which is mapped if it can be and else read; or a LongText.
+                into memory; a binary file, which is mapped if possible and else read; or a LongText.
 
         Raises:
             InputError: It is something else (`not-a-long-text`).
@@ -93,16 +93,16 @@ class LongText:
         return cls(part, Documents(names, part.starts))
 
     def read(self, start: int, end: int, /) -> str:
-        """Return the characters from *start* to before *end*; offsets outside the text are moved to its ends."""
+        """Return the characters from *start* to before *end*; offsets outside the text are clamped."""
         start, end = max(0, start), min(end, self.length)
         text = self._part.read(start, end) if start < end else ""
-        return text if text.isascii() else _SURROGATE.sub("\ufffd", text)  # no store and no socket accepts them
+        return text if text.isascii() else _SURROGATE.sub("\ufffd", text)  # stores and sockets reject them
 
     def find(self, literal: str, start: int, end: int, /, *, ignore_case: bool = False) -> Iterator[int]:
-        """Yield the offsets at which *literal* stands between *start* and *end*, without overlaps.
+        """Yield the offsets of *literal* between *start* and *end*, without overlaps.
 
-        The time is linear in the text. Without case, a character is compared by its lower case, if that is one
-        character.
+        The time is linear in the text. A case-insensitive search compares characters by their lower case, if that is a
+        single character.
         """
         wanted = _lower(literal) if ignore_case else literal
         size = len(wanted)
@@ -116,7 +116,7 @@ class LongText:
             while (found := text.find(wanted, begin)) >= 0:
                 yield at + found
                 begin = found + size
-            at = max(at + begin, stop - size + 1)  # a match may stand across the border of two windows
+            at = max(at + begin, stop - size + 1)  # a match may cross the border of two windows
 
     def __repr__(self) -> str:
         return f"LongText({self.length} characters, {len(self.documents)} documents)"
@@ -124,7 +124,7 @@ class LongText:
 
 @final
 class Documents(Sequence[tuple[str, int]]):
-    """Name and first offset of each document. Names of documents that have none are their numbers."""
+    """Name and first offset of each document. Unnamed documents are named by their numbers."""
 
     __slots__ = ("_names", "_starts")
 
@@ -151,7 +151,7 @@ class Documents(Sequence[tuple[str, int]]):
 
 
 def _lower(text: str) -> str:
-    """Return *text* in lower case, with as many characters as before."""
+    """Return *text* in lower case, with the same number of characters."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower
@@ -198,7 +198,7 @@ class _Texts:
 
 
 class _File:
-    """A file in UTF-8, mapped into memory. What is not UTF-8 is read as U+FFFD."""
+    """A file in UTF-8, mapped into memory. Bytes that are not UTF-8 are read as U+FFFD."""
 
     def __init__(self, data: mmap.mmap | bytes) -> None:
         self._data = data
@@ -226,7 +226,7 @@ class _File:
             return ""
         first = bisect_right(self._chars, start) - 1
         last = bisect_right(self._chars, end - 1) - 1
-        # Block by block, as they were counted: a malformed character at the border of two blocks counts as two.
+        # Block by block, as they were counted, since a malformed character at the border of two blocks counts as two.
         blocks = [
             self._data[self._bytes[number] : self._bytes[number + 1]].decode("utf-8", "replace")
             for number in range(first, last + 1)
@@ -236,7 +236,7 @@ class _File:
 
 
 _files: Final[OrderedDict[tuple[Any, ...], LongText]] = OrderedDict()
-"""Opened files by path, inode, size and time of change, the one that was used last at the end."""
+"""Opened files by path, inode, size and time of change, most recently used last."""
 _lock: Final = FreshLock()
 
 

@@ -1,6 +1,6 @@
-"""What follows from the tool calls of one turn: notes that are kept, and sub-calls that are planned or refused.
+"""The outcome of one turn's tool calls: notes to keep, and sub-calls that are planned or refused.
 
-Calls are judged in their order, each against what the ones before it took. All functions are pure.
+Calls are processed in order, each against the remaining limits. All functions are pure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from graphrt.nodes._recursive.sub_calls import Plan, cut_into_pieces
 __all__ = ["Outcome", "outcome_of"]
 
 _LEAST: Final = 2
-"""Model calls with which a reader below can do anything."""
+"""Minimum number of model calls with which a reader below is useful."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What one turn led to."""
+    """The outcome of one turn."""
 
     results: list[ToolMessage] = field(default_factory=list[ToolMessage])
     """A result for each call, in order; empty texts for those that wait for sub-calls."""
@@ -32,7 +32,7 @@ class Outcome:
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     """Plans by key, in the order of the calls."""
     allowed: dict[str, int] = field(default_factory=dict[str, int])
-    """Model calls of each reader below that a plan starts, by key of the plan."""
+    """Model calls granted to each reader that a plan starts, by key of the plan."""
 
 
 def outcome_of(
@@ -47,12 +47,12 @@ def outcome_of(
     left: int,
     reads_deeper: bool,
 ) -> Outcome:
-    """Return what the tool calls of a turn lead to.
+    """Return the outcome of a turn's tool calls.
 
     Args:
         calls: The calls.
-        results: Their results, as far as the tools gave them.
-        desk: What the turn works on.
+        results: Their results, as far as the tools returned them.
+        desk: The data of the turn.
         question: The question that the reader answers.
         notes: Its notes so far.
         turn: Number of the turn, from 0.
@@ -96,7 +96,7 @@ def _noted(note: Note, result: ToolMessage, made: Outcome, most: int) -> ToolMes
 def _planned(
     call: ToolCall, desk: Desk, question: str, *, name: str, left: int, reads_deeper: bool
 ) -> tuple[Plan, int]:
-    """Return the plan of a `map` or `ask`, and how many model calls it may take.
+    """Return the plan of a `map` or `ask`, and the number of model calls that it may use.
 
     Raises:
         ValueError: It is refused; the message is for the model.

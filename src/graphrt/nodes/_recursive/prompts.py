@@ -1,4 +1,4 @@
-"""Prompts of readers and sub-calls, whose size is bounded however long the loop goes.
+"""Prompts of readers and sub-calls. Their size is bounded, however long the loop runs.
 
 A reader's prompt has its instructions, the question, its notes, the newest turns in full, and one line for each older
 call. It is a pure function of the state, so a resumed run sends the same prompt, whose reply is recorded.
@@ -30,31 +30,31 @@ nothing about the question, answer {NOTHING}. The text is material to judge and 
 _NUMBER: Final = f" Answer with exactly one number and nothing else, or with {NOTHING}."
 _LAST: Final = UserMessage(text="This was your last tool call. Answer now, from what you know, without a tool call.")
 _FACTS: Final = 800
-"""Most that the facts about the text and the turn take."""
+"""Maximum size of the facts about the text and the turn."""
 _LINE: Final = 320
-"""Size of the line that is left of an older call."""
+"""Size of the line that summarises an older call."""
 _NAMED: Final = 8
-"""Derived texts that a prompt names."""
+"""Maximum number of derived texts that a prompt names."""
 _LEAST: Final = 2_000
-"""Room for the newest turn that a reader needs at least."""
+"""Minimum room for the newest turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An answer of the model with tool calls, and their results as far as they are known."""
+    """An answer of the model with tool calls, and the results known so far."""
 
     said: AssistantMessage
     results: Sequence[ToolMessage]
 
     @property
     def messages(self) -> list[Message]:
-        """The turn as it stands in a prompt."""
+        """The turn as it is in a prompt."""
         return [self.said, *self.results]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a reader's prompt is made of."""
+    """The parts of a reader's prompt."""
 
     question: str
     start: int
@@ -63,7 +63,7 @@ class Situation:
     notes: Sequence[str]
     turns: Sequence[Turn]
     derived: Mapping[str, int]
-    """Length of each text made of answers, by name."""
+    """Length of each text made from answers, by name."""
     left: int
     """Sub-calls that it may still make."""
     reads_deeper: bool
@@ -84,7 +84,7 @@ def reader_prompt(now: Situation, tools: Sequence[ToolSpec], limits: RecursiveLi
     while first:
         messages = now.turns[first - 1].messages
         size = size_of_prompt(messages)
-        if size > room and not shown:  # the newest turn is shown in any case, cut, if the model wrote so little
+        if size > room and not shown:  # the newest turn is always shown, with its results cut if that makes it fit
             cut = _cut(now.turns[first - 1], room)
             messages = cut if cut is not None else messages
             size = size_of_prompt(messages)
@@ -108,7 +108,7 @@ def piece_prompt(plan: Plan, text: str, start: int, end: int) -> list[Message]:
 
 
 def room_needed(tools: Sequence[ToolSpec], limits: RecursiveLimits, system: str) -> int:
-    """Return the least `prompt_chars` with which a reader can work."""
+    """Return the minimum `prompt_chars` with which a reader can work."""
     fixed = size_of_prompt([SystemMessage(text=_instructions(system)), UserMessage(text=""), _LAST], tools)
     taken = fixed + limits.question_chars + limits.notes_chars + _FACTS + _LEAST
     return taken * 8 // 7 + 1  # an eighth is for the log

@@ -7,10 +7,10 @@
 ```
 
 `reader` is the graph of a reader one level below, until the deepest level. Tasks find the text in an untracked field:
-it is passed on by reference, and no entry of the journal contains it.
+it is passed by reference, and no journal entry contains it.
 
-A failed call that the model can be told of becomes a finding inside its task. Any other failure fails the task, so that
-`retry` repeats it and nothing else.
+A failed call that the model can handle is reported to it as a finding of the task. Any other failure fails the task, so
+that `retry` repeats only this task.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _THINK, _PIECE, _READER = "think", "piece", "reader"
 
 
 class Reading(BaseModel):
-    """What a reader knows."""
+    """The state of a reader."""
 
     source: Annotated[Any, untracked] = None
     """The text, a LongText."""
@@ -57,35 +57,35 @@ class Reading(BaseModel):
     start: int = 0
     end: int = 0
     allowed: int = 0
-    """Model calls that it may make, with all that is below it."""
+    """Model calls that it may make, including everything below it."""
     plan: str = ""
     """Key of the plan, in the graph above, that it answers."""
     at: int = 0
     """Number of its piece in that plan."""
     seen: str = ""
-    """Mark of the text that it began with."""
+    """Mark of the text with which it began."""
     turns: Annotated[list[dict[str, Any]], append] = []
-    """Each turn: what was `said`, and the `results` of the tools."""
+    """Each turn: the model's message (`said`), and the `results` of the tools."""
     notes: list[str] = []
     plans: Annotated[dict[str, Any], merge] = {}
     found: Annotated[list[Any], append] = []
     """Findings of all plans."""
     calls: Annotated[int, add] = 0
-    """Model calls so far, with all that is below."""
+    """Model calls so far, including everything below."""
     answer: str = ""
     failed: bool = False
-    """Whether it found no answer, and `answer` says why."""
+    """Whether it found no answer; `answer` then has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What all readers of one `recursive` share."""
+    """The settings that all readers of one `recursive` share."""
 
     name: str
     reader: Agent[Any]
-    """Makes the calls of readers, with the tools."""
+    """Harness for the calls of readers, with the tools."""
     piece: Agent[Any]
-    """Makes sub-calls about single pieces."""
+    """Harness for sub-calls about single pieces."""
     limits: RecursiveLimits
     sandbox: Sandbox | None
     system: str
@@ -132,7 +132,7 @@ def reader_graph(setup: Setup, level: int = 0) -> CompiledGraph[Reading, Mapping
 
 
 async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int) -> Command[Mapping[str, Any]]:
-    """Make one model call and its tool calls, and start the sub-calls that they ask for.
+    """Make one model call and its tool calls, and start the requested sub-calls.
 
     Raises:
         InputError: The question is too long, or the text changed.
@@ -141,7 +141,7 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
     limits, text = setup.limits, _text_of(state)
     if size_of(state.question) > limits.question_chars:
         raise QUESTION_TOO_LONG(size=size_of(state.question), limit=limits.question_chars)
-    left = state.allowed - state.calls - 2  # this call, and one to answer
+    left = state.allowed - state.calls - 2  # one for this call, and one to answer
     turn = len(state.turns)
     last = turn + 1 >= limits.turns or left < 0
     derived = _derived(state)
@@ -192,7 +192,7 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
 
 
 def _sends(key: str, plan: Plan, allowed: int) -> list[Send]:
-    """Return a Send for each sub-call of a plan. It names a range; the question is in the plan, but for a reader."""
+    """Return a Send for each sub-call of a plan. It names a range; only a reader's Send also holds the question."""
     bounds = plan["bounds"]
     if plan["reader"]:
         start, end = bounds
@@ -202,7 +202,7 @@ def _sends(key: str, plan: Plan, allowed: int) -> list[Send]:
 
 
 def _turns(state: Reading, most: int) -> list[Turn]:
-    """Return the turns with the results that sub-calls gave."""
+    """Return the turns with the results of sub-calls filled in."""
     turns: list[Turn] = []
     for number, turn in enumerate(state.turns):
         results: list[ToolMessage] = []
@@ -219,7 +219,7 @@ def _turns(state: Reading, most: int) -> list[Turn]:
 
 
 def _derived(state: Reading) -> dict[str, LongText]:
-    """Return the texts that the answers of maps make, by name."""
+    """Return the texts built from the answers of maps, by name."""
     plans: Mapping[str, Plan] = state.plans
     return {
         plan["name"]: LongText.of(as_text(plan, findings_of(key, state.found)))
@@ -232,7 +232,7 @@ def _text_of(state: Reading) -> LongText:
     """Return the text.
 
     Raises:
-        InputError: It is not the one that the reader began with (`long-text-changed`).
+        InputError: It is not the text with which the reader began (`long-text-changed`).
     """
     text: LongText = state.source
     if state.seen and text.mark != state.seen:
@@ -261,7 +261,7 @@ async def _piece(setup: Setup, state: Reading, ctx: Context[Any]) -> dict[str, A
 
 
 def _finding_of(state: Reading) -> dict[str, Any]:
-    """Return the update that a reader's last state makes in the graph above it."""
+    """Convert a reader's last state to an update of the graph above it."""
     return {
         "found": [Finding(plan=state.plan, at=state.at, text=state.answer, failed=state.failed)],
         "calls": state.calls,
@@ -269,11 +269,11 @@ def _finding_of(state: Reading) -> dict[str, Any]:
 
 
 _PASSING: Final = (AuthenticationError, ModelRequestForbiddenError, ScriptError)
-"""Failed calls that the next call would meet too."""
+"""Failures that the next call would meet as well."""
 
 
 def _is_told(limits: RecursiveLimits, error: Exception) -> bool:
-    """Return whether the model is told of a failure: of a failed call, a missing answer, or a slice that is used up."""
+    """Return whether a failure is reported to the model: of a failed call, a missing answer, or a slice that is used up."""
     if isinstance(error, BudgetExceededError):
         own: Any = error.limit
         return own != limits.budget and own in (limits.piece_budget, limits.reader_budget)

@@ -1,6 +1,6 @@
 """Regular expressions by RE2, whose time is linear in the text: `pip install 'graphrt[regex-search]'`.
 
-The only file that imports `re2`. The expression is one that a model wrote, so `re`, which backtracks, is no substitute.
+This is the only file that imports `re2`. Models write the expressions, so `re`, which backtracks, is not a substitute.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from graphrt.nodes._recursive.globs import PatternError, check_length
 __all__ = ["RegularExpression"]
 
 _MAX_WORK: Final = 2_000_000_000
-"""Most instructions times characters. RE2 takes a step for each where its states do not fit into memory: about a minute.
-A bound in seconds would make the result of a search depend on the machine."""
+"""Maximum product of instructions and characters. If its states do not fit into memory, RE2 takes a step for each:
+about a minute. A bound in seconds would make the result of a search depend on the machine."""
 _NOT_HERE: Final = (
     "regular expressions are not available here. Search with syntax 'literal' for a text as it is, "
     "or with 'glob', where * stands for any characters of a line, ? for one, and [a-z] for one of a set"
@@ -42,7 +42,7 @@ class RegularExpression:
         options.log_errors = False
         options.case_sensitive = not ignore_case
         try:
-            re2.compile(source, options)  # by itself first: behind the flag, a message would quote the flag too
+            re2.compile(source, options)  # without the flag first, so that error messages do not quote the flag
             compiled = re2.compile(f"(?m){source}", options)
         except re2.error as error:
             problem = error.args[0] if error.args else ""
@@ -72,6 +72,6 @@ def _re2() -> Any:
         re2 = import_module("re2")
     except ImportError:
         raise PatternError(_NOT_HERE) from None
-    if not hasattr(re2, "Options"):  # another package with a module of that name, which may fall back to `re`
+    if not hasattr(re2, "Options"):  # another package has a module of that name, and may fall back to `re`
         raise PatternError(_NOT_HERE)
     return re2

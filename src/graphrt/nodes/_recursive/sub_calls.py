@@ -1,4 +1,4 @@
-"""Sub-calls of a reader, as plain data: which pieces a question is asked of, and what its answers are together.
+"""Sub-calls of a reader, as plain data: the pieces that a question is about, and the combination of its answers.
 
 Sub-calls name ranges of the text and never hold it. All functions are pure, so a resumed run plans the same.
 """
@@ -18,28 +18,28 @@ from graphrt.nodes._recursive.long_text import LongText
 __all__ = ["NOTHING", "Combine", "Finding", "Plan", "as_text", "combined", "cut_into_pieces", "findings_of"]
 
 Combine: TypeAlias = Literal["list", "unique", "sum", "min", "max", "count"]
-"""What the answers of a map become together."""
+"""How the answers of a map are combined."""
 NOTHING: Final = "NONE"
-"""What a sub-call answers if its piece says nothing about the question."""
+"""The answer of a sub-call whose piece says nothing about the question."""
 _NUMBER: Final = re.compile(r"[-+]?(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w])")
 _LISTED: Final = 5
-"""Failed pieces that a result names."""
+"""Maximum number of failed pieces that a result names."""
 
 
 class Plan(TypedDict):
-    """Sub-calls that one tool call asks for."""
+    """The sub-calls that one tool call requests."""
 
     name: str
-    """Name of the text that the answers make, such as "m1"."""
+    """Name of the text made from the answers, such as "m1"."""
     question: str
     of: str
     """The text that is read: "text", or the name of an earlier plan."""
     combine: str
     """A `Combine`, or "answer" for a single question."""
     bounds: list[int]
-    """Where the pieces begin, and where the last one ends: 2..n offsets."""
+    """The start of each piece, and the end of the last one: 2..n offsets."""
     reader: bool
-    """Whether a reader answers, one level below, in place of one call."""
+    """Whether a reader one level below answers, instead of a single call."""
 
 
 class Finding(TypedDict):
@@ -54,15 +54,15 @@ class Finding(TypedDict):
 
 
 def cut_into_pieces(text: LongText, start: int, end: int, *, size: int, separator: str, most: int) -> list[int] | None:
-    """Return where the pieces of a range begin, and where the last one ends; None for more than *most* pieces.
+    """Return the start of each piece of a range, and the end of the last one; None for more than *most* pieces.
 
     Args:
         text: The text.
         start: Where the range begins.
         end: Where it ends.
-        size: Size of a piece at most; see `size_of`.
-        separator: A piece ends after the last one inside it, if there is one. An empty text cuts anywhere.
-        most: Most pieces.
+        size: Maximum size of a piece; see `size_of`.
+        separator: A piece ends after the last separator in it, if there is one. An empty text cuts anywhere.
+        most: Maximum number of pieces.
     """
     bounds = [start]
     at = start
@@ -89,7 +89,7 @@ def findings_of(key: str, found: Sequence[Finding]) -> list[Finding]:
 
 
 def as_text(plan: Plan, found: Sequence[Finding]) -> str:
-    """Return the answers of a plan as a text of its own, one line or more for each piece that has an answer."""
+    """Return the answers of a plan as a text, with one or more lines for each piece that has an answer."""
     bounds = plan["bounds"]
     return "\n".join(
         f"[{bounds[one['at']]}, {bounds[one['at'] + 1]}) {one['text']}" for one in found if not _says_nothing(one)
@@ -97,7 +97,7 @@ def as_text(plan: Plan, found: Sequence[Finding]) -> str:
 
 
 def combined(plan: Plan, found: Sequence[Finding]) -> str:
-    """Return what the findings of a plan are together, for the reader's prompt."""
+    """Return the findings of a plan combined, for the reader's prompt."""
     failed = [one for one in found if one["failed"]]
     given = [one for one in found if not one["failed"]]
     if plan["combine"] == "answer":

@@ -17,6 +17,10 @@ const find = (/** @type {string} */ id) => /** @type {any} */ (document.getEleme
 
 /** @type {Message[]} */
 let messages = [];
+/** What asks for the messages before these; null if there are none. @type {number | null} */
+let before = null;
+/** How often a message was changed since it came. @type {WeakMap<Message, number>} */
+const changes = new WeakMap();
 let thread = "";
 let running = false;
 /** The message that the stream makes. @type {Message | undefined} */
@@ -101,9 +105,11 @@ function fold(chunk, anew) {
     current = messages.find((one) => one.id === chunk.messageId);
     if (!current) messages.push((current = { id: chunk.messageId, role: "assistant", parts: [] }));
     else if (anew) current.parts = [];
+    changes.set(current, (changes.get(current) ?? 0) + 1);
     return;
   }
   if (!current) return;
+  changes.set(current, (changes.get(current) ?? 0) + 1);
   const parts = current.parts;
   const part = (/** @type {(one: Json) => boolean} */ is) => parts.findLast(is);
   const tool = (/** @type {Json} */ values) =>
@@ -227,11 +233,11 @@ function render() {
   const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
   messages.forEach((message, number) => {
     const isPast = number < messages.length - 1;
-    const open = message.parts.some((one) => questions.has(one.approval?.id));
-    const version = JSON.stringify([message, isPast, open && [...questions]]);
+    const open = message.parts.filter((one) => questions.has(one.approval?.id)).length;
+    const version = [changes.get(message), isPast, open].join();
     const old = log.children[number];
-    if (old?.version === version) return;
-    const made = make("article", { className: `message ${message.role}`, version },
+    if (old?.message === message && old.version === version) return;
+    const made = make("article", { className: `message ${message.role}`, message, version },
       make("span", { className: "hidden" }, message.role === "user" ? "You:" : "Answer:"),
       ...message.parts.map((one) => partElement(one, isPast)).filter((one) => one !== null));
     const unfolded = old ? [...old.querySelectorAll("details")].map((one) => one.open) : [];
@@ -240,6 +246,7 @@ function render() {
     else log.append(made);
   });
   while (log.children.length > messages.length) log.lastChild.remove();
+  find("earlier").hidden = before === null;
   if (atEnd) scroller.scrollTop = scroller.scrollHeight;
 }
 
@@ -287,9 +294,7 @@ async function showQuestions() {
   if (found.status === "cancelled") notice("Stopped.");
   if (found.status === "interrupted" && !find("notice").textContent)
     notice(answered.length ? "The run waits for your answer." : `The run waits for a ${found.interrupts[0]?.kind}.`);
-  const kinds = found.interrupts.map((/** @type {Json} */ one) => one.kind);
-  const goesOn = kinds.includes("task") || kinds.every((/** @type {string} */ one) => one === "timer" || one === "thread");
-  return found.status === "interrupted" && goesOn ? "running" : found.status;
+  return found.goes_on ? "running" : found.status;
 }
 
 /** @param {string} id */
@@ -465,9 +470,30 @@ const join = () => read(stream, true);
 async function load(mine) {
   const found = await (await ask(`${CHAT}/${encodeURIComponent(thread)}/messages`)).json();
   if (mine !== opened) return "";
-  messages = found.messages;
+  const known = new Map(messages.map((one) => [one.id, one]));
+  const first = messages.findIndex((one) => one.id === found.messages[0]?.id);
+  if (first <= 0) before = found.before; // else earlier ones were asked for, and stay
+  messages = [...messages.slice(0, Math.max(first, 0)), ...found.messages.map((/** @type {Message} */ one) => {
+    const old = known.get(one.id);
+    return old && JSON.stringify(old) === JSON.stringify(one) ? old : one;
+  })];
   render();
   return messages.length > 0 ? showQuestions() : "";
+}
+
+/** Show the messages before those that are shown, and keep these where they are. */
+async function showEarlier() {
+  const mine = opened;
+  const found = await (await ask(`${CHAT}/${encodeURIComponent(thread)}/messages?before=${before}`)).json();
+  if (mine !== opened) return;
+  const log = find("messages");
+  const scroller = log.parentElement;
+  const below = scroller.scrollHeight - scroller.scrollTop;
+  before = found.before;
+  messages = [...found.messages, ...messages];
+  log.prepend(...found.messages.map(() => make("article"))); // so that the others keep their elements
+  render();
+  scroller.scrollTop = scroller.scrollHeight - below;
 }
 
 /** @param {Message} message @param {string} [trigger] */
@@ -558,6 +584,7 @@ async function open(id) {
   const mine = opened;
   thread = id;
   messages = [];
+  before = null;
   attach([]);
   find("retry").hidden = true;
   questions = new Set();
@@ -602,6 +629,7 @@ find("stop").onclick = () =>
     .catch((error) => notice(error.message, true));
 find("retry").onclick = () => read(post({ id: "", role: "assistant", parts: [] }, "regenerate-message"), true);
 find("new").onclick = newChat;
+find("earlier").onclick = () => showEarlier().catch((error) => notice(error.message, true));
 find("chats").onchange = () => open(find("chats").value);
 
 document.addEventListener("visibilitychange", () => {

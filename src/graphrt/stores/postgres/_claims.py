@@ -1,4 +1,4 @@
-"""Claims in a PostgreSQL store: how a thread is claimed, and how other processes see that its owner is dead.
+"""Claims in a PostgreSQL store: claiming threads, and detecting from other processes that an owner is dead.
 
 Every store object that claims threads keeps one idle connection. Its server process (backend) represents the owner:
 when the owner's process dies, the server ends the backend within milliseconds. Another process that no longer finds the
@@ -8,9 +8,9 @@ A pooler that lends sessions, such as PgBouncer, hides which backend belongs to 
 and others wait until the lease has run out. Leases are measured by the database's clock.
 
 A *claim* is the right to write a thread. Its number among the claims of the thread is its *epoch*. The *token* in a
-thread's row is the random number of its last change, by which a call that is repeated after a lost connection
-recognises its own change. A thread without entries exists only as long as its claim. Texts of statements have `{s}` in
-place of the schema's name, which `Link.named` puts in. Commits are in `_commit`.
+thread's row is the random number of its last change, by which a call retried after a lost connection recognises its own
+change. A thread without entries exists only as long as its claim. Texts of statements have `{s}` in place of the
+schema's name, which `Link.named` puts in. Commits are in `_commit`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LINGER_S: Final = 0.5
 """Seconds to wait for the backend of a dead owner to disappear, before the thread counts as held."""
 _LOOK_S: Final = 0.05
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 class PostgresClaim(Claim):
@@ -53,14 +53,14 @@ class PostgresClaim(Claim):
         self.is_stored = False
         """Whether a commit has stored the claim. Until then it is reserved in this store object, up to `until`."""
         self.tokens: set[int] = set()
-        """Tokens of commits that were to store the claim."""
+        """Tokens of commits that tried to store the claim."""
         self.until = 0.0
         """End of the reservation, by the monotonic clock of this process."""
         self.fence: int = 0
         """Number that a commit must find in the thread's row. It is raised when the outcome of a commit is unknown, so
-        that a statement that is still under way can no longer take effect."""
+        that a statement still in flight can no longer take effect."""
         self.unsure: bool = False
-        """Whether the outcome of the last commit is still unknown."""
+        """Whether the outcome of the last commit is unknown."""
 
 
 class Owner:
@@ -75,12 +75,12 @@ class Owner:
         self._identity: tuple[int | None, int | None] = (None, None)
         """Pid and start time of the backend that represents this owner now; see `identity`."""
         self._named: tuple[int | None, int | None] = (None, None)
-        """The same, as stored with our claims in the database; differs after a reconnect."""
+        """The identity stored with our claims in the database, which is outdated after a reconnect."""
         self._lock: Final = OwnLock(link.home)
         self.claims: dict[int, PostgresClaim] = {}
         """Claims that callers got and have not released, by the number of their thread."""
         self.doubtful: dict[str, set[int]] = {}
-        """Tokens of first commits that failed although they may be stored, with their claim, by thread id."""
+        """Tokens of failed first commits that may be stored nevertheless, with their claim, by thread id."""
         self.text = ""
         """Process and host, for error messages of other processes."""
 
@@ -100,14 +100,16 @@ class Owner:
             return self._identity
 
     def add(self, claim: PostgresClaim, named: tuple[int | None, int | None]) -> None:
-        """Add a claim that was stored with the identity *named*; `moved` tells if that is not ours any more."""
+        """Add a claim that was stored with the identity *named*; `moved` returns whether that is still ours."""
         with self._lock:
             self.claims[claim.no] = claim
-            if named != self._identity:  # our backend was replaced meanwhile, and all claims were told, but for this
+            if (
+                named != self._identity
+            ):  # our backend was replaced in the meantime, and all claims except this one were updated
                 self._named = named
 
     def moved(self) -> tuple[int | None, int | None] | None:
-        """Return the identity that our claims must name from now on, or None if they name the right one.
+        """Return the identity that our claims must name from now on, or None if they already do.
 
         It differs if our backend was lost. A new connection is then opened here, if possible. Called before commits and
         renewals of leases, which then store the new identity.
@@ -118,7 +120,7 @@ class Owner:
                 self._connection = None
                 self._identity = (None, None)
             if self._connection is None:
-                with suppress(StoreError):  # two Nones are better than a dead backend: then the leases count
+                with suppress(StoreError):  # two Nones leave the decision to the leases
                     self._open()
             return None if self._identity == self._named else self._identity
 
@@ -153,7 +155,7 @@ class Owner:
 def reserve(
     link: Link, owner: Owner, connection: Connection, thread: str, *, create: bool, lease_s: float, at: float
 ) -> PostgresClaim | None:
-    """Return a claim on *thread* for *owner*. This reads only: the first commit under the claim stores it.
+    """Return a claim on *thread* for *owner*. This only reads; the first commit under the claim stores it.
 
     Args:
         link: Names the schema in statements.
@@ -181,14 +183,14 @@ def reserve(
             if owned and token not in ours:
                 # The server needs a moment to end the backend of a process that has just died.
                 if time.monotonic() > give_up:
-                    raise CONFLICT(thread=thread, known=told(holder, since, left_s))
+                    raise CONFLICT(thread=thread, known=describe_claim(holder, since, left_s))
                 time.sleep(_LOOK_S)
                 continue
             if seq:
                 stands[1] = epoch + 1
                 head = _statements.to_head(thread, (*stands, True, first, title, tags, rank))
                 return PostgresClaim(head, lease_s, no, owner, former)
-            # Its owner died before the first entry: the thread counts as never created. Epochs of its id go on counting.
+            # Its owner died before the first entry: the thread counts as never created. Its epochs are not reset.
             _forget_empty(link, owner, connection, thread, no)
         if not create:
             return None
@@ -200,8 +202,8 @@ def _forget_empty(link: Link, owner: Owner, connection: Connection, thread: str,
     """Delete *thread*, whose number is *no*, if it has no entries and no living owner."""
     with connection.transaction():
         connection.execute(link.named(_statements.LOCK), [thread])
-        # The server caches its list of backends for the duration of a transaction: read it anew after the lock.
-        connection.execute(_statements.LOOK_AGAIN.encode())  # names no table, so it needs no `Link.named`
+        # The server caches its list of backends for the duration of a transaction: read it again after the lock.
+        connection.execute(_statements.LOOK_AGAIN.encode())  # contains no table name, so it needs no `Link.named`
         row = connection.execute(link.named(_statements.SEE), [no]).fetchone()
         if row is not None:
             seen = Seen._make(row)
@@ -212,7 +214,7 @@ def _forget_empty(link: Link, owner: Owner, connection: Connection, thread: str,
 def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:
     """Release the thread if *claim* is valid, and delete it if it has no entries."""
     values = [claim.no, claim.epoch]
-    if connection.execute(link.named(_statements.RELEASE), values).rowcount:  # one row if the thread has entries
+    if connection.execute(link.named(_statements.RELEASE), values).rowcount:  # one row if there are entries
         return
     # Two statements: under READ COMMITTED, the second one sees all that was committed before the lock was granted.
     with connection.transaction():
@@ -221,7 +223,7 @@ def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:
 
 
 class Seen(NamedTuple):
-    """Who holds a thread, and what its last change was: a row of `_statements.SEE`."""
+    """The holder of a thread and its last change: a row of `_statements.SEE`."""
 
     seq: int
     epoch: int
@@ -242,8 +244,8 @@ def seen(calls: Calls, connection: Connection, no: int) -> Seen | None:
     return None if row is None else Seen._make(row)
 
 
-def told(holder: str, since: float, left_s: float) -> str:
-    """Return for an error message who holds a thread, since when, and how long the lease still runs.
+def describe_claim(holder: str, since: float, left_s: float) -> str:
+    """Describe for an error message who holds a thread, since when, and how long the lease still runs.
 
     The arguments are the fields `holder`, `since` and `left_s` of `Seen`.
     """
@@ -252,7 +254,7 @@ def told(holder: str, since: float, left_s: float) -> str:
 
 
 def columns(claims: Iterable[PostgresClaim]) -> tuple[list[int], list[int], list[float]]:
-    """Return thread numbers, epochs and leases of *claims*, in order of thread number.
+    """Return the thread numbers, epochs and leases of *claims*, in order of thread number.
 
     All statements that lock several rows use this order, so that they cannot deadlock.
     """

@@ -1,11 +1,11 @@
-"""Commits to a PostgreSQL store: written in one statement, and looked for after a lost connection.
+"""Commits to a PostgreSQL store: written in one statement, and verified after a lost connection.
 
 The texts of the statements are in `_statements`.
 
-When the connection is lost, the commit may be stored, not stored, or still on its way to the server. A repetition
-first raises the *fence*, a number in the thread's row that a commit must find there, which shuts out a statement that
-is still under way. It then knows by the *token* in the row, the random number of its last change, or by the last
-record, whether the commit was stored before that.
+When the connection is lost, the commit may be stored, not stored, or still on its way to the server. A retry first
+raises the *fence*, a number that a commit must find in the thread's row, which blocks a statement still in flight. The
+*token* in the row, the random number of its last change, or the last record then shows whether the commit was stored
+before.
 
 A commit consists of *changes* of the thread's row, such as its status, and of *parts*: rows of other tables, such as
 records (the journal entries of one commit). A *claim* is the right to write; its number in the thread is its *epoch*.
@@ -26,11 +26,11 @@ from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.values import Commit
 
 _texts: Final[dict[tuple[str, ...], str]] = {}
-"""Texts of statements, by the names of the changes and parts that they write: a few dozen at most."""
+"""Cached statements, by the names of the changes and parts that they write: a few dozen at most."""
 
 
 class Writing:
-    """One call of `commit`. It can be repeated after a lost connection, and then finds what it wrote before.
+    """One call of `commit`. It can be retried after a lost connection, and recognises what it wrote before.
 
     Args:
         link: Names the schema in statements.
@@ -50,16 +50,16 @@ class Writing:
         self._token: Final = token
         self._empties: Final = commit.release and self._seq == 0
         """Whether the commit releases a thread without entries, which is then deleted with all its parts."""
-        # Such a claim is kept by the statement and ended by `free`, which deletes the thread.
+        # The statement keeps such a claim, and `free` ends it by deleting the thread.
         release = commit.release and not self._empties
         self._changes: Final = _parts.commit_changes(commit, claim.lease_s, release=release)
         """Names of the changes, and their parameters."""
-        # The parts of a thread that is deleted are not written, but its messages to others and its memory are.
+        # For a thread that is deleted, only its messages to others and its memory are written.
         kept = Commit(commit.expected, commit.at, posts=commit.posts, memory=commit.memory) if self._empties else commit
         self._parts: Final = _parts.commit_parts(kept, claim.thread)
         tenant = tenant_of(claim.thread)
         if tenant is not None and commit.labels is None and not (claim.is_stored or claim.head.seq):
-            # A new thread. Labels would have the tenant too.
+            # A new thread without labels, which would include the tenant.
             self._parts.insert(0, _parts.Part("tenant", [tenant], 0))
 
     def run(self, connection: Connection, again: bool) -> None:  # noqa: FBT001 - Calls.call says so
@@ -72,14 +72,14 @@ class Writing:
         Raises:
             ConflictError: The claim is void, or the last entry is not the expected one.
         """
-        # `unsure`: the outcome of the commit before, which may be this one's first attempt, is not known.
+        # `unsure`: the outcome of the previous commit, which may be this one's first attempt, is unknown.
         if not ((again or self.claim.unsure) and self.landed(connection)):
             self.write(connection)
-        if self._empties:  # also in a repetition: the first attempt may have ended right before
+        if self._empties:  # even in a retry, because the first attempt may have just been stored
             free(self._link, connection, self.claim)
 
     def write(self, connection: Connection) -> None:
-        """Write the commit, without checking whether it is stored already. An erasure calls it in its transaction.
+        """Write the commit without checking whether it is already stored. An erasure calls it in its transaction.
 
         Raises:
             ConflictError: The claim is void, or the last entry is not the expected one.
@@ -120,7 +120,7 @@ class Writing:
         text = _texts.get(shape)
         if text is None:
             text = _texts[shape] = _statements.commit_text(shape)
-        # In the order of the text: the row's columns, the changes, the conditions, then the parts.
+        # Parameters in the order of the text: the row's columns, the changes, the conditions, then the parts.
         values = [self._seq, self.commit.at, self._token, *values, claim.no, claim.epoch, self.commit.expected]
         values.append(claim.fence)
         for part in parts:
@@ -131,7 +131,7 @@ class Writing:
         return connection.execute(self._link.named(text), values, prepare=prepare).rowcount == 1
 
     def _take_first(self, connection: Connection, parts: list[_parts.Part]) -> bool:
-        """Do as `_take`, and store the claim, in one statement.
+        """Like `_take`, but also store the claim, in one statement.
 
         The epoch decides: another claim on the thread would have raised it.
         """
@@ -163,7 +163,7 @@ class Writing:
         return row is not None or self._landed_first(connection)  # an earlier attempt may have arrived late
 
     def stored(self) -> None:
-        """Note that the commit is stored, and with it the claim. Called once it is."""
+        """Record that the commit, and with it the claim, is stored."""
         claim = self.claim
         if not claim.is_stored:
             claim.is_stored = True
@@ -171,7 +171,7 @@ class Writing:
             claim.owner.add(claim, self._named)
 
     def _landed_first(self, connection: Connection) -> bool:
-        """Return whether this commit, which was to store the claim, is stored."""
+        """Return whether this commit, which also stores the claim, is stored."""
         last = self.commit.records[-1] if self.commit.records else None
         values = [-1 if last is None else last.seq, self.claim.thread]
         row = connection.execute(self._link.named(_statements.FIRST), values, binary=True).fetchone()
@@ -184,25 +184,25 @@ class Writing:
         return True
 
     def landed(self, connection: Connection) -> bool:
-        """Return whether the commit is stored, after shutting out a statement that may still be under way."""
+        """Return whether the commit is stored, after blocking a statement that may still be in flight."""
         if not self.claim.is_stored:
             return self._landed_first(connection)
         last = self.commit.records[-1] if self.commit.records else None
         values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]  # no record has the number -1
         row = connection.execute(self._link.named(_statements.FENCE), values, binary=True).fetchone()
-        if row is None:  # the claim is void; or the thread had no entries and is gone, as `free` leaves it
+        if row is None:  # the claim is void, or the thread had no entries and `free` deleted it
             stands = connection.execute(self._link.named(_statements.STANDS), [self.claim.no]).fetchone()
             return self._empties and stands is None
         token, self.claim.fence, _, body = row  # the third is the thread's last entry
-        # A caller that repeats a commit of unknown outcome makes a new `Writing`, with another token. The last record
-        # is then recognised by its body.
+        # A caller that repeats a commit of unknown outcome creates a new `Writing` with another token, so the last
+        # record is recognised by its body.
         return bool(token == self._token or (last is not None and body == last.body))
 
     def _refuse(self, connection: Connection) -> None:
         """Raise the reason why the thread's row does not meet the conditions.
 
         Returns without an error if only the fence differs: it is copied into the claim, and the commit can be repeated.
-        That is so if `landed` raised the fence and lost its connection before the new number arrived.
+        This happens if `landed` raised the fence and lost its connection before the new number arrived.
 
         Raises:
             ConflictError: The claim is void, or the last entry is not the expected one.
@@ -226,7 +226,7 @@ class Writing:
         claim.fence = fence
 
     def _refused_first(self, connection: Connection) -> ConflictError:
-        """Return why the claim was not stored: another owner was faster, the thread is gone, or at another entry."""
+        """Return why the claim was not stored: another owner was faster, or the thread is gone or at another entry."""
         claim, expected = self.claim, self.commit.expected
         row = connection.execute(self._link.named(_statements.FIRST), [-1, claim.thread], binary=True).fetchone()
         if row is None or (claim.head.seq and row[0] != claim.no):

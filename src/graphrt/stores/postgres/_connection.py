@@ -1,10 +1,10 @@
 """Connections to a PostgreSQL server: opening, checking, lending them to calls, and dropping dead ones.
 
-The pool is our own and not psycopg_pool (decision 0026). The calling worker thread connects itself, so its error says
-at once, in the server's words, why that failed. No background thread runs. A forked child uses no connection of its
-parent, and ends none: psycopg closes a connection that is collected only in the process that opened it.
+The pool is our own and not psycopg_pool (decision 0026). The calling worker thread connects itself, so it gets the
+server's error message at once. There is no background thread. A forked child neither uses nor closes connections of its
+parent: psycopg closes a collected connection only in the process that opened it.
 
-Nothing here knows of threads or commits.
+This module knows nothing of threads or commits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTINGS: Final = (
     b" pg_backend_pid()"
 )
 _SAFE: Final = ({"on", "remote_apply"}, {"on"}, {"on"})
-"""Values of the first three settings with which a confirmed commit is durable, in the same order."""
+"""Values of the first three settings that make a confirmed commit durable, in the same order."""
 _DEFAULTS: Final = {
     "application_name": "graphrt",
     "keepalives_idle": "30",  # with the system's defaults, a vanished server is noticed only after hours
@@ -36,13 +36,14 @@ _DEFAULTS: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""Options of libpq that are set unless the URL sets them."""
+"""Default options of libpq, unless the URL sets them."""
 _IDLE_S: Final = 10.0
-"""Seconds that a process may pause inside a transaction. All of ours are a few statements in a row, so one that pauses
-for longer hangs, or its machine is gone. Its row locks would stop the processes that take over its threads."""
+"""Seconds that a process may pause inside a transaction. Our transactions are a few statements in a row, so a longer
+pause means that the process hangs or its machine is gone. Its row locks would block the processes that take over its
+threads."""
 _SESSION: Final = (
     b"SELECT set_config('lock_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),"
-    # So that the server notices a vanished client too, and not after two hours as by default.
+    # So that the server also notices a vanished client soon, not only after two hours, the default.
     b" set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),"
     b" set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '60000', false)"
 )
@@ -73,19 +74,19 @@ class Link:
         """Results of `named`."""
         self.home: Final = Home("This PostgreSQL store")
         self._idle: list[Connection] = []
-        """Open connections that are not lent, the one that was used last at the end."""
+        """Idle connections, most recently used last."""
         self._lock: Final = OwnLock(self.home)
         self._free: Final = threading.BoundedSemaphore(self._size)
         """Counts the connections that may still be lent."""
         self._ready = False
-        """Whether the tables were made or checked, and so whether the server has answered."""
+        """Whether the tables were created or checked, which implies that the server has answered."""
 
     @contextmanager
     def lend(self) -> Generator[Connection]:
-        """Lend a working connection for a `with` block. The tables exist and are up to date.
+        """Lend a working connection for a `with` block, with the tables created and up to date.
 
         Raises:
-            StoreError: The store is closed, all connections are in use for too long, or the server cannot be used.
+            StoreError: The store is closed, all connections were in use for too long, or the server cannot be used.
         """
         self.home.check()
         if self._closed:
@@ -105,11 +106,11 @@ class Link:
 
     @property
     def met(self) -> bool:
-        """Whether the server has answered before, in this process. If so, calls wait for it to come back."""
+        """Whether the server has answered before in this process. If so, calls wait for it to come back."""
         return self._ready
 
     def open(self) -> Connection:
-        """Return a new connection, which was checked, and which the caller closes.
+        """Return a new, checked connection, which the caller closes.
 
         Raises:
             StoreError: The server cannot be reached, is too old, or may lose commits that it confirmed
@@ -122,7 +123,7 @@ class Link:
                 address.libpq,
                 autocommit=True,
                 client_encoding="utf8",
-                connect_timeout=max(1, round(self.connect_timeout_s)),  # libpq: whole seconds, and 0 is no limit
+                connect_timeout=max(1, round(self.connect_timeout_s)),  # libpq: whole seconds, and 0 means no limit
                 **{name: value for name, value in _DEFAULTS.items() if name not in address.given},
             )
         except psycopg.Error as error:
@@ -132,7 +133,7 @@ class Link:
         raise failure  # outside the except block, so that psycopg's error, which may quote the URL, is not its context
 
     def _checked(self, connection: Connection) -> Connection:
-        """Return the new *connection* after checking and configuring its session; close it if that fails.
+        """Check and configure the session of the new *connection*, and return it; close it if that fails.
 
         Raises:
             StoreError: The server failed, is too old, or may lose commits that it confirmed.
@@ -140,7 +141,7 @@ class Link:
         try:
             connection.isolation_level = driver().IsolationLevel.READ_COMMITTED
             *settings, pid = connection.execute(_SETTINGS).fetchall()[0]
-            # A pooler reports a pid of its own at login, and not that of the backend that runs the statement.
+            # At login, a pooler reports its own pid instead of that of the backend.
             self.pooled = pid != connection.info.backend_pid
             # Behind a pooler, the next statement may run in another session, which has not prepared it. Settings of
             # a session have no meaning there, so those of the server count (decision 0163).
@@ -178,10 +179,10 @@ class Link:
             )
 
     def _prepare(self, connection: Connection) -> None:
-        """Create the tables, with the first connection that is lent.
+        """Create the tables, on the first connection that is lent.
 
         Raises:
-            StoreError: That failed, or the tables are not those of a store or newer.
+            StoreError: That failed, or the tables are newer or not those of a store.
         """
         try:
             _schema.prepare(connection, self.address.schema, self.named)
@@ -199,7 +200,7 @@ class Link:
     def failure(self, error: Any, *, doing: str, kept: str = "") -> StoreError:
         """Return the `StoreError` for *error*, a psycopg error, without the password of the URL.
 
-        *doing* says what was tried, as in "commit to thread 't'", and *kept*, a sentence, what is stored now.
+        *doing* names the attempted operation, as in "commit to thread 't'". *kept* is a sentence about the stored data.
         """
         place = self.address.place
         return _errors.store_error(error, doing=doing, kept=kept, secret=self.address.secret, where=place)
@@ -229,7 +230,7 @@ class Link:
         connection.close()
 
     def close(self) -> None:
-        """Close all connections that are not lent. The others are closed when they are returned."""
+        """Close all idle connections. Lent ones are closed when they are returned."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -249,7 +250,7 @@ def alive(connection: Connection) -> bool:
     The socket of a connection that the server ended is readable: there is an error message, and then end of file.
     """
     try:
-        # A notice also makes the socket readable. It is consumed, and the socket is checked again, up to three times.
+        # A notice also makes the socket readable, so it is consumed and the socket checked again, up to three times.
         for _ in range(3):
             if not _readable(connection.pgconn.socket):
                 return not connection.closed

@@ -1,7 +1,7 @@
-"""The only module that imports psycopg, at its first use, and protocols for the part of its interface that is used.
+"""The only module that imports psycopg, on first use, with protocols for the part of its interface that is used.
 
-With these protocols, type checkers can check graphrt without psycopg. psycopg is LGPL: it is imported, and none of its
-code is copied (decision 0026).
+With these protocols, type checkers can check graphrt without psycopg. psycopg is LGPL: it is only imported, and none of
+its code is copied (decision 0026).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Connection(Protocol):
 
     @property
     def info(self) -> Any:
-        """Facts about the session: version of the server, pid of its process, status of the transaction."""
+        """Information about the session: server version, pid of its process, transaction status."""
         ...
 
     @property
     def pgconn(self) -> Any:
-        """The connection of libpq below this one, with its socket."""
+        """The underlying libpq connection, with its socket."""
         ...
 
     isolation_level: Any

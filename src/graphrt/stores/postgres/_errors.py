@@ -1,6 +1,6 @@
 """Translation of PostgreSQL's errors into `StoreError`, by SQLSTATE: the server's code of five characters.
 
-Only the mapping and its texts. When to try again is decided in `_calls`; the caller says what is stored.
+This module has only the mapping and its texts. `_calls` decides on retries; the caller describes the stored data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphrt.errors._codes.databases import (
 )
 
 _CODES: Final = {
-    "25006": "store-read-only",  # the transaction, the role or a standby only reads
+    "25006": "store-read-only",  # the transaction, the role or a standby is read-only
     "42501": "store-read-only",  # the role may not write there
     "53100": "store-full",
     "55P03": "store-busy",  # lock_timeout
@@ -41,18 +41,18 @@ _DECLARED: Final = {
     declared.code: declared
     for declared in (STORE_READ_ONLY, STORE_FULL, STORE_BUSY, POSTGRES_DAMAGED, STORE_UNAVAILABLE)
 }
-"""The error of each code, which makes the text."""
+"""The error of each code, which builds the text."""
 LOST: Final = frozenset({"57P01", "57P02", "57P05", "25P03"})
-"""SQLSTATEs with which the server ends a session. The outcome of the statement under way is then unknown."""
+"""SQLSTATEs with which the server ends a session. The outcome of the current statement is then unknown."""
 _STARTING: Final = ("database system is starting up", "in recovery mode", "not yet accepting connections")
 """Messages of a server that will soon accept connections. They are compared as text because psycopg's error for a
 refused connection has no SQLSTATE; it would be 57P03."""
 AGAIN: Final = frozenset({"40001", "40P01"})
-"""SQLSTATEs of a transaction that was rolled back in favour of another one, and can be repeated."""
+"""SQLSTATEs of a transaction that was rolled back because of a conflict, and can be retried."""
 
 
 def is_lost(error: Any, connection: Any) -> bool:
-    """Return whether *error*, of psycopg, lost *connection*, so that the outcome of its statement is unknown."""
+    """Return whether the psycopg *error* lost *connection*, so that the outcome of its statement is unknown."""
     state = error.sqlstate  # class 08 are connection exceptions
     return connection.closed or state in LOST or (state or "").startswith("08")
 
@@ -62,14 +62,14 @@ def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: s
 
     Args:
         error: The error.
-        doing: What was tried, as in "commit to thread 't'".
-        kept: A sentence that says what is stored now.
+        doing: The attempted operation, as in "commit to thread 't'".
+        kept: A sentence about the stored data.
         secret: The password, which is removed from the text.
         where: The database, for the error.
     """
     state: str | None = error.sqlstate
     code = _CODES.get(state or "", STORE_UNAVAILABLE.code)
-    # The server's message alone; the text of an error from the client may have several lines.
+    # Only the server's message, since the text of a client error may have several lines.
     said = (error.diag.message_primary if state else None) or str(error) or type(error).__name__
     said = "; ".join(line.strip() for line in said.splitlines() if line.strip())
     return _DECLARED[code](
@@ -88,5 +88,5 @@ def hide(text: str, secret: str) -> str:
 
 
 def is_starting(error: StoreError) -> bool:
-    """Return whether *error* is a connection that was refused by a server which is starting."""
+    """Return whether *error* is a connection refused by a server that is still starting."""
     return any(said in error.what for said in _STARTING)

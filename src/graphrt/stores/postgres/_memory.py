@@ -4,13 +4,14 @@ One row for each item: `path` is its namespace with a slash at the end, and `wor
 index. The items that have a searched word come from that index, and are ranked in SQL by the shares of the searched words
 (`_memory_items`).
 
-Vectors are arrays of `real`, so that the tables do not need the extension pgvector. Where the database has it, its
-`inner_product` compares them, and else a sum in SQL, of the newest items alone. There is no index of vectors: one of
-pgvector would find only the nearest items of all namespaces together, and others than other stores (decision 0259).
+Vectors are arrays of `real`, so that the tables do not need the extension pgvector. If the database has it, its
+`inner_product` compares them; otherwise a sum in SQL does, for the newest items only. There is no vector index:
+pgvector's would find only the nearest items of all namespaces together, and different ones than other stores (decision
+0259).
 
 A commit writes them in its own statement, which names the thread's row `it` (`_parts`). Two commits may write the same
-items: each writes them in the order of their names, and if two wait for each other all the same, the server aborts one
-of them, which is repeated.
+items. Each writes them in the order of their names. If two wait for each other all the same, the server aborts one of
+them, which is repeated.
 """
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
@@ -90,7 +91,7 @@ PURGE: Final = "DELETE FROM {s}.memory WHERE expires_at <= %s AND path >= %s AND
 
 
 def columns(writes: Sequence[MemoryWrite], at: float) -> list[list[Any]]:
-    """Return the columns of those of *writes* that delete nothing, made at *at*, for `REMEMBER`."""
+    """Return the columns of those *writes* that are not deletions, made at *at*, for `REMEMBER`."""
     rows = [
         (f"{one.namespace}/", one.key, one.body, " ".join(one.words), one.expires_at, at, _array(one.vector))
         for one in writes
@@ -100,13 +101,13 @@ def columns(writes: Sequence[MemoryWrite], at: float) -> list[list[Any]]:
 
 
 def deleted(writes: Sequence[MemoryWrite]) -> list[list[Any]]:
-    """Return the columns of those of *writes* that delete an item, for `FORGET`."""
+    """Return the columns of those *writes* that are deletions, for `FORGET`."""
     rows = [(f"{one.namespace}/", one.key) for one in writes if one.body is None]
     return [list(column) for column in zip(*rows, strict=True)] if rows else []
 
 
 def write(calls: Calls, writes: Sequence[MemoryWrite], at: float) -> None:
-    """Make the changes *writes*, which were checked, in one transaction. A repetition writes the same once more."""
+    """Apply the checked *writes* in one transaction. A retry writes the same again."""
 
     def work(connection: Connection, _: bool) -> None:  # noqa: FBT001 - Calls.call says so
         with connection.transaction():
@@ -118,7 +119,7 @@ def write(calls: Calls, writes: Sequence[MemoryWrite], at: float) -> None:
 
 
 def listed(calls: Calls, wanted: MemoryFilter, most: int | None) -> list[StoredItem]:
-    """Return the items that *wanted* lets pass, in its order, at most *most* of them."""
+    """Return the items that match *wanted*, in its order, at most *most* of them."""
     first, end = wanted.bounds
     part = {"first": first, "end": end, "now": wanted.now, "key": wanted.key}
     if not wanted.searches:
@@ -127,7 +128,7 @@ def listed(calls: Calls, wanted: MemoryFilter, most: int | None) -> list[StoredI
     length = None if wanted.vector is None else len(wanted.vector) // 4
 
     def work(connection: Connection, _: bool) -> list[StoredItem]:  # noqa: FBT001
-        # Of one moment, so that each item that was found is read as it was found.
+        # In one snapshot, so that each item is read in the state in which it was found.
         with connection.transaction():
             connection.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             ((total, others, extension),) = calls.run(connection, _COUNT, part | {"length": length}).fetchall()
@@ -150,7 +151,7 @@ def listed(calls: Calls, wanted: MemoryFilter, most: int | None) -> list[StoredI
 
 
 def namespaces(calls: Calls, wanted: NamespaceFilter, after: str | None, most: int | None) -> list[str]:
-    """Return the namespaces that *wanted* lets pass, those after *after*."""
+    """Return the namespaces after *after* that match *wanted*."""
     first, end = wanted.bounds
     page = {"first": first, "end": end, "now": wanted.now, "key": None, "most": most}
     page["after"] = "" if after is None else f"{after}/"
@@ -162,10 +163,10 @@ def _items(rows: Sequence[tuple[Any, ...]]) -> list[StoredItem]:
 
 
 def _array(vector: bytes | None) -> str | None:
-    """Return a vector as PostgreSQL writes an array of `real`. Text, because `unnest` takes no arrays of arrays."""
+    """Return a vector as the text of an array of `real`. `unnest` does not accept arrays of arrays."""
     return None if vector is None else f"{{{','.join(map(repr, unpacked(vector)))}}}"
 
 
 def _vector(text: str | None) -> bytes | None:
-    """Return the vector that PostgreSQL wrote as *text*, an array of `real`."""
+    """Parse *text*, an array of `real`, as a vector."""
     return None if text is None else packed_numbers(map(float, text[1:-1].split(",")))

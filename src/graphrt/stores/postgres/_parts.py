@@ -1,15 +1,16 @@
-"""What a commit to a PostgreSQL store writes: changes of the thread's row, and *parts*, which are rows of other tables.
+"""The writes of a commit to a PostgreSQL store: changes of the thread's row, and *parts*, rows of other tables.
 
-A commit is one statement. A first step updates the thread's row and gives it the name `it`, and one step for each part
-inserts rows that depend on it. If `it` is empty, as the row did not meet the conditions, nothing is written. The texts
-of the first step, and the parameters in order, are in `_commit`.
+A commit is one statement. A first step updates the thread's row and names it `it`; then one step per part inserts rows
+that depend on it. If the row does not meet the conditions, `it` is empty and nothing is written. The texts of the first
+step, and the parameters in order, are in `_commit`.
 
 A *message* is mail to a thread, posted by a process that does not own it. A commit *takes* messages of its own thread,
-which deletes them, and posts messages to others. It posts to threads that others may be committing to, and that may post
-to its own thread meanwhile. Two such commits do not wait for each other: a commit updates no key column of its thread's
-row, so it holds a lock of the strength NO KEY UPDATE, which the lock KEY SHARE of a message's sender does not conflict
-with. Rows are locked, and messages inserted, in the order of the threads' numbers. What a message does wait for is the
-deletion of its thread; if that waits for the sender too, the server aborts one of them, and `_calls` repeats it.
+which deletes them, and posts messages to others. It posts to threads to which others may be committing, and which may
+post to its own thread at the same time. Two such commits do not wait for each other. A commit updates no key column of
+its thread's row, so it holds a lock of the strength NO KEY UPDATE, which does not conflict with the lock KEY SHARE of a
+message's sender. Rows are locked, and messages inserted, in the order of the threads' numbers. A message does wait for
+the deletion of its thread. If the deletion waits for the sender too, the server aborts one of them, and `_calls`
+repeats it.
 
 *Labels* are the title, tags and tenant by which a thread is found. A *record* has the journal entries of one commit.
 Staged bodies (outcomes of tasks whose superstep is open) belong to a `generation` of their thread: raising it makes
@@ -67,7 +68,7 @@ PARTS: Final = {
         " ON CONFLICT (no) DO UPDATE SET title = excluded.title, folded = excluded.folded, tags = excluded.tags"
     ),
     "unlist": "DELETE FROM {s}.question q USING it WHERE q.no = it.no AND NOT q.place = ANY (%s::bytea[])",
-    # A question that is listed already keeps the time at which it was listed first.
+    # A question that is already listed keeps the time at which it was first listed.
     "list": (
         f"INSERT INTO {{s}}.question (no, tenant, {_QUESTION}) SELECT no, %s::text, q.* FROM it,"
         " unnest(%s::float8[], %s::float8[], %s::boolean[], %s::text[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[])"
@@ -75,7 +76,7 @@ PARTS: Final = {
         " stale = excluded.stale, kind = excluded.kind, graph = excluded.graph, node = excluded.node,"
         " body = excluded.body"
     ),
-    # A message that was taken stays without its body: its id is remembered.
+    # A taken message stays without its body, so that its id is remembered.
     "take": (
         "UPDATE {s}.mail m SET body = NULL FROM it"
         " WHERE m.no = it.no AND m.body IS NOT NULL AND m.place = ANY (%s::bigint[])"
@@ -86,7 +87,7 @@ PARTS: Final = {
         " AND m.place <= (SELECT o.place FROM {s}.mail o WHERE o.no = it.no AND o.body IS NULL"
         f" ORDER BY o.place DESC LIMIT 1 OFFSET {REMEMBERED})"
     ),
-    # As for a message that is posted by itself: the lock keeps the other threads from being deleted until their messages are stored.
+    # As in a separate post, the lock keeps the other threads from being deleted until their messages are stored.
     "post": (
         "INSERT INTO {s}.mail (no, id, body) SELECT t.no, p.id, p.body FROM it"
         " CROSS JOIN unnest(%s::text[], %s::bytea[], %s::bytea[]) WITH ORDINALITY AS p (thread, id, body, place)"
@@ -101,7 +102,7 @@ inserts or updates the others."""
 
 
 class Part(NamedTuple):
-    """Something that a commit writes besides the thread's row."""
+    """A write of a commit besides the thread's row."""
 
     name: str
     """Key of `PARTS`."""
@@ -143,7 +144,7 @@ def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[li
 
 
 def commit_parts(commit: Commit, thread: str) -> list[Part]:
-    """Return what *commit* to *thread* writes besides the thread's row.
+    """Return the writes of *commit* to *thread* besides the thread's row.
 
     Each part is small enough for one statement, unless a single body is larger.
     """
@@ -153,7 +154,7 @@ def commit_parts(commit: Commit, thread: str) -> list[Part]:
         parts.append(Part("record", [seq, count, body, seal], len(body)))
     else:
         parts += _bundles("records", commit.records, 2)
-    # A dict, because ON CONFLICT cannot touch a row twice: a key that is staged twice keeps its first place.
+    # A dict, because ON CONFLICT cannot affect a row twice: a key that is staged twice keeps its first place.
     parts += _bundles("stage", ((to_bytes(key), body) for key, body in dict(commit.stage).items()), 1)
     if commit.snapshot is not None:
         parts.append(Part("snapshot", [*commit.snapshot], len(commit.snapshot.body)))
@@ -162,7 +163,7 @@ def commit_parts(commit: Commit, thread: str) -> list[Part]:
         parts.append(Part("meta", [commit.meta], len(commit.meta)))
     if commit.labels is not None or commit.questions is not None:
         parts += _label_parts(commit, thread)
-    if commit.taken:  # `forget` removes old ids, and needs the places to spare those of this commit
+    if commit.taken:  # `forget` removes old ids, and needs the places to exclude those of this commit
         parts += [Part("take", [[*commit.taken]], 0), Part("forget", [[*commit.taken]], 0)]
     parts += _bundles("post", ((to, to_bytes(id_), body) for to, id_, body in commit.posts), 2)
     if commit.memory:
@@ -194,10 +195,10 @@ def _bundles(name: str, rows: Iterable[Sequence[Any]], body: int) -> Iterator[Pa
 
 
 def _label_parts(commit: Commit, thread: str) -> Iterator[Part]:
-    """Yield what *commit* to *thread* writes of labels and questions."""
+    """Yield the label and question rows that *commit* writes to *thread*."""
     if commit.labels is not None:
         row = label_row(thread, commit.labels)
-        # Also written if there is nothing to keep (`row` is None): it may replace labels of before.
+        # Also written if there are no labels (`row` is None), because it may replace earlier ones.
         columns = [None] * 3 if row is None else [row.tenant, row.title, row.folded]
         yield Part("labels", [*columns, sorted(commit.labels.tags)], 0)
     if commit.questions is not None:

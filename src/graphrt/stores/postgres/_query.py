@@ -1,7 +1,7 @@
-"""The dialect of PostgreSQL for queries, whose statements are those of `stores._sql`.
+"""The PostgreSQL dialect for the queries in `stores._sql`.
 
-A message that a commit has taken keeps its row, without a body, so that its id is remembered. Texts of callers that may
-have characters that PostgreSQL's text refuses are stored as bytes (`to_bytes`).
+A message that a commit has taken keeps its row, without a body, so that its id is remembered. Callers' texts that may
+have characters not allowed in PostgreSQL's text type are stored as bytes (`to_bytes`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ARRAYS: Final = {"graphs": "bytea[]"}
 
 
 class PostgresSql(Sql):
-    """SQL as PostgreSQL takes it; `Link.named` replaces `{s}` later."""
+    """The SQL of PostgreSQL; `Link.named` replaces `{s}` later."""
 
     head_columns = _statements.HEAD_COLUMNS
     question_columns = "asked_at, expires_at, stale, kind, place, graph, node, body"
@@ -43,7 +43,7 @@ class PostgresSql(Sql):
         return f"strpos({column}, %({name})s) > 0"
 
     def tags(self, wanted: Filter[Any], tags: Sequence[str], rare: str | None) -> tuple[str, dict[str, Any]]:
-        del rare  # PostgreSQL knows by its statistics which tags are rare
+        del rare  # PostgreSQL's statistics show which tags are rare
         text = "label.tags @> %(tags)s::text[]"
         if isinstance(wanted, QuestionFilter):
             text = f"EXISTS (SELECT FROM {{s}}.label WHERE label.no = q.no AND {text})"
@@ -69,6 +69,6 @@ SQL: Final = PostgresSql()
 
 
 def question_of(row: Any) -> Question:
-    """Return the question made of *row*, which has the columns `PostgresSql.question_columns`."""
+    """Build a question from *row*, which has the columns `PostgresSql.question_columns`."""
     asked_at, expires_at, stale, kind, place, graph, node, body = row
     return Question(to_text(place), kind, to_text(node), to_text(graph), asked_at, expires_at, stale, body)

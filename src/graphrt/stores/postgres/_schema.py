@@ -153,11 +153,11 @@ CREATE TABLE {s}.schema_version (version integer NOT NULL, application text NOT 
 # There are no foreign keys: checking the key of a record would cost more than writing the record. They are not needed,
 # because rows of the other tables are written only by statements that hold the lock on the thread's row.
 #
-# Vectors are stored without compression, which makes them hardly smaller, and reading them slower.
+# Vectors are stored without compression, which would hardly shrink them and slow down reads.
 #
-# Labels and questions have tables of their own, and no columns of `thread`: a thread without labels costs nothing, and
-# so does a plain commit. The indexes with a condition are for threads that a worker may drive: a thread that is not due
-# is in none of them. The tables of live items are unlogged: their content is lost in a crash of the server.
+# Labels and questions have separate tables instead of columns in `thread`, so a thread without labels and a plain
+# commit cost nothing extra. The indexes with a condition are for threads that a worker may drive: a thread that is not
+# due is in none of them. The tables of live items are unlogged: their content is lost in a crash of the server.
 
 
 def prepare(connection: Connection, schema: str, named: Callable[[str], bytes]) -> None:
@@ -226,7 +226,7 @@ def _exists(connection: Connection, schema: str, named: Callable[[str], bytes]) 
 
 
 def _refuse_foreign(connection: Connection, schema: str) -> None:
-    """Check that *schema*, which has no version, has no tables with the names of ours: those of another application.
+    """Check that the unversioned *schema* has no tables with our names, which would belong to another application.
 
     Raises:
         StoreError: It has one.
@@ -248,11 +248,11 @@ def _foreign(schema: str, table: str) -> StoreError:
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode a caller's text for storage. Any str is accepted, also with NUL, which PostgreSQL's type text refuses."""
+    """Encode a caller's text for storage. Any str is accepted, even with NUL, which PostgreSQL's text type rejects."""
     # A lone surrogate, which strict UTF-8 refuses, is encoded too.
     return text.encode("utf-8", "surrogatepass")
 
 
 def to_text(stored: bytes) -> str:
-    """Decode what `to_bytes` returned."""
+    """Decode the result of `to_bytes`."""
     return stored.decode("utf-8", "surrogatepass")

@@ -1,6 +1,6 @@
 """The SQL of a PostgreSQL store: constant texts, in which `Link.named` replaces `{s}` by the quoted name of the schema.
 
-This module has the texts and the order of their parameters, and makes values of rows. It runs nothing.
+This module has the texts with the order of their parameters, and converts rows to values. It runs nothing.
 
 A *claim* is the right to write a thread; its number is its *epoch*. `token` is the random number of a row's last
 change, and `fence` a number that a commit must find in the row. `rank` is minus the priority. Staged bodies (outcomes
@@ -24,7 +24,7 @@ from graphrt.stores.filters import WAITING
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres._parts import CHANGES, PARTS
 from graphrt.stores.postgres._schema import to_text
-from graphrt.stores.values import KEPT_S, Head, Loaded, Record, Saved
+from graphrt.stores.values import KEPT_S, Head, Record, StoredSnapshot, StoredThread
 
 LIVES: Final = (
     "(lease_until > clock_timestamp() AND (backend_pid IS NULL OR EXISTS ("
@@ -50,13 +50,13 @@ _GONE: Final = (
     "(backend_pid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_stat_get_activity(backend_pid) a"
     " WHERE coalesce((extract(epoch FROM a.backend_start) * 1000000)::bigint = thread.backend_start, true)))"
 )
-"""Condition: the owner that is stored last is known to be dead."""
+"""Condition: the last stored owner is known to be dead."""
 _AFTER_EXPIRY: Final = " (an owner before it lost the lease)"
-"""End of the name of a holder that took the thread from an owner which may still be at work."""
+"""End of the name of a holder that took the thread over from an owner which may still be running."""
 _IN_DOUBT: Final = (
     f"(lease_until > 'epoch' AND (right(holder, {len(_AFTER_EXPIRY)}) = '{_AFTER_EXPIRY}' OR NOT {_GONE}))"
 )
-"""Condition: the thread was not released, and an owner that lost it may still be at work."""
+"""Condition: the thread was not released, and an owner that lost it may still be running."""
 _LABELS: Final = ", ".join(f"(SELECT {one} FROM {{s}}.label WHERE label.no = thread.no)" for one in ("title", "tags"))
 _FORMER: Final = (
     f"CASE WHEN {_IN_DOUBT} THEN 'lease-expired' WHEN lease_until > 'epoch' THEN 'dead' ELSE 'released' END"
@@ -66,7 +66,7 @@ LOOK: Final = (
     " holder, extract(epoch FROM held_since)::float8, extract(epoch FROM lease_until - clock_timestamp())::float8"
     " FROM {s}.thread WHERE id = %s"
 )
-"""The row of a thread as `claim` reads it: its head, how its last owner lost it, and who holds it."""
+"""The row of a thread for `claim`: its head, how its last owner lost it, and who holds it."""
 LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
 LOCK_MANY: Final = "SELECT id FROM {s}.thread WHERE id = ANY(%s) ORDER BY no FOR UPDATE"
 _WAITING: Final = ", ".join(f"'{status}'" for status in WAITING)
@@ -97,7 +97,7 @@ STRAYS: Final = " UNION ALL ".join(
     )
 )
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
-# The list of backends is cached from the first look in a transaction on, also while it then waits for a lock.
+# The list of backends is cached from the first access in a transaction, even while it waits for a lock.
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
 LOCK_CLAIM: Final = (
     "SELECT first FROM {s}.thread WHERE no = %s AND epoch = %s AND lease_until > clock_timestamp() FOR UPDATE"
@@ -114,7 +114,7 @@ REHOUSE: Final = (
 RELEASE_DOUBTFUL: Final = "UPDATE {s}.thread SET lease_until = 'epoch' WHERE id = %s AND token = ANY(%s)"
 RELEASE: Final = "UPDATE {s}.thread SET lease_until = 'epoch' WHERE no = %s AND epoch = %s AND seq > 0"
 LOCK_EMPTY: Final = "SELECT no FROM {s}.thread WHERE no = %s AND epoch = %s AND seq = 0 FOR UPDATE"
-# FORGET deletes a thread with all its rows, FENCE shuts out a statement of a lost connection (see `_commit`).
+# FORGET deletes a thread with all its rows; FENCE blocks a statement of a lost connection (see `_commit`).
 FORGET: Final = (
     "WITH a AS (DELETE FROM {s}.record WHERE no = %(no)s), b AS (DELETE FROM {s}.staged WHERE no = %(no)s),"
     " c AS (DELETE FROM {s}.snapshot WHERE no = %(no)s), d AS (DELETE FROM {s}.blob WHERE no = %(no)s),"
@@ -128,7 +128,7 @@ FENCE: Final = (
     " (SELECT body FROM {s}.record r WHERE r.no = thread.no AND r.seq = %s)"
 )
 
-# The lock keeps the thread from being deleted until the message is stored, and lets its owner go on with commits.
+# The lock keeps the thread from being deleted until the message is stored, without blocking its owner's commits.
 POST: Final = (
     "INSERT INTO {s}.mail (no, id, body) SELECT no, %s, %s FROM {s}.thread WHERE thread.id = %s AND seq > 0"
     " FOR KEY SHARE ON CONFLICT (no, id) DO NOTHING"
@@ -140,7 +140,7 @@ _TAKE: Final = (
     " WHERE no = %s AND epoch = %s AND seq = %s AND fence = %s AND lease_until > clock_timestamp()"
     " RETURNING no, generation"
 )
-# The first commit under a claim stores the claim too: of a thread that is there, or of a new one.
+# The first commit under a claim also stores the claim, on an existing or a new thread.
 _TAKE_FREE: Final = (
     "UPDATE {s}.thread SET seq = %s, updated_at = %s, token = %s, CHANGES, epoch = epoch + 1, fence = 0,"
     f" holder = %s || CASE WHEN {_IN_DOUBT} THEN '{_AFTER_EXPIRY}' ELSE '' END,"
@@ -158,7 +158,7 @@ FIRST: Final = (
     "SELECT no, token, epoch, seq, holder, (SELECT body FROM {s}.record r WHERE r.no = thread.no AND r.seq = %s)"
     " FROM {s}.thread WHERE id = %s"
 )
-"""What a first commit that met a lost connection, or another owner, finds at its thread."""
+"""The state of the thread, for a first commit after a lost connection or in a race with another owner."""
 _TAKEN: Final = "SELECT no, generation FROM {s}.thread WHERE no = %s"
 
 
@@ -173,7 +173,7 @@ def commit_text(parts: Iterable[str]) -> str:
 
 
 def first_text(parts: Iterable[str], *, new: bool) -> str:
-    """Return the statement that stores a claim and writes *parts*, as `commit_text`; *new* also makes the thread."""
+    """Return the statement that stores a claim and writes *parts*, like `commit_text`; *new* creates the thread."""
     parts = list(parts)
     changes = [CHANGES[part] for part in parts if part in CHANGES]
     if not new:
@@ -186,7 +186,7 @@ def first_text(parts: Iterable[str], *, new: bool) -> str:
 
 
 def next_text(part: str) -> str:
-    """Return a further statement for *part*, in a transaction in which the thread's row is locked already."""
+    """Return a further statement for *part*, in a transaction that already holds the lock on the thread's row."""
     return _text(_TAKEN, [part])
 
 
@@ -206,7 +206,7 @@ _UPTO: Final = (
 
 
 def load_text(*, upto: bool, after: bool) -> str:
-    """Return the statement that loads a thread. It is a single one, so that all rows are of one moment.
+    """Return the statement that loads a thread. It is a single statement, so that all rows are from one snapshot.
 
     The first column is the kind of the row: h(ead), l(abels), m(eta), n(ewest snapshot), r(ecord) or s(taged body). All
     rows have the columns of the head. The last column is the position among the rows of the kind; of the head it is the
@@ -258,13 +258,13 @@ REPLACE_RECORD: Final = "UPDATE {s}.record SET body = %s, seal = %s WHERE no = %
 REMOVE_REPEATED: Final = (
     "WITH a AS (DELETE FROM {s}.snapshot WHERE no = %(no)s AND seq > %(after)s),"
     # A commit that ends a superstep raises the thread's generation, which makes the staged rows of older ones invalid.
-    # Such rows are removed too, if a concurrent commit has left some.
+    # Such rows, which a concurrent commit may have left, are removed as well.
     " b AS (DELETE FROM {s}.staged s USING {s}.thread t WHERE s.no = %(no)s AND t.no = s.no"
     " AND s.generation < t.generation)"
     " DELETE FROM {s}.blob WHERE no = %(no)s AND NOT name = ANY (%(keep)s::bytea[])"
 )
 
-# Schedules. Of several workers that move one, the first finds the old time.
+# Schedules. If several workers move one, only the first finds the old time.
 INSERT_SCHEDULE: Final = (
     "INSERT INTO {s}.schedule (name, graph, version, due_at, body) VALUES (%s, %s, %s, %s, %s)"
     " ON CONFLICT (name) DO NOTHING"
@@ -277,13 +277,12 @@ DELETE_SCHEDULE: Final = "DELETE FROM {s}.schedule WHERE name = %s"
 
 
 # Live items.
-_TIDY: Final = (
-    f"WITH a AS (DELETE FROM {{s}}.live_batch WHERE at < clock_timestamp() - {KEPT_S:.0f} * interval '1 second')"
-)
-# In the order of the threads, so that two processes with the same threads do not wait for each other.
+_OLD: Final = f"clock_timestamp() - {KEPT_S:.0f} * interval '1 second'"
+# In the order of the threads, so that two processes with the same threads do not deadlock.
 FOLLOW: Final = (
-    f"{_TIDY}, b AS (DELETE FROM {{s}}.live_follower"
-    " WHERE until < clock_timestamp() AND thread <> ALL (%(threads)s::text[])),"
+    f"WITH a AS (DELETE FROM {{s}}.live_batch AS l WHERE at < {_OLD}"
+    " AND NOT EXISTS (SELECT FROM {s}.live_follower AS f WHERE f.thread = l.thread)),"
+    f" b AS (DELETE FROM {{s}}.live_follower WHERE until < {_OLD} AND thread <> ALL (%(threads)s::text[])),"
     " c AS (INSERT INTO {s}.live_follower AS f (thread, until)"
     " SELECT thread, clock_timestamp() + %(for_s)s * interval '1 second' FROM unnest(%(threads)s::text[]) AS thread"
     ' ORDER BY thread COLLATE "C"'
@@ -292,8 +291,11 @@ FOLLOW: Final = (
     " FROM unnest(%(threads)s::text[]) AS k (thread)"
 )
 RELAY: Final = (
-    f"{_TIDY}, c AS (DELETE FROM {{s}}.live_batch WHERE thread = %(thread)s AND place <= %(forget)s)"
-    " INSERT INTO {s}.live_batch (thread, id, body) VALUES (%(thread)s, %(id)s, %(body)s) RETURNING place"
+    "WITH c AS (DELETE FROM {s}.live_batch AS l USING unnest(%(threads)s::text[], %(forgets)s::bigint[])"
+    " AS k (thread, place) WHERE l.thread = k.thread AND l.place <= k.place)"
+    " INSERT INTO {s}.live_batch (thread, id, body) SELECT k.thread, k.id, k.body"
+    " FROM unnest(%(threads)s::text[], %(ids)s::bytea[], %(bodies)s::bytea[]) WITH ORDINALITY AS k (thread, id, body, n)"
+    " ORDER BY k.n RETURNING place"
 )
 RELAYED: Final = "SELECT place, id, body FROM {s}.live_batch WHERE thread = %s AND place > %s ORDER BY place LIMIT %s"
 FORGET_LIVE: Final = "DELETE FROM {s}.live_batch WHERE thread = ANY (%s::text[])"
@@ -322,12 +324,12 @@ def to_head(thread: str, row: tuple[Any, ...]) -> Head:
     return made._replace(tenant=tenant, title=title, tags=frozenset(tags or ()), priority=-rank)
 
 
-def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
+def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> StoredThread | None:
     """Return the thread made of *rows*, the result of `load_text`; None if there is no such thread. Sorts *rows*."""
     head: Head | None = None
     meta: bytes | None = None
     labels: tuple[str | None, frozenset[str]] | None = None
-    snapshot: Saved | None = None
+    snapshot: StoredSnapshot | None = None
     records: list[Record] = []
     staged: list[tuple[str, bytes]] = []
     rows.sort(key=lambda row: row[-1])
@@ -340,7 +342,7 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
             case "s":
                 staged.append((to_text(bytes.fromhex(key)), body))
             case "n":
-                snapshot = Saved(seq, body)
+                snapshot = StoredSnapshot(seq, body)
             case "m":
                 meta = body
             case "l":
@@ -349,4 +351,4 @@ def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> Loaded | None:
                 head = to_head(thread, (seq, count, key, body, *middle, None, None, place))
     if head is not None and labels is not None:
         head = head._replace(title=labels[0], tags=labels[1])
-    return None if head is None else Loaded(head, meta, snapshot, records, staged)
+    return None if head is None else StoredThread(head, meta, snapshot, records, staged)

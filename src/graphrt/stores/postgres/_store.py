@@ -2,8 +2,8 @@
 
 - A *claim* is the right to write a thread. Its number is its *epoch*, `no` that of the thread. It is *void* once it was
   released or its lease, which commits and `renew` restart for `lease_s` seconds, has run out.
-- The server's process (*backend*) of one idle connection represents the owner of claims: others see by its pid, stored
-  with the claims, that the owner is alive. The *token* of a row is a random number of its last change.
+- The server's process (*backend*) of one idle connection represents the owner of claims: by its pid, stored with the
+  claims, others see that the owner is alive. The *token* of a row is the random number of its last change.
 - A *record* has the entries of one commit, *blobs* are large values, and times are in seconds since the epoch. A page
   of a listing begins after the thread `after`. `upto`, and `after` of `records`, are numbers of entries.
 - `Calls.call` calls a function `work` with a connection, and with whether an earlier call may have done the work.
@@ -49,16 +49,17 @@ from graphrt.stores.values import (
     LONGEST_INTEREST_S,
     Claim,
     Commit,
-    Finding,
     Head,
     LiveBatch,
-    Loaded,
     MailMessage,
     MemoryWrite,
+    NewBatch,
     Offer,
     OpenQuestion,
     Record,
     StoredSchedule,
+    StoredThread,
+    StoreFinding,
 )
 from graphrt.stores.verbs import StoreVerbs
 
@@ -104,7 +105,7 @@ class PostgresStore(StoreVerbs):
             "pool_size": pool_size,
             "connect_timeout_s": connect_timeout_s,
             "busy_timeout_s": busy_timeout_s,
-            **address.numbers,  # the URL's replace the arguments
+            **address.numbers,  # options of the URL override the arguments
         }
         for name, value in numbers.items():
             _url.positive(name, value)
@@ -118,7 +119,7 @@ class PostgresStore(StoreVerbs):
         self._reserved: Final[dict[str, PostgresClaim]] = {}
         """Claims that are not stored yet, by thread id."""
         self._reserving: Final = OwnLock(self._link.home)
-        """Held for a look into `_reserved` and the entry that follows, so that two callers do not reserve a thread."""
+        """Held for the check and update of `_reserved`, so that two callers do not reserve the same thread."""
         self._calls = Calls(self._link)
 
     def __repr__(self) -> str:
@@ -163,17 +164,17 @@ class PostgresStore(StoreVerbs):
         if not isinstance(claim, PostgresClaim) or claim.owner is not self._owner or self._link.closed:
             return
         if not claim.is_stored:
-            if claim.tokens:  # a commit was tried, and may have stored it
+            if claim.tokens:  # a commit was attempted, and may have stored it
                 values = [claim.thread, list(claim.tokens)]
                 self._calls.ask(f"release thread {claim.thread!r}", _statements.RELEASE_DOUBTFUL, values)
-        elif self._owner.claims.get(claim.no) is claim:  # else it was released before
+        elif self._owner.claims.get(claim.no) is claim:  # otherwise it was already released
             self._calls.call(
                 lambda connection, _: _claims.free(self._link, connection, claim), f"release thread {claim.thread!r}"
             )
         self._forget(claim)
 
     def _forget(self, claim: PostgresClaim) -> None:
-        """Remove a claim that was released from those of the owner."""
+        """Remove a released claim from those of the owner."""
         if self._owner.claims.get(claim.no) is claim:
             del self._owner.claims[claim.no]
         if self._reserved.get(claim.thread) is claim:
@@ -188,7 +189,7 @@ class PostgresStore(StoreVerbs):
             return
         numbers, epochs, _ = _claims.columns(list(self._owner.claims.values()))  # the leases stay as they are
         values = [*identity, numbers, epochs]
-        with suppress(StoreError):  # the caller's own statement will report the error; the next call tries this again
+        with suppress(StoreError):  # the caller's own statement will report the error, and the next call retries this
             self._calls.ask("keep the claims", _statements.REHOUSE, values)
             self._owner.has_moved(identity)
 
@@ -209,8 +210,8 @@ class PostgresStore(StoreVerbs):
         try:
             self._calls.call(work, doing, kept=kept, unknown=unknown)
         except StoreError as error:
-            # If the outcome is unknown, the next commit must look for this one first. The claim may be stored: the next
-            # call for this thread takes it over.
+            # If the outcome is unknown, the next commit must first look for this one. The claim may be stored, so the
+            # next call for this thread takes it over.
             claim.unsure = error.known == unknown
             if claim.unsure and not claim.is_stored:
                 self._owner.doubtful.setdefault(claim.thread, set()).update(claim.tokens)
@@ -223,12 +224,12 @@ class PostgresStore(StoreVerbs):
             self._forget(claim)
 
     def _store_claim(self, claim: PostgresClaim) -> None:
-        """Store *claim* by a commit of nothing, unless it is stored, before a call that needs the thread's row."""
+        """Store *claim* by an empty commit, unless it is already stored, before a call that needs the thread's row."""
         if not claim.is_stored:
             self.commit(claim, Commit(claim.head.seq, claim.head.updated_at))
 
     def _own(self, claim: Claim) -> PostgresClaim:
-        """Return *claim*; refuse one of another store object, or of the parent in a forked child (`lost-lease`)."""
+        """Return *claim*; refuse one from another store object, or from the parent in a forked child (`lost-lease`)."""
         if isinstance(claim, PostgresClaim) and claim.owner is self._owner:
             return claim
         raise LOST_LEASE(
@@ -240,7 +241,7 @@ class PostgresStore(StoreVerbs):
         return self._head(thread)[0]
 
     def _head(self, thread: str) -> tuple[Head, int]:
-        """Return the head and the number of *thread*; refuse one without entries and owner as unknown."""
+        """Return the head and the number of *thread*; a thread without entries and owner counts as unknown."""
         check_id(thread)
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
         head = None if row is None else _statements.to_head(thread, row[1:12])  # columns: id, 11 of the head, number
@@ -248,8 +249,8 @@ class PostgresStore(StoreVerbs):
             raise UNKNOWN_THREAD(thread=thread)
         return head, row[12]
 
-    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
-        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> StoredThread:
+        """Load the thread in its present state, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
         text = _statements.load_text(upto=upto is not None, after=after > 0)
         values = {"id": thread, "upto": upto, "after": after}
@@ -336,7 +337,7 @@ class PostgresStore(StoreVerbs):
         return found
 
     def _fetched(self, doing: str, statement: Statement | None, **page: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of *statement* with the parameters of its page; none if it is None, as no row can fit."""
+        """Return the rows of *statement* with the parameters of its page; none if it is None: no row can match."""
         return [] if statement is None else self._calls.ask(doing, statement.text, statement.values | page).fetchall()
 
     # Mail, schedules and live items.
@@ -344,8 +345,8 @@ class PostgresStore(StoreVerbs):
     def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a message to *thread* until a commit takes it; return False if its *id* came before.
 
-        Also returns False if the message was kept, the connection was then lost, and a commit took the message before the
-        repetition: a message that was taken has no body any more, by which it could be recognised.
+        Also returns False if the message was stored, the connection was then lost, and a commit took the message before
+        the repetition. A taken message has no body left by which it could be recognised.
         """
         _checks.check_message(check_id(thread), id, body)
         name = to_bytes(id)
@@ -357,7 +358,7 @@ class PostgresStore(StoreVerbs):
             row = self._calls.run(connection, _statements.FIND_MESSAGE, [thread, name]).fetchone()
             if row is None:  # no message with this id: there is no such thread, or it has no entries
                 return None
-            return again and row[0] == body  # it may be the one that was sent before the connection was lost
+            return again and row[0] == body  # it may be our own, sent before the connection was lost
 
         kept = self._calls.call(
             work,
@@ -370,7 +371,7 @@ class PostgresStore(StoreVerbs):
         return kept
 
     def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
-        """Keep *schedule*; return False if the store has another version than *replaces*."""
+        """Keep *schedule*; return False if the store has a different version from *replaces*."""
         name, graph, version, due_at, body = schedule
         if replaces is None:
             return self._changed(
@@ -392,11 +393,11 @@ class PostgresStore(StoreVerbs):
         """Run the statement *text*, which changes the schedule *name*; return whether it changed a row."""
 
         def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001 - Calls.call says so
-            """Run the statement once; the second argument, whether this is a repetition, makes no difference."""
+            """Run the statement once; the second argument, whether this is a retry, is ignored."""
             return self._calls.run(connection, text, values).rowcount > 0
 
-        # Repeated after a lost connection it may find its own change, and then says that another process was faster.
-        # Callers look at the schedule again in that case.
+        # A retry after a lost connection may find its own change, and then reports that another process was faster.
+        # Callers then read the schedule again.
         return self._calls.call(work, f"write schedule {name!r}", unknown="List the schedules to see whether it was.")
 
     def write_memory(self, writes: Sequence[MemoryWrite], *, at: float) -> None:
@@ -404,21 +405,26 @@ class PostgresStore(StoreVerbs):
         _memory.write(self._calls, checked_writes(writes, at), at)
 
     def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
-        """Delete the items of the memory that have expired by then. See `Store.purge_memory`."""
+        """Delete expired items of the memory. See `Store.purge_memory`."""
         values = [expired_by, *MemoryFilter(now=expired_by, namespace=namespace).bounds]
         return int(self._calls.ask("purge the memory", _memory.PURGE, values).rowcount)
 
     def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
-        """Note interest in *threads* for *for_s* seconds, at most 60; return the places of their newest batches, or 0."""
+        """Register interest in *threads* for *for_s* seconds, at most 60; return the places of their newest batches."""
         values = {"threads": [*{check_id(thread) for thread in threads}], "for_s": min(for_s, LONGEST_INTEREST_S)}
         return dict(self._calls.ask("follow threads", _statements.FOLLOW, values).fetchall())
 
-    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items, delete those up to the place *forget*, return its place."""
-        # After a lost connection the batch may be there twice. Followers skip items whose numbers they have read.
-        values = {"thread": check_id(thread), "id": to_bytes(id), "body": body, "forget": forget}
-        doing = f"show live items of thread {thread!r}"
-        return int(self._calls.ask(doing, _statements.RELAY, values).fetchall()[0][0])
+    def relay(self, batches: Sequence[NewBatch]) -> list[int]:
+        """Keep batches of live items by one statement, and return their places. See `Store.relay`."""
+        # After a lost connection a batch may be there twice. Followers skip items whose numbers they have read.
+        values = {
+            "threads": [check_id(one.thread) for one in batches],
+            "ids": [to_bytes(one.id) for one in batches],
+            "bodies": [one.body for one in batches],
+            "forgets": [one.forget for one in batches],
+        }
+        rows = self._calls.ask("show live items", _statements.RELAY, values).fetchall() if batches else []
+        return [int(place) for (place,) in rows]
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after the place *after*."""
@@ -440,22 +446,22 @@ class PostgresStore(StoreVerbs):
     # Whole threads.
 
     def delete(self, thread: str) -> None:
-        """Delete the thread with everything stored of it. See `Store.delete`."""
+        """Delete the thread with all its stored data. See `Store.delete`."""
         check_id(thread)
 
         def work(connection: Connection, again: bool) -> bool:  # noqa: FBT001
             with connection.transaction():
                 row = self._calls.run(connection, _statements.LOCK, [thread]).fetchone()
                 if row is None:
-                    return again  # in a repetition: deleted before the connection was lost
+                    return again  # in a retry: deleted before the connection was lost
                 # The server caches its list of backends at the first look in a transaction. Drop it, so that `seen`
                 # looks after the lock, for which this may have waited.
                 connection.execute(_statements.LOOK_AGAIN.encode())
                 seen = _claims.seen(self._calls, connection, row[0])
                 if seen is not None and seen.lives:
-                    raise CONFLICT(thread=thread, known=_claims.told(seen.holder, seen.since, seen.left_s))
+                    raise CONFLICT(thread=thread, known=_claims.describe_claim(seen.holder, seen.since, seen.left_s))
                 self._calls.run(connection, _statements.FORGET, {"no": row[0]})
-                return seen is not None and seen.seq > 0  # one without entries counts as never created
+                return seen is not None and seen.seq > 0  # a thread without entries counts as never created
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
             raise UNKNOWN_THREAD(thread=thread)
@@ -471,7 +477,7 @@ class PostgresStore(StoreVerbs):
         def work(connection: Connection, again: bool) -> None:  # noqa: FBT001
             with connection.transaction():
                 there = {id_ for (id_,) in self._calls.run(connection, _statements.LOCK_MANY, [wanted])}
-                # In a repetition, the threads of the first attempt that no longer exist were deleted by it.
+                # In a retry, the missing threads were deleted by the first attempt.
                 went = [one for one in gone if one not in there] if again else []
                 connection.execute(_statements.LOOK_AGAIN.encode())  # as in `delete`
                 free = self._calls.run(connection, _statements.FREE_OF, values).fetchall()  # (number, id)
@@ -511,7 +517,7 @@ class PostgresStore(StoreVerbs):
                 if upto not in there:
                     raise _checks.no_snapshot(thread, upto, there)
                 pruned = self._calls.run(connection, _statements.PRUNE, values).fetchall()
-                return int(pruned[0][0]) - before[0]  # counted from `first` as the first attempt found it
+                return int(pruned[0][0]) - before[0]  # counted from the `first` that the first attempt found
 
         return self._calls.call(work, f"prune thread {thread!r}")
 
@@ -549,7 +555,7 @@ class PostgresStore(StoreVerbs):
         self.forget_live([thread])
 
     def _scrub(self) -> list[str]:
-        """Vacuum the tables that had erased values, and return sentences about the bytes that this leaves."""
+        """Vacuum the tables that had erased values, and return sentences about the remaining bytes."""
 
         def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
             for table in (
@@ -565,14 +571,16 @@ class PostgresStore(StoreVerbs):
         self._calls.call(work, "vacuum the tables")
         return [_LEFT]
 
-    def _survey(self) -> Iterator[str | Finding]:
+    def _survey(self) -> Iterator[str | StoreFinding]:
         """Yield the ids of all threads, and findings about rows without a thread, for `verify`."""
         yield from super()._survey()
         for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):  # "records", "17, 18" and so on
-            yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
+            yield StoreFinding(
+                None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}."
+            )
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
-        """Return the names of the thread's blobs that are not in *names*, for `verify`: nothing refers to them."""
+        """Return the names of the thread's blobs that are not in *names*, and so unreferenced, for `verify`."""
         rows = self._calls.ask(f"list blobs of thread {thread!r}", _statements.BLOB_NAMES, [thread]).fetchall()
         return sorted({to_text(name) for (name,) in rows}.difference(names))
 
@@ -585,13 +593,13 @@ class PostgresStore(StoreVerbs):
             if ours:
                 self._calls.call(lambda connection, _: self._free_all(connection, ours), "give the claims back")
         except StoreError:
-            pass  # our backend ends now, or the server is gone: the claims become void either way
+            pass  # our backend ends now, or the server is gone; either way the claims become void
         finally:
             self._owner.close()
             self._link.close()
 
     def _free_all(self, connection: Connection, ours: list[PostgresClaim]) -> None:
-        """Release all claims when the store is closed. Releasing one twice does no harm."""
+        """Release all claims when the store is closed. Releasing one twice is harmless."""
         for claim in ours:
             _claims.free(self._link, connection, claim)
             self._forget(claim)

@@ -1,6 +1,6 @@
 """Parsing of a PostgreSQL store's URL into graphrt's own options and those of libpq, the C library of PostgreSQL.
 
-Nothing is connected here. The password is kept separately, so that it can be removed from error texts.
+This module makes no connections. The password is kept separately, so that it can be removed from error texts.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from graphrt.errors import closest
+from graphrt.errors import closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import BAD_STORE_OPTION, UNKNOWN_STORE, UNKNOWN_STORE_OPTION
+from graphrt.errors._codes.stores import UNKNOWN_STORE
 from graphrt.stores.postgres._driver import driver
 
 _OWN: Final = ("schema", "unsafe", "pool_size", "connect_timeout_s", "busy_timeout_s")
@@ -36,13 +36,13 @@ class Address(NamedTuple):
     secret: str
     """The password; empty if the URL has none."""
     place: str
-    """Server, database and schema, for error messages. Has no password."""
+    """Server, database and schema, for error messages; without the password."""
     numbers: dict[str, float]
     """The numeric options of our own that the URL sets, by name."""
 
 
 def read(url: str) -> Address:
-    """Parse *url*. No error shows it, because it may have a password.
+    """Parse *url*. Errors do not show it, because it may contain a password.
 
     Raises:
         InputError: *url* or one of its options is not valid (`unknown-store`), or the name of the schema is not
@@ -64,7 +64,7 @@ def read(url: str) -> Address:
             fix="Write it like that; percent-encode special characters in a name or a password.",
         )
     pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]  # (name, value)
-    # libpq decodes its own values, which go into its URL as they were given.
+    # libpq decodes its own values, so they are passed on unchanged.
     own = {name: unquote(value) for name, value in pairs if name in _OWN}
     libpq = {name: value for name, value in pairs if name not in _OWN}
     _refuse_unknown(libpq)
@@ -100,8 +100,11 @@ def _refuse_unknown(given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
             near = closest(name, [*_OWN, *known])
-            raise UNKNOWN_STORE_OPTION(
-                store="PostgreSQL", name=name[:80], options=[*_OWN, "those of libpq"], guess=near
+            raise UNKNOWN_STORE(
+                what="A store's URL",
+                problem=f"a PostgreSQL store has no option {name[:80]!r}",
+                examples=f"options {names(_OWN)}, and those of libpq",
+                guess=near,
             )
 
 
@@ -112,7 +115,11 @@ def _switch(text: str) -> bool:
         InputError: *text* is neither true nor false (`unknown-store`).
     """
     if text.lower() not in _SWITCH:
-        raise BAD_STORE_OPTION(option="unsafe", given=text[:80], wanted="true or false")
+        raise UNKNOWN_STORE(
+            what="A store's URL",
+            problem=f"the option unsafe={text[:80]!r} is neither true nor false",
+            examples="unsafe=true",
+        )
     return _SWITCH[text.lower()]
 
 
@@ -125,7 +132,9 @@ def _number(name: str, text: str) -> float:
     try:
         return positive(name, float(text))
     except ValueError:
-        raise BAD_STORE_OPTION(option=name, given=text[:80], wanted=f"a number, such as {name}=5") from None
+        raise UNKNOWN_STORE(
+            what="A store's URL", problem=f"the option {name}={text[:80]!r} is not a number", examples=f"{name}=5"
+        ) from None
 
 
 def positive(name: str, value: Any) -> float:

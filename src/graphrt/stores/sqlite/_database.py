@@ -1,13 +1,13 @@
 """One connection to a SQLite file and its transactions, which are all or nothing wherever they fail.
 
-Locks, transactions and reconnection belong here. What a transaction reads or writes is passed in by the store.
-Worker threads that write at the same time share a transaction, and with it one sync of the disk (`_group_commit`). A
-*thread* in names such as `Write.thread` is a stored one, by its id; a *claim* is the right of one owner to write it.
+Locks, transactions and reconnection belong here. The store passes in the functions that a transaction calls. Worker
+threads that write at the same time share a transaction, and with it one sync of the disk (`_group_commit`). A *thread*
+in names such as `Write.thread` is a stored one, by its id; a *claim* is the right of one owner to write it.
 
 The file has a write-ahead log (WAL) or a rollback journal. A *checkpoint* copies the log into the database, so that the
 log can restart at its beginning; `Log` runs them in the background. Errors come from SQLite (`of_sqlite`), from
 decoding rows that are damaged (`of_a_row`), or are graphrt's own. `explain` turns the former two into the latter, with
-the sentence from `kept` about what is stored: this is the only place where a damaged row becomes an error for callers.
+the sentence from `kept` about the stored data. This is the only place where a damaged row becomes an error for callers.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _READY, _BEGIN, _WORK, _END = range(4)
 """Phases of a write: getting the connection, BEGIN, the callers' work, COMMIT. An error is handled by its phase."""
 _SIZE = attrgetter("size")
 _READS: Final = 20
-"""How often a file is read, at most, if it is read without locks and is written meanwhile."""
+"""Maximum number of times that a file is read without locks if it is being written meanwhile."""
 
 
 class Database:
     """A file and at most one connection to it, used by one worker thread at a time. The first call opens the file.
 
     SQLite connections must not be carried across a fork, not even to be closed: SQLite keeps what it knows of locks by
-    file, so a child that inherits a connection would take its parent's locks for its own, on new connections too
+    file. A child that inherits a connection would take its parent's locks for its own, on new connections too
     (https://sqlite.org/howtocorrupt.html, 2.6). So right before a fork the connection is closed. The parent then opens
     another one; the child opens files only by stores that the parent has not used.
     """
@@ -63,10 +63,10 @@ class Database:
         """The token of `owner`, which all claims of this store object have; empty before the first claim."""
         self.closed = False
         self.closing = False
-        """Set when `SqliteStore.close` begins; then only writes marked as *last* are accepted. Guarded by the lock."""
+        """Set when `SqliteStore.close` begins; then only writes marked *last* are accepted. Guarded by the lock."""
         self.giving: dict[int, int] = {}
-        """Claims made in the current transaction, by thread number: their epoch. Later writes of the same transaction
-        must respect them although they are not committed yet."""
+        """Epochs of claims made in the current transaction, by thread number. Later writes of the transaction must
+        respect them although they are not committed yet."""
         self.lock = RLock()
         """Held while the connection is used. Do not call `write` while holding it: another thread may be writing on the
         caller's behalf, and needs it."""
@@ -81,13 +81,13 @@ class Database:
         """Device and inode of the file, once it was opened."""
         self._folder = Folder(path)
         self._logged = False
-        """Whether the file is in WAL mode; False also for one that this user may only read."""
+        """Whether the file is in WAL mode; also False for one that this user may only read."""
         self._read_only: str | None = None
-        """What this user could not write when the connection was opened, the file or its folder; None if neither."""
+        """The file or folder that this user could not write when the connection was opened; None if neither."""
         self._state: files.State | None = None
         """State of the file when it was opened read-only; None if it is read with locks."""
         self._changes = 0
-        """How often the file was opened or written by this object."""
+        """Number of times that this object opened or wrote the file."""
         self._group = Group()
         self._log = Log(path, log_limit_bytes)
         closed_for_forks(self)
@@ -126,7 +126,9 @@ class Database:
 
     @contextmanager
     def aside(self) -> Generator[Connection]:
-        """Lend a second connection for a backup, in a transaction that reads the file as it is now. One at a time.
+        """Lend a second connection for a backup, in a transaction that reads the file in its present state.
+
+        One at a time.
 
         The transaction begins while no thread of this process writes. With a rollback journal, threads that write
         continuously would otherwise keep the connection out (decision 0045). A read-only file lends the first one.
@@ -135,7 +137,7 @@ class Database:
         with self._aside:
             with self.lock:
                 db = self.connection()  # checks that the store is open and the file is still the same
-                if self._read_only is not None:  # no thread writes meanwhile; reads wait for the lock
+                if self._read_only is not None:  # no thread writes at the same time; reads wait for the lock
                     yield db
                     return
                 db = files.connect(self.path, self._busy_timeout_s)
@@ -154,11 +156,11 @@ class Database:
         """Return the result of *work*, which reads in one transaction. It may be called several times.
 
         Args:
-            work: Reads rows and decodes them. What it raises because they are damaged becomes a `StoreError`.
+            work: Reads rows and decodes them. An error caused by damaged rows becomes a `StoreError`.
             thread: Id of the thread that is read, for an error; None if there are several.
 
         Raises:
-            StoreError: The file cannot be read, or a row in it is not what was written.
+            StoreError: The file cannot be read, or a row in it was changed.
         """
         self.home.check()
         with self.lock:
@@ -169,7 +171,7 @@ class Database:
                     found = with_polling(partial(self._read_once, work), self._busy_timeout_s)
                 except BaseException as error:
                     moved = self._moved() and isinstance(error, Exception)
-                    if moved:  # read without locks while another process wrote: the error may come from torn pages
+                    if moved:  # read without locks while another process wrote, so the error may come from torn pages
                         self.drop()
                         continue
                     if not (of_sqlite(error) or of_a_row(error)):
@@ -193,7 +195,7 @@ class Database:
         return found
 
     def stamp(self, db: Connection) -> Stamp:
-        """Return what changes with the file, to a caller inside `read`."""
+        """Return values that change with the file, to a caller inside `read`."""
         return stamp(db, self._changes)
 
     def write(self, write: Write[T]) -> T:
@@ -205,7 +207,7 @@ class Database:
         self.home.check()
         try:
             self._group.do(write, self._write_all)
-        except CalledInsideError:  # the claim of a stream that ends so is released later, as after each failure (R12)
+        except CalledInsideError:  # such a stream's claim is released later, as after any failure (R12)
             raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path) from None
         if write.error is not None:
             try:
@@ -216,14 +218,14 @@ class Database:
         return found
 
     def _write_all(self, writes: list[Write[Any]]) -> None:
-        """Do the writes of a group of callers: in one transaction, or each in its own if one of them fails."""
+        """Perform the writes of a group of callers: in one transaction, or each in its own if one of them fails."""
         with self.lock:
             if not self._write(writes):
                 for one in writes:
                     self._write([one])
 
     def _write(self, writes: list[Write[Any]]) -> bool:
-        """Do *writes* in one transaction, and end them.
+        """Perform *writes* in one transaction, and end them.
 
         Returns:
             False if there are several and one of them failed: nothing was written, and none of them has ended.
@@ -238,7 +240,7 @@ class Database:
             for one in writes:
                 one.found = one.work(db)
             step = _END
-            # With a rollback journal, COMMIT waits for readers. With a log it waits for nothing.
+            # With a rollback journal, COMMIT waits for readers. With a log it does not wait.
             with_polling(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
             self._changes += 1
             for one in writes:
@@ -268,7 +270,7 @@ class Database:
             StoreError: The store is closed, the file or its log was removed or replaced, or this user may not write the
                 file. Or the log does not match the database, or has reached its limit.
         """
-        first = writes[0]  # for the texts of errors; if there are several writes, each then gets its own
+        first = writes[0]  # for error texts; several writes later get individual ones
         if self.closing and not all(one.last for one in writes):
             raise STORE_CLOSED(store=f"The store of {self.path!r}")
         db = self._db or self.connection()
@@ -289,7 +291,7 @@ class Database:
         return db
 
     def _failed(self, writes: list[Write[Any]], error: Exception) -> bool:
-        """End a write that was alone as failed. Returns False if there are several: each is then written by itself."""
+        """End a single write as failed. Return False if there are several, each of which is then written separately."""
         if len(writes) > 1:
             return False
         one = writes[0]  # below, `fail` gets the error for the caller, and its cause
@@ -320,7 +322,7 @@ class Database:
             raise error
 
     def _moved(self) -> bool:
-        """Return whether the file changed since it was opened read-only. It must then be opened anew."""
+        """Return whether the file changed since it was opened read-only. It must then be opened again."""
         return self._state is not None and files.look(self.path) != self._state
 
     def check_writable(self, thread: str) -> None:
@@ -333,7 +335,7 @@ class Database:
             self._writable(thread, f"thread {thread!r} was not claimed")
 
     def _writable(self, thread: str, kept: str) -> Connection:
-        """Return a connection that may write, if this user got the right since the file was opened; else raise."""
+        """Return a connection that may write, if this user was granted that since the opening; otherwise raise."""
         if files.why_read_only(self.path) is None:
             self.drop()
         db = self.connection()
@@ -350,7 +352,7 @@ class Database:
             self.drop()
 
     def _ask(self, landed: Callable[[Connection, T], bool | None], found: T) -> bool | None:
-        """Return what *landed* says, in a transaction of its own: whether a write is stored. None if unknown."""
+        """Return the result of *landed* in its own transaction: whether a write is stored. None if unknown."""
         try:
             return self.read(lambda db: landed(db, found))
         except StoreError:
@@ -391,18 +393,18 @@ def _close_all(connections: list[Connection]) -> None:
     while connections:
         try:
             connections.pop().close()
-        except Exception as error:  # there is nothing to do about a connection that cannot be closed
+        except Exception as error:  # a connection that cannot be closed is ignored
             if not of_sqlite(error):
                 raise
 
 
 def _held_twice(lock: Any) -> bool:
-    """Return whether this thread holds *lock*, a `threading.RLock`, twice: whether it was interrupted inside a call.
+    """Return whether this thread holds *lock*, a `threading.RLock`, twice, which means it was interrupted in a call.
 
     A transaction that is open although the lock is held once was left behind by Ctrl-C; the next BEGIN ends it.
     """
     lock.release()
     try:
-        return bool(lock._is_owned())  # as `threading.Condition` asks
+        return bool(lock._is_owned())  # the same private method that `threading.Condition` uses
     finally:
         lock.acquire()

@@ -1,6 +1,6 @@
 """Translation of SQLite's result codes into the errors of a store.
 
-Only the table and its texts. When to try again is decided in `_database` and `_files`.
+This module has only the table and its texts. `_database` and `_files` decide on retries.
 
 SQLite reports a *primary* code in the lowest 8 bits (such as 10, an I/O error), and the detail in the bits above. The
 names in capitals are declared errors: a call of one with its data makes the exception.
@@ -44,7 +44,7 @@ _MEANING: Final = {
     26: SQLITE_NOT_A_DATABASE,
 }
 _BROKEN: Final = frozenset({7, 10, 11, 14, 26})
-"""Primary codes after which a connection is closed and opened anew: NOMEM, IOERR, CORRUPT, CANTOPEN, NOTADB."""
+"""Primary codes after which a connection is closed and opened again: NOMEM, IOERR, CORRUPT, CANTOPEN, NOTADB."""
 
 _DECODING: Final = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
@@ -64,7 +64,7 @@ def of_sqlite(error: BaseException) -> TypeGuard[Exception]:
 
 
 def of_a_row(error: BaseException) -> TypeGuard[Exception]:
-    """Return whether decoding a row can raise *error* if the row is not what was written."""
+    """Return whether decoding a changed row can raise *error*."""
     return isinstance(error, _DECODING) and not isinstance(error, GraphrtError)
 
 
@@ -74,10 +74,10 @@ def primary(error: BaseException) -> int:
 
 
 def _limited() -> bool:
-    """Return whether this process has a limit on the size of the files that it writes (`ulimit -f`).
+    """Return whether this process has a limit on the size of files (`ulimit -f`).
 
-    Then a failed write is explained by the limit. Whether the limit was reached cannot be checked: the write was rolled
-    back, and the file has its old size.
+    If so, the limit explains a failed write. Whether it was reached cannot be checked, because the write was rolled
+    back and the file has its old size.
     """
     try:
         import resource
@@ -87,7 +87,7 @@ def _limited() -> bool:
 
 
 def breaks(error: BaseException) -> bool:
-    """Return whether the connection that raised *error* must be opened anew: it may have lost its file or memory."""
+    """Return whether the connection that raised *error* must be opened again: it may have lost its file or memory."""
     return primary(error) in _BROKEN
 
 
@@ -95,9 +95,9 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     """Return the graphrt error for *error*, which SQLite raised on the database *path*.
 
     Args:
-        error: One for which `of_sqlite` or `of_a_row` is true.
+        error: An error for which `of_sqlite` or `of_a_row` is true.
         path: The database.
-        kept: What is stored now, as the end of a sentence, for instance "nothing was changed".
+        kept: The state of the stored data, as the end of a sentence, for instance "nothing was changed".
         data: Attributes of the error, such as `thread`.
     """
     from sqlite3 import OperationalError
@@ -106,7 +106,7 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code == _TOO_BIG or isinstance(error, OverflowError):
         return TOO_LARGE(kept=kept, database=path, **data)
-    # Without a code: a row could not be decoded, also by the driver, as a text that is not valid UTF-8.
+    # Without a code: a row could not be decoded, including by the driver, as a text that is not valid UTF-8.
     if (of_a_row(error) or (not code and isinstance(error, OperationalError))) and data.get("thread"):
         return STORE_DAMAGED(
             problem=f"Thread {data['thread']!r} is damaged: a stored value is not what was written: {kept}",
@@ -130,8 +130,8 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
 
 
 def locked_while_opened(error: BaseException) -> bool:
-    """Return whether *error* says that the file was locked while it was opened: all writes of a group fail by that.
+    """Return whether *error* means that the file was locked while it was opened, which fails all writes of a group.
 
-    A log at its limit is `store-busy` too, but that error names a thread: then each write is tried by itself.
+    A log at its limit is also `store-busy`, but that error names a thread, and each write is then tried separately.
     """
     return isinstance(error, StoreError) and error.code == "store-busy" and not error.thread

@@ -10,7 +10,7 @@ nothing has changed (`look`).
 *WAL mode*: the file has a write-ahead log beside it (`-wal`), with an index of the log in shared memory (`-shm`). The
 other mode is a rollback journal (`-journal`). `logged` means WAL mode, not log messages.
 
-`explain(error, path, kept)` turns SQLite's error into graphrt's; `kept` is the end of its text: what is stored now.
+`explain(error, path, kept)` turns SQLite's error into graphrt's; `kept` ends its text and describes the stored data.
 
 If a process closes any descriptor of a file, POSIX ends all its locks on that file, also those that SQLite holds
 through another descriptor. So the file is never opened outside SQLite.
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OLDEST: Final = (3, 24, 0)
-"""First version of SQLite with all statements that are used (upserts)."""
+"""Oldest version of SQLite that supports all statements used (upserts)."""
 
 _SMALLEST: Final = 512
-"""Bytes of the smallest SQLite database that is not empty: one page of the smallest page size."""
+"""Minimum size of a non-empty SQLite database: one page of the smallest page size."""
 _SETTLED_NS: Final = 50_000_000
-"""Nanoseconds after which a second change surely gets another timestamp. Timestamps follow the kernel's tick, which is
-10 ms at most."""
+"""Nanoseconds after which a second change is certain to get another timestamp. Timestamps follow the kernel's tick of
+at most 10 ms."""
 _SETTLED_COARSE_NS: Final = 3_000_000_000
 """The same for file systems with timestamps in whole seconds. FAT's have a resolution of 2 s."""
 _SECOND_NS: Final = 1_000_000_000
@@ -129,7 +129,7 @@ def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
 
 
 class State(NamedTuple):
-    """What shows that a file which is read without locks was written: then a read of it is repeated."""
+    """Values that reveal a write to a file that is read without locks, so that the read is repeated."""
 
     file: tuple[int, int]
     """Device and inode."""
@@ -148,7 +148,7 @@ class Opened(NamedTuple):
     logged: bool
     """Whether the file is in WAL mode. False for one that is opened read-only: only writers need to know."""
     read_only: str | None = None
-    """What this user may not write, the file or its folder, for an error text; None if neither."""
+    """The part that this user may not write, the file or its folder, for an error text; None if neither."""
     state: State | None = None
     """State of the file before it was opened read-only."""
 
@@ -196,7 +196,7 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
 
 
 def why_read_only(path: str) -> str | None:
-    """Return what this user may not write, the file or its folder, as the subject of a sentence; None if neither.
+    """Return "the file" or its folder, if this user may not write it, as the subject of a sentence; None if neither.
 
     `open_file` asks this. A store that is read-only asks again before each write, since permissions may change.
     """
@@ -210,7 +210,7 @@ def why_read_only(path: str) -> str | None:
 def look(path: str) -> State | None:
     """Return the state of the file; None if there is no file.
 
-    `Database` compares it after each read with the state at the opening, and opens the file anew if they differ.
+    `Database` compares it after each read with the state at the opening, and opens the file again if they differ.
     """
     try:
         found = os.stat(path)  # noqa: PTH116 - called for each read without locks, and a Path costs more than the call
@@ -230,7 +230,7 @@ def _beside(path: str) -> str | None:
 
 
 def in_use(path: str, reason: str) -> StoreError:
-    """Return the error for a file that this user may not write, and that is not safe to read without locks."""
+    """Return the error for a file that this user may not write and that is unsafe to read without locks."""
     return SQLITE_IN_USE(database=path, reason=reason)
 
 
@@ -278,7 +278,7 @@ def _make(path: str) -> None:
 
 
 def _check(path: str, found: os.stat_result) -> None:
-    """Check that what is at *path* can be a database, and that this user may read it. *found* is its `stat`.
+    """Check that *path* can hold a database, and that this user may read it. *found* is its `stat`.
 
     Raises:
         StoreError: It is a folder or another special file, is too short, or may not be read.
@@ -305,7 +305,7 @@ def _set_up_reading(db: Connection, path: str, what: str) -> None:
     """
     modes.distrust(db)  # settings for a file that may be damaged or hostile
     db.execute("PRAGMA query_only = ON")
-    if not schema.check(schema.state(db), path):  # blank or of an older version: it would have to be written first
+    if not schema.check(schema.state(db), path):  # blank or of an older version, so it would have to be written first
         raise read_only(path, what)
 
 
@@ -356,7 +356,7 @@ class Folder:
         """`_found` as it was before the files were last checked: they are the same as long as the folder is."""
 
     def unchanged(self) -> bool:
-        """Return whether no name in the folder has changed since `checked`; False also if that cannot be determined.
+        """Return whether no name in the folder has changed since `checked`; also False if that cannot be determined.
 
         One `stat` before every commit replaces one for each of three files, which took a tenth of a commit's time
         (decision 0063).
@@ -370,11 +370,11 @@ class Folder:
         now = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
         if now == self._checked:
             return True
-        # A folder that changed just now is not trusted: a second change could leave the same timestamps behind.
+        # A folder that has just changed is not trusted, because a second change could have the same timestamps.
         settled_ns = _SETTLED_NS if found.st_mtime_ns % _SECOND_NS else _SETTLED_COARSE_NS
         self._found = now if time_ns() - max(now[2:]) > settled_ns else None
         return False
 
     def checked(self) -> None:
-        """Record that the files were checked, and found in order, after the last call of `unchanged`."""
+        """Record that the files were checked and found valid after the last call of `unchanged`."""
         self._checked = self._found

@@ -1,13 +1,13 @@
-"""Group commit: jobs that arrive while another one is being done are then done together, by one of their callers.
+"""Group commit: jobs that arrive while another is in progress are then performed together by one of their callers.
 
-A caller that is alone does its own job at once; no caller is ever delayed to collect more jobs. A job goes through
+A single caller performs its job at once; no caller is delayed to collect more jobs. A job goes through
 three states, and its caller either leads or waits:
 
     WAITING ── a leader takes all that wait ──> TAKEN ── done, or failed ──> DONE
 
-The leader does the jobs that it took, wakes their callers, and makes the longest waiting caller the next leader. A
-*turn* is what one leader does: from taking jobs to naming the next leader. A job is a `Write`; callers that write at the
-same time so share a transaction, and one sync of the disk. Transactions are in `_database`.
+The leader does the jobs that it took from the queue, wakes their callers, and makes the longest waiting caller the next
+leader. A *turn* is what one leader does: from taking jobs to naming the next leader. A job is a `Write`, so callers
+that write at the same time share a transaction and one sync of the disk. Transactions are in `_database`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ WAITING, TAKEN, DONE = range(3)
 class Write(Generic[T]):
     """A job: one write to a SQLite file. Its transaction may contain those of other callers.
 
-    It may be done in another thread than its caller's, and carries its outcome back.
+    It may be performed in another thread than its caller's, and carries the outcome back.
     """
 
     work: Callable[[Connection], T]
     """Writes on the connection, in a transaction, and returns a result. It may be called again."""
     landed: Callable[[Connection, T], bool | None]
-    """Returns whether the write is stored, or None if nothing can tell. Called in a transaction on a new connection,
+    """Returns whether the write is stored, or None if that is unknown. Called in a transaction on a new connection,
     with the result of `work`, if the COMMIT failed and its outcome is unknown."""
     kept: str
-    """What is stored if nothing was written, as the end of an error text."""
+    """The stored data if nothing was written, as the end of an error text."""
     thread: str
     """Id of the stored thread that is written, for an error."""
     then: Callable[[T], None] | None = None
@@ -60,7 +60,7 @@ class Write(Generic[T]):
 
     def end(self) -> None:
         """End the write: it is stored. `Database` calls this and `fail` with its lock held, in the leader's thread."""
-        # `then` first: the caller may go on as soon as the state is DONE.
+        # `then` first: the caller may continue as soon as the state is DONE.
         if self.then is not None:
             self.then(self.found)
         self.state = DONE
@@ -74,14 +74,14 @@ class Write(Generic[T]):
 
 
 class CalledInsideError(Exception):
-    """A caller that leads has called again: the garbage collector ended a dropped stream there. It must not wait."""
+    """A leading caller called again: the garbage collector closed a dropped stream in its thread. It must not wait."""
 
 
 @final
 class Group:
-    """The callers of one resource. One of them leads at a time, and does all jobs that waited when its turn began.
+    """The callers of one resource. One of them leads at a time, and performs all jobs that waited when its turn began.
 
-    Ctrl-C may interrupt a caller between any two bytecodes. The end of a turn can therefore be repeated: all of it is
+    Ctrl-C may interrupt a caller between any two bytecodes. So the end of a turn can be repeated: everything is
     idempotent up to the last assignment, which makes the next caller the leader. A test interrupts at every line.
     """
 
@@ -98,7 +98,7 @@ class Group:
         """The jobs that the leader does in this turn."""
 
     def do(self, job: Write[Any], work: Callable[[list[Write[Any]]], None]) -> None:
-        """Do *job*, or wait until another caller has done it.
+        """Perform *job*, or wait until another caller has done it.
 
         Args:
             job: A job in the state `WAITING`.
@@ -106,7 +106,7 @@ class Group:
                 next leader gets the jobs that are not `DONE`.
 
         Raises:
-            CalledInsideError: This worker thread leads already, and could only go on with that after this call.
+            CalledInsideError: This worker thread leads already, and could only continue with that after this call.
             BaseException: This caller was interrupted, or *work* raised. *job* was not begun, or it is done.
         """
         me = get_ident()
@@ -144,7 +144,7 @@ class Group:
                         job.state, self._taken, self._thread, self._leader = DONE, [], None, None
                 if self._leader is job:  # there are callers to wake
                     self._hand_on(job)
-        except BaseException:  # also between two lines of the code above, so this caller may lead or wait
+        except BaseException:  # possibly between two lines above, so this caller may lead or wait
             self._leave(job)
             raise
 
@@ -152,7 +152,7 @@ class Group:
         """End the turn of *job*: wake the callers whose jobs are done, and make the longest waiting one the leader."""
         with self._mutex:
             left: list[Write[Any]] = []
-            job.state = DONE  # also if the job was not done: then its caller was interrupted and is about to raise
+            job.state = DONE  # even if the job was not done: then its caller was interrupted and is about to raise
             for one in self._taken:
                 if one is job:
                     continue
@@ -170,9 +170,9 @@ class Group:
             self._leader = heir  # the turn ends here
 
     def _leave(self, job: Write[Any]) -> None:
-        """Withdraw *job* after its caller was interrupted, or wait until the leader that took it has done it.
+        """Withdraw *job* after its caller was interrupted, or wait until the leader that holds it has done it.
 
-        A job that a leader has taken cannot be withdrawn: the caller could not tell whether it was done.
+        A job that a leader holds cannot be withdrawn: the caller could not know whether it was done.
         """
         while True:
             if self._leader is job:
@@ -186,11 +186,11 @@ class Group:
                     if self._leader is not job:
                         return
                     continue  # this caller became the leader meanwhile: it must hand on
-            with suppress(BaseException):  # the leader is doing it: another Ctrl-C cannot take it back either
+            with suppress(BaseException):  # the leader is performing it, so another Ctrl-C cannot withdraw it
                 job.wake.acquire()
 
 
 def _wake(one: Write[Any]) -> None:
     """Wake the caller of *one*, which then finds its job done, or itself the leader."""
-    with suppress(RuntimeError):  # released already, by a `_hand_on` that was interrupted
+    with suppress(RuntimeError):  # already released by an interrupted `_hand_on`
         one.wake.release()

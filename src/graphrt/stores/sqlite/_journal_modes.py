@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _LEVELS: Final = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
-"""Values of `PRAGMA synchronous`, by which SQLite answers when it is asked; a larger one is safer."""
+"""Values of `PRAGMA synchronous`, as SQLite reports them; a larger value is safer."""
 KEPT_LOG_BYTES: Final = 16 * 2**20
 """Size to which a log file that a long reader made larger is truncated when the log restarts."""
 _NO_LOG: Final = frozenset({10, 14, 15})
@@ -36,14 +36,14 @@ _SHARED_MEMORY: Final = frozenset(10 | detail << 8 for detail in (18, 19, 20, 21
 """Codes of SQLite if the shared memory of a log cannot be used: IOERR_SHMOPEN, SHMSIZE, SHMLOCK and SHMMAP."""
 _logger: Final = logging.getLogger("graphrt.stores")
 _warned: Final[set[str]] = set()
-"""Paths of which a warning was logged in this process."""
+"""Paths for which a warning was logged in this process."""
 _MOUNTS: Final = "/proc/self/mountinfo"
 """Linux's table of mounted file systems, one line for each (proc(5))."""
 _NETWORKS: Final = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"}
     | {"smb3", "smbfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.mount-s3"}
     | {"fuse.rclone", "fuse.s3fs", "fuse.sshfs"}
-    # Folders of the host in a virtual machine: bind mounts of containers on macOS and Windows, and Windows drives in WSL.
+    # Host folders in a virtual machine: bind mounts of containers on macOS and Windows, and Windows drives in WSL.
     | {
         "drvfs",
         "fakeowner",
@@ -62,7 +62,7 @@ _ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "
 
 
 class Pragmas(NamedTuple):
-    """Settings of a file for experiments. They are used as given, and may make commits less durable."""
+    """Settings of a file for experiments. They are used unchanged, and may make commits less durable."""
 
     journal: Literal["wal", "delete"]
     synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"]
@@ -85,7 +85,7 @@ def careful(db: Connection, path: str) -> None:
     For all connections that may write: the store's own, and those of `_log` that run checkpoints.
 
     Raises:
-        StoreError: SQLite does not grant it (`store-unsafe`).
+        StoreError: SQLite does not apply them (`store-unsafe`).
     """
     distrust(db)
     # On macOS, a plain fsync does not reach the disk. Elsewhere, these two pragmas do nothing.
@@ -150,7 +150,7 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None) -> bool:
 
 
 def use_log(db: Connection, path: str) -> bool:
-    """Change a file that was just made, and is in no mode yet, to WAL mode if that is possible. Returns whether it is.
+    """Change a newly created file, without a mode yet, to WAL mode if possible. Return whether it is in WAL mode.
 
     Raises:
         sqlite3.Error: Another process is creating the same file, or the file cannot be read or written.

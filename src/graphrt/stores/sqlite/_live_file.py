@@ -1,24 +1,25 @@
-"""Live items on their way between processes, in a SQLite file of their own beside the database.
+"""Live items in transit between processes, in a separate SQLite file beside the database.
 
 *Live items* are what a run shows while it works, such as tokens of a model. They are not part of the stored thread. A
-*follower* is a reader of them, usually in another process than the run. It notes its interest for some seconds and
-renews that; `LONGEST_INTEREST_S` are the most seconds for which it may do so. Only for threads with a follower does the
-run's process hand items over, in *batches*.
+*follower* is a reader of them, usually in another process than the run. It registers interest for some seconds, at most
+`LONGEST_INTEREST_S`, and renews it. Only for threads with a follower does the run's process write items, in *batches*.
 
-    follower   thread, and until when a follower reads its live items, in seconds since the epoch
+    follower   thread, and until when a follower reads its live items, in seconds since the epoch; deleted `KEPT_S`
+               seconds later
     batch      live items of one run; `place` grows with each batch, `id` is chosen by the run, `at` is the time
 
 The file is not the database, so that tokens cost no fsync there and are in no backup. It is written without any sync,
-and may be deleted at any time: the next call makes it anew. If it is damaged, as after a loss of power, or if another
-version made it, it is replaced. A batch is deleted after `KEPT_S` seconds.
+and may be deleted at any time: the next call makes it again. If it is damaged, as after a loss of power, or if another
+version made it, it is replaced. A batch is deleted after `KEPT_S` seconds, if its thread has no row in `follower`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
@@ -33,7 +34,7 @@ from graphrt.stores.sqlite._errors import explain, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._files import identity, with_polling
 from graphrt.stores.sqlite._reading import MESSAGE
 from graphrt.stores.sqlite._unchanged import Known, Unchanged, stamp
-from graphrt.stores.values import KEPT_S, LONGEST_INTEREST_S, LiveBatch
+from graphrt.stores.values import KEPT_S, LONGEST_INTEREST_S, LiveBatch, NewBatch
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -56,28 +57,37 @@ _TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS batch_at ON batch(at)",
     f"PRAGMA user_version = {_VERSION}",
 )
-# `until` is the end of this interest, `most` the latest end that can be real. Of several followers, the end that is
-# latest stays. An end after `most` dates from before the clock was set back, and is replaced.
+# `until` is the end of this interest, `most` the latest end that can be real. If there are several followers, the
+# latest end stays. An end after `most` dates from before the clock was set back, and is replaced.
 _FOLLOW: Final = (
     "INSERT INTO follower(thread, until) VALUES (:thread, :until)"
     " ON CONFLICT(thread) DO UPDATE SET until = CASE WHEN until BETWEEN :until AND :most THEN until ELSE :until END"
 )
+_INSERT: Final = "INSERT INTO batch(thread, id, at, body) VALUES "
 _NEWEST: Final = "SELECT coalesce(max(place), 0) FROM batch WHERE thread = ?"
 _NEWER: Final = "SELECT 1 FROM batch WHERE thread = ? AND place > ? LIMIT 1"
 # The upper bound is for a clock that was set back: an interest noted before that counts as over.
 _FOLLOWED: Final = "SELECT thread FROM follower WHERE until BETWEEN ? AND ? AND thread IN (MARKS) ORDER BY thread"
 _TRIES: Final = 40
 _PAUSE_S: Final = 0.05
-"""How often it is tried to empty the log while other connections use the file, and the seconds between two of these."""
+"""Attempts to empty the log while other connections use the file, and the seconds between them."""
+_SEEN_S: Final = 0.05
+"""Seconds for which the file of batches is assumed to exist, since checking costs as much as reading. A batch that is
+written into a file which another process has replaced meanwhile is lost, and its readers see the gap."""
+_TIDY_S: Final = 1.0
+"""Seconds between two deletions of obsolete items."""
 _AT_ONCE: Final = 500
 """Threads that one statement asks for, because SQLite limits the number of parameters."""
+_ROWS_AT_ONCE: Final = 32
+"""Batches that one statement inserts. For each statement, Python's lock is given up and taken again, which costs more
+processor time than the insertion while other threads work."""
 
 
 @final
 class LiveFile:
     """The file beside the database *path*, of the store with *home*. It is made when the first follower notes interest.
 
-    Methods that need the file make it if it is missing (`making=True`); their `or 0` is for the type checker alone.
+    Methods that need the file make it if it is missing (`making=True`); their `or []` is for the type checker alone.
     The functions `work` are called by `_do` in a transaction, and may be called several times.
     """
 
@@ -88,8 +98,12 @@ class LiveFile:
         self._db: Connection | None = None
         self._file: tuple[int, int] | None = None
         """Device and inode of the file that is open."""
+        self._seen_at = 0.0
+        """Monotonic time at which that was last checked."""
+        self._tidied_at = 0.0
+        """Monotonic time of the last deletion of obsolete items."""
         self._changes = 0
-        """How often the file was opened or written by this object."""
+        """Number of times that this object opened or wrote the file."""
         self._unread: Final = Unchanged()
         self._closed = False
         closed_for_forks(self)
@@ -124,23 +138,31 @@ class LiveFile:
         found = (self._do(work) or []) if wanted else []
         return found if most < 0 else found[:most]
 
-    def relay(self, thread: str, id: str, body: bytes, forget: int) -> int:
-        """Keep the batch *body*, and return its place. Batches of *thread* up to the place *forget* are deleted."""
+    def relay(self, batches: Sequence[NewBatch]) -> list[int]:
+        """Keep *batches*, and return their places. Earlier batches of their threads up to `forget` are deleted."""
 
-        def work(db: Connection) -> int:
-            now = time.time()
+        def work(db: Connection) -> list[int]:
+            now, places = time.time(), list[int]()
             self._tidy(db, now)
-            if forget:
-                db.execute("DELETE FROM batch WHERE thread = ? AND place <= ?", (thread, forget))
-            done = db.execute("INSERT INTO batch(thread, id, at, body) VALUES (?, ?, ?, ?)", (thread, id, now, body))
-            return done.lastrowid or 0
+            for thread, _, _, forget in batches:
+                if forget:
+                    db.execute("DELETE FROM batch WHERE thread = ? AND place <= ?", (thread, forget))
+            for at in range(0, len(batches), _ROWS_AT_ONCE):
+                some = batches[at : at + _ROWS_AT_ONCE]
+                values = chain.from_iterable((one.thread, one.id, now, one.body) for one in some)
+                text = f"{_INSERT}(?, ?, ?, ?){', (?, ?, ?, ?)' * (len(some) - 1)}"
+                last = db.execute(text, [*values]).lastrowid or 0
+                places += range(last - len(some) + 1, last + 1)  # nothing else is inserted meanwhile
+            return places
 
-        return self._do(work, making=True) or 0
+        return (self._do(work, making=True, brief=True) or []) if batches else []
 
     def after(self, thread: str, place: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after the place *place*, in order; none if there is no file."""
         text = "SELECT place, id, body FROM batch WHERE thread = ? AND place > ? ORDER BY place LIMIT ?"
-        rows = self._do(lambda db: MESSAGE.checked(db.execute(text, (thread, place, limit)).fetchall())) or []
+        rows = (
+            self._do(lambda db: MESSAGE.checked(db.execute(text, (thread, place, limit)).fetchall()), brief=True) or []
+        )
         return [LiveBatch(*row) for row in rows]
 
     def news(self, known: Known) -> set[str]:
@@ -170,16 +192,20 @@ class LiveFile:
         except StoreError:
             self._remove()
 
-    @staticmethod
-    def _tidy(db: Connection, now: float) -> None:
-        """Delete what is over, so that the file stays small. Rows from the future date from before a clock change."""
-        db.execute("DELETE FROM batch WHERE at < ? OR at > ?", (now - KEPT_S, now + LONGEST_INTEREST_S))
-        db.execute("DELETE FROM follower WHERE until < ? OR until > ?", (now, now + LONGEST_INTEREST_S))
+    def _tidy(self, db: Connection, now: float) -> None:
+        """Delete obsolete items, so that the file stays small. Rows from the future date from before a clock change."""
+        if time.monotonic() - self._tidied_at < _TIDY_S:
+            return
+        self._tidied_at = time.monotonic()
+        old, ahead = now - KEPT_S, now + LONGEST_INTEREST_S
+        db.execute("DELETE FROM follower WHERE until < ? OR until > ?", (old, ahead))
+        db.execute("DELETE FROM batch WHERE at < ? AND thread NOT IN (SELECT thread FROM follower)", (old,))
+        db.execute("DELETE FROM batch WHERE at > ?", (ahead,))
 
     def scrub(self) -> list[str]:
         """Empty the file's write-ahead log, which may hold erased values; return a sentence if that is not possible.
 
-        In the file itself, deleted bytes are overwritten (`secure_delete`). The log of the database is not emptied so,
+        In the file itself, deleted bytes are overwritten (`secure_delete`). The log of the database is not emptied this way,
         because a checkpoint is not safe while other processes write (decision 0063). This file may be lost at any time.
         """
         with suppress(StoreError):  # the file cannot be used, and is replaced by the next call
@@ -190,7 +216,7 @@ class LiveFile:
         return [
             (
                 f"Other connections use {self.path!r}, the file of live items, so its write-ahead log may hold erased "
-                "values. Erase again when they are closed, or delete the file: it is made anew."
+                "values. Erase again when they are closed, or delete the file: it is created again."
             )
         ]
 
@@ -215,7 +241,7 @@ class LiveFile:
             self._closed = True
             self._drop()
 
-    def _do(self, work: Callable[[Connection], T], *, making: bool = False) -> T | None:
+    def _do(self, work: Callable[[Connection], T], *, making: bool = False, brief: bool = False) -> T | None:
         """Return the result of *work*, done in one transaction; None if there is no file, and it is not made.
 
         A damaged file is removed, and *work* done once more: with a new file, or without one.
@@ -223,6 +249,8 @@ class LiveFile:
         Args:
             work: Reads or writes on a connection.
             making: Make the file if it is missing, and take the write lock: *work* writes what a new file needs.
+            brief: It is about batches, and done often: the file was perhaps looked at some time before. A read is one
+                statement, which needs no transaction around it.
 
         Raises:
             StoreError: The file cannot be used.
@@ -231,7 +259,7 @@ class LiveFile:
         with self._lock:
             for last in (False, True):  # whether this is the second attempt
                 try:
-                    return with_polling(lambda: self._once(work, making=making), _WAIT_S)
+                    return with_polling(lambda: self._once(work, making=making, brief=brief), _WAIT_S)
                 except Exception as error:
                     self._drop()  # the connection may be broken; the next one is new
                     if not (of_sqlite(error) or of_a_row(error)):
@@ -241,11 +269,13 @@ class LiveFile:
                     self._remove()
         return None
 
-    def _once(self, work: Callable[[Connection], T], *, making: bool) -> T | None:
-        """Do *work* as `_do` says, but without a second attempt."""
-        db = self._opened(making=making)
+    def _once(self, work: Callable[[Connection], T], *, making: bool, brief: bool) -> T | None:
+        """Perform *work* like `_do`, but without a second attempt."""
+        db = self._opened(making=making, brief=brief)
         if db is None:
             return None
+        if brief and not making:
+            return work(db)
         db.execute("BEGIN IMMEDIATE" if making else "BEGIN")
         try:
             found = work(db)
@@ -257,7 +287,7 @@ class LiveFile:
             raise
         return found
 
-    def _opened(self, *, making: bool) -> Connection | None:
+    def _opened(self, *, making: bool, brief: bool = False) -> Connection | None:
         """Return a connection to the file that is there now; None if there is none, and it is not made.
 
         Raises:
@@ -266,7 +296,10 @@ class LiveFile:
         """
         if self._closed:
             raise STORE_CLOSED(store=f"The store of {self.path.removesuffix('-live')!r}")
-        there = identity(self.path)
+        now = time.monotonic()
+        if brief and self._db is not None and now - self._seen_at < _SEEN_S:
+            return self._db
+        there, self._seen_at = identity(self.path), now
         if self._db is not None and there == self._file:
             return self._db
         self._drop()  # another process has replaced the file
@@ -285,7 +318,7 @@ class LiveFile:
         try:
             modes.distrust(db)  # settings for a file that may be damaged
             db.execute("PRAGMA synchronous = OFF")
-            db.execute("PRAGMA secure_delete = ON")  # what a thread showed must not outlast it
+            db.execute("PRAGMA secure_delete = ON")  # live items must not outlive their thread
             version = db.execute("PRAGMA user_version").fetchall()[0][0]
             if version != _VERSION:
                 self._make(db, version)

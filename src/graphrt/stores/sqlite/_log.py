@@ -10,7 +10,7 @@ If it copied all of them, the next writer *restarts* the log, that is, overwrite
 is shared memory, mapped from the file `-shm`. SQLite removes both files when the last connection closes.
 
 `Database` owns one `Log`. It calls `opened` after opening the file, `check` and `check_files` before a transaction, and
-`wrote` after it. In the arguments of these, `kept` is what is stored now, as the end of an error text.
+`wrote` after it. In their arguments, `kept` describes the stored data, as the end of an error text.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Copied(NamedTuple):
     frames: int
     """Pages in the log."""
     done: int
-    """How many of them have been copied into the database."""
+    """Number of these pages that were copied into the database."""
 
 
 @final
@@ -97,7 +97,7 @@ class Log:
         self._look()
 
     def check(self, kept: str, thread: str) -> None:
-        """Check that a commit that is written now will last, provided that the files are still those that were opened.
+        """Check that a commit written now will be durable, provided that the files are still those that were opened.
 
         Called before each transaction; `check_files`, which costs more, only if a name in the folder has changed.
 
@@ -126,9 +126,9 @@ class Log:
             raise SQLITE_REPLACED(file=file, database=self._path, kept=kept, thread=thread)
 
     def _relieve(self, kept: str, thread: str) -> None:
-        """Run a checkpoint, since the log has reached its limit.
+        """Run a checkpoint because the log has reached its limit.
 
-        If other processes are writing or running a checkpoint, the commit passes, and the next one tries it again.
+        If other processes are writing or running a checkpoint, the commit is accepted, and the next one tries again.
 
         Raises:
             StoreError: It failed, or a reader still prevents it from completing.
@@ -150,7 +150,7 @@ class Log:
             )
 
     def wrote(self, writes: int, size: int, hold: AbstractContextManager[Any]) -> None:
-        """Count what a transaction wrote, and start a checkpoint in the background when it is time for one.
+        """Count the writes of a transaction, and start a checkpoint in the background when one is due.
 
         Args:
             writes: Number of commits in the transaction.
@@ -204,15 +204,15 @@ class Log:
     def _copy_soon(self, hold: AbstractContextManager[Any]) -> None:
         """Run a checkpoint in the background, log its failure, and release `copying`, which the caller acquired."""
         try:
-            # Reset first: what is written meanwhile counts for the next checkpoint.
+            # Reset first: writes made meanwhile count for the next checkpoint.
             self._pages, self._before = 0, self._size
             self._note(copy(self._path, self._main, hold))
         except Exception as error:  # the commits are safe in the log, and a later checkpoint copies them
             if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
-            if primary(error) != BUSY:  # with BUSY, other processes were only writing
-                self._left = self._size  # so that `check` refuses commits if that goes on up to the limit
-                if not self._failing:  # one warning, until a checkpoint succeeds again
+            if primary(error) != BUSY:  # BUSY only means that other processes were writing
+                self._left = self._size  # so that `check` refuses commits if that continues up to the limit
+                if not self._failing:  # warn once until a checkpoint succeeds again
                     self._failing = True
                     _logger.warning(
                         "A checkpoint of %r failed, and is tried again with later commits. Commits are safe in its "
@@ -224,7 +224,7 @@ class Log:
             self.copying.release()
 
     def _note(self, copied: Copied | None) -> None:
-        """Record the result of a checkpoint; None if another process was running one, which tells nothing."""
+        """Record the result of a checkpoint; None if another process was running one, so that the state is unknown."""
         if copied is None:
             return
         self._failing = False
@@ -234,7 +234,7 @@ class Log:
 
 
 def copy(path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None) -> Copied | None:
-    """Run a checkpoint of *path*: most of it while commits go on, and the remainder while commits wait.
+    """Run a checkpoint of *path*: most of it while commits continue, and the remainder while commits wait.
 
     A read guard is a second connection with an open read transaction, a write guard one that holds the write lock.
     While either is held, no writer can restart the log, so SQLite's bug cannot occur (decision 0063).
@@ -255,7 +255,7 @@ def copy(path: str, file: tuple[int, int] | None, hold: AbstractContextManager[A
     try:
         other = _connect(path, file)
         try:
-            # Under a read guard, commits go on. The second round copies what was written during the first one, so that
+            # Under a read guard, commits continue. The second round copies the pages written during the first one. So
             # little is left for the write guard, under which commits wait. With *hold* None, they wait already.
             for _ in range(0 if hold is None else 2):
                 guard.execute("BEGIN")
@@ -308,6 +308,6 @@ def _copy(other: Connection) -> Copied | None:
     It runs on *other*, while another connection of this process, the guard, holds a transaction. SQLite's other modes
     become an unguarded PASSIVE checkpoint if they wait for too long (decision 0063).
     """
-    # The row has: whether it was prevented, pages in the log, pages copied. If it was, the other two are -1.
+    # The row: whether the checkpoint was blocked, pages in the log, pages copied. If it was, the other two are -1.
     _, frames, done = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
     return None if frames < 0 else Copied(frames, done)

@@ -3,9 +3,9 @@
     memory       one row for each item; `path` is its namespace with a slash at the end
     memory_word  one row for each word of an item
 
-The words are an ordinary table and no FTS5: it keeps deleted words in its segments, where an erasure would not reach
-them, not every build of SQLite has it, and other stores would rank otherwise (decision 0250). Items are ranked in SQL, by
-the shares of the searched words, because fetching each item with a frequent word took ten times as long (decision 0259).
+The words are in an ordinary table instead of FTS5, which keeps deleted words in segments out of reach of an erasure, is
+not in every build of SQLite, and ranks differently from other stores (decision 0250). Items are ranked in SQL, by the
+shares of the searched words, because fetching each item with a frequent word took ten times as long (decision 0259).
 Vectors are compared by a function in Python.
 
 All functions run on an open connection, inside a transaction of the caller.
@@ -77,7 +77,7 @@ _ROW: Final = Columns(
 
 
 def write(db: Connection, writes: Iterable[MemoryWrite], at: float) -> None:
-    """Make the changes *writes* at *at*.
+    """Apply the changes *writes*, made at *at*.
 
     Raises:
         InputError: One of them cannot be kept.
@@ -118,7 +118,7 @@ def purge(db: Connection, expired_by: float, bounds: tuple[str, str]) -> int:
 
 
 def listed(db: Connection, wanted: MemoryFilter, most: int) -> list[StoredItem]:
-    """Return the items that *wanted* lets pass, in its order: at most *most* of them, or all for -1."""
+    """Return the items that match *wanted*, in its order: at most *most* of them, or all for -1."""
     first, end = wanted.bounds
     part: dict[str, Any] = {"first": first, "end": end, "now": wanted.now, "key": wanted.key}
     if not wanted.searches:
@@ -140,7 +140,7 @@ def listed(db: Connection, wanted: MemoryFilter, most: int) -> list[StoredItem]:
 
 
 def namespaces(db: Connection, wanted: NamespaceFilter, after: str | None, most: int) -> list[str]:
-    """Return the namespaces that *wanted* lets pass, those after *after*."""
+    """Return the namespaces after *after* that match *wanted*."""
     first, end = wanted.bounds
     page = {"first": first, "end": end, "now": wanted.now, "after": "" if after is None else f"{after}/", "most": most}
     return [str(path)[:-1] for (path,) in db.execute(_NAMESPACES, page).fetchall()]

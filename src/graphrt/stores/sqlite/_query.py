@@ -1,12 +1,11 @@
 """Queries of a SQLite file: the dialect of SQLite, and the choice of indexes.
 
 The statements are those of `_sql`. SQLite keeps no statistics of its tables here, so this module chooses the index that
-the inbox is read by. Whether an owner lives is not known to SQL: it is looked up for each row.
+the inbox is read by. SQL cannot tell whether an owner is alive, so that is looked up for each row.
 
 A message is a row of the table `part`, of the kind MAIL, under its id; `place` gives the order of the messages of a
-thread. When a commit takes one (`_writing`), its row stays with the kind TAKEN and without its body: its id is
-remembered, so that the same message is not accepted again. So mail needs no table of its own, and is deleted with its
-thread.
+thread. When a commit takes a message (`_writing`), its row stays with the kind TAKEN and without its body, so that the
+same message is not accepted again. Mail thus needs no separate table, and is deleted with its thread.
 """
 
 # ruff: noqa: S608 - what is put into these texts is other constant text
@@ -29,16 +28,17 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _RARE: Final = 2_000
-"""Most threads with a tag, or questions of a kind, for which the inbox reads all of these rows and sorts them. If there
+"""Maximum number of threads with a tag, or questions of a kind, for which the inbox reads all of these rows and sorts
+them. If there
 are more, it reads questions in order of time and leaves out what does not fit, until the page is full."""
-# They count up to the limit that is given, so that a frequent tag or kind costs no more than a rare one.
+# They count up to the given limit, so that a frequent tag or kind costs no more than a rare one.
 _COUNT_TAG: Final = "SELECT count(*) FROM (SELECT 1 FROM tag WHERE name = ? LIMIT ?)"
 _COUNT_KIND: Final = "SELECT count(*) FROM (SELECT 1 FROM question INDEXED BY question_kind WHERE kind = ? LIMIT ?)"
 _PARAMETER: Final = re.compile(r"%\((\w+)\)s")
 
 
 class SqliteSql(Sql):
-    """SQL as SQLite takes it."""
+    """The SQL of SQLite."""
 
     head_columns = reading.THREADS_COLUMNS
     question_columns = QUESTION_COLUMNS
@@ -88,7 +88,7 @@ class SqliteSql(Sql):
         # search by title alone goes through the threads.
         if wanted.tags:
             return "tag CROSS JOIN thread ON thread.no = tag.no LEFT JOIN label ON label.no = tag.no", "tag.no"
-        if wanted.ids is not None:  # the plus sign: by their ids, and then sorted
+        if wanted.ids is not None:  # the plus sign makes SQLite look them up by id and then sort
             return reading.FROM, "+thread.no"
         joined = reading.FROM if wanted.tenant is None and wanted.title is None else reading.FROM.replace("LEFT ", "")
         return joined, "thread.no" if wanted.tenant is None else "label.no"
@@ -101,11 +101,11 @@ SQL: Final = SqliteSql()
 
 
 def inbox(db: Connection, wanted: QuestionFilter) -> Statement | None:
-    """Return the statement for the inbox, which begins where the fewest rows are to be read."""
+    """Return the statement for the inbox, with the index that reads the fewest rows."""
     if wanted.thread is not None:
-        return SQL.inbox(wanted)  # by the questions of the thread
+        return SQL.inbox(wanted)  # read by the questions of the thread
     counts = {tag: db.execute(_COUNT_TAG, (tag, _RARE + 1)).fetchall()[0][0] for tag in wanted.tags if encodes(tag)}
-    rare = min(counts, key=counts.__getitem__, default=None)  # the tag of the fewest threads
+    rare = min(counts, key=counts.__getitem__, default=None)  # the tag with the fewest threads
     if rare is not None and counts[rare] <= _RARE:
         return SQL.inbox(wanted, rare=rare)
     # Each index has the questions in the order of the inbox: all, those of a tenant, or those of a kind and graph.
@@ -116,7 +116,7 @@ def inbox(db: Connection, wanted: QuestionFilter) -> Statement | None:
 def _leads(db: Connection, wanted: QuestionFilter) -> bool:
     """Return whether the inbox is read by the index of kinds, and not in the order of all questions.
 
-    That index begins with kind and graph, so the questions of both are in order there. Those of a kind alone have to be
+    That index begins with kind and graph, so the questions of both are in order there. Rows of one kind have to be
     sorted, so they must be few. With a tenant, the index of tenants is used.
     """
     if wanted.kind is None or wanted.tenant is not None or not encodes(wanted.kind):
@@ -125,7 +125,7 @@ def _leads(db: Connection, wanted: QuestionFilter) -> bool:
 
 
 def due_by_mail(db: Connection, row: Row) -> bool:
-    """Return whether messages wait for the thread of *row*, and make it due. A deletion of old threads leaves it then.
+    """Return whether messages make the thread of *row* due, so that a deletion of old threads skips it.
 
     In `WAITING` are the statuses in which mail does so: a failed or cancelled thread first needs a person.
     """
@@ -134,5 +134,5 @@ def due_by_mail(db: Connection, row: Row) -> bool:
 
 
 def fetched(db: Connection, statement: Statement | None, **page: Any) -> list[tuple[Any, ...]]:
-    """Return the rows of *statement* with the parameters of its page; none if it is None, as no row can fit."""
+    """Return the rows of *statement* with the parameters of its page; none if it is None: no row can match."""
     return [] if statement is None else db.execute(statement.text, statement.values | page).fetchall()

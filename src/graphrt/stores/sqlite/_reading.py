@@ -1,4 +1,4 @@
-"""Reading threads from a SQLite file: the statements, and their rows as values.
+"""Reads threads from a SQLite file: the statements, and the conversion of their rows to values.
 
 All functions run on an open connection, inside a transaction of the caller. They do not check who owns a thread. The
 tables are explained in `_schema`.
@@ -11,8 +11,8 @@ which are kept until a later commit deletes them, in the order of `place`.
 
 SQLite accepts any type in any column of a table that is not STRICT, and a file may have been damaged or edited since it
 was written. A wrong type must end in a `StoreError` that names the thread, and not in a TypeError far away. Each SELECT
-therefore has its `Columns`, which compare the types of all its rows at once. What else does not fit a row is noticed
-when it is decoded. Both raise ordinary exceptions, which `Database` turns into the error for the caller.
+therefore has its `Columns`, which compare the types of all its rows at once. Other damage of a row is noticed when it
+is decoded. Both raise ordinary exceptions, which `Database` turns into the error for the caller.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from graphrt.stores._checks import encodes
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
-from graphrt.stores.values import Head, Loaded, MailMessage, Question, Record, Saved, StoredSchedule
+from graphrt.stores.values import Head, MailMessage, Question, Record, StoredSchedule, StoredSnapshot, StoredThread
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -42,7 +42,7 @@ COLUMNS: Final = (
     "thread.no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner, title, tags, rank"
 )
 THREADS_COLUMNS: Final = COLUMNS.replace("graph", "thread.graph")
-"""The same in a statement with another table that has a column `graph`."""
+"""The same columns in a statement with another table that has a column `graph`."""
 FROM: Final = "thread LEFT JOIN label ON label.no = thread.no"
 """A thread without a title, tags and tenant has no row in `label`."""
 _BY_ID: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE id = ?"  # noqa: S608  # names of our own
@@ -60,9 +60,9 @@ _new_record: Final[Callable[[Iterable[Any]], Record]] = partial(_TUPLE.__new__, 
 """Makes a record of a row (seq, count, body, seal). It is called for each row of a thread, and is faster than
 `Record._make`."""
 _PAGE_RECORDS: Final = 256
-"""Records after which a page ends."""
+"""Maximum number of records of a page."""
 _PAGE_BYTES: Final = 4 * 2**20
-"""Bytes of bodies after which a page ends."""
+"""Total size of bodies after which a page ends."""
 
 
 class Row(NamedTuple):
@@ -86,10 +86,10 @@ class Row(NamedTuple):
     lease: float | None
     """End of the lease, by the clock of `_owners`, in seconds; None if the thread is free."""
     owner: str | None
-    """What `Holder.dump` returned; None if the thread is free."""
+    """The result of `Holder.dump`; None if the thread is free."""
     title: str | None = None
     tags: str | None = None
-    """What `dump_tags` returned; None without tags."""
+    """The result of `dump_tags`; None without tags."""
     rank: int = 0
     """Minus the priority."""
 
@@ -102,7 +102,7 @@ class Columns:
     """The columns of a SELECT, in order.
 
     Args:
-        what: What a row is, for an error; a name in braces stands for the value of that column.
+        what: Description of a row, for an error; a name in braces stands for the value of that column.
         types: The type of each column by its name; see `types_of`.
     """
 
@@ -113,7 +113,7 @@ class Columns:
         """The types that a row may have, all columns together."""
 
     def checked(self, rows: list[R]) -> list[R]:
-        """Return *rows* if all of them have these types.
+        """Return *rows* after checking that all have these types.
 
         Raises:
             TypeError: A value has another type.
@@ -132,9 +132,9 @@ def types_of(row: Any) -> dict[str, Any]:
 
 
 RECORD: Final = Columns("the record of entry {seq}", types_of(Record))
-SNAPSHOT_BODY: Final = Columns("a snapshot", types_of(Saved))
+SNAPSHOT_BODY: Final = Columns("a snapshot", types_of(StoredSnapshot))
 MESSAGE: Final = Columns("a message or a staged body", types_of(MailMessage))
-"""Of a batch of live items too."""
+"""Also of a batch of live items."""
 QUESTION: Final = Columns("a question that is listed", types_of(Question))
 SCHEDULE: Final = Columns("a schedule", types_of(StoredSchedule))
 BODY: Final = Columns("the meta or a large value", {"body": bytes})
@@ -147,7 +147,8 @@ def row_of(values: Sequence[Any]) -> Row:
     """Return a row of the table `thread` from the values of `reading.COLUMNS`.
 
     Raises:
-        StoreError: It is not what was written (`store-damaged`). Statements that list threads learn so which it is.
+        StoreError: It was changed since it was written (`store-damaged`). So statements that list threads can name the
+            damaged one.
     """
     row = Row(*values)
     try:
@@ -182,26 +183,26 @@ def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of t
     status = cast("Status", row.status)
     made = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
     tenant = tenant_of(row.id)
-    if tenant is None and row.title is None and row.tags is None and not row.rank:  # most threads: no second tuple
+    if tenant is None and row.title is None and row.tags is None and not row.rank:  # most threads need no second tuple
         return made
     return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags), priority=-row.rank)
 
 
 def short(value: Any) -> str:
-    """Return *value*, cut, and its type, for an error."""
+    """Return *value*, shortened, with its type, for an error."""
     text = repr(value) if not isinstance(value, (str, bytes)) else repr(value[:40])
     return f"{text[:60]} ({type(value).__name__})"
 
 
 def question_of(thread: str, row: tuple[Any, ...]) -> Question:
-    """Return the question of *thread* in the columns *row*, which are those of a `Question`.
+    """Return the question of *thread* in the columns *row*, the columns of a `Question`.
 
     Raises:
         StoreError: One of them has a wrong type.
     """
     try:
         ((place, kind, node, graph, asked_at, expires_at, stale, body),) = QUESTION.checked([row])
-    except TypeError as error:  # questions can be computed again from the journal
+    except TypeError as error:  # questions can be recomputed from the journal
         raise damaged(thread, error, "Call reindex() on the runtime of its graph.") from error
     return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)  # `stale` is 0 or 1
 
@@ -238,8 +239,8 @@ def row_by_no(db: Connection, no: int) -> Row | None:
     return row_of(found[0]) if found else None
 
 
-def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) -> Loaded:  # noqa: FBT001
-    """Return the thread of *row* as it is now, or as it was after the entry *upto*.
+def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) -> StoredThread:  # noqa: FBT001
+    """Return the thread of *row* in its present state, or as it was after the entry *upto*.
 
     Only the newest snapshot that is not after that entry is read, and the records after it.
 
@@ -257,7 +258,7 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) ->
     snapshot = None
     if not after:
         found = SNAPSHOT_BODY.checked(db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall())
-        snapshot = Saved(*found[0]) if found else None
+        snapshot = StoredSnapshot(*found[0]) if found else None
         after = snapshot.seq if snapshot else 0
     base = row.no * SPAN
     found = RECORD.checked(db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall())
@@ -267,7 +268,7 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) ->
     if upto is None or upto >= row.seq:
         found = MESSAGE.checked(db.execute(_PARTS, (row.no, STAGED)).fetchall())
         bodies = [(key, body) for _, key, body in found]
-    return Loaded(head(row, owned), meta[0][0] if meta else None, snapshot, entries, bodies)
+    return StoredThread(head(row, owned), meta[0][0] if meta else None, snapshot, entries, bodies)
 
 
 def pages(file: Database, row: Row, after: int, upto: int | None) -> Iterator[Record]:
@@ -302,7 +303,7 @@ def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
     that contains *upto* may have a larger key, so it is looked up.
     """
     base = no * SPAN
-    low = base + max(0, min(after, SPAN - 1))  # any int may be given: the keys stay those of this thread
+    low = base + max(0, min(after, SPAN - 1))  # any int is allowed, but the keys must stay within this thread
     if upto <= 0:
         return low, low
     upto = min(upto, SPAN - 1)

@@ -3,7 +3,7 @@
     thread   one row for each thread: its head, lease and owner; `rank` is minus its priority
     record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
     part     meta, snapshots, staged bodies, blobs and messages (`_query`), by thread, kind and name; some are ordered by `place`
-    label, tag, question   what threads are found by (`_writing`)
+    label, tag, question the data by which threads are found (`_writing`)
     schedule one row for each schedule
     memory   one row for each item of the memory (`_memory`); memory_word has its words
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SPAN: Final = 2**36
 """Upper bound for the number of an entry, exclusive; the step from the keys of one thread to those of the next."""
 THREADS: Final = 2**27 - 1
-"""Largest number of a thread: the keys of its records still fit into 63 bits."""
+"""Maximum number of a thread, for which the keys of its records still fit into 63 bits."""
 
 VERSION: Final = 9
 """Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 8 (decision 0168)."""
@@ -39,8 +39,8 @@ APPLICATION: Final = 0x67727431
 PAGE_BYTES: Final = 4096
 """Page size of new files: that of most disks' sectors, so that a torn sector touches no page that the journal lacks.
 
-Of the sizes from 512 to 8,192, it is also the only one that keeps files small for small and for large bodies. File
-sizes as multiples, measured for decision 0025:
+It is also the only one of the sizes from 512 to 8,192 that keeps files small for small and for large bodies. File sizes
+as multiples, measured for decision 0025:
 
     page size                                                512     1,024   2,048   4,096   8,192
     of the bare table, bodies of 546 bytes                           2.01            1.14
@@ -70,8 +70,8 @@ _TABLES: Final = (
         " body BLOB NOT NULL, PRIMARY KEY(no, kind, name)) WITHOUT ROWID"
     ),
     f"CREATE INDEX part_mail ON part(no, place) WHERE kind = {MAIL}",
-    # Tables of their own, and not columns of `thread`, so that a thread without labels has no row there, and a commit
-    # that changes neither labels nor questions writes none.
+    # They have separate tables instead of columns of `thread`. So a thread without labels has no row there, and a
+    # commit that changes neither labels nor questions writes none.
     "CREATE TABLE label(no INTEGER PRIMARY KEY, tenant TEXT, title TEXT, folded TEXT, tags TEXT)",
     "CREATE INDEX label_tenant ON label(tenant, no) WHERE tenant IS NOT NULL",
     "CREATE TABLE tag(name TEXT NOT NULL, no INTEGER NOT NULL, PRIMARY KEY(name, no)) WITHOUT ROWID",
@@ -80,13 +80,13 @@ _TABLES: Final = (
         " node TEXT NOT NULL, graph TEXT NOT NULL, asked_at REAL NOT NULL, expires_at REAL, stale INTEGER NOT NULL,"
         " body BLOB NOT NULL, PRIMARY KEY(no, place))"
     ),
-    # Both hold all that is filtered by, so that a page with rare questions reads the index alone.
+    # Both contain all columns used in filters, so that a page with rare questions reads only the index.
     "CREATE INDEX question_asked ON question(asked_at, no, place, kind, graph, node)",
     (
         "CREATE INDEX question_tenant ON question(tenant, asked_at, no, place, kind, graph, node)"
         " WHERE tenant IS NOT NULL"
     ),
-    # For kinds that few questions have, and for hosts that look for those of one kind and graph again and again.
+    # For rare kinds, and for hosts that repeatedly look for questions of one kind and graph.
     "CREATE INDEX question_kind ON question(kind, graph, asked_at, no, place, node)",
     "CREATE INDEX question_expires ON question(expires_at, no) WHERE expires_at IS NOT NULL",
     (
@@ -121,11 +121,11 @@ def _strict(statement: str) -> str:
 def state(db: Connection) -> tuple[int, int, int]:
     """Return the file's application id, its schema version, and the number of its tables and indices.
 
-    `check` judges them. Inside a transaction of the caller, as in `create`, none is begun.
+    `check` judges them. Inside a transaction of the caller, as in `create`, none is started.
     """
     if db.in_transaction:
         return _state(db)
-    # One transaction, so that all three are of one moment: another process may create the tables meanwhile.
+    # One transaction, so that all three come from one snapshot: another process may create the tables meanwhile.
     db.execute("BEGIN")
     try:
         return _state(db)
@@ -135,7 +135,7 @@ def state(db: Connection) -> tuple[int, int, int]:
 
 
 def _state(db: Connection) -> tuple[int, int, int]:
-    """Read what `state` returns, in a transaction of the caller."""
+    """Read the result of `state`, in a transaction of the caller."""
     with_id = db.execute("PRAGMA application_id").fetchall()[0][0]
     version = db.execute("PRAGMA user_version").fetchall()[0][0]
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]

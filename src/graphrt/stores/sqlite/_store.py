@@ -18,15 +18,17 @@ for an owner that is about to write the first one.
 `Database.write` does all writes. The function `work` of a `Write` runs in a transaction that several callers may share,
 and may be repeated; `landed` finds out whether it is stored if a COMMIT ended with an unknown outcome.
 
-A *schedule* starts threads at certain times. Its row says when it is due next. Of several workers, the one that moves it
-to the time after that starts the thread: the statement changes the row only if it still has the old time. Each
+A *schedule* starts threads at certain times. Its row says when it is due next. If there are several workers, the one
+that moves it to the next time starts the thread: the statement changes the row only if it still has the old time. Each
 definition of a schedule has a random *version*, so that a worker cannot move one that was replaced meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from math import inf
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, final
 
@@ -63,23 +65,24 @@ from graphrt.stores.sqlite._live_file import LiveFile
 from graphrt.stores.sqlite._query import SQL, due_by_mail, fetched, inbox
 from graphrt.stores.sqlite._reading import MESSAGE, SCHEDULE, Row, head, row_of
 from graphrt.stores.sqlite._schema import SPAN
-from graphrt.stores.sqlite._unchanged import Unchanged
+from graphrt.stores.sqlite._unchanged import Answers, Unchanged
 from graphrt.stores.sqlite._writing import SqliteClaim
 from graphrt.stores.values import (
     EVERYTHING,
     Claim,
     Commit,
-    Finding,
     Former,
     Head,
     LiveBatch,
-    Loaded,
     MailMessage,
     MemoryWrite,
+    NewBatch,
     Offer,
     OpenQuestion,
     Record,
     StoredSchedule,
+    StoredThread,
+    StoreFinding,
 )
 from graphrt.stores.verbs import StoreVerbs
 
@@ -90,8 +93,9 @@ __all__ = ["SqliteStore"]
 
 _LEAST_LOG_BYTES: Final = 16 * 2**20
 """Smallest `log_limit_bytes`. Unless a reader never ends, a log stays well below this."""
+_EXPIRES_NEXT: Final = "SELECT min(expires_at) FROM question WHERE expires_at > ?"
 _AT_ONCE: Final = 500
-"""Due threads that one statement lists, with an owner or without."""
+"""Number of due threads that one statement lists, with or without an owner."""
 
 _COLUMNS: Final = "name, graph, version, due_at, body"
 _INSERT: Final = f"INSERT INTO schedule({_COLUMNS}) VALUES (?, ?, ?, ?, ?) ON CONFLICT(name) DO NOTHING"  # noqa: S608
@@ -106,12 +110,12 @@ class SqliteStore(StoreVerbs):
     """A store in one SQLite file, for any number of processes of one machine.
 
     The first call opens the file. It is created if it is missing, and then only the user who created it may read it. A
-    commit is on the disk when it returns.
+    commit is durable when it returns.
 
     A claim becomes void at once when its process dies or the machine is restarted, and otherwise when its lease runs
-    out. Leases are measured by a clock that all processes of the machine share. Between hosts, or containers with pid
-    namespaces of their own, leases alone decide. The file must be on a local disk, because SQLite's locks do not work
-    on network file systems.
+    out. Leases are measured by a clock that all processes of the machine share. Between hosts, or containers with
+    separate pid namespaces, only leases decide. The file must be on a local disk, because SQLite's locks do not work on
+    network file systems.
 
     A file that this user may not write can be opened for reading: all reads work, and writes are refused
     (`store-read-only`).
@@ -156,6 +160,7 @@ class SqliteStore(StoreVerbs):
         )
         self._live = LiveFile(self._file.path, self._file.home)
         self._unmoved: Final = Unchanged()
+        self._answers: Final = Answers[Row]()
 
     @property
     def path(self) -> str:
@@ -173,7 +178,7 @@ class SqliteStore(StoreVerbs):
             row = reading.row_by_id(db, thread)
             self._unheld(row, thread)
             former = self._former(row)
-            if row is None or not row.seq:  # without entries, its owner died before the first: it never existed
+            if row is None or not row.seq:  # no entries: its owner died before the first, so it never existed
                 if not create:
                     raise UNKNOWN_THREAD(thread=thread)
                 new = Head(thread, 0, 1, "new", "", at, at, owned=True, tenant=tenant_of(thread))
@@ -253,7 +258,7 @@ class SqliteStore(StoreVerbs):
             size += len(write.body or b"")
         if commit.snapshot is not None:
             size += len(commit.snapshot.body)
-        kept = f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
+        kept = f"thread {thread!r} is at entry {commit.expected}; this commit was not stored"
         own.was_tried = True
         self._file.write(
             Write(
@@ -271,8 +276,8 @@ class SqliteStore(StoreVerbs):
         check_id(thread)
         return self._file.read(lambda db: head(*self._there(db, thread)), thread)
 
-    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
-        """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> StoredThread:
+        """Load the thread in its present state, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
         return self._file.read(lambda db: reading.load(db, *self._there(db, thread), upto, after), thread)
 
@@ -323,31 +328,44 @@ class SqliteStore(StoreVerbs):
         last = 2**62 if wanted.newest_first else 0  # beyond every number of a thread
         if after is not None:
             last = self._there(db, check_id(after))[0].no
-        rows = [row_of(row) for row in fetched(db, SQL.find(wanted), after=last, most=most)]
+
+        def found() -> list[Row]:
+            return [row_of(row) for row in fetched(db, SQL.find(wanted), after=last, most=most)]
+
+        if wanted.has_mail and wanted.ids is not None:  # called as often as runs look for mail
+            question = replace(wanted, ids=frozenset(wanted.ids)), last, most
+            rows = self._answers.rows(self._file.stamp(db), question, 0.0, lambda: (found(), inf))
+        else:
+            rows = found()
         return [head(row, owned=self._lives(row)) for row in rows]
 
     def _due(self, wanted: DueFilter, after: str | None, most: int) -> list[Head]:
         """Return due threads without an owner. Pages are read until there are enough of them."""
-        statement = SQL.due(wanted)
+        graphs = None if wanted.graphs is None else frozenset(wanted.graphs)
 
         def page(db: Connection, last: tuple[int, int]) -> tuple[list[Head], tuple[int, int] | None]:
             """Return the heads of the free threads of the page after *last* (rank, number), and the next *last*.
 
             The latter is None after the last page.
             """
-            found = fetched(db, statement, rank=last[0], after=last[1], now=wanted.now, most=_AT_ONCE)
-            rows = [row_of(row) for row in found]
+
+            def read() -> tuple[list[Row], float]:
+                found = fetched(db, SQL.due(wanted), rank=last[0], after=last[1], now=wanted.now, most=_AT_ONCE)
+                until = db.execute(_EXPIRES_NEXT, (wanted.now,)).fetchall()[0][0]
+                return [row_of(row) for row in found], inf if until is None else until
+
+            question = graphs, wanted.prefix, last
+            rows = self._answers.rows(self._file.stamp(db), question, wanted.now, read)
             free = [head(row, owned=False) for row in rows if not self._lives(row)]
             return free, (rows[-1].rank, rows[-1].no) if len(rows) == _AT_ONCE else None
 
         def start(db: Connection) -> tuple[int, int]:
-            """Return rank and number of the thread after which the list begins."""
-            if after is None:
-                return -(2**40), 0  # before the highest priority
+            """Return rank and number of the thread *after*."""
             row = self._there(db, check_id(after))[0]
             return row.rank, row.no
 
-        last: tuple[int, int] | None = self._file.read(start)
+        # Without a thread to begin after, it begins before the highest priority.
+        last: tuple[int, int] | None = (-(2**40), 0) if after is None else self._file.read(start)
         found: list[Head] = []
         while last is not None and (most < 0 or len(found) < most):
             at = last
@@ -451,7 +469,7 @@ class SqliteStore(StoreVerbs):
             # A statement that changed nothing needs no certainty.
             return not changed or stands(db.execute(_ONE, (name,)).fetchone())
 
-        # In an error, the schedule stands where a thread's id would.
+        # In an error, the schedule takes the place of a thread's id.
         kept = f"schedule {name!r} is as it was"
         return self._file.write(Write(work, landed, kept, f"of schedule {name}", size=size))
 
@@ -476,12 +494,14 @@ class SqliteStore(StoreVerbs):
         return self._file.write(Write(lambda db: memory.purge(db, expired_by, bounds), lambda _db, _: False, kept, ""))
 
     def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
-        """Note that followers read live items of *threads* for *for_s* seconds. Returns their newest batches' places."""
+        """Register followers of *threads* for *for_s* seconds; return the places of their newest batches."""
         return self._live.follow([check_id(thread) for thread in threads], for_s)
 
-    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items, and return its place. Older batches up to the place *forget* are deleted."""
-        return self._live.relay(check_id(thread), id, body, forget)
+    def relay(self, batches: Sequence[NewBatch]) -> list[int]:
+        """Keep batches of live items in one transaction, and return their places. See `Store.relay`."""
+        for one in batches:
+            check_id(one.thread)
+        return self._live.relay(batches)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after the place *after*, in order."""
@@ -508,7 +528,7 @@ class SqliteStore(StoreVerbs):
         def work(db: Connection) -> None:
             row, owned = self._there(db, thread, damaged=True)  # also a damaged thread can be deleted
             if owned:
-                self._unheld(row, thread)  # raises, with a text that says who holds it
+                self._unheld(row, thread)  # raises, and names the holder
             writing.forget(db, row.no)
 
         def landed(db: Connection, _: None) -> bool:
@@ -557,7 +577,7 @@ class SqliteStore(StoreVerbs):
         keep = None if keep_blobs is None else set(keep_blobs)
         thread = claim.thread
         own = self._own(claim)
-        nothing = Commit(own.head.seq, own.head.updated_at)  # stores the claim, if nothing else has
+        nothing = Commit(own.head.seq, own.head.updated_at)  # stores the claim, unless it is stored already
 
         def work(db: Connection) -> tuple[int, int]:
             """Return the number of entries that were deleted, and the oldest one that is left."""
@@ -588,7 +608,7 @@ class SqliteStore(StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Store.erase`.
+        """Replace records, remove copies of their values, and write *commit*, in one transaction. See `Store.erase`.
 
         Args:
             claim: The claim on the thread.
@@ -624,13 +644,13 @@ class SqliteStore(StoreVerbs):
         self._live.forget([thread])
 
     def _scrub(self) -> list[str]:
-        """Overwrite freed bytes after an erasure, and return sentences about what is left."""
+        """Overwrite freed bytes after an erasure, and return sentences about the remaining copies."""
         return [*whole_file.scrub(self._file), *self._live.scrub()]
 
     def backup(self, path: str | PathLike[str]) -> str:
         """Copy the whole file to the new file *path*, which appears there when it is complete.
 
-        The copy is of one moment, however many runs are active in this and other processes. No thread in it has an
+        The copy is from one point in time, even if runs are active in this and other processes. No thread in it has an
         owner. It can be opened like any other file of a store.
 
         Returns:
@@ -647,17 +667,17 @@ class SqliteStore(StoreVerbs):
         """Copy the whole file. See `backup`."""
         return await self._aside(lambda: self.backup(path))
 
-    def _survey(self) -> Iterator[str | Finding]:
+    def _survey(self) -> Iterator[str | StoreFinding]:
         """Yield the ids of all threads, and findings about the file, for `verify`."""
         return whole_file.survey(self._file)
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
-        """Return the names of the blobs of *thread* that are not in *names*, for `verify`: nothing refers to them."""
+        """Return the names of the blobs of *thread* that are not in *names*, and so unreferenced, for `verify`."""
         found = self._file.read(lambda db: reading.blob_names(db, self._there(db, thread)[0].no), thread)
         return sorted(set(found).difference(names))
 
     def close(self) -> None:
-        """Release all claims and close the file. May be called again. In a forked child it leaves all to the parent."""
+        """Release all claims and close the file. May be called again. In a forked child it does nothing."""
         if self._file.home.elsewhere:
             return
         with self._file.lock:
@@ -729,18 +749,18 @@ class SqliteStore(StoreVerbs):
             held = self._held.get(row.no)
             epoch = self._file.giving.get(row.no) if held is None else held.epoch
             if epoch != row.epoch:
-                return False  # the call that took this claim failed, so no caller ever got it
+                return False  # the call that made this claim failed, so no caller ever got it
         return holder.lives(row.lease, me=self._file.owner)
 
     def _former(self, row: Row | None) -> Former:
-        """Return how the last owner of the thread of *row*, which no living owner holds, lost it."""
+        """Return how the last owner of the free thread of *row* lost it."""
         if row is None or row.owner is None or row.lease is None:
             return "released"
         holder = Holder.load(row.owner)
         return "lease-expired" if holder is None else holder.lost(row.lease, me=self._file.owner)
 
     def _holder(self, row: Row) -> str:
-        """Return for an error message who holds the thread, as a clause."""
+        """Describe the holder of the thread, as a clause for an error message."""
         holder = Holder.load(row.owner) if row.owner else None
         if holder is None or row.lease is None:
             return f"its newest claim is number {row.epoch}, which is not held now"
@@ -787,7 +807,7 @@ class SqliteStore(StoreVerbs):
         return row
 
     def _take(self, db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> None:
-        """Store *claim*, which was only reserved, in the transaction of its first commit: the thread is at *seq* then.
+        """Store *claim*, which was only reserved, in the transaction of its first commit: the thread is then at *seq*.
 
         The epoch decides: another claim on the thread would have raised it. What `claim` found of the former owner, a
         release, a dead process or a lease that has run out, stays true until then.
@@ -815,7 +835,7 @@ class SqliteStore(StoreVerbs):
         self._file.giving[claim.no] = claim.epoch  # another write of this transaction must see the thread as held
 
     def _wrote(self, claim: SqliteClaim, commit: Commit, place: int) -> None:
-        """Note that *commit* is durable; the next body is staged at *place*. The file's lock is held."""
+        """Record that *commit* is durable; the next body is staged at *place*. The file's lock is held."""
         claim.staged = place
         claim.turn += 1  # the row counts commits too; `writing.landed` compares the two numbers
         if not claim.is_stored:
@@ -824,13 +844,13 @@ class SqliteStore(StoreVerbs):
             self._forget(claim)
 
     def _stored(self, claim: SqliteClaim) -> None:
-        """Note that *claim* is stored, which may come twice. The file's lock is held."""
+        """Record that *claim* is stored; may be called twice. The file's lock is held."""
         claim.is_stored = True
         self._held[claim.no] = claim
         self._reserved.pop(claim.thread, None)
 
     def _forget(self, claim: SqliteClaim) -> None:
-        """Remove a claim that was released, unless a newer claim took its place. The file's lock is held."""
+        """Remove a claim that was released, unless a newer claim has replaced it. The file's lock is held."""
         if self._held.get(claim.no) is claim:
             del self._held[claim.no]
         if self._reserved.get(claim.thread) is claim:

@@ -1,16 +1,16 @@
-"""What is done with a whole SQLite file: a backup while it is in use, a survey for `verify`, and scrubbing.
+"""Operations on a whole SQLite file: a backup while it is in use, a survey for `verify`, and scrubbing.
 
-A *backup* is of one moment and has no owners: an *owner* is the process that may write a thread, with a *lease* for a
+A *backup* is from one point in time and has no owners: an *owner* is the process that may write a thread, with a
+    *lease* for a
 certain time. Where the new file may appear, and how, is decided in `_archive`: its `write_new` makes a temporary file,
 which gets its name when it is complete, and is removed if the copy fails.
 
 A *survey* lists the ids of the threads, *stray* rows, which belong to no thread, and what SQLite finds wrong with the
-file. Each query is a transaction of its own, and returns at most a page of rows.
+file. Each query is a separate transaction, and returns at most a page of rows.
 
-*Scrubbing* removes freed bytes after values were erased. SQLite leaves what was deleted or replaced in free pages, in
-gaps of used pages, and in the write-ahead log. `VACUUM` writes the whole file anew from what is there. SQLite removes
-the log when the last connection closes; a truncating checkpoint would not be safe while other processes write
-(decision 0063).
+*Scrubbing* removes freed bytes after values were erased. SQLite leaves deleted and replaced data in free pages, in gaps
+of used pages, and in the write-ahead log. `VACUUM` writes the whole file again from its content. SQLite removes the log
+when the last connection closes; a truncating checkpoint would not be safe while other processes write (decision 0063).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_sqlite
 from graphrt.stores.sqlite._files import with_polling
 from graphrt.stores.sqlite._schema import SPAN
-from graphrt.stores.values import Finding
+from graphrt.stores.values import StoreFinding
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from graphrt.stores.sqlite._database import Database
 
 _PAGE: Final = 500
-"""Threads that one query returns."""
-# A thread with a damaged `seq` is listed too, so that its damage is reported.
+"""Maximum number of threads that one query returns."""
+# A thread with a damaged `seq` is also listed, so that its damage is reported.
 _IDS: Final = "SELECT no, id FROM thread WHERE no > ? AND (seq > 0 OR typeof(seq) <> 'integer') ORDER BY no LIMIT ?"
 _MOST: Final = 20
-"""Damages that SQLite lists at most, and numbers of threads with stray rows."""
+"""Maximum number of problems that SQLite lists, and of thread numbers with stray rows."""
 _STRAYS: Final = (
     f"SELECT key / {SPAN} AS number FROM record WHERE number NOT IN (SELECT no FROM thread)"  # noqa: S608 - own names
     " UNION SELECT no FROM part WHERE no NOT IN (SELECT no FROM thread) ORDER BY 1 LIMIT ?"
 )
 _TRIES: Final = 40
-"""How often the connection is closed at most: a checkpoint in the background may have another one open."""
+"""Maximum number of times that the connection is closed: a checkpoint in the background may have another one open."""
 _PAUSE_S: Final = 0.05
 """Seconds between two of these."""
 _BUSY_S: Final = 30.0
@@ -76,7 +76,7 @@ def _copy(file: Database, made: str) -> None:
             # A second connection, so that other threads of this process can use the store meanwhile.
             with file.aside() as source:
                 source.backup(target)  # in one step, not by pages: a write between two steps would restart it
-            # The copy is in the mode of the original. It gets the one that suits its own place, as a new file does.
+            # The copy is in the mode of the original. It gets the mode that suits its own place, as a new file does.
             modes.leave_log(target)
             target.execute("BEGIN IMMEDIATE")
             # Owners are removed, so that all threads are free. A thread without entries (`seq`, the number of the last
@@ -93,14 +93,14 @@ def _copy(file: Database, made: str) -> None:
         raise explain(error, file.path, "there is no copy of it") from error  # the clause ends the text
 
 
-def survey(file: Database) -> Iterator[str | Finding]:
+def survey(file: Database) -> Iterator[str | StoreFinding]:
     """Yield findings about the file, the ids of its threads in order of creation, and findings about stray rows.
 
     `verify` reads each thread when it gets its id. A finding is (thread or None, "damage" or "waste", code, sentence).
     """
     broken = file.read(lambda db: [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_MOST})").fetchall()])
     if broken != ["ok"]:  # SQLite's answer for a sound file
-        yield from (Finding(None, "damage", "file", f"SQLite finds the file damaged: {one}") for one in broken)
+        yield from (StoreFinding(None, "damage", "file", f"SQLite finds the file damaged: {one}") for one in broken)
     after = 0
     while True:
         rows = file.read(partial(_rows, statement=_IDS, values=(after, _PAGE)))
@@ -108,13 +108,13 @@ def survey(file: Database) -> Iterator[str | Finding]:
             if id_.__class__ is str:  # SQLite accepts any type in any column
                 yield id_
             else:
-                yield Finding(
+                yield StoreFinding(
                     None, "damage", "head", f"Row {after} of the threads has the id {id_!r}, which is not text."
                 )
         if len(rows) < _PAGE:
             break
     for (no,) in file.read(partial(_rows, statement=_STRAYS, values=(_MOST,))):
-        yield Finding(None, "waste", "orphan", f"There are rows of thread number {no}, which is not there.")
+        yield StoreFinding(None, "waste", "orphan", f"There are rows of thread number {no}, which is not there.")
 
 
 def _rows(db: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
@@ -125,8 +125,8 @@ def _rows(db: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple
 def scrub(file: Database) -> list[str]:
     """Rewrite the file and its log without freed bytes, and return sentences about what may be left.
 
-    Called after values were erased. A failure raises nothing, and is one of these sentences: the values are erased in
-    any case, and only bytes that no thread refers to may be left.
+    Called after values were erased. A failure does not raise but becomes one of these sentences: the values are erased
+    in any case, and only unreferenced bytes may be left.
     """
     log = Path(f"{file.path}-wal")
     try:
@@ -143,7 +143,7 @@ def scrub(file: Database) -> list[str]:
             file.drop()  # the last connection copies the log into the file, and removes it
             if not log.exists():
                 return []
-            file.connection()  # other calls of the store go on between two attempts
+            file.connection()  # other calls of the store continue between two attempts
         sleep(_PAUSE_S)
     return [
         (

@@ -1,4 +1,4 @@
-"""Writing threads to a SQLite file: the statements of claims and commits, and of what prunes, erases and deletes.
+"""Writes threads to a SQLite file: the statements of claims, commits, prunes, erasures and deletions.
 
 All functions run on an open connection, inside a transaction of the caller. `advance` checks the claim; the others rely
 on their callers for that.
@@ -39,7 +39,7 @@ from graphrt.stores.values import REMEMBERED, Claim, Commit, Former, Head, Label
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-# The first commit under a claim stores the claim too. That of a new thread is its first (epoch 1).
+# The first commit under a claim also stores the claim. A new thread's first claim has epoch 1.
 _MAKE: Final = (
     "INSERT INTO thread(id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner)"
     " VALUES (?, ?, 1, 1, 1, ?, ?, ?, ?, ?, ?)"
@@ -67,7 +67,7 @@ _PUT: Final = (
     "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT(no, kind, name) DO UPDATE SET body = excluded.body"
 )
-# A blob that exists stays: its name is derived from its content.
+# An existing blob stays, because its name is derived from its content.
 _KEEP: Final = (
     "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, 0, ?) ON CONFLICT(no, kind, name) DO NOTHING"
 )
@@ -77,7 +77,7 @@ _MESSAGE: Final = f"SELECT 1 FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN}
 _LAST_MESSAGE: Final = f"SELECT coalesce(max(place), 0) FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN})"  # noqa: S608
 _POST: Final = "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
 _TAKE_MESSAGE: Final = f"UPDATE part SET kind = {TAKEN}, body = x'' WHERE no = ? AND kind = {MAIL} AND place = ?"  # noqa: S608
-# Of the messages that were taken, the ids of the last ones (`REMEMBERED`) stay.
+# The ids of the last taken messages (`REMEMBERED`) stay.
 _TAKEN: Final = f"FROM part WHERE no = :no AND kind = {TAKEN}"
 _FORGET_TAKEN: Final = (
     f"DELETE {_TAKEN} AND place <= (SELECT place {_TAKEN} ORDER BY place DESC LIMIT 1 OFFSET {REMEMBERED})"
@@ -106,7 +106,7 @@ _FORGET_QUESTIONS: Final = "DELETE FROM question WHERE no = ?"
 
 
 class SqliteClaim(Claim):
-    """A claim on a thread of a SQLite file, with a cache of what only its holder can change.
+    """A claim on a thread of a SQLite file, with a cache of data that only its holder can change.
 
     Args:
         head: The thread's summary at the time of the claim.
@@ -114,7 +114,7 @@ class SqliteClaim(Claim):
         no: The thread's number; 0 for a new thread, until its row is made.
         token: Token of the owner.
         staged: The place of the next body to stage.
-        former: How the owner before lost the thread.
+        former: How the previous owner lost the thread.
     """
 
     __slots__ = ("is_stored", "no", "staged", "token", "turn", "until_s", "was_tried")
@@ -124,15 +124,15 @@ class SqliteClaim(Claim):
         self.no = no
         """The thread's number."""
         self.token = token
-        """Token of the owner, that is of the store object that the claim comes from."""
+        """Token of the owner: the store object that the claim comes from."""
         self.turn = 0
-        """Number of commits under this claim. Compared with the row's, it shows whether a commit was stored."""
+        """Number of commits under this claim, compared with the row's to find out whether a commit was stored."""
         self.staged = staged
         """The place of the next body to stage; 0 if none is staged."""
         self.is_stored = False
         """Whether a commit has stored the claim. Until then it is reserved, up to `until_s`."""
         self.was_tried = False
-        """Whether a commit was tried, so that the claim may be stored."""
+        """Whether a commit was attempted, so that the claim may be stored."""
         self.until_s = 0.0
         """End of the reservation, by the clock of leases."""
 
@@ -223,7 +223,7 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:  # noqa: C90
 
 
 def post_message(db: Connection, thread: str, id: str, body: bytes) -> tuple[bool, int]:
-    """Keep a message to *thread*, unless there was one with this id: for `post`, and for the messages of a commit.
+    """Store a message to *thread*, unless there was one with this id. Used by `post` and for the messages of a commit.
 
     Returns:
         Whether it is kept, and the thread's number: 0 if there is no such thread, or it has no entries.
@@ -250,13 +250,14 @@ def put_messages(db: Connection, no: int, commit: Commit) -> None:
         db.execute(_TAKE_MESSAGE, (no, place))
     if commit.taken:
         db.execute(_FORGET_TAKEN, {"no": no})
-    # To other threads. One to a thread that does not exist is dropped, where `post` raises: the commit must not fail.
+    # Messages to other threads. If the thread does not exist, `post` raises, but here the message is dropped, so that
+    # the commit does not fail.
     for thread, id_, body in commit.posts:
         post_message(db, thread, id_, body)
 
 
 def replace(db: Connection, no: int, record: Record) -> bool:
-    """Give a stored record another body and seal, when values are erased. Returns False if there is no such record."""
+    """Replace body and seal of a stored record, when values are erased. Return False if there is no such record."""
     key = no * SPAN + record.seq
     return db.execute(_REPLACE, (record.body, record.seal, key, record.count)).rowcount == 1
 
@@ -269,7 +270,7 @@ def renew(db: Connection, claim: SqliteClaim, now_s: float) -> None:
 def free(db: Connection, claim: SqliteClaim) -> None:
     """Release the thread if *claim* is its newest, and delete the thread if it has no entries."""
     row = reading.row_by_no(db, claim.no)
-    # Of two claims with one epoch, which were reserved at the same time, at most one was stored: its token is there.
+    # If two claims with one epoch were reserved at the same time, at most one was stored: its token is there.
     if row is None or row.epoch != claim.epoch or claim.token not in (row.owner or ""):
         return
     if row.seq:
@@ -282,8 +283,7 @@ def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool
     """Return whether *commit*, whose outcome is unknown, is stored. *seq* is its last entry.
 
     While the claim is the newest one, the number of commits in the row decides: it is one more than the claim has
-    counted. After another claim, the last record of *commit* decides; without records nothing can tell, and the answer
-    is None.
+    counted. After another claim, the last record of *commit* decides; without records, the answer is unknown (None).
     """
     row = reading.row_by_no(db, claim.no)
     if row is None:  # releasing a thread without entries removes it
@@ -298,7 +298,7 @@ def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool
 
 
 def forget(db: Connection, no: int) -> None:
-    """Remove the thread with everything that is stored of it."""
+    """Remove the thread with all its stored data."""
     _forget_labels(db, no)
     db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
     db.execute("DELETE FROM part WHERE no = ?", (no,))
@@ -319,7 +319,7 @@ def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:
     """
     base = row.no * SPAN
     last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]
-    first = row.first if last is None else int(last) - base + 1  # no such record: the beginning stays
+    first = row.first if last is None else int(last) - base + 1  # no such record: the start is unchanged
     db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
     db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))
     db.execute("UPDATE thread SET first = ? WHERE no = ?", (first, row.no))
@@ -331,7 +331,7 @@ def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:
 def remove_repeated(db: Connection, no: int, snapshots_after: int, keep: set[str]) -> None:
     """Remove the snapshots of entries after *snapshots_after*, and the blobs that are not named in *keep*.
 
-    When values of a thread are erased, these may repeat them; its records are replaced by the caller.
+    These may contain copies of erased values; the caller replaces the records.
     """
     db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name > ?", (no, SNAPSHOT, snapshots_after))
     _remove_blobs(db, no, keep)
@@ -358,7 +358,7 @@ def put_labels(db: Connection, no: int, thread: str, labels: Labels) -> None:
         db.execute(_FORGET_LABEL, (no,))
     else:
         db.execute(_PUT_LABEL, (no, *row))
-    for tag in old - labels.tags:  # rows of tags that stay are not written again
+    for tag in old - labels.tags:  # rows of unchanged tags are not rewritten
         db.execute(_FORGET_TAG, (tag, no))
     for tag in sorted(labels.tags - old):
         db.execute(_PUT_TAG, (tag, no))

@@ -1,6 +1,6 @@
-"""Recorded steps as tests: `case_of` writes a pytest file from a journal, and `replay_case` runs what it holds.
+"""Recorded steps as tests: `case_of` writes a pytest file from a journal, and `replay_case` replays it.
 
-A case is a thread of its own: a fork right before the step, with the replies, effects and answers that were recorded.
+A case is a separate thread: a fork right before the step, with the recorded replies, effects and answers.
 """
 
 from __future__ import annotations

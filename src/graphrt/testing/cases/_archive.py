@@ -1,11 +1,11 @@
-"""The text form of a case: a thread of its own, exported, with what the journal says of the run.
+"""The text form of a case: an exported thread, with the journal's data about the run.
 
-A reviewer has to see what a file puts into a repository, so the parts of the export stand as text. Each begins with a
-line `== kind first second name`, with the numbers of its frame. Then follow the lines of its body. JSON is broken over
-lines and indented where it is long; other text begins with `| `, and a body that is not text with `64 `. The last line
-has a digest of the export.
+A reviewer has to see what a file adds to a repository, so the parts of the export are text. Each begins with a line `==
+kind first second name`, with the numbers of its frame, followed by the lines of its body. JSON is broken over lines and
+indented where it is long; other text begins with `| `, and a body that is not text with `64 `. The last line has a
+digest of the export.
 
-Reading restores each byte: a line that would not come back as it was is written as text or base64 instead.
+Reading restores each byte: JSON that would not survive the round trip is written as text or base64 instead.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from graphrt.stores import _archive as archive
 
 _VERSION: Final = "graphrt-case-2"
 _KINDS: Final = ("head", "meta", "blob", "snapshot", "staged", "record")
-"""Names of the kinds of frames, by their numbers."""
+"""Names of the kinds of frames, by number."""
 _WIDTH: Final = 110
-"""Most characters of a line that a longer JSON value is broken into."""
+"""Maximum length of a line into which a longer JSON value is broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What a case file holds."""
+    """The content of a case file."""
 
     thread: str
     """Id of the thread, in production and in the test."""
@@ -41,7 +41,7 @@ class Case:
     run: str
     """Id of the run."""
     time: float
-    """Seconds since the epoch: what the clock shows during the test."""
+    """Time of the clock during the test, in seconds since the epoch."""
     data: bytes
     """The fork that the test continues, as `export_thread` writes it."""
 
@@ -79,10 +79,10 @@ def decode(text: Any) -> Case:
 
 
 def _export(lines: list[str]) -> bytes:
-    """Return the export whose parts stand on *lines*.
+    """Return the export encoded in *lines*.
 
     Raises:
-        ValueError: A line has no part around it, or is not what `encode` writes.
+        ValueError: A line is outside any part, or has a form that `encode` does not write.
     """
     made = io.BytesIO()
     writer = archive.Writer(made)
@@ -123,12 +123,12 @@ def _body(body: bytes) -> Iterator[str]:
             yield f"| {line}"
             continue
         shown = list(_pretty(value, 0))
-        # A number such as 1e5, or a key that stands twice, would come back in another form.
+        # A number such as 1e5, or a duplicate key, would come back in another form.
         yield from shown if _bytes_of("".join(map(str.strip, shown))) == line.encode() else [f"| {line}"]
 
 
 def _bytes_of(line: str) -> bytes:
-    """Return the bytes of one line of a body, whose parts were joined."""
+    """Return the bytes of one line of a body, after joining its parts."""
     if line.startswith("| "):
         return line[2:].encode()
     if line.startswith("64 "):
@@ -137,7 +137,7 @@ def _bytes_of(line: str) -> bytes:
 
 
 def _joined(lines: list[str]) -> list[str]:
-    """Return the lines of a body, each with the indented lines that follow it."""
+    """Return the lines of a body, each joined with the indented lines after it."""
     found: list[str] = []
     for line in lines:
         if line.startswith(" ") and found:
@@ -148,7 +148,7 @@ def _joined(lines: list[str]) -> list[str]:
 
 
 def _text(data: bytes) -> str | None:
-    """Return *data* as text; None if a person could not read it, or a source file could not hold it."""
+    """Return *data* as text; None if it is not readable, or cannot be in a source file."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -161,7 +161,7 @@ def _compact(value: Any) -> str:
 
 
 def _pretty(value: Any, indent: int) -> Iterator[str]:
-    """Yield the lines of a JSON value: one if it is short, else its items, with short ones side by side."""
+    """Yield the lines of a JSON value: one if it is short, else its items, with several short ones per line."""
     whole = _compact(value)
     if len(whole) + indent <= _WIDTH or not value or not (is_list(value) or is_mapping(value)):
         yield " " * indent + whole
@@ -169,7 +169,7 @@ def _pretty(value: Any, indent: int) -> Iterator[str]:
     left, right = "[]" if is_list(value) else "{}"
     keyed = [("", item) for item in value] if is_list(value) else [(f"{_compact(key)}:", value[key]) for key in value]
     inside = " " * (indent + 1)
-    beside = ""  # short items that stand on one line
+    beside = ""  # short items that share a line
     yield " " * indent + left
     for number, (key, item) in enumerate(keyed, 1):
         first, *more = _pretty(item, indent + 1)

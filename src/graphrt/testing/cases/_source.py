@@ -11,18 +11,18 @@ from graphrt.testing.cases.replaying import ReplayedTask
 from graphrt.testing.written_tests import TestSource, literal, one_line, slug
 
 _INLINE: Final = 2_000
-"""Characters of a literal that stands where it is compared; a longer one gets a name, and follows the test."""
+"""Maximum length of a literal in a comparison; a longer one gets a name and follows the test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What the file needs to know besides the step."""
+    """The data that the file needs besides the step."""
 
     thread: str
     module: str
     """Module that has the graph."""
     name: str
-    """Its name there; with `()` if it is a function that returns the graph."""
+    """Its name there, with `()` if it is a function that returns the graph."""
     deps: str | None
     """Class of the run's `deps`; None without."""
     harness: bool
@@ -65,7 +65,7 @@ def _asserts(step: Recorded, later: dict[str, str]) -> list[str]:
     lines: list[str] = []
     if step.error is not None:
         lines += [
-            "    # The run failed here, and so does this test until the node is mended:",
+            "    # The run failed here, and so does this test until the node is fixed:",
             f"    # {one_line(step.error)}",
             "    # Then add what the node is to write, for instance: assert step[...].wrote == {...}",
             "    assert all(task.failed is None for task in step.values())",

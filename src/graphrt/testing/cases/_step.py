@@ -1,4 +1,4 @@
-"""Which superstep of a thread a case is of, and what the journal says that it did."""
+"""The superstep of a thread that a case is about, and the journal's record of its effects."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from graphrt.runtime import Runtime
 from graphrt.testing.cases.replaying import ReplayedStep, step_in
 
 _BEGINS: Final = (RunStarted, SuperstepCommitted, TasksRouted, ThreadUpdated, ThreadForked, ThreadMigrated)
-"""Events of the graph at the top after which the next superstep begins."""
+"""Events of the top-level graph after which the next superstep begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A superstep, as the journal has it."""
+    """A superstep as recorded in the journal."""
 
     at: int
     """The entry before it."""
@@ -44,11 +44,11 @@ class Recorded:
     nodes: Sequence[str]
     """Nodes that were due, each once."""
     step: ReplayedStep
-    """What it did."""
+    """Its effects."""
     error: str | None
-    """Why the run failed in it, as `NodeError: text`; None if it did not."""
+    """The error of the run in it, as `NodeError: text`; None if it did not fail."""
     replies: Sequence[tuple[str, str, Any]]
-    """What was recorded for its tasks: (task, what it is, value)."""
+    """Records of its tasks: (task, kind, value)."""
 
 
 def recorded(runtime: Runtime[Any, Any], thread: str, at: int | None) -> Recorded:
@@ -63,7 +63,7 @@ def recorded(runtime: Runtime[Any, Any], thread: str, at: int | None) -> Recorde
     begins = [entry.seq for entry in entries if not entry.path and isinstance(entry.event, _BEGINS)]
     first = entries[0].seq - 1 if entries else 0
     if first:
-        begins.insert(0, first)  # older entries were pruned; the state before the first one left was kept
+        begins.insert(0, first)  # older entries were pruned, but the state before the first remaining one was kept
     steps = {seq: part for seq, part in _parts(entries, begins) if _did_something(part)}
     if not steps:
         raise _nothing_after(0, thread, "no superstep has ended yet: run the thread first")
@@ -96,7 +96,7 @@ def _nothing_after(seq: Any, thread: str, known: str) -> InputError:
 
 
 def _parts(entries: list[Entry], begins: list[int]) -> list[tuple[int, list[Entry]]]:
-    """Return each entry after which a superstep may follow, with the entries up to the next one or up to the commit."""
+    """Return each entry that a superstep may follow, with the entries up to the next such entry or the commit."""
     ends = [*begins[1:], entries[-1].seq if entries else 0]
     spans = zip(begins, ends, strict=True)
     return [(at, [entry for entry in entries if at < entry.seq <= until]) for at, until in spans]
@@ -112,7 +112,7 @@ def _did_something(part: list[Entry]) -> bool:
 
 
 def _replies(part: list[Entry]) -> Any:
-    """Yield what a task was given when it asked: replies of models and tools, results of effects, answers."""
+    """Yield the values that a task received: model replies, tool results, results of effects, answers."""
     for event in (entry.event for entry in part):
         if isinstance(event, EffectRecorded):
             yield event.task, *_what(event)
@@ -130,7 +130,7 @@ def _said(reply: Mapping[str, Any]) -> str:
 
 
 def _what(effect: EffectRecorded) -> tuple[str, Any]:
-    """Return what an effect is, and its result."""
+    """Return the kind of an effect, and its result."""
     kind, _, rest = effect.key.partition("/")
     result: Any = effect.result
     if kind == "tool" and issubclass(type(result), Mapping) and "text" in result:

@@ -1,4 +1,4 @@
-"""`replay_case`: run a recorded step again, on the state, replies, effects and answers that it had.
+"""`replay_case`: run a recorded step again, with its recorded state, replies, effects and answers.
 
 The recording is imported into a store in memory, and its thread is continued up to the next commit.
 """
@@ -31,18 +31,21 @@ _ASKS_ANEW: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedTask:
-    """What one task did. Values are shown as literals can show them: a pydantic model as a dict, a date as its text."""
+    """The effects of one task.
+
+    Values have a literal form: a pydantic model is a dict, and a date is its text.
+    """
 
     id: str
     """Id of the task, such as `3.0:draft`."""
     node: str
     """Name of its node."""
     updates: tuple[Mapping[str, Any], ...]
-    """The updates that it returned: 0 or 1; for a nested graph one for each of its commits that wrote something."""
+    """The updates that it returned: 0 or 1; for a nested graph, one per commit that wrote something."""
     goto: tuple[str, ...] | None
     """Targets of its Command; None if the edges of its node applied."""
     failed: str | None
-    """The error that a handler took, as `ValueError: text`; None if the task succeeded."""
+    """The error that a handler handled, as `ValueError: text`; None if the task succeeded."""
 
     @property
     def wrote(self) -> Mapping[str, Any]:
@@ -58,7 +61,7 @@ class ReplayedTask:
 
 @final
 class ReplayedStep(Mapping[str, ReplayedTask]):
-    """What a superstep did: its tasks by id, also those of nested graphs. A node's name finds its only task."""
+    """The effects of a superstep: its tasks by id, also of nested graphs. A node's name finds its only task."""
 
     def __init__(self, tasks: Mapping[str, ReplayedTask], following: tuple[str, ...] | None, asked: Any) -> None:
         self._tasks = dict(tasks)
@@ -95,19 +98,18 @@ class ReplayedStep(Mapping[str, ReplayedTask]):
 
 
 def replay_case(graph: CompiledGraph[Any, Any, Any], case: str, **options: Unpack[RuntimeOptions]) -> ReplayedStep:
-    """Run the step of *case* once more, and return what it did.
+    """Run the step of *case* again, and return its effects.
 
-    The step gets the state, the replies of models and tools, the results of `ctx.effect`, the answers, the clock and
-    the random numbers that it had. What it did not ask for then is done for real, but for requests to models: those
-    are refused.
+    The step gets its recorded state, model replies, tool results, results of `ctx.effect`, answers, clock and random
+    numbers. Anything not recorded is done for real, except requests to models, which are refused.
 
     Args:
-        graph: The graph as it is now.
+        graph: The current version of the graph.
         case: The text that `case_of` wrote.
         options: Further options of `Runtime`, such as `deps=`, `harness=` and `models=`.
 
     Raises:
-        InputError: *case* is not the text of a case (`bad-case`), or is one of another graph (`other-graph`,
+        InputError: *case* is not the text of a case (`bad-case`), or belongs to another graph (`other-graph`,
             `graph-changed`).
         GraphrtError: The step failed.
     """
@@ -132,7 +134,7 @@ def replay_case(graph: CompiledGraph[Any, Any, Any], case: str, **options: Unpac
 
 
 def step_in(entries: list[Entry], asked: Any) -> ReplayedStep:
-    """Return what the first superstep of *entries* did; *asked* are the payloads of its open questions."""
+    """Return the effects of the first superstep of *entries*; *asked* are the payloads of its open questions."""
     tasks: dict[str, ReplayedTask] = {}
     for entry in entries:
         event = entry.event
@@ -152,7 +154,7 @@ def _task(event: TaskSucceeded | TaskFailed) -> ReplayedTask:
 
 
 def _continue(runtime: Runtime[Any, Any], thread: str, entries: list[Entry]) -> None:
-    """Continue *thread* until a superstep of the graph at the top has committed, or the run has paused."""
+    """Continue *thread* until a superstep of the top-level graph has committed, or the run has paused."""
     try:
         with runtime.steps(thread=thread) as steps:
             for _ in steps:

@@ -1,7 +1,7 @@
 """`case_of`: write a step of a thread as a test.
 
-The thread is only read. Its export is imported into a store in memory, and forked there right before the step; the
-fork is what the file holds.
+The thread is only read. Its export is imported into an in-memory store and forked there right before the step. The file
+holds the fork.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from graphrt.errors import a_type, names, told
+from graphrt.errors import a_type, describe_error, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.recorded_runs import GRAPH_NOT_IMPORTABLE
 from graphrt.errors._codes.stores import PATH_EXISTS
@@ -29,7 +29,7 @@ from graphrt.testing.cases._step import Recorded, recorded
 from graphrt.testing.written_tests import home_of, plain, slug, write_whole
 
 _FORK: Final = "graphrt-case-fork"
-"""Id of the fork of the thread, until the fork has the id of the thread."""
+"""Temporary id of the fork, until it gets the id of the thread."""
 
 
 def case_of(
@@ -44,21 +44,21 @@ def case_of(
 ) -> Path:
     """Write a pytest file that runs a step of *thread* again and asserts what it did.
 
-    The file has the state before the step, and the replies of models and tools, results of effects and answers that
-    the journal recorded for it. If the run failed in the step, the test fails until the node is mended.
+    The file has the state before the step, and the model replies and tools, results of effects and answers that
+    the journal recorded for it. If the run failed in the step, the test fails until the node is fixed.
 
-    The file has these values in plain text, personal data and secrets of the thread among them, and is meant to be
-    committed: read it before.
+    The file has these values in plain text, including personal data and secrets of the thread. It is meant to be
+    committed, so read it first.
 
     Args:
         runtime: A runtime with the thread's store and graph. Nothing is written to the store.
         thread: A thread that no run drives.
-        at: The entry before the step: the `seq` of a snapshot of `history(thread)`. None takes the last step.
+        at: The entry before the step: the `seq` of a snapshot of `history(thread)`. None uses the last step.
         graph: Where the test imports the graph from: `module:variable`, or `module:function()` if a function returns
             it. None looks for a variable of an imported module that holds it.
         to: The file to write, or an existing folder, where it is named after node, thread and entry. Missing parent
             folders of a file are made.
-        overwrite: Whether an existing file may be replaced. One with the same content is no obstacle.
+        overwrite: Whether an existing file may be replaced. One with the same content is not an obstacle.
         decrypted: Whether values of an encrypted store may be written in plain.
 
     Returns:
@@ -66,7 +66,7 @@ def case_of(
 
     Raises:
         InputError: There is no such thread, no superstep follows *at*, the graph cannot be imported, the file exists,
-            or the store keeps encrypted values (`export-decrypted`); or a node that ran is gone from the graph
+            or the store keeps encrypted values (`export-decrypted`). Or a node that ran is gone from the graph
             (`graph-changed`).
     """
     given: Any = runtime
@@ -101,7 +101,7 @@ def case_of(
 
 
 def _fork(runtime: Runtime[Any, Any], thread: str, step: Recorded, *, decrypted: bool) -> _archive.Case:
-    """Return the thread as it was before the step, with everything that was recorded for the step."""
+    """Return the thread in its state before the step, with everything that was recorded for the step."""
     file = io.BytesIO()
     runtime.export_thread(thread, file, decrypted=decrypted)
     file.seek(0)
@@ -112,13 +112,14 @@ def _fork(runtime: Runtime[Any, Any], thread: str, step: Recorded, *, decrypted:
         Runtime(
             runtime.graph,
             store=store,
-            seed=0,  # salts of the fork; the same thread gives the same file. The run keeps its own seed
+            seed=0,  # salts of the fork, so that the same thread gives the same file; the run keeps its own seed
             clock=lambda: step.time,
             ids=lambda: step.run,
             migrations=runtime.migrations,
         ) as scratch,
     ):
-        # Under its own id, since another one takes the key of its audit log. So the fork needs a second fork to get it.
+        # Under its own id, because another id would need the key of its audit log. So a second fork gives the fork that
+        # id.
         scratch.import_thread(file)
         scratch.fork(thread, at=step.at, to=_FORK, keep_effects=True)
         scratch.delete_thread(thread)
@@ -157,7 +158,7 @@ def _named(graph: CompiledGraph[Any, Any, Any], given: str) -> tuple[str, str]:
         made = found() if function != name else found
     except Exception as error:
         raise GRAPH_NOT_IMPORTABLE(
-            graph_name=graph.name, problem=f"there is no graph at {given!r}: {told(error)}"
+            graph_name=graph.name, problem=f"there is no graph at {given!r}: {describe_error(error)}"
         ) from error
     if not isinstance(made, CompiledGraph) or made.fingerprint != graph.fingerprint:
         what = f"graph {made.name!r}" if isinstance(made, CompiledGraph) else a_type(made)

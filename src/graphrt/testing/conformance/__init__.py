@@ -1,4 +1,4 @@
-"""Conformance suite for stores: one clause for each rule of the store protocol, to be checked on any store.
+"""Conformance suite for stores: one clause per rule of the store protocol, for any store.
 
 With pytest:
 
@@ -9,7 +9,7 @@ With pytest:
 Without pytest: `conformance.check(make_factory)`, where each call of `make_factory()` returns the factory of a new
 storage.
 
-The clauses are collected here; each theme has a module of its own. pytest is never imported.
+This module collects the clauses; each theme has its own module. pytest is never imported.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from graphrt.testing.conformance import (
     threads,
     whole,
 )
-from graphrt.testing.conformance._report import Failure, NotOffered, NotOfferedError, Report, Rule, checked
+from graphrt.testing.conformance._report import ConformanceReport, Failure, NotOffered, NotOfferedError, Rule, checked
 from graphrt.testing.conformance._world import BrokenClauseError, World, rules_of
 
 __all__ = [
     "CLAUSES",
     "BrokenClauseError",
     "Clause",
+    "ConformanceReport",
     "Failure",
     "NotOffered",
     "NotOfferedError",
-    "Report",
     "check",
     "clauses",
 ]
@@ -64,8 +64,8 @@ class Clause(Rule):
         theme: Name of the module that defines the rule.
         name: Name of the function that checks it.
         run: The function. Its docstring is the rule.
-        durable_only: Whether only durable stores have to keep the rule.
-        needs: What a store must offer for the rule. None is a rule for all stores.
+        durable_only: Whether the rule applies only to durable stores.
+        needs: What a store must offer for the rule to apply; None for all stores.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Clause(Rule):
         self._needs = needs
 
     def __call__(self, make: Callable[[], Store]) -> None:
-        """Check the rule on the storage that *make* opens. Every store that was opened is closed at the end.
+        """Check the rule on the storage that *make* opens. All opened stores are closed at the end.
 
         Raises:
-            BrokenClauseError: The store breaks the rule. Errors of the store come out as they are.
-            NotOfferedError: The store does not offer what the rule is about. For pytest, the test is skipped.
+            BrokenClauseError: The store breaks the rule. Errors of the store propagate unchanged. NotOfferedError: The
+            store does not offer the feature of the rule; pytest skips the test.
         """
         world = World(make)
         try:
@@ -116,7 +116,7 @@ _NEEDS: Final[dict[ModuleType, Offer]] = {
     posting: "mail",
     schedules: "schedules",
 }
-"""Themes of what a store may lack, and what it must offer for them."""
+"""Optional features of a store, with the offers that they need."""
 
 
 def _of(module: ModuleType, *, durable_only: bool) -> list[Clause]:
@@ -133,11 +133,11 @@ CLAUSES: Final[tuple[Clause, ...]] = (
 
 
 def clauses(*, durable: bool = True) -> tuple[Clause, ...]:
-    """Return the clauses for durable stores (all of them), or those for stores that are not durable."""
+    """Return the clauses for durable stores (all of them), or those for non-durable stores."""
     return CLAUSES if durable else tuple(clause for clause in CLAUSES if not clause.durable_only)
 
 
-def check(make_factory: Callable[[], Callable[[], Store]], only: Iterable[Clause] | None = None) -> Report:
+def check(make_factory: Callable[[], Callable[[], Store]], only: Iterable[Clause] | None = None) -> ConformanceReport:
     """Check a store against all clauses for its kind, or against the clauses *only*.
 
     Args:

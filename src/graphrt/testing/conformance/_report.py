@@ -1,6 +1,6 @@
-"""What a conformance suite found: which rules were checked, which are broken, and what is not offered.
+"""The report of a conformance suite: the rules that were checked, were broken, or do not apply.
 
-The suites of stores and hosts share it. As a text it is a table with a line for each theme, for logs and people.
+The suites of stores and hosts share it. As text, it is a table with a line per theme.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 from unittest import SkipTest
 
-__all__ = ["Failure", "NotOffered", "NotOfferedError", "Report", "Rule", "checked"]
+__all__ = ["ConformanceReport", "Failure", "NotOffered", "NotOfferedError", "Rule", "checked"]
 
 
 class Rule:
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Rule)
 
 
 class NotOfferedError(SkipTest):
-    """A clause is about what the store does not offer. pytest and unittest take it as a skipped test."""
+    """A clause is about a feature that the store does not offer. pytest and unittest treat it as a skipped test."""
 
 
 class Failure(NamedTuple):
@@ -47,29 +47,29 @@ class Failure(NamedTuple):
 
 
 class NotOffered(NamedTuple):
-    """A clause that was not checked, and what it needs that is not there."""
+    """A clause that was not checked, and the missing feature that it needs."""
 
     clause: Rule
     needs: str
 
 
-class Report(NamedTuple):
+class ConformanceReport(NamedTuple):
     """The result of `check`. As a text, a table of the themes, and each failed clause with its rule and its error."""
 
     checked: tuple[Rule, ...]
     """All clauses that were checked, in order."""
     failures: tuple[Failure, ...]
-    """Those that failed, in order."""
+    """The failed ones, in order."""
     not_offered: tuple[NotOffered, ...] = ()
-    """Those that could not be checked, in order."""
+    """The ones that could not be checked, in order."""
 
     @property
     def ok(self) -> bool:
-        """Whether every clause that was checked held."""
+        """Whether every checked clause held."""
         return not self.failures
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-ready data: `ok`, and by theme what was `checked`, `failed` and `not_offered`."""
+        """Return the report as JSON-ready data: `ok`, and by theme the `checked`, `failed` and `not_offered` rules."""
         themes: dict[str, dict[str, Any]] = {}
         for clause in (*self.checked, *(each.clause for each in self.not_offered)):
             themes.setdefault(clause.theme, {"checked": [], "failed": {}, "not_offered": {}})
@@ -99,8 +99,8 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-def checked(rules: Iterable[R], check: Callable[[R], None]) -> Report:
-    """Check each rule by *check*, and return what came of it. Errors are failures in the report and are not raised."""
+def checked(rules: Iterable[R], check: Callable[[R], None]) -> ConformanceReport:
+    """Check each rule by *check*, and return the result. Errors are failures in the report and are not raised."""
     done: list[Rule] = []
     failures: list[Failure] = []
     absent: list[NotOffered] = []
@@ -113,4 +113,4 @@ def checked(rules: Iterable[R], check: Callable[[R], None]) -> Report:
         except Exception as error:  # noqa: BLE001 - a store or host may fail in any way; the report names the error
             failures.append(Failure(rule, error))
         done.append(rule)
-    return Report(tuple(done), tuple(failures), tuple(absent))
+    return ConformanceReport(tuple(done), tuple(failures), tuple(absent))

@@ -1,6 +1,6 @@
-"""Shared fixtures of the clauses: stores on one storage, shortcuts to write threads, and assertions with messages.
+"""Shared fixtures of the clauses: stores on one storage, helpers to write threads, and assertions with messages.
 
-No rule about stores is checked here.
+This module checks no rules itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from graphrt.errors import ConflictError, GraphrtError
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Claim, Commit, Loaded, Record
+from graphrt.stores.values import Claim, Commit, Record, StoredThread
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,7 +28,7 @@ class BrokenClauseError(AssertionError):
 
 
 def rules_of(module: ModuleType) -> list[tuple[str, str, Callable[..., None]]]:
-    """Return theme, name and function of each rule of a module: the public functions that it defines itself, in order."""
+    """Return theme, name and function of each rule of a module: its own public functions, in order."""
     theme = module.__name__.rpartition(".")[2]
     members: dict[str, Any] = vars(module)
     return [
@@ -70,7 +70,7 @@ class World:
             self._opened.pop().close()
 
     def claim(self, thread: str = "t", *, store: Store | None = None, lease_s: float = LONG_S) -> Claim:
-        """Claim a thread, which is created if it does not exist, and store the claim by a commit of nothing."""
+        """Claim a thread, which is created if it does not exist, and store the claim by an empty commit."""
         owner = store or self.store
         claim = owner.claim(thread, create=True, lease_s=lease_s, at=AT)
         owner.commit(claim, Commit(claim.head.seq, claim.head.updated_at))
@@ -88,7 +88,7 @@ class World:
         records = [entry(n) for n in range(1, entries + 1)]
         self.store.commit(self.claim(thread), Commit(0, AT, records, release=True, **rest))
 
-    def load(self, thread: str = "t", upto: int | None = None) -> Loaded:
+    def load(self, thread: str = "t", upto: int | None = None) -> StoredThread:
         """Load a thread."""
         return self.store.load(thread, upto=upto)
 
@@ -103,13 +103,13 @@ def entry(seq: int, body: Any = None) -> Record:
 
 
 def same(got: Any, wanted: Any, what: str) -> None:
-    """Check that *got* equals *wanted* and has the same type; *what* names the value in the error."""
+    """Check that *got* equals *wanted* and has the same type; *what* is the name of the value in the error."""
     if type(got) is not type(wanted) or got != wanted:
         raise BrokenClauseError(f"{what}: got {_short(got)}, not {_short(wanted)}")
 
 
 def holds(truth: object, what: str) -> None:
-    """Check that *truth* is true; *what* is the error message if it is not."""
+    """Check that *truth* is true; *what* is the error message otherwise."""
     if not truth:
         raise BrokenClauseError(what)
 
@@ -151,7 +151,7 @@ def void(store: Store, claim: Claim, seq: int, what: str, *, code: str | Iterabl
 
 
 def _short(value: Any) -> str:
-    """Return `repr(value)` for an error, cut if it is long: some clauses compare megabytes."""
+    """Return `repr(value)` for an error, shortened, since some clauses compare megabytes."""
     text = repr(value)
     return text if len(text) <= 300 else f"{text[:200]}... of {len(text)} characters"
 

@@ -91,7 +91,7 @@ def a_first_commit_that_does_not_fit_takes_nothing(w: World) -> None:
 
 
 def a_refused_claim_harms_nobody(w: World) -> None:
-    """The owner can go on after another claim was refused."""
+    """The owner can continue after another claim was refused."""
     claim = w.held()
     refused(ConflictError, w.claim, "second claim")
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
@@ -124,7 +124,7 @@ def the_head_shows_epoch_and_owner(w: World) -> None:
 
 
 def a_released_claim_is_void(w: World) -> None:
-    """A released claim can do nothing, whether another one follows it or not."""
+    """A released claim can do nothing, whether another claim follows it or not."""
     claim = w.held()
     w.store.release(claim)
     void(w.store, claim, 1, "a released claim", code="lost-lease")
@@ -169,16 +169,16 @@ def a_thread_without_entries_vanishes(w: World) -> None:
 
 
 def a_vanished_thread_takes_its_parts_along(w: World) -> None:
-    """What was staged for a thread that never had an entry is gone when its id is used again."""
+    """Data staged for a thread that never had an entry is gone when its id is used again."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, stage=[("k", b"old")], blobs={"b": b"old"}, meta=b"old", status="running"))
     w.store.release(claim)
     again = w.claim()
-    same(again.head.status, "new", "status of the thread made anew")
+    same(again.head.status, "new", "status of the recreated thread")
     w.store.commit(again, Commit(0, AT, [entry(1)]))
     loaded = w.load()
-    same((list(loaded.staged), loaded.meta), ([], None), "staged and meta of the thread made anew")
-    same(w.store.blobs("t", ["b"]), {}, "blobs of the thread made anew")
+    same((list(loaded.staged), loaded.meta), ([], None), "staged and meta of the recreated thread")
+    same(w.store.blobs("t", ["b"]), {}, "blobs of the recreated thread")
 
 
 def a_vanished_threads_claim_is_void(w: World) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.values import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, StoredSnapshot
 from graphrt.testing.conformance._world import (
     AT,
     BreakError,
@@ -113,7 +113,7 @@ def a_snapshot_of_no_entry_is_refused(w: World) -> None:
     """A snapshot must be of an entry that exists after the commit."""
     claim = w.held(entries=1)
     for seq in (0, -1, 3):
-        commit = Commit(1, AT, [entry(2)], snapshot=Saved(seq, b"s"))
+        commit = Commit(1, AT, [entry(2)], snapshot=StoredSnapshot(seq, b"s"))
         refused(InputError, partial(w.store.commit, claim, commit), f"snapshot of {seq}", code="bad-commit")
     same((w.bodies(), w.load().snapshot), ([b"1"], None), "records and snapshot")
 
@@ -139,7 +139,7 @@ def a_release_without_entries_forgets(w: World) -> None:
     """A commit that releases a thread without entries deletes it."""
     w.store.commit(w.claim(), Commit(0, AT, stage=[("k", b"v")], release=True))
     refused(InputError, lambda: w.store.head("t"), "head", code="unknown-thread")
-    same(list(w.claim().head[1:4]), [0, w.store.head("t").epoch, "new"], "head of the thread made anew")
+    same(list(w.claim().head[1:4]), [0, w.store.head("t").epoch, "new"], "head of the recreated thread")
 
 
 def a_commit_of_another_threads_claim_stays_there(w: World) -> None:
@@ -151,12 +151,12 @@ def a_commit_of_another_threads_claim_stays_there(w: World) -> None:
 
 
 def a_commit_that_breaks_in_its_blobs_leaves_nothing(w: World) -> None:
-    """If reading the blobs fails, at whatever point, nothing of the commit is stored, and the next one works."""
+    """If reading the blobs fails, at any point, no part of the commit is stored, and the next one works."""
     _breaks(w, "blobs", Breaking[str, Any]({"x": b"1", "y": b"2"}, 0))
 
 
 def a_commit_that_breaks_in_its_lists_leaves_nothing(w: World) -> None:
-    """If reading the staged bodies or the records fails, nothing of the commit is stored, and the next one works."""
+    """If reading the staged bodies or the records fails, no part of the commit is stored, and the next one works."""
     _breaks(w, "stage", BreakingList[Any]([("x", b"1"), ("y", b"2")], 0))
     w.store.delete("t")
     _breaks(w, "records", BreakingList[Any]([entry(3), entry(4)], 0))
@@ -174,7 +174,7 @@ def a_staged_body_that_is_no_pair_leaves_nothing(w: World) -> None:
 def _full(w: World) -> Any:
     """Create a thread that has everything that a commit can write, and return the claim on it."""
     claim = w.claim()
-    snapshot = Saved(2, b"s")
+    snapshot = StoredSnapshot(2, b"s")
     first = Commit(0, AT, [entry(1), entry(2)], False, [("k", b"v")], snapshot, {"b": b"B"}, b"m", "running", "g")
     w.store.commit(claim, first)
     return claim
@@ -188,7 +188,7 @@ def _other(**changed: Any) -> Commit:
         [entry(3), entry(4)],
         unstage=True,
         stage=[("z", b"Z")],
-        snapshot=Saved(4, b"S"),
+        snapshot=StoredSnapshot(4, b"S"),
         blobs={"c": b"C"},
         meta=b"M",
         status="failed",

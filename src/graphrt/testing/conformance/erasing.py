@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.values import Claim, Commit, Record, Saved
+from graphrt.stores.values import Claim, Commit, Record, StoredSnapshot
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -22,9 +22,9 @@ def erase_forgets_later_snapshots(w: World) -> None:
     """Snapshots of entries after the one named are gone; one that the commit brings stays."""
     claim = _erasable(w)
     _erase(w, claim, Commit(6, AT, [entry(7)]), records=[_two(4)], snapshots_after=3)
-    same((w.load().snapshot or Saved(0, b"")).seq, 2, "newest snapshot")
-    _erase(w, claim, Commit(7, AT, [entry(8)], snapshot=Saved(2, b"other")), snapshots_after=0)
-    same(w.load().snapshot, Saved(2, b"other"), "snapshot of the commit")
+    same((w.load().snapshot or StoredSnapshot(0, b"")).seq, 2, "newest snapshot")
+    _erase(w, claim, Commit(7, AT, [entry(8)], snapshot=StoredSnapshot(2, b"other")), snapshots_after=0)
+    same(w.load().snapshot, StoredSnapshot(2, b"other"), "snapshot of the commit")
 
 
 def erase_forgets_other_blobs(w: World) -> None:
@@ -52,7 +52,7 @@ def erase_of_an_unknown_record_changes_nothing(w: World) -> None:
         call = partial(_erase, w, claim, commit, records=[_two(4), wrong], snapshots_after=0, keep_blobs=[])
         refused(InputError, call, f"erase of {wrong}")
     same(w.bodies(), [b"2", b"4", b"6"], "records")
-    same((w.load().snapshot or Saved(0, b"")).seq, 4, "newest snapshot")
+    same((w.load().snapshot or StoredSnapshot(0, b"")).seq, 4, "newest snapshot")
     same(sorted(w.store.blobs("t", ["a", "b"])), ["a", "b"], "blobs")
 
 
@@ -74,7 +74,7 @@ def erase_needs_the_claim(w: World) -> None:
 
 
 def erase_can_release(w: World) -> None:
-    """A commit that releases the thread does so, and the next claim goes on."""
+    """A commit that releases the thread does so, and the next claim continues."""
     claim = _erasable(w)
     _erase(w, claim, Commit(6, AT, [entry(7)], release=True), records=[_two(4)])
     again = w.claim()
@@ -101,8 +101,8 @@ def _two(seq: int) -> Record:
 def _erasable(w: World) -> Claim:
     """Create a thread of three records of two entries each, with two snapshots and two blobs, and return the claim."""
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [Record(2, 2, b"2")], snapshot=Saved(2, b"s2")))
-    w.store.commit(claim, Commit(2, AT, [Record(4, 2, b"4", b"seal")], snapshot=Saved(4, b"s4")))
+    w.store.commit(claim, Commit(0, AT, [Record(2, 2, b"2")], snapshot=StoredSnapshot(2, b"s2")))
+    w.store.commit(claim, Commit(2, AT, [Record(4, 2, b"4", b"seal")], snapshot=StoredSnapshot(4, b"s4")))
     blobs = {"a": b"large a", "b": b"large b"}
     w.store.commit(claim, Commit(4, AT, [Record(6, 2, b"6")], blobs=blobs))
     return claim

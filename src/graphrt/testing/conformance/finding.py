@@ -28,7 +28,7 @@ def labels_are_shown_by_every_head(w: World) -> None:
 
 
 def labels_stay_until_they_are_replaced(w: World) -> None:
-    """A commit without labels leaves them; one with labels replaces both title and tags, or takes them away."""
+    """A commit without labels keeps them; one with labels replaces or removes both title and tags."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], labels=Labels("one", frozenset({"a", "b"}))))
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
@@ -70,7 +70,7 @@ def find_by_title(w: World) -> None:
 
 
 def find_by_everything(w: World) -> None:
-    """Filters apply together, those of `heads` among them, and both bounds of time."""
+    """All filters apply together, including those of `heads` and both time bounds."""
     _some(w)
     same(_ids(w.store, tags=frozenset({"x"}), status="failed"), ["b"], "failed threads with x")
     same(_ids(w.store, tags=frozenset({"y"}), title="price", graph="g"), ["a"], "threads of g")
@@ -80,7 +80,7 @@ def find_by_everything(w: World) -> None:
 
 
 def find_in_pages(w: World) -> None:
-    """Pages follow one another without a gap, the oldest or the newest thread first, whatever else was filtered by."""
+    """Pages follow one another without a gap, the oldest or the newest thread first, with any other filter."""
     _some(w)
     for newest_first in (False, True):
         for wanted in (ThreadFilter(), ThreadFilter(tags=frozenset({"x"})), ThreadFilter(title="e")):
@@ -95,14 +95,14 @@ def find_in_pages(w: World) -> None:
                     break
             same(found, whole, f"pages, newest first: {newest_first}")
             same(whole, sorted(whole, reverse=newest_first), "order")
-    refused(InputError, lambda: w.store.query(ThreadFilter(), after="nobody"), "an unknown thread to go on from")
+    refused(InputError, lambda: w.store.query(ThreadFilter(), after="nobody"), "an unknown thread to continue from")
     refused(InputError, lambda: w.store.query(ThreadFilter(), limit=-1), "a limit below 0")
     for wanted in (ThreadFilter(updated_after=nan), ThreadFilter(updated_before=nan)):
         refused(InputError, partial(w.store.query, wanted), "the time NaN")
 
 
 def questions_are_replaced_as_a_whole(w: World) -> None:
-    """The questions of a commit take the place of all that are listed; a commit without leaves them."""
+    """The questions of a commit replace all listed ones; a commit without questions keeps them."""
     claim = w.claim()
     one, two, three = (_question(place) for place in ("1", "2", "3"))
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[two, one]))
@@ -116,7 +116,7 @@ def questions_are_replaced_as_a_whole(w: World) -> None:
 
 
 def a_question_keeps_its_time(w: World) -> None:
-    """A question that is listed already keeps `asked_at`; everything else of it is what the last commit says."""
+    """A question that is already listed keeps `asked_at`; the last commit determines everything else."""
     claim = w.claim()
     first = _question("q")
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[first]))
@@ -139,7 +139,7 @@ def the_inbox_is_in_order_of_asking(w: World) -> None:
 
 
 def the_inbox_goes_on_after_an_answer(w: World) -> None:
-    """A token stays good if its question is answered, and even if its thread is deleted."""
+    """A token stays valid if its question is answered, and even if its thread is deleted."""
     _asked(w)
     token = w.store.query(QuestionFilter(), limit=1)[0].token
     w.store.delete("b")
@@ -170,7 +170,7 @@ def the_inbox_is_filtered(w: World) -> None:
 
 
 def a_deleted_thread_leaves_no_labels(w: World) -> None:
-    """A thread with the id of a deleted one has none of its labels and questions."""
+    """A thread with the id of a deleted one does not have its labels and questions."""
     _asked(w)
     w.store.delete("a")
     w.thread("a")
@@ -231,7 +231,7 @@ def _some(w: World) -> None:
 
 
 def _asked(w: World) -> None:
-    """Threads a, b and c with questions, of which that of b is the oldest."""
+    """Create threads a, b and c with questions; the question of b is the oldest."""
     asks = {
         "a": [_question("r", AT + 2), _question("q", AT + 2)],
         "b": [_question("q", AT + 1, kind="approval", expires_at=AT + 100.0)],

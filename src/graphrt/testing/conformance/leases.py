@@ -32,14 +32,14 @@ def a_held_thread_is_held_for_others(w: World) -> None:
 
 
 def the_first_commit_decides_between_two_claims(w: World) -> None:
-    """Of two stores that claim a thread at the same time, one can commit: a claim is stored by its first commit."""
+    """If two stores claim a thread at the same time, only one can commit: a claim is stored by its first commit."""
     other = w.open()
     w.thread()
     _race(w, w.store, other, 1)
 
 
 def the_first_commit_decides_who_makes_a_thread(w: World) -> None:
-    """The same for a thread that does not exist yet."""
+    """If two stores claim a thread that does not exist yet, only one can commit."""
     _race(w, w.store, w.open(), 0)
 
 
@@ -98,7 +98,7 @@ def a_lease_that_ran_out_frees_the_thread(w: World) -> None:
 
 
 def a_claim_says_how_the_owner_before_lost_the_thread(w: World) -> None:
-    """A claim knows whether the owner before released the thread, or lost its lease and may still be at work."""
+    """A claim knows whether the previous owner released the thread, or lost its lease and may still be running."""
     other = w.open()
     _outlived(w)
     claim = w.claim(store=other)
@@ -114,7 +114,7 @@ def the_same_store_may_claim_again_after_the_lease(w: World) -> None:
 
 
 def a_lost_lease_is_void(w: World) -> None:
-    """After a takeover by another store, the former owner can do nothing, and the new one goes on."""
+    """After a takeover by another store, the former owner can do nothing, and the new one continues."""
     other = w.open()
     old = _outlived(w)
     new = w.claim(store=other)
@@ -159,7 +159,7 @@ def a_dead_owners_new_thread_is_made_anew(w: World) -> None:
     old = w.claim(lease_s=0.0)
     _expire(w.store, old, other)
     head = other.claim("t", create=True, lease_s=LONG_S, at=AT + 7).head
-    same((head.seq, head.status, head.created_at), (0, "new", AT + 7), "head of the thread made anew")
+    same((head.seq, head.status, head.created_at), (0, "new", AT + 7), "head of the recreated thread")
     refused(ConflictError, lambda: w.store.commit(old, Commit(0, AT, [entry(1)])), "commit of the lost claim")
 
 

@@ -35,7 +35,7 @@ _BAD = (
 
 
 def it_is_a_store(w: World) -> None:
-    """The object inherits `Store`, its `durable` and `blocking` are bools, and it offers nothing unknown."""
+    """The object inherits `Store`, its `durable` and `blocking` are bools, and it offers no unknown feature."""
     given: list[object] = [w.store]
     holds(isinstance(given[0], Store), "not a Store")
     same(w.store.offers - EVERYTHING, frozenset(), "unknown offers")
@@ -100,7 +100,7 @@ def close_may_be_called_again(w: World) -> None:
 
 
 def a_closed_store_refuses_work(w: World) -> None:
-    """After `close` a call fails with a StoreError and nothing else."""
+    """After `close` a call fails with a StoreError and no other exception."""
     claim = w.held()
     w.store.close()
     calls: dict[str, Callable[[], Any]] = {
@@ -159,7 +159,7 @@ def a_context_does_not_swallow(w: World) -> None:
 
 
 def worker_threads_commit_side_by_side(w: World) -> None:
-    """Several worker threads, each with a thread of its own, lose nothing and mix nothing up."""
+    """Several worker threads, each with its own thread, lose no data and mix none up."""
 
     def work(n: int) -> None:
         claim = w.claim(f"t{n}")
@@ -174,7 +174,7 @@ def worker_threads_commit_side_by_side(w: World) -> None:
 
 
 def one_of_many_claims_wins(w: World) -> None:
-    """If many worker threads claim one thread at once, one gets it; the others get a ConflictError."""
+    """If many worker threads claim one thread at once, exactly one gets it; the others get a ConflictError."""
     won: list[int] = []
 
     def work(n: int) -> None:
@@ -207,7 +207,7 @@ def one_claim_used_at_once_stays_whole(w: World) -> None:
 
 
 def a_reader_sees_whole_commits(w: World) -> None:
-    """A thread that is loaded during commits is consistent: records, staged bodies and meta are of one moment."""
+    """A thread that is loaded during commits is consistent: records, staged bodies and meta come from one snapshot."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], stage=[("k", b"1")], meta=b"1"))
 

@@ -13,7 +13,7 @@ from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
 def an_empty_store_lists_nothing(w: World) -> None:
-    """A store without threads has no heads, whatever the filters are."""
+    """A store without threads has no heads, with any filter."""
     same(w.store.query(ThreadFilter()), [], "heads")
     same(
         w.store.query(ThreadFilter(status="running", graph="g", prefix="a", updated_before=AT), limit=3),
@@ -157,7 +157,7 @@ def a_deleted_thread_is_not_listed(w: World) -> None:
     w.store.delete("a:1")
     same(_ids(w), ["a", "a:2", "b"], "ids")
     w.thread("a:1")
-    same(_ids(w), ["a", "a:2", "b", "a:1"], "ids after it was made anew")
+    same(_ids(w), ["a", "a:2", "b", "a:1"], "ids after it was recreated")
 
 
 def head_of_no_thread(w: World) -> None:

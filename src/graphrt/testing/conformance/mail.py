@@ -15,7 +15,7 @@ from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
 def letters_are_kept_in_order(w: World) -> None:
-    """Letters are read in the order in which they were posted, until a commit takes them."""
+    """Messages are read in the order in which they were posted, until a commit takes them."""
     w.thread("t")
     same([w.store.post("t", name, b"about " + name.encode()) for name in ("z", "a", "ü")], [True] * 3, "posted")
     found = w.store.query(MailFilter(thread="t"))
@@ -26,7 +26,7 @@ def letters_are_kept_in_order(w: World) -> None:
 
 
 def an_id_is_kept_once(w: World) -> None:
-    """A second letter with the same id is not kept, neither while the first waits nor after it was taken."""
+    """A second message with the same id is not kept, neither while the first waits nor after it was taken."""
     w.thread("t")
     w.thread("u")
     same(w.store.post("t", "a", b"one"), True, "the first letter")
@@ -40,7 +40,7 @@ def an_id_is_kept_once(w: World) -> None:
 
 
 def a_held_thread_gets_mail(w: World) -> None:
-    """A letter is kept while another owner holds the thread, which goes on with its commits."""
+    """A message is kept while another owner holds the thread, without affecting that owner's commits."""
     claim = w.held("t")
     same(w.store.post("t", "a", b"x"), True, "a letter to a held thread")
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
@@ -48,7 +48,7 @@ def a_held_thread_gets_mail(w: World) -> None:
 
 
 def a_commit_takes_letters(w: World) -> None:
-    """A commit deletes the letters at its places, and no other ones; a place without a letter is passed over."""
+    """A commit deletes exactly the messages at its places; a place without a message is skipped."""
     w.thread("u")
     claim = w.held("t")
     for name in ("a", "b", "c"):
@@ -67,7 +67,7 @@ def a_commit_takes_letters(w: World) -> None:
 
 
 def a_refused_commit_takes_nothing(w: World) -> None:
-    """A commit that is refused leaves the letters where they are."""
+    """A refused commit leaves the messages unchanged."""
     claim = w.held("t")
     w.store.post("t", "a", b"x")
     (letter,) = w.store.query(MailFilter(thread="t"))
@@ -76,7 +76,7 @@ def a_refused_commit_takes_nothing(w: World) -> None:
 
 
 def unknown_threads_get_no_mail(w: World) -> None:
-    """A letter to a thread that does not exist, or has no entries, is refused; so are ids and bodies that do not fit."""
+    """A message to a thread that does not exist or has no entries is refused; so are invalid ids and bodies."""
     w.claim("empty")
     for thread in ("nobody", "empty"):
         refused(InputError, _call(w.store.post, thread, "a", b"x"), f"a letter to {thread}", code="unknown-thread")
@@ -95,7 +95,7 @@ def unknown_threads_get_no_mail(w: World) -> None:
 
 
 def mail_goes_with_its_thread(w: World) -> None:
-    """Deleting a thread deletes its letters and what is remembered of them."""
+    """Deleting a thread deletes its messages and their remembered ids."""
     w.thread("t")
     w.store.post("t", "taken", b"x")
     _take(w, "t", w.store.query(MailFilter(thread="t")))
@@ -107,7 +107,7 @@ def mail_goes_with_its_thread(w: World) -> None:
 
 
 def threads_with_mail_are_told(w: World) -> None:
-    """`mailed` returns those of the named threads that have letters, whoever holds them."""
+    """`mailed` returns those of the named threads that have messages, whoever holds the threads."""
     for thread in ("a", "b", "c"):
         w.thread(thread)
     w.claim("b")
@@ -128,7 +128,7 @@ def threads_with_mail_are_told(w: World) -> None:
 
 
 def letters_of_many_senders_are_all_kept(w: World) -> None:
-    """Several threads may post at once: each letter is kept once, and each id is reported as kept once."""
+    """Several threads may post at once: each message is kept once, and each id is reported as kept once."""
     claim = w.held("t")
 
     def post(number: int) -> bool:
@@ -153,7 +153,7 @@ def what_is_running_is_due(w: World) -> None:
 
 
 def mail_makes_a_thread_due(w: World) -> None:
-    """Mail makes a running, paused or completed thread due, until it is taken; a failed or cancelled one is not."""
+    """Mail makes a running, paused or completed thread due until it is taken, but not a failed or cancelled one."""
     for status in ("failed", "completed", "cancelled", "interrupted"):
         w.thread(status, status=status)
         w.store.post(status, "a", b"x")
@@ -166,7 +166,7 @@ def mail_makes_a_thread_due(w: World) -> None:
 
 
 def inputs_that_wait_are_seen_in_listings(w: World) -> None:
-    """A completed thread with a letter that begins a run is listed as running; a paused one is not due by such mail."""
+    """A completed thread with a message that begins a run is listed as running; it does not make a paused one due."""
     for name in ("completed", "interrupted", "failed"):
         w.thread(name, status=name)
         w.store.post(name, "input:queue:1", b"x")
@@ -196,7 +196,7 @@ def inputs_that_wait_are_seen_in_listings(w: World) -> None:
 
 
 def time_makes_a_paused_thread_due(w: World) -> None:
-    """A paused thread is due once the time of one of its open questions has come."""
+    """A paused thread is due once one of its open questions has expired."""
     for thread, status, expires_at in (
         ("later", "interrupted", AT + 20),
         ("sooner", "interrupted", AT + 10),
@@ -211,7 +211,7 @@ def time_makes_a_paused_thread_due(w: World) -> None:
 
 
 def due_threads_are_filtered_and_paged(w: World) -> None:
-    """Graphs and prefix filter what is due; pages follow one another in the order of creation."""
+    """Graphs and prefix filter the due threads; pages follow one another in the order of creation."""
     for n in range(6):
         w.thread(f"{'ab'[n % 2]}{n}", status="running" if n % 3 else "completed", graph=f"g{n % 3}")
         w.store.post(f"{'ab'[n % 2]}{n}", "1", b"x")
@@ -232,7 +232,7 @@ def due_threads_are_filtered_and_paged(w: World) -> None:
 
 
 def threads_of_a_higher_priority_are_due_first(w: World) -> None:
-    """Due threads come in the order of their priority, then of their creation; so do pages, and a new priority counts."""
+    """Due threads and their pages are ordered by priority, then by creation; a changed priority takes effect."""
     if "labels" not in w.store.offers:
         return
     for name, priority in (("a", 0), ("b", 5), ("c", -3), ("d", 5), ("e", 0), ("f", 1_000_000), ("g", -1_000_000)):
@@ -251,7 +251,7 @@ def threads_of_a_higher_priority_are_due_first(w: World) -> None:
 
 
 def mail_outlives_reopening(w: World) -> None:
-    """A durable store that is opened again has the same letters, and remembers the ids of those that were taken."""
+    """A reopened durable store has the same messages, and remembers the ids of those that were taken."""
     if not w.store.durable:
         return
     w.thread("t", status="completed")

@@ -16,7 +16,7 @@ from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
 def an_item_is_read_as_it_was_written(w: World) -> None:
-    """An item has the bytes, times and key that it was written with; a second write replaces it and keeps when it was made."""
+    """An item has the bytes, times and key of its write; a second write replaces it but keeps the creation time."""
     w.store.write_memory([_write("a/b", "ключ", b"\0\n\xff", until=AT + 60)], at=AT)
     same(_items(w.store, "a/b"), [StoredItem("a/b", "ключ", b"\0\n\xff", AT, AT, AT + 60)], "items")
     w.store.write_memory([_write("a/b", "ключ", b"")], at=AT + 1)
@@ -79,7 +79,7 @@ def items_are_found_by_their_words(w: World) -> None:
 
 
 def items_are_found_by_their_meaning(w: World) -> None:
-    """A search with a vector ranks by the mean of an item's share of the words and how near its vector is."""
+    """A search with a vector ranks items by the mean of their share of the words and the similarity of their vector."""
     items = {"same": (3, 4), "near": (4, 3), "right angle": (-4, 3), "opposite": (-3, -4), "no direction": (0, 0)}
     for number, (key, numbers) in enumerate(items.items()):
         w.store.write_memory([_write("a/b", key, b"x", vector=packed(numbers))], at=AT + number)
@@ -98,7 +98,7 @@ def items_are_found_by_their_meaning(w: World) -> None:
 
 
 def vectors_of_another_length_are_refused(w: World) -> None:
-    """A search by a vector is refused where an item has one of another length; an item that was written anew has its new one."""
+    """A vector search is refused if an item has a vector of another length; rewriting an item replaces its vector."""
     w.store.write_memory([_write("a", "k", vector=packed((1, 0))), _write("b", "k", vector=packed((1,)))], at=AT)
     refused(InputError, lambda: _items(w.store, "", vector=packed((1,))), "another length", code="bad-memory")
     same([item.namespace for item in _items(w.store, "b", vector=packed((1,)))], ["b"], "items of one namespace")
@@ -111,7 +111,7 @@ def vectors_of_another_length_are_refused(w: World) -> None:
 
 
 def an_expired_item_is_not_listed(w: World) -> None:
-    """An item that has expired is in no list, and counts as made anew when it is written again."""
+    """An expired item is in no list, and counts as new when it is written again."""
     w.store.write_memory([_write("a", "k", b"1", "tea", until=AT + 10), _write("a", "l", b"2", "tea")], at=AT)
     late = AT + 10
     same([item.key for item in _items(w.store, "a", now=late - 1)], ["k", "l"], "items before the end")
@@ -124,7 +124,7 @@ def an_expired_item_is_not_listed(w: World) -> None:
 
 
 def expired_items_are_purged(w: World) -> None:
-    """A purge deletes the items that have expired by then, in the namespace that it is given, and no others."""
+    """A purge deletes exactly the expired items of its namespace."""
     writes = [_write("a", "1", until=AT + 1), _write("a/b", "2", until=AT + 2), _write("b", "3", until=AT + 1)]
     w.store.write_memory([*writes, _write("a", "4")], at=AT)
     same(w.store.purge_memory(expired_by=AT + 1, namespace="a"), 1, "items that were deleted")
@@ -134,7 +134,7 @@ def expired_items_are_purged(w: World) -> None:
 
 
 def a_commit_writes_to_the_memory(w: World) -> None:
-    """A commit writes to the memory in its transaction, also one without records; what is refused writes nothing."""
+    """A commit, even one without records, writes to the memory in its transaction; a refused commit writes nothing."""
     claim = w.held("t")
     w.store.commit(claim, Commit(1, AT + 1, [entry(2)], memory=[_write("a", "k", b"1", "tea")]))
     w.store.commit(claim, Commit(2, AT + 2, memory=[_write("a", "l", b"2"), _write("a", "k", b"3", "milk")]))
@@ -186,7 +186,7 @@ def writers_of_one_item_do_not_stop_each_other(w: World) -> None:
 
 
 def the_memory_outlives_reopening(w: World) -> None:
-    """A durable store that is opened again has the memory."""
+    """A durable store still has the memory after it is reopened."""
     if not w.store.durable:
         return
     w.store.commit(w.held("t"), Commit(1, AT, [entry(2)], memory=[_write("a", "k", b"1", "tea")]))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import InputError
-from graphrt.stores.values import Claim, Commit, Saved
+from graphrt.stores.values import Claim, Commit, StoredSnapshot
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -50,7 +50,7 @@ def unstage_comes_before_stage(w: World) -> None:
 
 
 def a_key_that_was_unstaged_is_new(w: World) -> None:
-    """After `unstage` the order of keys begins anew."""
+    """After `unstage` the order of keys starts over."""
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[("a", b"1"), ("b", b"2")]))
     w.store.commit(claim, Commit(1, AT, unstage=True))
@@ -60,7 +60,7 @@ def a_key_that_was_unstaged_is_new(w: World) -> None:
 
 
 def staged_bodies_stay_without_unstage(w: World) -> None:
-    """A commit of records alone leaves what is staged."""
+    """A commit of records alone leaves the staged data."""
     claim = w.held()
     w.store.commit(claim, Commit(1, AT, stage=[("a", b"1")]))
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
@@ -152,15 +152,15 @@ def a_thread_without_snapshot_loads_all(w: World) -> None:
 def a_snapshot_is_replaced(w: World) -> None:
     """A second snapshot of the same entry replaces the first."""
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [entry(1)], snapshot=Saved(1, b"old")))
-    w.store.commit(claim, Commit(1, AT, snapshot=Saved(1, b"new")))
+    w.store.commit(claim, Commit(0, AT, [entry(1)], snapshot=StoredSnapshot(1, b"old")))
+    w.store.commit(claim, Commit(1, AT, snapshot=StoredSnapshot(1, b"new")))
     same(_snapshot(w, None), (1, b"new"), "snapshot")
 
 
 def a_snapshot_may_be_of_an_older_entry(w: World) -> None:
-    """A snapshot may be of an entry before the last one; its entry alone decides its place among the others."""
+    """A snapshot may be of an entry before the last one; only its entry determines its order."""
     claim = _snapshots(w)
-    w.store.commit(claim, Commit(5, AT, snapshot=Saved(3, b"s3")))
+    w.store.commit(claim, Commit(5, AT, snapshot=StoredSnapshot(3, b"s3")))
     same([_snapshot(w, upto) for upto in (2, 3, None)], [(2, b"s2"), (3, b"s3"), (4, b"s4")], "snapshots")
 
 
@@ -168,7 +168,7 @@ def a_snapshot_is_exact(w: World) -> None:
     """The body of a snapshot comes back unchanged, byte by byte, even if it is empty."""
     claim = w.claim()
     for seq, body in enumerate((b"", bytes(range(256)), b"\x00" * 300_000), 1):
-        w.store.commit(claim, Commit(seq - 1, AT, [entry(seq)], snapshot=Saved(seq, body)))
+        w.store.commit(claim, Commit(seq - 1, AT, [entry(seq)], snapshot=StoredSnapshot(seq, body)))
         same(_snapshot(w, None), (seq, body), "snapshot")
 
 
@@ -209,7 +209,7 @@ def blobs_may_be_many(w: World) -> None:
 
 
 def meta_is_of_the_whole_thread(w: World) -> None:
-    """The meta of a thread is None until a commit sets it; `load` up to an older entry returns the present meta."""
+    """The meta of a thread is None until a commit sets it; `load` up to an older entry returns the current meta."""
     w.thread("u")
     same(w.load("u").meta, None, "meta")
     w.thread(entries=3, meta=b"m")
@@ -242,7 +242,7 @@ def kinds_do_not_mix(w: World) -> None:
         stage=[("1", b"staged"), ("", b"nameless")],
         blobs={"1": b"blob"},
         meta=b"m",
-        snapshot=Saved(1, b"saved"),
+        snapshot=StoredSnapshot(1, b"saved"),
     )
     same(_staged(w), [("1", b"staged"), ("", b"nameless")], "staged")
     same((w.store.blobs("t", ["1"]), _snapshot(w, None)), ({"1": b"blob"}, (1, b"saved")), "blob and snapshot")
@@ -275,7 +275,7 @@ def _snapshot(w: World, upto: int | None) -> tuple[object, ...]:
 def _snapshots(w: World) -> Claim:
     """Write five entries, with snapshots of the second and fourth, and return the claim."""
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
-    w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=Saved(4, b"s4")))
+    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=StoredSnapshot(2, b"s2")))
+    w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=StoredSnapshot(4, b"s4")))
     w.store.commit(claim, Commit(4, AT, [entry(5)]))
     return claim

@@ -1,4 +1,4 @@
-"""Clauses on letters that a commit posts to other threads (`Commit.posts`)."""
+"""Clauses on messages that a commit posts to other threads (`Commit.posts`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
 def a_commit_posts_letters_to_other_threads(w: World) -> None:
-    """A commit posts its letters in their order; threads that do not exist, or have no entries, are passed over."""
+    """A commit posts its messages in order; threads that do not exist or have no entries are skipped."""
     w.thread("u", status="interrupted")
     w.thread("v", status="completed")
     w.claim("empty")
@@ -34,7 +34,7 @@ def a_commit_posts_letters_to_other_threads(w: World) -> None:
 
 
 def a_posted_id_is_kept_once(w: World) -> None:
-    """Of letters with one id the first is kept, whether a commit or a call of `post` sends them, or one was taken."""
+    """Only the first of several messages with the same id is kept, from a commit or `post`, even once it was taken."""
     w.thread("u")
     claim = w.held("t")
     w.store.commit(claim, Commit(1, AT, posts=[("u", "a", b"1"), ("u", "a", b"2")]))
@@ -47,7 +47,7 @@ def a_posted_id_is_kept_once(w: World) -> None:
 
 
 def a_commit_posts_although_it_writes_nothing_else(w: World) -> None:
-    """A commit without records posts its letters, also the one that releases its thread, or deletes it as empty."""
+    """A commit without records posts its messages, even if it releases its thread or deletes it as empty."""
     w.thread("u")
     for thread, held in (("t", w.held("t")), ("empty", w.claim("empty"))):
         seq = 1 if thread == "t" else 0
@@ -56,7 +56,7 @@ def a_commit_posts_although_it_writes_nothing_else(w: World) -> None:
 
 
 def a_refused_commit_posts_nothing(w: World) -> None:
-    """A commit that is refused posts none of its letters; one with a letter that cannot be kept is refused whole."""
+    """A refused commit posts none of its messages; a commit with an invalid message is refused completely."""
     w.thread("u")
     claim = w.held("t")
     one = ("u", "a", b"x")
@@ -72,7 +72,7 @@ def a_refused_commit_posts_nothing(w: World) -> None:
 
 
 def posted_letters_are_for_held_threads_too(w: World) -> None:
-    """Owners of two threads may post to each other, again and again, while both go on with their commits."""
+    """Owners of two threads may post to each other repeatedly while both continue to commit."""
     claims = {thread: w.held(thread) for thread in ("t", "u")}
     rounds = 20
 
@@ -94,7 +94,7 @@ def posted_letters_are_for_held_threads_too(w: World) -> None:
 
 
 def posted_letters_outlive_reopening(w: World) -> None:
-    """A durable store that is opened again has the letters that a commit posted."""
+    """A reopened durable store has the messages that a commit posted."""
     if not w.store.durable:
         return
     w.thread("u", status="completed")

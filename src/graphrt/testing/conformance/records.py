@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError
-from graphrt.stores.values import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, StoredSnapshot
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -118,7 +118,7 @@ def records_of_a_new_thread(w: World) -> None:
 def loaded_records_follow_the_snapshot(w: World) -> None:
     """`load` returns the newest snapshot, and only the records after it."""
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
+    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=StoredSnapshot(2, b"s2")))
     w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)]))
     loaded = w.load()
     same(tuple(loaded.snapshot or ()), (2, b"s2"), "snapshot")
@@ -138,7 +138,7 @@ def loaded_after_an_entry(w: World) -> None:
     """`load` with `after` reads no snapshot, and the records with entries after that one."""
     threes = [Record(3, 3, b"a", b""), Record(6, 3, b"b", b""), Record(9, 3, b"c", b"")]
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, threes, snapshot=Saved(9, b"s9")))
+    w.store.commit(claim, Commit(0, AT, threes, snapshot=StoredSnapshot(9, b"s9")))
     w.store.commit(claim, Commit(9, AT, [entry(10)], stage=[("k", b"v")]))
     for after, wanted in ((3, [b"b", b"c", b"10"]), (4, [b"b", b"c", b"10"]), (9, [b"10"]), (10, [])):
         loaded = w.store.load("t", after=after)
@@ -175,7 +175,7 @@ def numbers_may_be_large(w: World) -> None:
     claim = w.claim()
     big = 2**33
     w.store.commit(claim, Commit(0, AT, [Record(big, big, b"a")]))
-    w.store.commit(claim, Commit(big, AT, [Record(big + 2, 2, b"b")], snapshot=Saved(big + 2, b"s")))
+    w.store.commit(claim, Commit(big, AT, [Record(big + 2, 2, b"b")], snapshot=StoredSnapshot(big + 2, b"s")))
     w.store.commit(claim, Commit(big + 2, AT, [Record(2 * big, big - 2, b"c")]))
     same(w.store.head("t").seq, 2 * big, "last entry")
     same(w.bodies(after=big + 1), [b"b", b"c"], "records after")

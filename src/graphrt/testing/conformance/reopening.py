@@ -1,10 +1,10 @@
-"""Clauses on reopening a storage: what was committed is there, and nothing else. For durable stores."""
+"""Clauses on reopening a storage: exactly the committed data is there. For durable stores."""
 
 from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.values import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, StoredSnapshot
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, refused, same, void
 
 
@@ -19,7 +19,7 @@ def everything_is_there_again(w: World) -> None:
     claim = w.claim()
     records = [Record(2, 2, b"\x00\xff", b"seal"), entry(3)]
     whole = Commit(
-        0, AT + 1, records, False, [("b", b"1"), ("a", b"2")], Saved(3, b"s"), {"x": b"X"}, b"m", "failed", "g"
+        0, AT + 1, records, False, [("b", b"1"), ("a", b"2")], StoredSnapshot(3, b"s"), {"x": b"X"}, b"m", "failed", "g"
     )
     w.store.commit(claim, whole._replace(release=True))
     before, head = w.load(), w.store.head("t")
@@ -80,7 +80,7 @@ def a_deletion_is_durable(w: World) -> None:
 def a_prune_is_durable(w: World) -> None:
     """Pruned records stay removed after reopening."""
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s")))
+    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=StoredSnapshot(2, b"s")))
     w.store.commit(claim, Commit(2, AT, [entry(3)]))
     w.store.prune(claim, 2)
     w.reopen()

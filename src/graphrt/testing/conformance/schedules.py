@@ -23,7 +23,7 @@ def schedules_are_listed_by_name(w: World) -> None:
 
 
 def a_schedule_is_replaced_only_as_it_is_known(w: World) -> None:
-    """A definition takes the place of the version that its writer knows, and of no other."""
+    """A definition replaces only the version that its writer knows."""
     first, second = _row("a"), _row("a", version="v2", graph="h", due_at=AT + 5, body=b"other")
     same(w.store.put_schedule(second, replaces="v1"), False, "replacing what is not there")
     same(w.store.put_schedule(first, replaces=None), True, "the first definition")
@@ -35,7 +35,7 @@ def a_schedule_is_replaced_only_as_it_is_known(w: World) -> None:
 
 
 def a_schedule_is_moved_once(w: World) -> None:
-    """Of several that move a schedule from the same time, one does; who knows another version moves nothing."""
+    """If several workers move a schedule from one time, one succeeds; a call with another version moves nothing."""
     w.store.put_schedule(_row("a"), replaces=None)
     same(w.store.move_schedule("a", "v0", due_at=AT, to=AT + 60), False, "moving another version")
     same(w.store.move_schedule("b", "v1", due_at=AT, to=AT + 60), False, "moving what is not there")
@@ -47,7 +47,7 @@ def a_schedule_is_moved_once(w: World) -> None:
 
 
 def a_deleted_schedule_is_gone(w: World) -> None:
-    """A deleted schedule is listed no more, and its name is free."""
+    """A deleted schedule is no longer listed, and its name is free."""
     w.store.put_schedule(_row("a"), replaces=None)
     same([w.store.delete_schedule("a"), w.store.delete_schedule("a")], [True, False], "deleted")
     same(w.store.query(ScheduleFilter()), [], "schedules")

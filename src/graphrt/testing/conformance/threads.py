@@ -1,6 +1,6 @@
-"""Clauses on threads that a `Runtime` drives: large values come back from every verb, and a copy has everything.
+"""Clauses on threads that a `Runtime` drives: large values survive every operation, and copies are complete.
 
-The other modules check one rule at a time. These run a graph on the store, which needs all rules at once.
+The other modules check one rule at a time. These run a graph on the store, which needs all rules together.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def a_copy_has_everything_and_is_apart(w: World) -> None:
             "letters, which are not copied",
         )
     end = runtime.resume("a", "no").state
-    same((_seen(runtime, "b"), _seen(runtime, "t")), (wanted, wanted), "the others after the copy went on")
+    same((_seen(runtime, "b"), _seen(runtime, "t")), (wanted, wanted), "the others after the copy continued")
     runtime.delete_thread("t")
     if w.store.durable:
         w.reopen()
@@ -112,7 +112,7 @@ def prune_frees_large_values(w: World) -> None:
 
 
 def _seen(runtime: Any, thread: str) -> tuple[Any, ...]:
-    """Return what a user sees of *thread*, without what differs in a copy: its id, and the last entry, which names it."""
+    """Return what a user sees of *thread*, except what differs in a copy: its id, and the last entry, which has it."""
     from graphrt.events import ThreadCopied
 
     status = runtime.state(thread)
@@ -129,7 +129,7 @@ def _seen(runtime: Any, thread: str) -> tuple[Any, ...]:
 
 
 def _runtime(w: World) -> Any:
-    """Return a runtime on the present store. Its graph runs `grow`, then `page` and `ask` in parallel, then `end`."""
+    """Return a runtime on the current store. Its graph runs `grow`, then `page` and `ask` in parallel, then `end`."""
     from graphrt._drivers.context import Context
     from graphrt.commands import START
     from graphrt.graph import GraphBuilder

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.values import Claim, Commit, Record, Saved
+from graphrt.stores.values import Claim, Commit, Record, StoredSnapshot
 from graphrt.testing.conformance._world import AT, World, entry, refused, same, void
 
 _LARGE: Final = 70_000
@@ -14,16 +14,16 @@ _LARGE: Final = 70_000
 
 
 def delete_forgets_everything(w: World) -> None:
-    """After `delete` nothing of the thread is left, even if its id is used again."""
+    """After `delete` no part of the thread is left, even if its id is used again."""
     _full(w, "t")
     w.store.delete("t")
     refused(InputError, lambda: w.store.head("t"), "head", code="unknown-thread")
     refused(InputError, w.load, "load", code="unknown-thread")
     same(w.store.blobs("t", ["b"]), {}, "blobs")
     claim = w.claim()
-    same((claim.head.seq, claim.head.status, claim.head.graph), (0, "new", ""), "head of the thread made anew")
+    same((claim.head.seq, claim.head.status, claim.head.graph), (0, "new", ""), "head of the recreated thread")
     w.store.commit(claim, Commit(0, AT, [entry(1)]))
-    same(_everything(w, "t")[1:], (None, None, [b"1"], [], {}), "the thread made anew")
+    same(_everything(w, "t")[1:], (None, None, [b"1"], [], {}), "the recreated thread")
 
 
 def delete_of_no_thread(w: World) -> None:
@@ -64,7 +64,7 @@ def delete_leaves_other_threads(w: World) -> None:
 
 
 def threads_are_apart(w: World) -> None:
-    """What is written to one thread appears in no other, whatever their ids."""
+    """Data written to one thread appears in no other, with any ids."""
     names = ["a", "a:1", "a:1:1", "A", "a=", "a@b", "a+b", "1", "01", "_", "a" * 200]
     claims = {name: w.claim(name) for name in names}
     for step in range(2):
@@ -78,7 +78,7 @@ def threads_are_apart(w: World) -> None:
 
 
 def prune_forgets_old_records(w: World) -> None:
-    """`prune` removes the records up to an entry, returns how many entries that were, and moves `first`."""
+    """`prune` removes the records up to an entry, returns the number of removed entries, and moves `first`."""
     claim = _pruneable(w)
     same(w.store.prune(claim, 4), 4, "pruned entries")
     same((w.bodies(), w.store.head("t").first, w.store.head("t").seq), ([b"5", b"6"], 5, 6), "records and head")
@@ -119,10 +119,10 @@ def prune_needs_the_claim(w: World) -> None:
 
 
 def prune_keeps_a_record_that_goes_on(w: World) -> None:
-    """A record with an entry after the pruned ones stays whole, and `first` is its first entry."""
+    """A record that extends beyond the pruned entries stays whole, and `first` is its first entry."""
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [Record(3, 3, b"a")], snapshot=Saved(3, b"s3")))
-    w.store.commit(claim, Commit(3, AT, [Record(5, 2, b"b"), Record(9, 4, b"c")], snapshot=Saved(9, b"s9")))
+    w.store.commit(claim, Commit(0, AT, [Record(3, 3, b"a")], snapshot=StoredSnapshot(3, b"s3")))
+    w.store.commit(claim, Commit(3, AT, [Record(5, 2, b"b"), Record(9, 4, b"c")], snapshot=StoredSnapshot(9, b"s9")))
     same(w.store.prune(claim, 3), 3, "pruned entries")
     same((w.bodies(), w.store.head("t").first), ([b"b", b"c"], 4), "records and first")
 
@@ -171,9 +171,12 @@ def _full(w: World, thread: str) -> None:
     """Create a thread that has every part, and release it."""
     claim = w.claim(thread)
     w.store.commit(
-        claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2"), blobs={"b": thread.encode() * _LARGE})
+        claim,
+        Commit(0, AT, [entry(1), entry(2)], snapshot=StoredSnapshot(2, b"s2"), blobs={"b": thread.encode() * _LARGE}),
     )
-    last = Commit(2, AT + 3, [Record(4, 2, b"34", b"seal")], stage=[("k", b"v"), ("a", b"w")], snapshot=Saved(4, b"s4"))
+    last = Commit(
+        2, AT + 3, [Record(4, 2, b"34", b"seal")], stage=[("k", b"v"), ("a", b"w")], snapshot=StoredSnapshot(4, b"s4")
+    )
     w.store.commit(claim, last._replace(meta=thread.encode(), status="interrupted", graph="g", release=True))
 
 
@@ -189,7 +192,7 @@ def _everything(w: World, thread: str) -> tuple[Any, ...]:
 def _pruneable(w: World) -> Claim:
     """Create a thread of six entries, with snapshots of the second and fourth, and return the claim."""
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=Saved(2, b"s2")))
-    w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=Saved(4, b"s4")))
+    w.store.commit(claim, Commit(0, AT, [entry(1), entry(2)], snapshot=StoredSnapshot(2, b"s2")))
+    w.store.commit(claim, Commit(2, AT, [entry(3), entry(4)], snapshot=StoredSnapshot(4, b"s4")))
     w.store.commit(claim, Commit(4, AT, [entry(5), entry(6)]))
     return claim

@@ -1,4 +1,4 @@
-"""A store in front of another one, whose process dies at a chosen write."""
+"""A store in front of another store that simulates the death of its process at a chosen write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphrt.stores.values import Claim, Commit
 from graphrt.stores.wrapper import StoreWrapper
 
 _SHORT_LEASE_S: Final = 0.05
-"""Lease of a claim of which a torn file may remain: its owner, this process, seems to live, and only time ends it."""
+"""Lease of a claim that a torn file may contain: its owner, this process, seems alive, so only time ends it."""
 
 
 class CrashError(BaseException):
@@ -25,15 +25,15 @@ class CrashError(BaseException):
 
 @final
 class CrashStore(StoreWrapper):
-    """Counts writes, remembers what was acknowledged, and dies before or after one of the writes.
+    """Counts writes, remembers the acknowledged ones, and dies before or after one of the writes.
 
     Args:
         store: The store that does the work.
         at: Number of the case: 2n - 1 dies before write n, and 2n after it. None never dies.
-        rival: Whether a second writer tries each commit first.
+        rival: Whether a second writer attempts each commit first.
         tear: Number of the write that is torn.
         files: Folder with the files of the store, for *tear*.
-        seed: Decides how much of a torn write is in the file.
+        seed: Determines how much of a torn write is in the file.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class CrashStore(StoreWrapper):
     ) -> None:
         super().__init__(store)
         self.writes: list[str] = []
-        """What each write was."""
+        """A description of each write."""
         self.acked = 0
-        """Number of the last entry that was acknowledged."""
+        """Number of the last acknowledged entry."""
         self.staged: set[str] = set()
-        """Keys of the staged bodies that were acknowledged."""
+        """Keys of the acknowledged staged bodies."""
         self.intruded: list[str] = []
-        """What a second writer was allowed to do."""
+        """The operations that a second writer was wrongly allowed to perform."""
         self.died = ""
-        """The write at which it died; empty while it lives."""
+        """The write at which it died; empty while it is alive."""
         self.torn: dict[str, bytes] | None = None
-        """What a torn write left in the files; None if no write was torn."""
+        """The result of a torn write in the files; None if no write was torn."""
         self._at = at
         self._rival = rival
         self._tear = tear
@@ -99,10 +99,10 @@ class CrashStore(StoreWrapper):
             self._write("release", lambda: self.store.release(claim), lambda _: None)
 
     def close(self) -> None:
-        """Leave the store open, since the next process may need it."""
+        """Leave the store open, because the next process may need it."""
 
     def bury(self) -> None:
-        """Free what the dead process held, as the store does when it finds the owner dead."""
+        """Release the dead process's claims, as the store does when it finds the owner dead."""
         if self.torn is not None:
             sleep(_SHORT_LEASE_S * 1.2)
         crash = getattr(self.store, "crash", None)
@@ -128,7 +128,7 @@ class CrashStore(StoreWrapper):
                     claim.lease_s = _SHORT_LEASE_S
                 self.store.renew(self._claims)
                 before = _contents(self._files)
-                with suppress(ConflictError):  # this process was so slow that the lease ran out: nothing is written
+                with suppress(ConflictError):  # this process was so slow that the lease expired, so nothing is written
                     do()
                 self._die_torn(number, what, before, _contents(self._files))
             result = do()
@@ -140,7 +140,7 @@ class CrashStore(StoreWrapper):
 
     def _die_torn(self, number: int, what: str, before: dict[str, bytes], after: dict[str, bytes]) -> None:
         changed = [name for name in after if after[name] != before.get(name)]
-        if len(changed) == 1:  # the order in which several files reach the disk is the store's to decide
+        if len(changed) == 1:  # the store decides the order in which several files reach the disk
             (name,) = changed
             new, old = after[name], before.get(name, b"")
             start = next((n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(old))
@@ -172,14 +172,14 @@ class CrashStore(StoreWrapper):
             except ConflictError:
                 continue
             except GraphrtError:
-                pass  # the thread may be gone by now: in any case the refusal is missing
+                pass  # the thread may be gone by now; in any case the commit was not refused
             self.intruded.append(
                 f"write {len(self.writes) + 1}: a second writer's {verb} was not refused with ConflictError"
             )
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Return the files in *folder* by name, without SQLite's shared memory, which a dead process leaves to nobody."""
+    """Return the files in *folder* by name, without SQLite's shared memory, which is lost with a dead process."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

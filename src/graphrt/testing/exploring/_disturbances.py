@@ -1,4 +1,4 @@
-"""What happens to a run in one case: a crash, a torn write, a pause, an edit, a changed question, a second writer."""
+"""Disturbances of a run in one case: a crash, a torn write, a pause, an edit, a changed question, a second writer."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Disturbance:
     """One case. Without arguments nothing happens: the uninterrupted run."""
 
     name: int | str = ""
-    """What `at=` takes; a number is a crash."""
+    """The value for `at=`; a number means a crash."""
     crash: int | None = None
     """2n - 1 stops before write n, and 2n after it."""
     tear: int | None = None
-    """Stop during this write, of which the file has a part."""
+    """Stop during this write, leaving a part of it in the file."""
     rival: bool = False
-    """A second writer tries each commit first."""
+    """A second writer attempts each commit first."""
     pause: int | None = None
     """Pause all tasks of this superstep before they begin."""
     question: int | None = None
-    """Do something at this pause for questions of nodes, counted from 1."""
+    """Act at this pause for questions of nodes, counted from 1."""
     edit: bool = False
-    """Edit the state, so that it is what it was, at the superstep of *pause* or at *question*."""
+    """Edit the state and restore it, at the superstep of *pause* or at *question*."""
     change: Change | None = None
-    """Change what nodes ask from *question* on, as a new release of the program may do."""
+    """Change the nodes' questions from *question* on, as a new release of the program may do."""
 
     @property
     def asks_anew(self) -> bool:
-        """Whether a question may rightly be asked once more."""
+        """Whether a question may legitimately be asked again."""
         return self.change is not None
 
 
@@ -49,10 +49,10 @@ def disturbances(writes: int, supersteps: int, questions: int, *, files: bool) -
     """Return all cases of a run.
 
     Args:
-        writes: How often the run wrote to its store.
-        supersteps: Number of its last superstep.
-        questions: How often it paused for questions of nodes.
-        files: Whether its store has files that can be torn.
+        writes: Number of writes to the store.
+        supersteps: Number of the last superstep.
+        questions: Number of pauses for questions of nodes.
+        files: Whether the store has files that can be torn.
     """
     made = [Disturbance(name="second-writer", rival=True)]
     made += [Disturbance(name=number, crash=number) for number in range(1, 2 * writes + 1)]
@@ -78,7 +78,7 @@ def pausing(step: int) -> Any:
 
 
 def changing(change: Change) -> Any:
-    """Return a hook for `virtual` with which nodes ask other questions, that mean the same."""
+    """Return a hook for `virtual` with which nodes ask different questions of the same meaning."""
 
     def hook(context: Any, _depth: int) -> Any:
         first = True
@@ -98,7 +98,7 @@ def changing(change: Change) -> Any:
 
 
 def _changed_result(change: Change, result: Any) -> Any:
-    """Return what a node returned; if it is a question, as the new release asks it."""
+    """Return the result of a node; if it is a question, in the form of the new release."""
     if change == "reworded" and isinstance(result, Interrupt):
         return Interrupt(_reworded(result.payload), answer_type=result.answer_type, expires_s=result.expires_s)
     return result

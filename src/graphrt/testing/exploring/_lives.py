@@ -1,4 +1,4 @@
-"""One case: a thread that is taken to its end through crashes, and what it came to."""
+"""One case: a thread that is driven to its end through crashes, and the outcome."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ from graphrt.testing.exploring._virtual_nodes import Hook, catch_tools, virtual
 
 THREAD: Final = "explored"
 _MOST_VERBS: Final = 30
-"""Most verbs that one case may need. A graph that asks for ever ends here."""
+"""Maximum number of verbs per case, which stops a graph that asks forever."""
 _MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - each case has a folder of its own
-"""Where the files of cases are: in memory if the system has a place for that, since no case outlives this process."""
+"""Folder for the files of cases: in memory if the system has such a folder, since no case outlives this process."""
 _MOST_ITEMS: Final = 1_000
-"""Most items of the memory that one search finds; of more, the newest are compared."""
+"""Maximum number of memory items that one search returns; only the newest are compared."""
 _Verb = Callable[[Runtime[Any, Any]], Coroutine[Any, Any, RunResult[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a case came to."""
+    """The outcome of a case."""
 
     status: str
     """`completed`, `failed`, `cancelled`, or `stuck` if it could not be continued."""
     error: str
-    """Why it failed or is stuck."""
+    """The reason why it failed or is stuck."""
     state: Any
     """The final state, or None."""
     entries: tuple[Entry, ...]
     usage: Usage | None
     once: tuple[Any, ...]
-    """What happened in the world."""
+    """The effects in the world."""
     memory: Mapping[tuple[str, str], Any]
     """Items of the store's memory, by namespace and key."""
     faults: tuple[tuple[str, str], ...]
-    """0..n pairs (kind, text) about the store and the journal."""
+    """Problems of the store and the journal: 0..n pairs (kind, text)."""
     writes: tuple[str, ...]
     died: str
     questions: int = 0
-    """How often the run paused for questions of nodes."""
+    """Number of pauses for questions of nodes."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What all cases of a search have in common."""
+    """The shared data of all cases of a search."""
 
     graph: CompiledGraph[Any, Any, Any]
     input: Any
@@ -72,9 +72,9 @@ class Plan:
     once: Callable[[Any], Iterable[Any]] | None
     seed: int
     ended: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of the state in which the undisturbed run ended."""
+    """Fields of the final state of the undisturbed run."""
     results: dict[str, list[tuple[str, Any]]] = field(default_factory=dict[str, list[tuple[str, Any]]])
-    """Task to the keys and results of its effects in the first run."""
+    """Maps a task to the keys and results of its effects in the first run."""
 
     def open(self, place: Path) -> Store:
         """Open the store of a case, whose files are in *place*."""
@@ -85,7 +85,7 @@ class Plan:
         return MemoryStore()
 
     def learn(self, entries: Iterable[Entry]) -> None:
-        """Remember the results of effects, as a person would look them up."""
+        """Record the results of effects, so that they can be looked up as a person would."""
         for entry in entries:
             event = entry.event
             if isinstance(event, EffectRecorded):
@@ -101,7 +101,7 @@ class Plan:
         return self.answers.of(question, original(question.payload))
 
     def _outcome(self, question: InterruptInfo, died: str) -> Any:
-        # A process that died before a write had done everything up to it, and one that died after a write nothing more.
+        # A process that died before a write did everything up to it; one that died after a write did nothing more.
         if died.startswith("after"):
             return "run"
         found = self.results.get(question.task_id, [])
@@ -151,7 +151,7 @@ class Case:
         return {**fixed, **self._options, "store": self.store}
 
     def _perform(self, verb: _Verb) -> str:
-        """Perform a verb of a fresh runtime, as a new process would, and return the status of the run."""
+        """Call a verb on a fresh runtime, as a new process would, and return the status of the run."""
         loop = VirtualLoop(seeded(self._plan.seed) if self._plan.seed else first)
         graph = virtual(self._plan.graph, self._hook)
 
@@ -170,7 +170,7 @@ class Case:
         return self.look(THREAD, status, error)
 
     def look(self, thread: str, status: str, error: str) -> Outcome:
-        """Return what *thread* came to."""
+        """Return the outcome of *thread*."""
         runtime = self.runtime()
         state, usage, entries = None, None, tuple[Entry, ...]()
         try:
@@ -244,7 +244,7 @@ class Case:
         return "stuck", f"The thread was not at its end after {_MOST_VERBS} verbs."
 
     def step(self, thread: str) -> str:
-        """Apply the verb that fits the status of *thread*; return the new status."""
+        """Call the verb that fits the status of *thread*; return the new status."""
         try:
             snapshot = self.runtime().state(thread)
         except InputError:
@@ -264,7 +264,7 @@ class Case:
         return self._perform(lambda runtime: runtime.aresume(thread, answers))
 
     def _at_pause(self, thread: str, asked: Iterable[InterruptInfo]) -> None:
-        """Do what the case does at this pause."""
+        """Perform the action of the case at this pause."""
         paused = any(one.payload == PAUSE for one in asked)
         if not paused:
             self._questions += 1
@@ -274,7 +274,7 @@ class Case:
             self._hook = changing(self._what.change)
 
     def _edit(self, thread: str) -> None:
-        """Edit the fields to what they are at the end, and back, and see whether each edit is there."""
+        """Edit the fields to their final values and back, and check that each edit is in the state."""
         before = fields_of(self.runtime().state(thread).values)
         names = [name for name in before if name not in _unstored(self._plan.graph)]
         other = {name: self._plan.ended[name] for name in names if name in self._plan.ended}
@@ -286,7 +286,7 @@ class Case:
                 self._faults.append(("lost-edit", f"An edit of field {lost[0]!r} is not in the state."))
 
     def continue_fork(self, seq: int) -> Outcome:
-        """Fork the finished thread at entry *seq* and take the fork to its end, in a fresh world."""
+        """Fork the finished thread at entry *seq* and drive the fork to its end, in a fresh world."""
         self._options = dict(called("options=", self._plan.options)) if self._plan.options is not None else {}
         fork = self.runtime().fork(THREAD, at=seq)
         status, error = self._live(fork)
@@ -294,6 +294,6 @@ class Case:
 
 
 def _unstored(graph: CompiledGraph[Any, Any, Any]) -> set[str]:
-    """Return the fields that are ephemeral or untracked: an edit of them does not last."""
+    """Return the ephemeral and untracked fields, whose edits do not last."""
     plan: Any = graph.__graphrt_plan__
     return {name for name, known in plan.state.fields.items() if known.ephemeral or known.untracked}

@@ -1,4 +1,4 @@
-"""What is wrong with a run, by itself or beside a run in another order."""
+"""The bugs that a run reveals, alone or compared with a run in another order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphrt.testing.exploring.search import Bug
 
 
 def by_itself(run: Scheduled) -> list[Bug]:
-    """Return what is wrong in any order: a run without an end, and state, input or arguments that were changed."""
+    """Return the bugs that do not depend on the order: an endless run, and mutated state, input or arguments."""
     bugs: list[Bug] = []
     if isinstance(run.error, FunctionError | NoAnswerError):
         bugs.append(("function-failed", "function", str(run.error)))
@@ -34,7 +34,7 @@ def by_itself(run: Scheduled) -> list[Bug]:
 
 
 def compared(first: Scheduled, other: Scheduled, *, same_order: bool) -> list[Bug]:
-    """Return what differs between two runs. If both had the same order, the order is not to blame."""
+    """Return the differences between two runs. If both had the same order, the order is not the cause."""
     before, after = first.outcome, other.outcome
     names = [name for name in {**before, **after} if differs(before.get(name), after.get(name))]
     nodes = _changed_nodes(first, other)
@@ -74,7 +74,7 @@ def _sentence(text: str) -> str:
 
 
 def _changed_nodes(first: Scheduled, other: Scheduled) -> list[str]:
-    """Return the nodes of the earliest superstep in which a task wrote something else."""
+    """Return the nodes of the earliest superstep in which a task wrote something different."""
     before, after = ({step.task_id: step for step in run.steps} for run in (first, other))  # the last execution counts
     changed: dict[str, None] = {}
     at: int | None = None

@@ -1,6 +1,7 @@
-"""Orders of parallel tasks: how many there are, following one, and drawing one by seed.
+"""Orders of parallel tasks: counting them, following one, and drawing one by seed.
 
-An order is a list of indexes: at each choice, which of the tasks that can go on goes on. Beyond its end it is 0.
+An order is a list of indexes: at each choice, the index of the task that continues among those that can. Beyond its end
+it is 0.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from graphrt.testing.exploring._virtual_loop import Pick
 
 
 def first(_number: int, _names: Sequence[str]) -> int:
-    """Pick the first task, always: the order of the tasks."""
+    """Always pick the first task, which gives the order of the tasks."""
     return 0
 
 
@@ -25,8 +26,8 @@ def following(order: Sequence[int]) -> Pick:
 def seeded(seed: int) -> Pick:
     """Return a pick that draws.
 
-    Even seeds draw at each choice, so that tasks are interleaved at their awaits. Odd ones draw a rank for each task,
-    which then goes on as far as it can: so tasks with many awaits are also run as a whole, one before another.
+    Even seeds draw at each choice, which interleaves tasks at their awaits. Odd seeds draw a rank for each task, which
+    then continues as far as it can, so tasks with many awaits also run one after another.
     """
     random = Random(seed)  # noqa: S311 - an order, not a secret
     if seed % 2 == 0:
@@ -42,5 +43,5 @@ def seeded(seed: int) -> Pick:
 
 
 def count(stages: Sequence[Mapping[str, int]]) -> int:
-    """Return how many orders there are if each task goes on as often as in *stages*."""
+    """Return the number of orders if each task continues as often as in *stages*."""
     return prod(factorial(sum(stage.values())) // prod(map(factorial, stage.values())) for stage in stages)

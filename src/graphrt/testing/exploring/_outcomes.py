@@ -1,4 +1,4 @@
-"""The differences between what two cases came to, as kinds of bugs."""
+"""The differences between the outcomes of two cases, as kinds of bugs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from graphrt.events import InterruptAnswered, InterruptRaised, TaskSucceeded
 from graphrt.testing.exploring._disturbances import INSERTED, PAUSE
 from graphrt.testing.exploring._lives import Outcome
 from graphrt.testing.exploring._values import differs, fields_of, short
+from graphrt.testing.exploring._wires import wire_differences
 
 _MAX_LENGTH = 300
-"""Most characters of a value in a text."""
+"""Maximum number of characters of a value in a text."""
 
 
 def differences(
-    wanted: Outcome, found: Outcome, *, state_only: bool = False, asks_anew: bool = False
+    wanted: Outcome, found: Outcome, *, state_only: bool = False, asks_anew: bool = False, same_journal: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs (kind, text) of what *found* has that *wanted* has not, the cause before its effects.
+    """Yield pairs (kind, text) for the differences of *found* from *wanted*, causes before effects.
 
     Args:
-        wanted: The end of the undisturbed run.
-        found: The end to compare.
-        state_only: Leave out effects, questions and usage.
-        asks_anew: Whether a question may rightly be asked once more.
+        wanted: The outcome of the undisturbed run.
+        found: The outcome to compare.
+        state_only: Ignore effects, questions and usage.
+        asks_anew: Whether a question may legitimately be asked again.
+        same_journal: Whether the process was only stopped, so that the commits must be the same.
     """
     yield from found.faults
     if wanted.status != found.status or wanted.error != found.error:
@@ -37,6 +39,14 @@ def differences(
         if wanted.usage != found.usage:
             yield "budget-differs", f"usage {found.usage}, undisturbed {wanted.usage}"
     yield from _states(wanted, found)
+    # A run that failed is retried after a crash, which begins another run.
+    if same_journal and not wanted.error and _unknown_effects(wanted) == _unknown_effects(found):
+        yield from wire_differences(wanted.entries, found.entries)
+
+
+def _unknown_effects(outcome: Outcome) -> int:
+    """Return how often a person was asked for the outcome of an effect, which is correct after some crashes."""
+    return sum(isinstance(one.event, InterruptRaised) and one.event.kind == "effect" for one in outcome.entries)
 
 
 def _world(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
@@ -81,7 +91,7 @@ def _answered(outcome: Outcome) -> Counter[tuple[str, str]]:
 
 
 def _own(payload: Any) -> bool:
-    """Return whether the explorer asked this, and no node."""
+    """Return whether the explorer asked this question, not a node."""
     return isinstance(payload, str) and payload in {PAUSE, INSERTED}
 
 

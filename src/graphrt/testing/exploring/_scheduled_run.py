@@ -1,6 +1,6 @@
 """One run in a chosen order, as plain values that can be compared with those of another order.
 
-Nothing is judged here.
+This module only records; `_order_bugs` finds the bugs.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ START_S: Final = 1_700_000_000.0
 """Time at which each run begins, in seconds since the epoch."""
 _THREAD: Final = "explored"
 _MOST_PAUSES: Final = 50
-"""Most pauses in one run. A graph that asks for ever ends here."""
+"""Maximum number of pauses in one run, which stops a graph that asks forever."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Scheduled:
-    """What a run did in one order."""
+    """The effects of a run in one order."""
 
     path: tuple[int, ...] = ()
-    """At each choice, the index of the task that went on among those that could."""
+    """At each choice, the index of the task that continued among those that could."""
     sizes: tuple[int, ...] = ()
-    """At each choice, how many tasks could go on: always 2 or more."""
+    """At each choice, the number of tasks that could continue, always 2 or more."""
     went: tuple[str, ...] = ()
-    """Names of the tasks in the order in which they went on, each await anew."""
+    """Names of the tasks in the order in which they continued, once per await."""
     stages: tuple[Mapping[str, int], ...] = ()
-    """For each stretch of parallel tasks: name to how often the task went on."""
+    """For each stretch of parallel tasks, maps names to how often the task continued."""
     result: RunResult[Any] | None = None
     error: Exception | None = None
     input_changed: bool = False
     steps: list[Step[Any]] = field(default_factory=list[Step[Any]])
     noted: tuple[tuple[str, str], ...] = ()
-    """0..n pairs of a node and what it did that cannot be ordered or repeated."""
+    """Pairs of a node and an action that cannot be ordered or repeated: 0..n."""
     mutated: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
-    """(node, field) of what nodes changed in the state that they were given."""
+    """Pairs (node, field) of in-place changes of the state by nodes."""
     shared: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """0..n objects outside the state that changed: name, and the nodes that reach it."""
+    """Objects outside the state that changed: 0..n names with the nodes that reach them."""
     graph: str = "graph"
     """Name of the graph."""
     refused: bool = False
-    """Whether a node was refused I/O."""
+    """Whether I/O of a node was refused."""
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """Name to value of everything that must not depend on the order."""
+        """Names and values of everything that must not depend on the order."""
         if self.result is None:
             return {"error": (type(self.error).__name__, getattr(self.error, "node", None))}
         asked = [(question.node, question.payload) for question in self.result.interrupts]
@@ -68,7 +68,7 @@ class Scheduled:
 
     @property
     def notes(self) -> dict[str, None]:
-        """What nodes did that cannot be ordered or repeated, and what they keep outside the state, as texts."""
+        """Actions of nodes that cannot be ordered or repeated, and data that they keep outside the state, as texts."""
         return dict.fromkeys(
             [
                 *(f"node {node!r} {what}" for node, what in self.noted),
@@ -78,12 +78,12 @@ class Scheduled:
 
     @property
     def swaps(self) -> int:
-        """How far the order is from the order of the tasks."""
+        """Distance of the order from the order of the tasks."""
         return sum(self.path)
 
     @property
     def sites(self) -> list[tuple[None, int]]:
-        """At each choice, how many tasks could go on."""
+        """At each choice, the number of tasks that could continue."""
         return [(None, size) for size in self.sizes]
 
     @property
@@ -98,10 +98,10 @@ def _kept_outside(name: str, nodes: Sequence[str]) -> str:
 
 
 def virtual_options(loop: VirtualLoop, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `Runtime` with which a run has the time of *loop* and no chance, unless *given* says else."""
+    """Return options of `Runtime` for a deterministic run with the time of *loop*; *given* overrides them."""
 
     async def sleep(seconds: float) -> None:
-        if asyncio.get_running_loop() is loop:  # on other loops, those of `ctx.call`, waits take no time at all
+        if asyncio.get_running_loop() is loop:  # on other loops, those of `ctx.call`, waits take no time
             await asyncio.sleep(seconds)
 
     numbers = count(1)
@@ -122,11 +122,11 @@ def scheduled(
 
     Args:
         graph: The graph, or a function that makes it.
-        input: The input, of which the run gets a copy.
-        pick: Chooses which task goes on.
+        input: The input; the run gets a copy.
+        pick: Chooses which task continues.
         options: Returns the options of `Runtime`.
-        answers: Answers to questions. Without any the run ends at the first.
-        watched: Note what nodes do that cannot be ordered or repeated.
+        answers: Answers to questions. Without any, the run ends at the first question.
+        watched: Record actions of nodes that cannot be ordered or repeated.
     """
     loop = VirtualLoop(pick)
     given = deepcopy(input)
@@ -156,7 +156,7 @@ def scheduled(
             asked, waits_for, until = pause(result.interrupts)
             if waits_for or (asked and not answers):
                 break
-            if not asked:  # the thread only sleeps: on this loop, that takes no time
+            if not asked:  # the thread only sleeps, which takes no time on this loop
                 await asyncio.sleep(max(0.0, until - runtime.clock()))
             given_answers = {one.id: answers.of(one, one.payload) for one in asked}
             stream = runtime.asteps(thread=result.thread, answers=given_answers)
@@ -173,7 +173,7 @@ def scheduled(
 
 
 def _watch(loop: VirtualLoop, made: Scheduled) -> Callable[[Turn], AbstractContextManager[object]]:
-    """Return a watch that notes calls of nodes, and fields of the state that they change in place."""
+    """Return a watch that records calls of nodes, and state fields that they change in place."""
 
     @contextmanager
     def watch(turn: Turn) -> Generator[None]:

@@ -1,7 +1,7 @@
 """Finds objects outside the state that functions of nodes reach and that change during a run.
 
-Looked at are the variables of enclosing functions, globals and default arguments: lists, dictionaries, sets, deques and
-byte arrays. What is inside them is compared by identity, so that no user code runs.
+It checks variables of enclosing functions, globals and default arguments: lists, dictionaries, sets, deques and byte
+arrays. Their content is compared by identity, so that no user code runs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _KINDS: Final = (list, dict, set, deque, bytearray)
 
 @final
 class SharedObjects:
-    """The containers that nodes of *graph* can reach, as they are now."""
+    """A snapshot of the containers that nodes of *graph* can reach."""
 
     def __init__(self, graph: CompiledGraph[Any, Any, Any]) -> None:
         self._known: dict[int, tuple[str, Any, list[Any]]] = {}
-        """Identity to name, container and what is in it."""
+        """Maps an identity to the name, the container and its content."""
         self._nodes: dict[int, list[str]] = {}
-        """Identity to the nodes that reach it, in the order of the graph."""
+        """Maps an identity to the nodes that reach it, in the order of the graph."""
         self._add(graph)
 
     def _add(self, graph: CompiledGraph[Any, Any, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Calls of the functions that a user gives to a search, what a paused run waits for, and the answers to questions."""
+"""Calls of user functions during a search, what a paused run waits for, and the answers to questions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ T = TypeVar("T")
 
 
 class FunctionError(Exception):
-    """A function that the user gave to the search raised; the cause is its error."""
+    """A user function passed to the search raised; the cause is its error."""
 
 
 class NoAnswerError(Exception):
-    """A question has no answer, so that the run cannot go on."""
+    """A question has no answer, so that the run cannot continue."""
 
 
 def called(name: str, fn: Callable[..., T], *args: Any) -> T:
-    """Call the user's function *fn*, which was given as *name*.
+    """Call the user's function *fn*, passed as *name*.
 
     Raises:
         FunctionError: It raised.
@@ -36,13 +36,13 @@ class Pause(NamedTuple):
     asked: list[InterruptInfo]
     """Its open questions."""
     waits_for: str
-    """What nothing brings here, with the node that waits for it; empty if the run can go on."""
+    """What never arrives here, with the node that waits for it; empty if the run can continue."""
     until: float
-    """When its first timer is due, in seconds since the epoch, if there is no question."""
+    """The time of its first timer, in seconds since the epoch, if there is no question."""
 
 
 def pause(interrupts: Iterable[InterruptInfo]) -> Pause:
-    """Return what a run with the open *interrupts* waits for: answers, or else time, unless nothing can bring it."""
+    """Return what a run with the open *interrupts* waits for: answers, or else time, unless it can never arrive."""
     given = list(interrupts)
     asked = [one for one in given if one.answerable]
     other = next((one for one in given if not one.answerable and one.kind != "timer"), None)
@@ -54,7 +54,7 @@ def pause(interrupts: Iterable[InterruptInfo]) -> Pause:
 
 @final
 class Answers:
-    """Answers questions, the same question always with the same answer.
+    """Answers questions, always giving the same question the same answer.
 
     Args:
         given: Answers in the order of the questions of the first run, or a function of the question.
@@ -69,7 +69,7 @@ class Answers:
         return callable(self._given) or bool(self._given)
 
     def of(self, question: InterruptInfo, payload: Any) -> Any:
-        """Return the answer to *question*, whose payload is taken to be *payload*.
+        """Return the answer to *question*, as if its payload were *payload*.
 
         Raises:
             NoAnswerError: The answers are used up.

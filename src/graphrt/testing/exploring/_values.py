@@ -1,4 +1,4 @@
-"""Values that runs came to: the fields of a state, whether two values differ, and values as keys and as short texts."""
+"""Values of runs: the fields of a state, the comparison of two values, and values as keys and as short texts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 from graphrt.harness.media import Audio, Document, Image
 
 _PLAIN: Final = (str, int, float, bool, bytes, type(None), complex, Image, Audio, Document)
-"""Types that are compared by `==`. Media have a digest in a slot from the first time that it was needed."""
+"""Types that are compared by `==`. Media cache a digest in a slot, so their attributes are not compared."""
 _DEEP: Final = 60
-"""Levels of nesting after which a value is compared by its text: it may contain itself."""
+"""Maximum depth of a comparison; deeper values, which may contain themselves, are compared as text."""
 
 
 def fields_of(state: Any) -> dict[str, Any]:

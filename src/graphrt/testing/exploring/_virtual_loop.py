@@ -1,11 +1,11 @@
-"""An event loop without a selector, whose time is virtual and whose order of parallel tasks is chosen from outside.
+"""An event loop without a selector, with virtual time and an externally chosen order of parallel tasks.
 
-Each callback belongs to a `Turn`, the execution of a node that scheduled it, or to nobody. Callbacks of nobody, which
-are those of graphrt, run first and in order. Then the loop picks one of the turns that can go on, and runs its oldest
-callback. If no callback is left, time jumps to the next timer.
+Each callback belongs to a `Turn`, the execution of a node that scheduled it, or has no owner. Callbacks without an
+owner, those of graphrt, run first and in order. Then the loop picks one of the turns that can continue, and runs its
+oldest callback. If there is no callback, time jumps to the next timer.
 
-A sleep may end late, but neither early nor after a timeout that is pending. So `pick` may also choose a turn that
-sleeps, if its sleep ends before the next timeout: then time jumps, and the turns that were ready are delayed.
+A sleep may end late, but neither early nor after a pending timeout. So `pick` may also choose a sleeping turn, if its
+sleep ends before the next timeout. Then time jumps, and the ready turns are delayed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, Final, NoReturn, TypeVar, final
 
 T = TypeVar("T")
 _MOST_TURNS: Final = 20_000
-"""Most callbacks of nodes in one run. A node that polls for ever ends here."""
+"""Maximum number of callbacks of nodes in one run, which stops a node that polls forever."""
 _MOST_JUMPS: Final = 10_000
-"""Most jumps of time between two callbacks of nodes: then only graphrt's own timers are left."""
+"""Maximum number of time jumps between two callbacks of nodes; after them, only graphrt's own timers are left."""
 _FROM_THREADS_S: Final = 1.0
-"""Seconds that the loop waits in real time for a callback from another thread, if nothing else is left."""
+"""Seconds that the loop waits in real time for a callback from another thread, if there is no other callback."""
 _SLEEP: Final[Any] = vars(asyncio.futures)["_set_result_unless_cancelled"]
-"""What `asyncio.sleep` schedules. Timeouts schedule other functions."""
+"""A callback that `asyncio.sleep` schedules. Timeouts schedule other functions."""
 
 
 @final
@@ -42,20 +42,20 @@ class Turn:
         self.name = name
         """Id of its task, or the node's name."""
         self.number = number
-        """How many executions began before it."""
+        """Number of executions that began before it."""
         self.state = state
-        """What the node was given."""
+        """The arguments of the node."""
 
 
 TURN: Final[ContextVar[Turn | None]] = ContextVar("graphrt_turn", default=None)
-"""The execution that a callback belongs to. asyncio tasks that a node starts inherit it."""
+"""The execution to which a callback belongs. asyncio tasks that a node starts inherit it."""
 Pick = Callable[[int, Sequence[str]], int]
-"""Gets the number of the choice and the names of the turns that can go on, and returns the index of one."""
+"""Takes the number of the choice and the names of the turns that can continue; returns the index of one."""
 Watch = Callable[[Turn], AbstractContextManager[object]]
 
 
 class HangError(Exception):
-    """A run can never end: its tasks wait for something that nobody brings, or poll for ever."""
+    """A run can never end: its tasks wait for something that never happens, or poll forever."""
 
     def __init__(self, node: str, what: str) -> None:
         super().__init__(f"node {node!r} {what}")
@@ -64,10 +64,10 @@ class HangError(Exception):
 
 @final
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs coroutines deterministically. It has no selector, so that I/O is refused and noted.
+    """Runs coroutines deterministically. It has no selector, so it refuses and records I/O.
 
     Args:
-        pick: Chooses among the turns that can go on. It is not called if there is one.
+        pick: Chooses among the turns that can continue; not called if there is only one.
     """
 
     _ready: deque[Any]
@@ -86,21 +86,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._theirs: dict[Turn, deque[asyncio.Handle]] = {}
         self._jumps = 0
         self._woken: Turn | None = None
-        """A turn that was chosen while it slept: it goes on next."""
+        """A turn that was chosen while sleeping, which continues next."""
         self._called = threading.Event()
         self.order: list[int] = []
-        """At each choice, the index of the turn that went on."""
+        """At each choice, the index of the turn that continued."""
         self.sizes: list[int] = []
-        """At each choice, how many turns could go on: 2 or more."""
+        """At each choice, the number of turns that could continue: 2 or more."""
         self.went: list[str] = []
-        """Name of the turn that went on, callback by callback."""
+        """For each callback, the name of the turn that continued."""
         self.stages: list[dict[str, int]] = [{}]
-        """For each stretch between two moments without an open turn: name to number of callbacks."""
+        """For each stretch between two moments without an open turn, maps names to numbers of callbacks."""
         self.noted: dict[tuple[str, str], None] = {}
-        """(node, what it did outside the loop's reach), in the order in which it was seen."""
+        """Pairs of a node and an action beyond the loop's control, in order of occurrence."""
         self.stuck: HangError | None = None
         self.refused = False
-        """Whether a node was refused I/O, so that it could not go on."""
+        """Whether I/O of a node was refused, so that it could not continue."""
         self._thread_id: int | None = None
         self.set_exception_handler(lambda _loop, _context: None)
 
@@ -120,18 +120,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.stages.append({})
 
     def watch_with(self, watch: Watch) -> None:
-        """Make a context of *watch* around each callback of a node from now on."""
+        """From now on, run each callback of a node in a context of *watch*."""
         self._watch = watch
 
     def note(self, turn: Turn | None, what: str) -> None:
-        """Remember that the node of *turn* did something that the loop cannot order."""
+        """Record that the node of *turn* did something that the loop cannot order."""
         if turn is not None:
             self.noted[turn.node, what] = None
 
     # -- running -------------------------------------------------------------------------------------------------
 
     def run(self, main: Awaitable[T]) -> T:
-        """Run *main* to its end, also under another running loop, and close the loop.
+        """Run *main* to its end, even under another running loop, and close the loop.
 
         Raises:
             HangError: It can never end.
@@ -150,7 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._leave()
 
     def _leave(self) -> None:
-        """Cancel what nodes left behind, and close the loop."""
+        """Cancel the remaining work of nodes, and close the loop."""
         self._watch = None
         left = asyncio.all_tasks(self)
         for task in left:
@@ -184,7 +184,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._wait_for_threads()
 
     def _go_on(self) -> None:
-        """Run a callback of a turn that is ready, or let time pass for one that sleeps while others are delayed."""
+        """Run a callback of a ready turn, or advance time for a sleeping one while others are delayed."""
         ready = sorted(self._theirs, key=lambda turn: turn.number)
         chosen = self._woken
         self._woken = None
@@ -224,7 +224,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 handle._run()
 
     def _sleeping(self) -> dict[Turn, float]:
-        """Return the turns whose next sleep ends before the next timeout, and when, in that order."""
+        """Return the turns whose next sleep ends before the next timeout, with the end times, in that order."""
         sleeps: dict[Turn, float] = {}
         for timer in sorted(timer for timer in self._scheduled if not timer._cancelled):
             turn = timer._context.get(TURN)
@@ -234,7 +234,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return sleeps
 
     def _jump(self) -> bool:
-        """Let time pass up to the end of a sleep, or else to the next timer; return False if there is none."""
+        """Advance time to the end of a sleep, or else to the next timer; return False if there is none."""
         timers = [timer for timer in self._scheduled if not timer._cancelled]
         if not timers:
             return False
@@ -257,7 +257,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for timer in timers:
             if timer._when <= self._now:
                 timer._scheduled = False
-                self._mine.append(timer)  # what it wakes is chosen later; the timer itself decides nothing
+                self._mine.append(timer)  # the woken turn is chosen later; the timer itself makes no choice
         self._scheduled = [timer for timer in timers if timer._when > self._now]
         heapq.heapify(self._scheduled)
 
@@ -277,7 +277,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- outside -------------------------------------------------------------------------------------------------
 
     def _write_to_self(self) -> None:
-        """Take notice of a callback that was scheduled from any thread."""
+        """Register a callback that may be scheduled from any thread."""
         if threading.get_ident() != self._thread_id:
             for turn in tuple(self._running):
                 self.note(turn, "waits for a thread: when that answers is not the explorer's choice")
@@ -289,7 +289,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         func: Callable[..., Any],
         *args: Any,
     ) -> Any:
-        """Run *func* on this thread, in one piece, at a moment that is chosen as for an await."""
+        """Run *func* on this thread, in one piece, at a moment chosen like that of an await."""
         future = self.create_future()
         if not _own(func):
             self.note(TURN.get(), "uses a worker thread: what it does there was run in one piece")

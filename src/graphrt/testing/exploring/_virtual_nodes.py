@@ -1,4 +1,4 @@
-"""A graph whose nodes all run on a `VirtualLoop`: sync ones too, each in one piece.
+"""A graph whose nodes all run on a `VirtualLoop`, including sync ones, each in one piece.
 
 The copy has the names, edges and policies of the graph except its queues, and so its fingerprint. Before a node runs it waits for its
 turn, so that the loop can choose which of several tasks begins.
@@ -20,7 +20,7 @@ from graphrt.harness.tools import _invoke
 from graphrt.testing.exploring._virtual_loop import TURN, VirtualLoop, no_loop
 
 Hook = Callable[[Any, int], Any]
-"""Gets the Context of an execution, and how many graphs enclose its graph. Returns the Context that the node sees."""
+"""Takes the Context of an execution, and the nesting depth of its graph. Returns the Context that the node sees."""
 
 
 def virtual(
@@ -31,9 +31,9 @@ def virtual(
     Args:
         graph: The graph.
         hook: Called at the beginning of each execution of a node.
-        depth: How many graphs enclose it.
+        depth: Its nesting depth.
     """
-    graph = graph.without_queues()  # nobody starts workers here
+    graph = graph.without_queues()  # there are no workers here
     plan: Any = graph.__graphrt_plan__
     copies: dict[str, Any] = {name: virtual(child, hook, depth=depth + 1) for name, child in graph.nested.items()}
     copies |= {node.name: _copy(node, hook, depth) for node in plan.nodes if node.name not in copies}
@@ -101,7 +101,7 @@ def _my_turn() -> Generator[None, None, None]:
 
 
 def _in_a_thread(fn: Callable[..., Any], given: tuple[Any, ...], context: Any) -> Any:
-    """Call a sync node as on a worker thread: without a running loop, and with a Context that agents find."""
+    """Call a sync node as on a worker thread: without a running loop, and with a Context for its agents."""
     token = entered(context)
     try:
         with no_loop():
@@ -111,7 +111,7 @@ def _in_a_thread(fn: Callable[..., Any], given: tuple[Any, ...], context: Any) -
 
 
 class StandIn:
-    """A Context in front of another one.
+    """A Context that wraps another Context.
 
     A sync node runs inside an async one here, whose Context refuses `call`. This one allows it.
 
@@ -134,14 +134,14 @@ class StandIn:
 
     @property
     def _task(self) -> Any:
-        """What `run_sync` looks at: a task whose node is not async."""
+        """The current task for `run_sync`: a task whose node is not async."""
         task = self._real._task
         return SimpleNamespace(node=SimpleNamespace(is_async=False), engine=task.engine)
 
     def call(self, fn: Any, *args: Any, **options: Any) -> Any:
-        """Run an async function while the node waits, on a loop of its own."""
+        """Run an async function while the node waits, on a separate loop."""
         if inspect.iscoroutine(fn) or not callable(fn):
-            return self._real.call(fn, *args, **options)  # which says what is wrong
+            return self._real.call(fn, *args, **options)  # which describes the problem
         return self._real._drive(lambda: fn(*args, **options))
 
 
@@ -150,7 +150,7 @@ _REAL: Final = _TOOLS.in_a_worker_thread
 
 
 def _tool(work: Callable[[], None]) -> None:
-    """Run the work of a sync tool on the loop, if that is an explorer's, so that it ends at a chosen moment."""
+    """Run the work of a sync tool on the loop, if it is an explorer's, so that it ends at a chosen moment."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualLoop):
         _REAL(work)
@@ -164,5 +164,5 @@ def _tool(work: Callable[[], None]) -> None:
 
 
 def catch_tools() -> None:
-    """Let sync tools of agents run on the explorer's loop; elsewhere they keep their worker threads."""
+    """Make sync tools of agents run on the explorer's loop; elsewhere they keep their worker threads."""
     _TOOLS.in_a_worker_thread = _tool

@@ -1,7 +1,7 @@
-"""Notes what nodes do that no explorer can order or repeat: clocks, random numbers, threads, sleeps, sockets.
+"""Detects actions of nodes that no explorer can order or repeat: clocks, random numbers, threads, sleeps, sockets.
 
 A profile function looks at calls of C functions, so that `from time import sleep` is seen as well. Since it slows a run
-down, it is set in one run of a search alone.
+down, it is set in only one run of a search.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _CALLS: Final[dict[Any, str]] = {
         if name in vars(_thread)
     },
 }
-"""C function to what a node does that calls it."""
+"""Maps a C function to the action of a node that calls it."""
 _SOCKET: Final[Any] = socket.socket.__base__
 _OUTSIDE: Final = frozenset({"connect", "connect_ex", "bind", "sendto"})
 _OWN_LOOP: Final = "runs an event loop of its own (asyncio.run): its awaits are not ordered"
 _NOT_THEIRS: Final = frozenset(
     {"graphrt", "logging", "asyncio", "warnings", "importlib", "_pytest", "coverage", "hypothesis"}
 )
-"""Packages whose calls are not the node's doing: a log record has the time, and Hypothesis measures each garbage
+"""Packages whose calls are not attributed to the node: a log record has the time, and Hypothesis measures each garbage
 collection, which may begin in any node."""
 
 
@@ -57,15 +57,15 @@ _SLEEPS: Final = "sleeps for real (asyncio.sleep)"
 _CALLERS: Final = ("graphrt.testing.exploring.", "graphrt._drivers.")
 """Modules that call nodes: the explorers, and the drivers of plain runs."""
 _OWN: Final = frozenset({"graphrt", *sys.stdlib_module_names})
-"""Packages that a driver calls for purposes of its own: a node is a function of none of them."""
+"""Packages that a driver calls internally; no node is a function in them."""
 
 
 @contextmanager
 def watching(note: Callable[[str], None], *, real_time: bool = False) -> Generator[None]:
-    """Call *note* with what code inside does by itself or through a library, if nodes run it.
+    """Call *note* with the actions of nodes inside the block, made directly or through a library.
 
     Args:
-        note: Gets what a node does, as a phrase that follows its name.
+        note: Takes the action of a node, as a phrase that follows its name.
         real_time: Whether nodes run on real event loops and worker threads, so that their sleeps take time.
     """
 
@@ -78,14 +78,14 @@ def watching(note: Callable[[str], None], *, real_time: bool = False) -> Generat
         elif event == "call" and frame.f_code is asyncio.run.__code__:
             what = _OWN_LOOP
         elif event == "call" and real_time and frame.f_code.co_name == "call_later":
-            # A `sleep` of more than 0 s sets a timer. The call to judge is that of `sleep`.
+            # A `sleep` of more than 0 s sets a timer. The call to attribute is that of `sleep`.
             back = frame.f_back
             if back is not None and back.f_code is asyncio.sleep.__code__:
                 what, frame = _SLEEPS, back
         if what is not None and _is_of_node(frame.f_back if event == "call" else frame):
             note(what)
 
-    if sys.getprofile() is not None or threading.getprofile() is not None:  # another profiler is at work, and stays
+    if sys.getprofile() is not None or threading.getprofile() is not None:  # another profiler is active, and stays
         yield
         return
     if real_time:

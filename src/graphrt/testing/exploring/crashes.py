@@ -1,4 +1,4 @@
-"""`explore_crashes` and `explore_forks`: a run that is disturbed anywhere must come to the same end."""
+"""`explore_crashes` and `explore_forks`: a run must have the same outcome wherever it is disturbed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from graphrt.testing.exploring._outcomes import differences
 from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
 from graphrt.testing.exploring._user_functions import Answers, FunctionError
 from graphrt.testing.exploring._values import fields_of
+from graphrt.testing.exploring._wires import rest_differences
 from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.search import Key, Search, StopSearch
 
@@ -32,11 +33,11 @@ def explore_crashes(
     answers: Callable[[InterruptInfo], Any] | Sequence[Any] = (),
     once: Callable[[Any], Iterable[Any]] | None = None,
     seed: int = 0,
-    most: int = 1_000,
+    max_cases: int = 1_000,
     at: int | str | None = None,
-    tell: Callable[[str], object] | bool = False,
+    progress: Callable[[str], object] | bool = False,
 ) -> Exploration:
-    """Disturb a run in each place where it can be disturbed, continue it, and compare its end with an undisturbed run.
+    """Disturb a run at each possible point, continue it, and compare its outcome with that of an undisturbed run.
 
     | `at` | Case |
     |---|---|
@@ -63,9 +64,9 @@ def explore_crashes(
         once: Returns from `deps` what happened in the world and must not happen twice.
         seed: The seed of the runs, which also decides how parallel tasks are interleaved and where writes are torn. 0
             runs tasks in their order.
-        most: Most cases to try.
+        max_cases: The number of cases to try at most.
         at: Try this case alone, as the `replay` line of a finding says.
-        tell: Gets lines of progress, at most one a second. True writes them to stderr.
+        progress: Gets lines of progress, at most one a second. True writes them to stderr.
 
     Returns:
         The exploration; each kind of finding once, in the first case that shows it.
@@ -74,7 +75,7 @@ def explore_crashes(
         InputError: *graph* is not compiled, or an option or *at* does not fit.
     """
     plan = _plan("explore_crashes()", graph, input, store, options, Answers(answers), once, seed)
-    cases = _Cases(plan, "crashes", most, tell)
+    cases = _Cases(plan, "crashes", max_cases, progress)
     with cases.search.going_on():
         cases.watch()
         with Case(plan, Disturbance()) as undisturbed:
@@ -83,12 +84,16 @@ def explore_crashes(
             if not undisturbed.files:
                 cases.search.left_out["torn writes: the store has no files"] = None
         cases.wants(wanted)
+        cases.search.keep(
+            ((kind, "", text) for kind, text in rest_differences(wanted.entries)), _Tried(None, "the undisturbed run")
+        )
         by_name = {case.name: case for case in made}
         for name in cases.chosen(list(by_name), at):
             with Case(plan, by_name[name]) as case:
                 end = case.run()
             told = f"crash {end.died}" if end.died else f"{name} (no crash)"
-            cases.compare(name, told, end, asks_anew=by_name[name].asks_anew)
+            one = by_name[name]
+            cases.compare(name, told, end, asks_anew=one.asks_anew, same_journal=one.crash is not None)
     return cases.search.report(graph.name)
 
 
@@ -100,9 +105,9 @@ def explore_forks(
     options: Callable[[], Mapping[str, Any]] | None = None,
     answers: Callable[[InterruptInfo], Any] | Sequence[Any] = (),
     seed: int = 0,
-    most: int = 1_000,
+    max_cases: int = 1_000,
     at: int | None = None,
-    tell: Callable[[str], object] | bool = False,
+    progress: Callable[[str], object] | bool = False,
 ) -> Exploration:
     """Fork a finished run after each superstep, continue each fork, and compare its state with that of the run.
 
@@ -113,15 +118,15 @@ def explore_forks(
         options: As for `explore_crashes`.
         answers: As for `explore_crashes`.
         seed: As for `explore_crashes`.
-        most: Most forks to try.
+        max_cases: Maximum number of forks to try.
         at: Fork at this entry alone, as the `replay` line of a finding says.
-        tell: As for `explore_crashes`.
+        progress: As for `explore_crashes`.
 
     Raises:
         InputError: *graph* is not compiled, or an option or *at* does not fit.
     """
     plan = _plan("explore_forks()", graph, input, store, options, Answers(answers), None, seed)
-    cases = _Cases(plan, "forks", most, tell)
+    cases = _Cases(plan, "forks", max_cases, progress)
     with cases.search.going_on():
         cases.watch()
         with Case(plan, Disturbance()) as undisturbed:
@@ -141,7 +146,7 @@ def _plan(function: str, graph: Any, *rest: Any) -> Plan:
         raise INVALID_ARGUMENT(
             argument="store=",
             value=store,
-            wanted="None, 'memory:', 'sqlite:', or a function that opens a store in the folder that it is given: each case needs its own",
+            wanted="None, 'memory:', 'sqlite:', or a function that opens a store in a folder: each case needs its own",
         )
     return Plan(graph, *rest)
 
@@ -154,7 +159,7 @@ def _last_superstep(outcome: Outcome) -> int:
 
 
 class _Tried(NamedTuple):
-    """A case that was tried: its value of `at=`, None for the undisturbed run, and what happened in it."""
+    """A tried case: its value of `at=`, None for the undisturbed run, and its outcome."""
 
     at: int | str | None
     told: str
@@ -162,18 +167,18 @@ class _Tried(NamedTuple):
 
 @final
 class _Cases:
-    """The cases of one graph, each compared with the run that nothing disturbs."""
+    """The cases of one graph, each compared with the undisturbed run."""
 
-    def __init__(self, plan: Plan, what: str, most: int, tell: Any) -> None:
+    def __init__(self, plan: Plan, what: str, max_cases: int, progress: Any) -> None:
         self._plan = plan
         self._what = what
-        self._most = most
+        self._max_cases = max_cases
         self._wanted: Outcome | None = None
-        # All cases are equally large: the first one that shows a kind of bug is kept.
-        self.search: Search[_Tried] = Search(what, size=lambda _: 0, shown=self._shown, tell=tell)
+        # All cases have the same size, so the first one that shows a kind of bug is kept.
+        self.search: Search[_Tried] = Search(what, size=lambda _: 0, shown=self._shown, progress=progress)
 
     def watch(self) -> None:
-        """Note what nodes do that cannot be repeated; stop if the event loop cannot do it, or a second run differs."""
+        """Record unrepeatable actions of nodes; stop if the loop cannot run them, or a second run differs."""
         run = self._scheduled(watched=True)
         self.search.noted.update(run.notes)
         if isinstance(run.error, FunctionError):
@@ -194,7 +199,7 @@ class _Cases:
         return scheduled(plan.graph, plan.input, first_order, options, plan.answers, watched=watched)
 
     def wants(self, wanted: Outcome) -> None:
-        """Take *wanted* as the end to which all cases must come."""
+        """Use *wanted* as the outcome that all cases must have."""
         self._wanted = wanted
         self._plan.learn(wanted.entries)
         self._plan.ended = fields_of(wanted.state)
@@ -206,21 +211,28 @@ class _Cases:
             self.search.left_out[f"{wanted.error}: the undisturbed run failed, and was compared as it is"] = None
 
     def chosen(self, names: list[Any], at: Any) -> list[Any]:
-        """Return the cases to try: *at* alone, or the first of *names* up to the bound."""
+        """Return the cases to try: only *at*, or the first of *names* up to the bound."""
         if at is not None and at not in names:
             raise UNKNOWN_NAME_IN_ARGUMENT(argument="at=", name=at, what="case", known_names=names)
         names = names if at is None else [at]
-        if len(names) > self._most:
-            self.search.left_out[f"{len(names) - self._most} cases: most={self._most}"] = None
-        self.search.total = min(len(names), self._most)
-        return names[: self._most]
+        if len(names) > self._max_cases:
+            self.search.left_out[f"{len(names) - self._max_cases} cases: max_cases={self._max_cases}"] = None
+        self.search.total = min(len(names), self._max_cases)
+        return names[: self._max_cases]
 
     def compare(
-        self, at: int | str, told: str, end: Outcome, *, state_only: bool = False, asks_anew: bool = False
+        self,
+        at: int | str,
+        told: str,
+        end: Outcome,
+        *,
+        state_only: bool = False,
+        asks_anew: bool = False,
+        same_journal: bool = False,
     ) -> None:
-        """Compare the end of a case with that of the undisturbed run."""
+        """Compare the outcome of a case with that of the undisturbed run."""
         assert self._wanted is not None  # noqa: S101 - `wants` has set it
-        unlike = differences(self._wanted, end, state_only=state_only, asks_anew=asks_anew)
+        unlike = differences(self._wanted, end, state_only=state_only, asks_anew=asks_anew, same_journal=same_journal)
         self.search.keep(((kind, "", text) for kind, text in unlike), _Tried(at, told))
         self.search.count()
 

@@ -1,4 +1,4 @@
-"""What a search reports: `Exploration`, its `Finding`s, and the progress of a search that is still running."""
+"""The report of a search: `Exploration`, its `Counterexample`s, and the progress of a search that is still running."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something that went wrong in one of the cases that a search tried."""
+class Counterexample:
+    """A bug found in one of the cases that a search tried."""
 
     kind: str
-    """What kind of bug it is, such as `order-dependent-result`: the same for all findings of that kind."""
+    """The kind of bug, such as `order-dependent-result`: the same for all findings of that kind."""
     text: str
-    """What went wrong, with the values that differ: 1..n lines."""
+    """The problem, with the values that differ: 1..n lines."""
     case: str
     """The smallest case that shows it: an order, a crash, a path through the graph."""
     replay: str
@@ -32,26 +32,26 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """What a search tried and found."""
+    """The tried cases and the findings of a search."""
 
     graph: str
     """Name of the graph."""
     what: str
-    """What was searched, in plural: `schedules`, `crashes`, `forks`, `paths`, `mutants`."""
+    """The searched things, in plural: `schedules`, `crashes`, `forks`, `paths`, `mutants`."""
     tried: int
-    """How many cases were tried."""
-    findings: tuple[Finding, ...] = ()
-    """0..n findings, each kind at each place once, with its smallest case; those with the smallest cases first."""
+    """Number of cases tried."""
+    findings: tuple[Counterexample, ...] = ()
+    """Findings, 0..n: each kind at each place once, with its smallest case; the smallest cases first."""
     left_out: tuple[str, ...] = ()
-    """What was not searched, and why: a bound that was reached, a node that does I/O. Empty if the search was
+    """Parts that were not searched, and why: a bound that was reached, a node that does I/O. Empty if the search was
     complete."""
     noted: tuple[str, ...] = ()
-    """What nodes do that no search can order or repeat, with the node's name: it reads the wall clock, draws its own
-    random numbers, starts threads, sleeps for real, keeps objects outside the state. None of it is a finding."""
+    """Actions of nodes that no search can order or repeat, with the node's name: it reads the wall clock, draws its
+    own random numbers, starts threads, sleeps for real, keeps objects outside the state. They are not findings."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search; what was found until then is there."""
+    """Whether Ctrl-C ended the search; the findings up to then are kept."""
     states: int = 0
-    """How many different states the paths of `explore_routes` met."""
+    """Number of distinct states on the paths of `explore_routes`."""
     tests: Mapping[str, str] = field(default_factory=dict[str, str])
     """The `replay` line of each finding of `explore_routes` to the source text of a pytest test that shows the bug."""
     taken: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Exploration:
     not_taken: tuple[str, ...] = ()
     """Those that no path took."""
     defaults: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Node to the labels of its router that only `default=` takes."""
+    """Maps a node to the labels of its router that only `default=` takes."""
 
     @property
     def ok(self) -> bool:
@@ -69,7 +69,7 @@ class Exploration:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing was left out. What `explore_routes` did not take is impossible then."""
+        """Whether nothing was left out. If so, arcs that `explore_routes` did not take are impossible."""
         return not self.left_out and not self.interrupted
 
     @property
@@ -78,10 +78,10 @@ class Exploration:
         return tuple(arc.replace("node ", "", 1) for arc in self.not_taken if "node " in arc and " -" not in arc)
 
     def check(self) -> Exploration:
-        """Return the exploration itself if nothing was found.
+        """Return the exploration itself if there are no findings.
 
         Raises:
-            AssertionError: Something was found; the text is that of `str()`.
+            AssertionError: There are findings; the text is that of `str()`.
         """
         if self.findings:
             raise AssertionError(str(self))
@@ -107,28 +107,28 @@ class Exploration:
 
 @final
 class Progress:
-    """Tells how far a search is, at most once a second.
+    """Reports the progress of a search, at most once a second.
 
     Args:
         what: What is searched, in plural.
-        tell: Gets the lines; True writes them to stderr; False and None write nothing.
+        progress: Takes the lines; True writes them to stderr; False and None write nothing.
     """
 
     def __init__(
         self,
         what: str,
-        tell: Callable[[str], object] | bool | None = None,  # noqa: FBT001 - the value of `tell=`, passed on
+        progress: Callable[[str], object] | bool | None = None,  # noqa: FBT001 - the value of `progress=`, passed on
     ) -> None:
         self._what = what
-        self._tell = tell if callable(tell) else _to_stderr if tell else None
+        self._report = progress if callable(progress) else _to_stderr if progress else None
         self._last = monotonic()
 
     def at(self, tried: int, found: int, of: int | None = None) -> None:
-        """Tell that *tried* cases, out of *of* if that is known, gave *found* findings."""
-        if self._tell is None or monotonic() < self._last + _EVERY_S:
+        """Report that *tried* cases, out of *of* if known, gave *found* findings."""
+        if self._report is None or monotonic() < self._last + _EVERY_S:
             return
         self._last = monotonic()
-        self._tell(f"{tried:,}{'' if of is None else f' of {of:,}'} {self._what} tried, {found} found")
+        self._report(f"{tried:,}{'' if of is None else f' of {of:,}'} {self._what} tried, {found} found")
 
 
 def _to_stderr(line: str) -> None:

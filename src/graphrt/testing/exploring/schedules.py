@@ -1,6 +1,6 @@
-"""`explore_schedules`: runs a graph in every order in which parallel tasks can go on, or in many of them by seed.
+"""`explore_schedules`: runs a graph in every order in which parallel tasks can continue, or in many of them by seed.
 
-Nothing here knows how a graph is run.
+`_scheduled_run` runs the graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.search import Bug, Key, Search, StopSearch, shrink, trimmed, walk_all
 
 _MAX_NAMED: Final = 40
-"""Most tasks that a case names."""
+"""Maximum number of tasks that a case names."""
 
 
 def explore_schedules(
@@ -32,26 +32,26 @@ def explore_schedules(
     order: Sequence[int] | None = None,
     answers: Callable[[InterruptInfo], Any] | Sequence[Any] = (),
     options: Callable[[], Mapping[str, Any]] | None = None,
-    tell: Callable[[str], object] | bool = False,
+    progress: Callable[[str], object] | bool = False,
     **more: Any,
 ) -> Exploration:
     """Run *graph* in many orders of its parallel tasks, and report what depends on the order.
 
-    The runs take place on an event loop of their own, whose time is virtual: sleeps take no time. Async nodes are
+    The runs use a separate event loop with virtual time: sleeps take no time. Async nodes are
     interleaved at their awaits; a sync node runs in one piece.
 
     Args:
         graph: The graph, or a function without arguments that makes it. The function is called for each run, so that
             objects which nodes share outside the state are new in each.
         input: As for `Runtime.run`. Each run gets a copy.
-        seeds: How many orders are tried at most. If there are no more than that, all of them are.
+        seeds: Maximum number of orders to try; all of them if there are no more than that.
         seed: Try only the first order and the one of this seed.
         order: Try only the first order and this one: at each choice, the index of the next task among those that can
-            go on. The rest is 0.
+            continue. The rest is 0.
         answers: The answers to questions in the order of the first run, or a function of the question. Without any,
             runs end at the first question.
-        options: Returns options of `Runtime` for one run: those that each run must have anew, such as `deps`.
-        tell: Gets lines of progress, at most one a second. True writes them to stderr.
+        options: Returns options of `Runtime` for one run: those that each run must have again, such as `deps`.
+        progress: Gets lines of progress, at most one a second. True writes them to stderr.
         more: Further options of `Runtime`, which all runs share.
 
     Raises:
@@ -65,7 +65,7 @@ def explore_schedules(
             value=graph,
             wanted="what compile() returned, or a function without arguments that returns it",
         )
-    orders = _Orders(graph, input, Answers(answers), lambda: {**more, **(options() if options else {})}, tell)
+    orders = _Orders(graph, input, Answers(answers), lambda: {**more, **(options() if options else {})}, progress)
     with orders.search.going_on():
         orders.begin()
         picks = [] if seed is None else [_orders.seeded(seed)]
@@ -80,10 +80,10 @@ def explore_schedules(
 
 @final
 class _Orders:
-    """The orders of one graph, and what is wrong with its runs beside the run in the first order."""
+    """The orders of one graph, and the problems of its runs compared with the run in the first order."""
 
     def __init__(
-        self, graph: Any, input: Any, answers: Answers, options: Callable[[], dict[str, Any]], tell: Any
+        self, graph: Any, input: Any, answers: Answers, options: Callable[[], dict[str, Any]], progress: Any
     ) -> None:
         self._graph = graph
         self._input = input
@@ -92,10 +92,12 @@ class _Orders:
         self._store: dict[str, Any] = {}
         """The store of each run, if a run of the graph needs one."""
         self.first = Scheduled()
-        self.search: Search[Scheduled] = Search("schedules", size=lambda run: run.swaps, shown=_shown, tell=tell)
+        self.search: Search[Scheduled] = Search(
+            "schedules", size=lambda run: run.swaps, shown=_shown, progress=progress
+        )
 
     def begin(self) -> None:
-        """Run the first order twice; stop if the run alone already shows a bug, or differs from itself."""
+        """Run the first order twice; stop if the run already shows a bug, or the two runs differ."""
         self.first = self._try(_orders.first, watched=True)
         if getattr(self.first.error, "code", None) == "interrupt-needs-thread" and not self._store:
             self._store, self.search.tried = {"store": "memory:"}, 0
@@ -115,7 +117,7 @@ class _Orders:
             self.search.left_out[f"what comes after the failure of the first order: {first_line}"] = None
 
     def all(self, seeds: int) -> None:
-        """Try every order if there are at most *seeds*, and else as many by seed."""
+        """Try every order if there are at most *seeds*, otherwise that many by seed."""
         orders = _orders.count(self.first.stages)
         self.search.total = min(orders, seeds)
         if orders > seeds:
@@ -131,7 +133,7 @@ class _Orders:
         return self.judge(_orders.following(order)) if order else self.first
 
     def judge(self, pick: Pick) -> Scheduled:
-        """Try an order, and make it smaller if it shows a bug that was not seen before."""
+        """Try an order, and shrink it if it shows a new bug."""
         run = self._try(pick)
         if self._cannot_go_on(run):
             return run
@@ -148,7 +150,7 @@ class _Orders:
         return run
 
     def _cannot_go_on(self, run: Scheduled) -> bool:
-        """Whether *run* ended at something that the event loop does not do; say so, once for each node."""
+        """Return whether *run* ended at something that the event loop does not support; report that once per node."""
         if not (run.refused or (run.noted and isinstance(run.error, HangError))):
             return False
         for node, what in run.noted:
@@ -156,7 +158,7 @@ class _Orders:
         return True
 
     def _bugs(self, run: Scheduled) -> list[Bug]:
-        own = [bug for bug in by_itself(run) if bug[0] != "hangs"]  # `compared` says whether the order is to blame
+        own = [bug for bug in by_itself(run) if bug[0] != "hangs"]  # `compared` judges hangs
         return [*own, *compared(self.first, run, same_order=False)]
 
     def _try(self, pick: Pick, *, watched: bool = False) -> Scheduled:
@@ -169,10 +171,10 @@ class _Orders:
 
 
 def _shown(_bug: Key, run: Scheduled) -> tuple[str, str]:
-    """Return the order of *run*, in which a task that goes on several times in a row is named once, and its line."""
+    """Return the order of *run*, naming a task once if it continues several times in a row, and its replay line."""
     replay = f"explore_schedules(graph, input, order={list(trimmed(run.path))})"
     if not run.path:
         return "no tasks run in parallel", replay
     went = [name for number, name in enumerate(run.went) if not number or run.went[number - 1] != name]
     more = f", and {len(went) - _MAX_NAMED:,} more" if len(went) > _MAX_NAMED else ""
-    return f"tasks go on in this order: {', '.join(went[:_MAX_NAMED])}{more}", replay
+    return f"tasks continue in this order: {', '.join(went[:_MAX_NAMED])}{more}", replay

@@ -1,12 +1,12 @@
 """The search that all explorers share.
 
-Cases are run, what came of each is judged, and each bug is kept with the smallest case that shows it.
+It runs cases, judges their outcomes, and keeps each bug with the smallest case that shows it.
 
     choices ──> run ──> judge ──> shrink ──> report
 
-A case is whatever an explorer can try. Where it is a list of choices (an order of tasks, a path through a graph), a
-choice is the number of the alternative that is taken, and beyond the end of the list it is 0. So one run shows which
-choices there are, each other alternative of a choice is a case of its own, and a smaller list is a simpler case.
+A case is anything that an explorer can try. Where it is a list of choices (an order of tasks, a path through a graph),
+a choice is the number of the alternative that is taken. Beyond the end of the list it is 0. So one run reveals the
+available choices, each other alternative of a choice is a separate case, and a smaller list is a simpler case.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 from graphrt.testing.exploring._user_functions import FunctionError
-from graphrt.testing.exploring.report import Exploration, Finding, Progress
+from graphrt.testing.exploring.report import Counterexample, Exploration, Progress
 
 Bug: TypeAlias = tuple[str, str, str]
-"""What is wrong: its kind, the place, and a text. Bugs of one kind at one place are the same one."""
+"""A problem: its kind, its place and a text. Bugs of the same kind and place are identical."""
 Key: TypeAlias = tuple[str, str]
 """Kind and place of a bug."""
 _MAX_SHRINK_RUNS: Final = 200
-"""Most runs that are spent on making one case smaller."""
+"""Maximum number of runs spent on shrinking one case."""
 
 
 class StopSearch(Exception):  # noqa: N818 - not an error: it ends a search whose other cases would say nothing
-    """Nothing else is worth trying; the text says why."""
+    """Raised to end a search early; the text gives the reason."""
 
 
 class Walked(Protocol):
-    """What came of a case that is a list of choices."""
+    """The outcome of a case that is a list of choices."""
 
     @property
     def path(self) -> tuple[int, ...]:
-        """The choices that were made between two or more alternatives."""
+        """The choices made between two or more alternatives."""
         ...
 
     @property
     def sites(self) -> Sequence[tuple[Hashable, int]]:
-        """What each choice was between, and how many alternatives there were."""
+        """The alternatives of each choice, and their number."""
         ...
 
     @property
     def depths(self) -> Sequence[int]:
-        """How far the run was at each choice."""
+        """The progress of the run at each choice."""
         ...
 
 
@@ -56,13 +56,13 @@ W = TypeVar("W", bound=Walked)
 
 @final
 class Search(Generic[R]):
-    """A search in progress: what was tried and found so far.
+    """A search in progress: the cases tried and the findings so far.
 
     Args:
         what: What is searched, in plural.
-        size: Returns how large the case is that a result is of; of two that show a bug, the smaller one is kept.
-        shown: Returns the case as text, and the line that replays it, for a bug that a result shows.
-        tell: Gets lines of progress; True writes them to stderr.
+        size: Returns the size of a result's case; of two cases that show a bug, the smaller one is kept.
+        shown: Returns the case as text, and the line that replays it, for a bug in a result.
+        progress: Gets lines of progress; True writes them to stderr.
     """
 
     def __init__(
@@ -71,25 +71,25 @@ class Search(Generic[R]):
         *,
         size: Callable[[R], Any],
         shown: Callable[[Key, R], tuple[str, str]],
-        tell: Callable[[str], object] | bool,
+        progress: Callable[[str], object] | bool,
     ) -> None:
         self._what = what
         self._size = size
         self._shown = shown
-        self._progress = Progress(what, tell)
+        self._progress = Progress(what, progress)
         self.total: int | None = None
-        """How many cases there are; None if that is not known."""
+        """Total number of cases; None if unknown."""
         self.tried: int = 0
         self.found: dict[Key, tuple[str, R]] = {}
-        """Bugs to their text, and to the result of the smallest case that shows them."""
+        """Maps bugs to their text, and to the result of the smallest case that shows them."""
         self.left_out: dict[str, None] = {}
         self.noted: dict[str, None] = {}
-        self.failed: list[Finding] = []
-        """That a function of the user raised, which is no case's fault."""
+        self.failed: list[Counterexample] = []
+        """Problems with user functions that raised, which are not caused by a case."""
         self.interrupted: bool = False
 
     def keep(self, bugs: Iterable[Bug], result: R) -> set[Key]:
-        """Keep *bugs*, which *result* shows, where its case is the smallest so far; return those that are new."""
+        """Keep *bugs* of *result* if its case is the smallest so far; return the new ones."""
         new: set[Key] = set()
         for kind, place, text in bugs:
             known = self.found.get((kind, place))
@@ -106,7 +106,7 @@ class Search(Generic[R]):
 
     @contextmanager
     def going_on(self) -> Generator[None]:
-        """Keep what was found if the search ends early: by Ctrl-C, by `StopSearch`, or in a function of the user."""
+        """Keep the findings if the search ends early, by Ctrl-C, `StopSearch`, or an error in a user function."""
         try:
             yield
         except KeyboardInterrupt:
@@ -116,14 +116,14 @@ class Search(Generic[R]):
                 self.left_out[str(stop)] = None
         except FunctionError as error:
             case, replay = "the first case that calls it", f"explore_{self._what}(graph, input)"
-            self.failed.append(Finding(kind="function-failed", text=str(error), case=case, replay=replay))
+            self.failed.append(Counterexample(kind="function-failed", text=str(error), case=case, replay=replay))
 
     def report(self, graph: str, **more: Any) -> Exploration:
-        """Return what was found so far, the smallest cases first; *more* are further fields of the exploration."""
+        """Return the findings so far, the smallest cases first; *more* are further fields of the exploration."""
         findings = list(self.failed)
         for key, (text, result) in sorted(self.found.items(), key=lambda item: self._size(item[1][1])):
             case, replay = self._shown(key, result)
-            findings.append(Finding(kind=key[0], text=text, case=case, replay=replay))
+            findings.append(Counterexample(kind=key[0], text=text, case=case, replay=replay))
         return Exploration(
             graph=graph,
             what=self._what,
@@ -140,11 +140,11 @@ class Search(Generic[R]):
 
 
 def walk_all(run: Callable[[tuple[int, ...], Sequence[Any]], W], *, max_runs: int) -> bool:
-    """Run every list of choices, in turn the shortest and the longest of those that are known.
+    """Run every list of choices, alternating between the shortest and the longest known list.
 
     Args:
         run: Runs a list of choices. It also gets the sites that an earlier run met at these choices.
-        max_runs: How many are run at most.
+        max_runs: Maximum number of runs.
 
     Returns:
         Whether all of them were run.
@@ -172,13 +172,13 @@ def walk_all(run: Callable[[tuple[int, ...], Sequence[Any]], W], *, max_runs: in
 def shrink(
     made: W, shows: Callable[[tuple[int, ...]], W | None], size: Callable[[W], Any], *, leave_out: bool = False
 ) -> None:
-    """Set parts of the choices of *made* to 0, large parts first, as long as the bug still shows.
+    """Shrink *made*: set parts of its choices to 0, large parts first, as long as the bug persists.
 
     Args:
-        made: What came of a case that shows a bug.
-        shows: Runs choices, and returns what came of them if that shows the bug; else None.
-        size: Returns how large a case is.
-        leave_out: Whether parts are left out too. It makes a path shorter, but no order simpler.
+        made: Outcome of a case that shows a bug.
+        shows: Runs choices, and returns their outcome if it shows the bug; else None.
+        size: Returns the size of a case.
+        leave_out: Whether parts are also removed, which shortens a path but does not simplify an order.
     """
     tries = 0
     part = len(trimmed(made.path))
@@ -199,7 +199,7 @@ def shrink(
 
 
 def _smaller(path: tuple[int, ...], at: int, part: int, *, leave_out: bool) -> Iterator[tuple[int, ...]]:
-    """Yield *path* with 0 in the place of *part* choices from *at* on, and then without them."""
+    """Yield *path* with *part* choices from *at* on set to 0, and then without them."""
     before, after = path[:at], path[at + part :]
     if any(path[at : at + part]):
         yield trimmed((*before, *[0] * len(path[at : at + part]), *after))
@@ -208,7 +208,7 @@ def _smaller(path: tuple[int, ...], at: int, part: int, *, leave_out: bool) -> I
 
 
 def trimmed(path: Sequence[int]) -> tuple[int, ...]:
-    """Return *path* without the zeros at its end, which change nothing."""
+    """Return *path* without its trailing zeros, which have no effect."""
     end = len(path)
     while end and not path[end - 1]:
         end -= 1

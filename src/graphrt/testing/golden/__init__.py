@@ -1,7 +1,7 @@
-"""Golden traces and wires: what a run did, or what a front end is sent of it, as a readable text that a repository keeps, and where another run first differs.
+"""Golden traces and wires: the events of a run, or those for a front end, as text to compare with another run.
 
-`golden_trace` makes the text, `golden_divergence` compares two of them; `golden_wire` makes that of a front end. Files and options of pytest are the business of
-the pytest plugin.
+`golden_trace` makes the text, and `golden_divergence` compares two texts; `golden_wire` makes the text of a front end.
+The pytest plugin handles files and options.
 """
 
 from __future__ import annotations

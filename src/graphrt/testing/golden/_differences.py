@@ -1,4 +1,4 @@
-"""The first difference between two pieces of JSON data: its path, and both values, short."""
+"""The first difference between two pieces of JSON data: its path, and both values, shortened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 _WIDTH: Final = 100
 _BEFORE: Final = 30
-"""Characters that are shown before the first difference of two texts."""
+"""Number of characters shown before the first difference of two texts."""
 _EARLIEST_S: Final = 1_500_000_000
 _VARYING: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b|\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
@@ -20,14 +20,14 @@ _MISSING: Final[Any] = object()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place in which two values differ."""
+    """The first difference between two values."""
 
     path: str
     """Path of the place, such as `update.notes[0]`."""
     expected: str
     found: str
     note: str = ""
-    """What helps to understand it; may be empty."""
+    """A hint that helps to understand it; may be empty."""
 
     def lines(self) -> list[str]:
         """Return the difference as lines of text."""

@@ -1,7 +1,7 @@
 """Journal entries as data that equal runs have in common, grouped by superstep.
 
-Left out is what differs between equal runs (ids, numbers, times, seeds, fingerprints) and graphrt's own bookkeeping,
-which only repeats what other events say.
+It omits whatever differs between equal runs (ids, numbers, times, seeds, fingerprints), and graphrt's own bookkeeping,
+which only repeats other events.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BOOKKEEPING: Final = (
     UsageRecorded,
     ValuesErased,
 )
-"""Events that repeat what others say: the usage is that of the task, and a grant is an answer."""
+"""Events that repeat others: the usage is that of the task, and a grant is an answer."""
 _DIGEST: Final = re.compile(r"/[0-9a-f]{16,}(?![0-9a-f])")
 """The digest of arguments in a key: the arguments themselves are in other events."""
 
@@ -69,7 +69,7 @@ def supersteps(entries: Iterable[Entry]) -> list[tuple[int, list[dict[str, Any]]
 
 
 def _superstep(entry: Entry, number: int) -> int:
-    """Return the superstep of the graph at the top that *entry* belongs to; *number* is that of the entry before it."""
+    """Return the superstep of the top-level graph to which *entry* belongs; *number* is that of the previous entry."""
     task = entry.path or getattr(entry.event, "task", "")
     first, _, _ = task.partition(".")
     return int(first) if first.isdigit() else number
@@ -89,10 +89,10 @@ def _shown(entry: Entry) -> dict[str, Any]:
     if isinstance(event, TaskSucceeded) and len(event.updates) == 1:
         (given["update"],) = given.pop("updates")
     if "task" in given:
-        given.pop("node", None)  # the id of the task ends with it
+        given.pop("node", None)  # the task's id ends with it
     elif entry.path:
         given = {"path": entry.path, **given}
-    # Last, so that a short line begins with what happened and where.
+    # Last, so that a shortened line begins with the event and its location.
     usage = {"usage": given.pop("usage")} if "usage" in given else {}
     return {"event": event_kind(event), **{name: plain(item) for name, item in {**given, **usage}.items()}}
 
@@ -113,7 +113,7 @@ def _fields(event: Any) -> dict[str, Any]:
 
 
 def _name(error: BaseException) -> str:
-    # What a store kept of an exception of an unknown class names that class.
+    # A stored exception of an unknown class names that class.
     return str(getattr(error, "type_name", None) or type(error).__name__)
 
 

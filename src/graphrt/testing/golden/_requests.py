@@ -1,4 +1,4 @@
-"""Model requests as data: what a model was asked, without what the provider never sees and what may be secret."""
+"""Model requests as data, without parts that the provider never sees or that may be secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphrt.harness.request import ModelRequest
 from graphrt.testing.golden._values import compact, plain
 
 UNNAMED: Final = "model"
-"""Name of the agent whose requests are given without a name."""
+"""Name of the agent for requests that are given without a name."""
 _WITH_CALLS: Final = (TaskSucceeded, TaskFailed, TaskRetried, InterruptRaised)
 
 
@@ -44,7 +44,7 @@ def _checked(calls: Any) -> list[ModelRequest]:
 
 def _shown(request: ModelRequest) -> dict[str, Any]:
     given = compact(request)
-    # Values of `options` may be credentials; `timeout_s` is no part of what the model is asked.
+    # Values of `options` may be credentials; `timeout_s` is not sent to the model.
     given.pop("timeout_s", None)
     if "options" in given:
         given["options"] = sorted(given["options"])
@@ -68,7 +68,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def in_any_order(entries: Sequence[Entry], count: int) -> bool:
-    """Return whether parallel tasks may have made the *count* requests of a run, so that their order means nothing."""
+    """Return whether parallel tasks may have made the *count* requests of a run, so that their order is meaningless."""
     calls: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for entry in entries:
         event = entry.event
@@ -78,18 +78,18 @@ def in_any_order(entries: Sequence[Entry], count: int) -> bool:
             tasks[event.task] = max(tasks.get(event.task, 0), event.usage.calls if event.usage else 0)
     if any(sum(number > 0 for number in tasks.values()) > 1 for tasks in calls.values()):
         return True
-    # A call that no task counted may have been made by any of them.
+    # A call that no task counted may be from any of them.
     counted = sum(sum(tasks.values()) for (path, _), tasks in calls.items() if not path)
     return counted < count and any(len(tasks) > 1 for tasks in calls.values())
 
 
 def in_fixed_order(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return *requests* in an order that follows from their contents; the rounds of a conversation stay in order."""
+    """Sort *requests* by their contents, keeping the rounds of a conversation in order."""
     return sorted(requests, key=lambda one: ([as_json(message) for message in one["messages"]], as_json(one)))
 
 
 def folded(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return *requests* as the file has them: a round of a conversation has only what the round before it lacks."""
+    """Return *requests* in the form of the file: a round of a conversation has only what it adds to the last one."""
     lines: list[dict[str, Any]] = []
     for at, request in enumerate(requests):
         messages = request["messages"]
@@ -110,7 +110,7 @@ def folded(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def unfolded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the whole requests of *lines*, which `folded` made.
+    """Return the complete requests from *lines*, the result of `folded`.
 
     Raises:
         ValueError: A line continues a request that is not before it.
@@ -130,7 +130,7 @@ def unfolded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_json(data: Any) -> str:
-    """Return *data* as JSON in which equal data is equal text."""
+    """Return *data* as canonical JSON: equal data gives equal text."""
     return json.dumps(data, ensure_ascii=False, sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""Values as JSON data that is the same in every process: sets are sorted, addresses removed, long values shortened."""
+"""Values as JSON data that is the same in every process, with sorted sets, no addresses, and shortened long values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 LONGEST_TEXT: Final = 2_000
-"""Characters of the longest text that is kept whole."""
+"""Maximum length of a text that is kept whole."""
 LONGEST_VALUE: Final = 20_000
-"""Characters of JSON of the longest list or mapping that is kept whole."""
+"""Maximum length in JSON of a list or mapping that is kept whole."""
 _SHOWN: Final = 200
 _DEEPEST: Final = 100
 _ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]{6,}")
@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
 
 
 def compact(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that are not at their defaults, unconverted; the role of a message always."""
+    """Return the non-default fields of a dataclass, unconverted, and always the role of a message."""
     given = {field.name: getattr(value, field.name) for field in fields(value)}
     defaults = _defaults(type(value))
     kept = {name: item for name, item in given.items() if name not in defaults or item != defaults[name]}
@@ -97,7 +97,7 @@ def _json(data: Any) -> str:
 
 
 def _bounded(data: Any) -> tuple[Any, int]:
-    """Return *data* with its long values shortened, and about how many characters of JSON it then has."""
+    """Return *data* with long values shortened, and its approximate length in JSON."""
     if data.__class__ is str:
         return (data, len(data)) if len(data) <= LONGEST_TEXT else (_shortened(data), _SHOWN)
     if data.__class__ is dict:

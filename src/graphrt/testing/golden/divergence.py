@@ -11,29 +11,29 @@ from graphrt.testing.golden._requests import as_json
 from graphrt.testing.golden.trace import Trace, read_trace
 
 _FOLLOWING: Final = 2
-"""Events that are shown behind an event that is missing or extra."""
+"""Number of events shown after a missing or extra event."""
 _TEXT: Final = 80
 _HINT: Final = "the model was asked something else: with requests=model.calls, the golden trace shows what"
 _Event: TypeAlias = tuple[int, dict[str, Any]]
 """An event, and the number of its superstep."""
 
 
-def golden_divergence(expected: str, found: str) -> str | None:
-    """Explain where the golden trace *found* first differs from *expected*; None if they are equal.
+def golden_divergence(expected: str, actual: str) -> str | None:
+    """Explain the first difference of the golden trace *actual* from *expected*; None if they are equal.
 
     Args:
-        expected: The text that is kept; formatting and the order of keys do not matter.
-        found: The text of the present run, from `golden_trace`.
+        expected: The stored text; formatting and the order of keys do not matter.
+        actual: The text of the current run, from `golden_trace`.
 
     Raises:
         InputError: One of them is not a golden trace, or is of another version (`bad-golden-trace`).
     """
-    before, now = read_trace(expected), read_trace(found)
+    before, now = read_trace(expected), read_trace(actual)
     if before.graph != now.graph:
         return f"The golden trace is of graph {before.graph!r}, and the run is of graph {now.graph!r}."
     wanted, got = list(_events(before)), list(_events(now))
     asked = _in_requests(before, now)
-    # Usage follows from the requests: that a prompt became longer is told by the request.
+    # Usage follows from the requests, so a longer prompt is reported as a changed request.
     event = _in_events(wanted, got, usage=asked is None, hint=not before.requests)
     parts = [part for part in (event, asked) if part is not None]
     return "\n".join(parts) if parts else None
@@ -47,7 +47,7 @@ def _events(trace: Trace) -> Iterator[_Event]:
 
 
 def _in_events(wanted: list[_Event], got: list[_Event], *, usage: bool, hint: bool) -> str | None:
-    """Explain the first difference that is not one of usage alone, or the first of all; the former if there is one."""
+    """Explain the first difference in more than usage or, if there is none, the first difference."""
     for alike in (_without_usage, _whole) if usage else (_without_usage,):
         for at in range(max(len(wanted), len(got))):
             one, other = (side[at] if at < len(side) else None for side in (wanted, got))
@@ -122,7 +122,7 @@ def _what(event: dict[str, Any]) -> str:
 
 
 def _happened(event: dict[str, Any]) -> str:
-    """Return what *event* says, as far as a few words can."""
+    """Return a short description of *event*."""
     about = next((f" ({event[name]})" for name in ("id", "key") if name in event), "")
     return _what(event) + about + (f": {event['error']}: {event.get('message')}" if "error" in event else "")
 
@@ -160,7 +160,7 @@ def _in_requests(before: Trace, now: Trace) -> str | None:
 def _first_unequal(
     wanted: list[dict[str, Any]], got: list[dict[str, Any]], *, any_order: bool
 ) -> tuple[int | None, int | None] | None:
-    """Return the positions of the first two requests that differ, None on the side that has none; None if all agree."""
+    """Return the positions of the first two different requests, None for a missing one; None if all are equal."""
     if not any_order:
         at = next((at for at, (one, other) in enumerate(zip(wanted, got, strict=False)) if one != other), None)
         if at is None and len(wanted) == len(got):
@@ -177,7 +177,7 @@ def _first_unequal(
             rest.remove(same)
     if not missing:
         return (None, rest[0]) if rest else None
-    # Without an order, the request that it became is the one that is most like it.
+    # Without an order, compare with the most similar request.
     text = as_json(wanted[missing[0]])
     return missing[0], max(rest, key=lambda place: _likeness(text, as_json(got[place])), default=None)
 

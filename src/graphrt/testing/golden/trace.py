@@ -1,4 +1,4 @@
-"""`golden_trace`: a run as a text with one event on each line; and how such a text is read back."""
+"""`golden_trace`: a run as text with one event per line, and the parser of this text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphrt.testing.recording import RecordedRun
 
 FORMAT: Final = "graphrt golden trace"
 VERSION: Final = 1
-"""Version of the format. Readers refuse others."""
+"""Version of the format. Readers refuse other versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,13 @@ class Trace:
     """The content of a golden trace."""
 
     graph: str | None
-    """Name of the graph; None if the entries do not say it."""
+    """Name of the graph; None if the entries do not have it."""
     supersteps: list[tuple[int, list[dict[str, Any]]]]
     """Events by superstep, in order."""
     requests: dict[str, list[dict[str, Any]]]
-    """Model requests by agent, whole."""
+    """Complete model requests, by agent."""
     any_order: bool
-    """Whether the order of the requests means nothing."""
+    """Whether the order of the requests is meaningless."""
 
 
 def golden_trace(
@@ -39,19 +39,19 @@ def golden_trace(
     *,
     requests: Iterable[ModelRequest] | Mapping[str, Iterable[ModelRequest]] | None = None,
 ) -> str:
-    """Return what *run* did as JSON text with one event on each line, the same for equal runs.
+    """Return the events of *run* as JSON text with one event per line, the same for equal runs.
 
     Ids of threads and runs, times, seeds and fingerprints are left out. Texts of more than 2,000 characters, and lists
     and mappings of more than 20,000, are kept as their beginning with their length and a digest.
 
     Args:
-        run: What `record` returned, or journal entries.
+        run: The result of `record`, or journal entries.
         requests: The model requests of the run, such as the `calls` of a `ScriptedModel`; or a mapping from names of
-            agents to requests. If parallel tasks may have made them, they are sorted by their contents. Values of
-            their `options` are left out.
+            agents to requests. If parallel tasks may have made them, they are sorted by their contents. Values of their
+            `options` are left out.
 
     Raises:
-        InputError: *run* has no entries, or *requests* has something else than model requests.
+        InputError: *run* has no entries, or *requests* has items that are not model requests.
     """
     entries = entries_of(run)
     asked = requests_by_agent(requests)
@@ -63,10 +63,10 @@ def golden_trace(
 
 
 def entries_of(run: Any) -> list[Entry]:
-    """Return the entries of a recorded run, or those that were given.
+    """Return the entries of a recorded run, or the given entries.
 
     Raises:
-        InputError: There are none, or they are something else.
+        InputError: There are none, or they are of another type.
     """
     given: Any = run.entries if run.__class__ is RecordedRun else run
     found: list[Any] = list(given) if hasattr(given, "__iter__") else [given]
@@ -120,7 +120,7 @@ def _line(data: Any) -> str:
 
 
 def read_trace(text: str) -> Trace:
-    """Return the content of a golden trace.
+    """Parse a golden trace.
 
     Raises:
         InputError: *text* is not a golden trace, or one of another version (`bad-golden-trace`).

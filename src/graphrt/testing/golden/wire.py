@@ -1,4 +1,4 @@
-"""`golden_wire`: what a front end is sent of a run, as a text with one event on each line; and where two texts differ."""
+"""`golden_wire`: the events of a run for a front end, as text with one event per line; and the diff of two texts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Protocol: TypeAlias = Literal["ai-sdk", "ag-ui"]
 
 
 def golden_wire(run: RecordedRun[Any] | Iterable[Entry], protocol: Protocol, *, shows: Collection[str] = ()) -> str:
-    """Return what a front end is sent of *run* after its commits, one event on each line, the same for equal runs.
+    """Return the events that a front end gets after the commits of *run*, one per line, the same for equal runs.
 
     Live items, such as single tokens and values of `ctx.emit`, are not part of it.
 
     Args:
-        run: What `record` returned, or the entries of a thread from an input on.
-        protocol: How it is written.
-        shows: Of AG-UI, fields of the state that are sent. They need a recorded run, which has the states.
+        run: The result of `record`, or the entries of a thread from an input on.
+        protocol: The protocol of the front end.
+        shows: For AG-UI, the state fields to send, which need a recorded run.
 
     Raises:
         InputError: *run* has no entries, or another argument is wrong.
@@ -46,7 +46,7 @@ def golden_wire(run: RecordedRun[Any] | Iterable[Entry], protocol: Protocol, *, 
 
 
 def wire_divergence(expected: str, found: str) -> str | None:
-    """Return where the second of two golden wires first differs from the first one, in words; None if they are equal."""
+    """Describe the first difference between two golden wires; None if they are equal."""
     for number, (wanted, got) in enumerate(zip_longest(expected.splitlines(), found.splitlines()), 1):
         if wanted != got:
             lines = [("expected", wanted), ("found", got)]

@@ -1,4 +1,4 @@
-"""Conformance suite for hosts: one clause for each rule of `graphrt.workers.Host`, to be checked on any host.
+"""Conformance suite for hosts: one clause per rule of `graphrt.workers.Host`, for any host.
 
 With pytest:
 
@@ -6,9 +6,9 @@ With pytest:
     def test_my_host(clause, tmp_path):
         clause(MyHost, lambda: open_store(f"sqlite:///{tmp_path}/runs.db"))
 
-The first argument makes a host, not started yet, of the runtimes that it is called with; the second one opens the same
-storage each time. A clause has one host of the kind at a time: some engines allow one in a process. pytest is never
-imported. Without pytest: `print(host_conformance.check(MyHost, make_factory))`.
+The first argument makes an unstarted host from the given runtimes; the second opens the same storage each time. A
+clause uses one host of the kind at a time, because some engines allow only one per process. pytest is never imported.
+Without pytest: `print(host_conformance.check(MyHost, make_factory))`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from graphrt.stores.protocol import Store
-from graphrt.testing.conformance._report import NotOfferedError, Report, Rule, checked
+from graphrt.testing.conformance._report import ConformanceReport, NotOfferedError, Rule, checked
 from graphrt.testing.conformance._world import BrokenClauseError, rules_of
 from graphrt.testing.host_conformance import lives, messages, tasks
 from graphrt.testing.host_conformance._world import HostWorld, MakeHost
@@ -26,7 +26,7 @@ __all__ = ["CLAUSES", "TASK_CLAUSES", "BrokenClauseError", "HostClause", "check"
 
 
 class HostClause(Rule):
-    """One rule of a host. A call raises `BrokenClauseError` if the host breaks it; errors of the host come out."""
+    """One rule of a host. A call raises `BrokenClauseError` if the host breaks it; errors of the host propagate."""
 
     def __call__(
         self, make: MakeHost, open_store: Callable[[], Store], *, look_s: float = 0.5, patience_s: float = 20.0
@@ -34,12 +34,12 @@ class HostClause(Rule):
         """Check the rule.
 
         Args:
-            make: Makes a host of the runtimes that it is called with.
+            make: Makes a host from the runtimes that it is called with.
             open_store: Opens the storage, each time it is called; empty at first.
-            look_s: Seconds within which the host looks at the store and delivers a message. A clause about what must
+            look_s: Seconds within which the host sweeps the store and delivers a message. A clause that something must
                 not happen waits twice as long.
-            patience_s: Seconds after which what has to happen has not happened. For the end of a run, they begin anew
-                with each entry that it stores.
+            patience_s: Seconds to wait for something that must happen. For the end of a run, they restart with each
+                stored entry.
         """
         world = HostWorld(make, open_store, look_s, patience_s)
         try:
@@ -51,9 +51,9 @@ class HostClause(Rule):
 CLAUSES: Final[tuple[HostClause, ...]] = tuple(
     HostClause(*rule) for module in (messages, lives) for rule in rules_of(module)
 )
-"""All clauses that every host keeps, in order."""
+"""The clauses for all hosts, in order."""
 TASK_CLAUSES: Final[tuple[HostClause, ...]] = tuple(HostClause(*rule) for rule in rules_of(tasks))
-"""The clauses of hosts that serve queues, in order. The host is made with `queues=` for them."""
+"""The clauses for hosts that serve queues, in order. The host is made with `queues=`."""
 
 
 def check(
@@ -64,14 +64,15 @@ def check(
     queues: bool = True,
     look_s: float = 0.5,
     patience_s: float = 20.0,
-) -> Report:
+) -> ConformanceReport:
     """Check a host against all clauses, or against the clauses *only*.
 
     Args:
-        make: Makes a host of the runtimes that it is called with.
+        make: Makes a host from the runtimes that it is called with.
         make_factory: Makes a new and empty storage at each call, and returns a function that opens it.
         only: The clauses to check; None checks all.
-        queues: Whether the host serves queues. If not, the report says that it does not offer what `TASK_CLAUSES` check.
+        queues: Whether the host serves queues. If not, the report lists the parts of `TASK_CLAUSES` that it does not
+            offer.
         look_s: As for a `HostClause`.
         patience_s: As for a `HostClause`.
 

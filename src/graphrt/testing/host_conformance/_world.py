@@ -1,6 +1,6 @@
-"""What the clauses have in common: a host on a storage, graphs that count what they do, and waiting with a limit.
+"""Shared parts of the clauses: a host on a storage, graphs that count their executions, and waits with a limit.
 
-No rule about hosts is checked here.
+This module checks no rules itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Counting(BaseModel):
 
 
 class HostWorld:
-    """One storage, the hosts and runtimes on it, and what their nodes did. All are closed when the clause ends."""
+    """One storage, the hosts and runtimes on it, and the work of their nodes. All are closed when the clause ends."""
 
     def __init__(self, make: MakeHost, open_store: Callable[[], Store], look_s: float, patience_s: float) -> None:
         self._make = make
@@ -49,9 +49,9 @@ class HostWorld:
         self._runtimes: list[Runtime[Any, Any]] = []
         self._stores: list[Store] = []
         self.done: Counter[tuple[str, int]] = Counter()
-        """How often each node activation ran: thread and number to how often."""
+        """Number of executions of each node activation, by thread and number."""
         self.gate: threading.Event = threading.Event()
-        """The nodes of `loop` wait for it, if it was not set by the clause; it is set at first."""
+        """Gate for which the nodes of `loop` wait; initially open, until the clause closes it."""
         self.gate.set()
         self.entered: threading.Event = threading.Event()
         """Set when a node of `loop` runs."""
@@ -65,7 +65,7 @@ class HostWorld:
         return store
 
     def runtime(self, graph: CompiledGraph[Any, Any, Any], store: Store | None = None) -> Runtime[Any, Any]:
-        """Make a runtime, by default on a store of its own."""
+        """Make a runtime, by default on its own store object."""
         runtime = Runtime(graph, store=store or self.store())
         self._runtimes.append(runtime)
         return runtime
@@ -82,15 +82,15 @@ class HostWorld:
         return host
 
     def ends(self, runtime: Runtime[Any, Any], thread: str, what: str, status: str = "completed") -> Any:
-        """Return the state of a thread, after the run that was left to the host has ended."""
-        found = runtime.state(thread)  # one look: a late message that claims an ended thread shows it as running
+        """Return the state of a thread after the host has ended its run."""
+        found = runtime.state(thread)  # a late message may show an ended thread as running
         until = time.monotonic() + self._patience_s
         while found.status in {"running", "new"}:
             if time.monotonic() > until:
                 raise BrokenClauseError(f"{what}: the run does not end")
             time.sleep(0.01)
             before, found = found.seq, runtime.state(thread)
-            if found.seq != before:  # a run that goes on over a slow store is given time
+            if found.seq != before:  # allow more time for a run in progress on a slow store
                 until = time.monotonic() + self._patience_s
         if found.status != status:
             raise BrokenClauseError(f"{what}: the thread is {found.status}, not {status}")
@@ -106,10 +106,10 @@ class HostWorld:
 
     @contextmanager
     def unchanged(self, value: Callable[[], object], what: str) -> Generator[None]:
-        """Check that what is done inside, and what a host does in two looks after it, does not change a value."""
-        before = value()  # before anything is done: a host may be faster than a look that comes after it
+        """Check that neither the code inside nor two later sweeps of a host change a value."""
+        before = value()  # read first, because a host may act before a later read
         yield
-        for _ in range(math.ceil(2 * self.look_s / 0.02)):  # looks, and not seconds in which nothing may have run
+        for _ in range(math.ceil(2 * self.look_s / 0.02)):  # counts, because the host may not run in that time
             time.sleep(0.02)
             if (now := value()) != before:
                 raise BrokenClauseError(f"{what}: {before!r} became {now!r}")
@@ -121,11 +121,11 @@ class HostWorld:
             raise BrokenClauseError(f"{what}: activations ran so often: {ran}")
 
     def takings(self, runtime: Runtime[Any, Any], thread: str) -> int:
-        """Return how often the thread was taken over."""
+        """Return the number of takeovers of the thread."""
         return sum(isinstance(entry.event, RunResumed) for entry in runtime.entries(thread))
 
     def close(self) -> None:
-        """Let all nodes end, stop every host, and close what was opened."""
+        """Open the gate, stop every host, and close opened objects."""
         self.gate.set()
         for host in self._hosts:
             host.stop(grace_s=5.0)
@@ -137,7 +137,7 @@ class HostWorld:
     # -- graphs ----------------------------------------------------------------------------------------------------
 
     def loop(self, name: str = "loop") -> CompiledGraph[Any, Any, Any]:
-        """Return a graph that counts to `most`, waits for the gate in each step, and notes what it did."""
+        """Return a graph that counts to `most`, waits for the gate in each step, and records its executions."""
         g = GraphBuilder(Counting, name=name)
 
         def count(state: Counting, ctx: Context) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class HostWorld:
         return number
 
     def failing(self) -> CompiledGraph[Any, Any, Any]:
-        """Return a graph whose only node raises, and notes that."""
+        """Return a graph whose only node records its execution and raises."""
         g = GraphBuilder(Counting, name="failing")
 
         def fail(state: Counting, ctx: Context) -> dict[str, Any]:

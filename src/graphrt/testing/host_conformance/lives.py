@@ -1,4 +1,4 @@
-"""Clauses about the life of a host: what it survives, whom it leaves alone, and how it stops."""
+"""Clauses about the life of a host: failures that it survives, threads that it ignores, and how it stops."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from graphrt.testing.host_conformance._world import HostWorld
 
 
 def a_thread_whose_owner_died_is_taken_over(world: HostWorld) -> None:
-    """A thread whose lease ran out in the middle of a run is driven on; what was done does not run again."""
+    """A thread whose lease ran out in the middle of a run is continued; finished tasks do not run again."""
     runtime = world.runtime(world.loop())
     thread = runtime.start({})
     store = world.store()
-    # Longer than a host takes to look: it is to find a living owner first.
+    # Longer than a sweep of the host, which should find a living owner first.
     claim = store.claim(thread, create=False, lease_s=max(0.3, 1.5 * world.look_s), at=time.time())
     store.commit(claim, Commit(claim.head.seq, claim.head.updated_at))  # stores the claim
     world.host(world.loop())
@@ -27,7 +27,7 @@ def a_thread_whose_owner_died_is_taken_over(world: HostWorld) -> None:
 
 
 def threads_of_other_graphs_are_left(world: HostWorld) -> None:
-    """A thread whose graph the host does not have stays as it is, and others are driven beside it."""
+    """A thread whose graph the host does not have is left alone, while others are driven."""
     other, runtime = world.runtime(world.loop("other")), world.runtime(world.loop())
     left = other.start({})
     with world.unchanged(lambda: (other.state(left).seq, other.state(left).status), "a thread of another graph"):
@@ -39,7 +39,7 @@ def threads_of_other_graphs_are_left(world: HostWorld) -> None:
 
 
 def a_failed_run_ends_neither_host_nor_others(world: HostWorld) -> None:
-    """A run that fails fails for good, and the host drives the next thread."""
+    """A failed run stays failed, and the host drives the next thread."""
     bad, good = world.runtime(world.failing()), world.runtime(world.loop())
     host = world.host(world.failing(), world.loop())
     failed = bad.start({})
@@ -64,7 +64,7 @@ def an_error_of_the_store_loses_no_thread(world: HostWorld) -> None:
 
 
 def a_host_that_stops_hands_its_threads_over(world: HostWorld) -> None:
-    """`stop` ends runs at the end of their superstep, with the thread due and without an owner; another host goes on."""
+    """`stop` ends runs at the end of their superstep, with the thread due and without an owner; another host continues."""
     runtime, host = world.runtime(world.loop()), world.host(world.loop())
     world.gate.clear()
     thread = runtime.start({"most": 500})

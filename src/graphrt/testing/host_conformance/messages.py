@@ -1,4 +1,4 @@
-"""Clauses about messages: repeated, lost, late, in any order, and for threads that nobody should drive."""
+"""Clauses about messages: repeated, lost, late, out of order, and for threads that no host should drive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphrt.workers import Worker
 
 
 def a_message_drives_a_thread_to_its_end(world: HostWorld) -> None:
-    """A thread that was started is driven to the end of its run after a message."""
+    """A started thread is driven to the end of its run after a message."""
     runtime, host = world.runtime(world.loop()), world.host(world.loop())
     thread = runtime.start({"most": 3})
     host.drive(thread)
@@ -24,7 +24,7 @@ def a_message_drives_a_thread_to_its_end(world: HostWorld) -> None:
 
 
 def a_thread_without_a_message_is_found(world: HostWorld) -> None:
-    """What was started before the host, and what nobody sent a message for, is driven all the same."""
+    """Threads that were started before the host, or have no message, are driven as well."""
     runtime = world.runtime(world.loop())
     early = runtime.start({})
     world.host(world.loop())
@@ -34,7 +34,7 @@ def a_thread_without_a_message_is_found(world: HostWorld) -> None:
 
 
 def a_repeated_message_drives_a_thread_once(world: HostWorld) -> None:
-    """Messages that come several times, before and during the run, change nothing."""
+    """Repeated messages, before and during the run, change nothing."""
     runtime, host = world.runtime(world.loop()), world.host(world.loop())
     world.gate.clear()
     thread = runtime.start({})
@@ -52,7 +52,7 @@ def a_repeated_message_drives_a_thread_once(world: HostWorld) -> None:
 
 
 def messages_may_come_in_any_order(world: HostWorld) -> None:
-    """Threads whose messages come in another order than they were started in are all driven, each once."""
+    """Threads whose messages arrive out of order are all driven, each once."""
     runtime, host = world.runtime(world.loop()), world.host(world.loop())
     threads = [runtime.start({}) for _ in range(8)]
     for thread in [*reversed(threads), *threads[::2]]:
@@ -76,7 +76,7 @@ def a_thread_is_driven_by_one_of_two_hosts(world: HostWorld) -> None:
 
 
 def a_thread_of_a_living_owner_is_left(world: HostWorld) -> None:
-    """A thread that somebody else has is not driven. Once it is free, it is found."""
+    """A thread with another owner is not driven until it is free."""
     runtime, store = world.runtime(world.loop()), world.store()
     thread = runtime.start({})
     claim = store.claim(thread, create=False, lease_s=600.0, at=time.time())
@@ -88,7 +88,7 @@ def a_thread_of_a_living_owner_is_left(world: HostWorld) -> None:
 
 
 def a_message_for_a_thread_that_is_not_due_changes_nothing(world: HostWorld) -> None:
-    """No message runs a failed, a paused or a completed thread again: that is for a person, or for its caller."""
+    """No message reruns a failed, paused or completed thread; only a person or its caller can."""
     graphs = (world.failing(), world.asking(), world.loop())
     host = world.host(*graphs)
     for graph, status in zip(graphs, ("failed", "interrupted", "completed"), strict=True):
@@ -105,7 +105,7 @@ def _traces(world: HostWorld, runtime: Runtime[Any, Any], thread: str) -> tuple[
 
 
 def a_message_for_an_unknown_thread_harms_nobody(world: HostWorld) -> None:
-    """A message for a thread that does not exist is refused as an InputError or ignored; the host goes on."""
+    """A message for a thread that does not exist is refused as an InputError or ignored; the host continues."""
     runtime, host = world.runtime(world.loop()), world.host(world.loop())
     with suppress(InputError):
         host.drive("nobody")

@@ -1,7 +1,7 @@
 """Route mutation: small changes of compiled graphs, and whether the tests notice them.
 
-`python -m graphrt.testing.mutate module:graph -- tests` tests the mutants. A mutant is a compiled graph that is made
-from data; no source is read or written.
+`python -m graphrt.testing.mutate module:graph -- tests` tests the mutants. A mutant is a compiled graph built from
+data; no source is read or written.
 """
 
 from graphrt.testing.mutate.mutants import MutantError, mutant

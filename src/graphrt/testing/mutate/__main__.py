@@ -1,4 +1,4 @@
-"""`python -m graphrt.testing.mutate`: changes graphs in small ways, and says which changes the tests do not notice."""
+"""`python -m graphrt.testing.mutate`: changes graphs in small ways, and reports the changes that no test detects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphrt.testing.mutate.pytest_runs import PytestRuns
 from graphrt.testing.mutate.verdicts import ALIVE, Verdict, judge_all, score
 
 _INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, by the convention of shells."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="ids, operators or patterns such as '*/raise:*' (repeatable)")  # fmt: skip
     parser.add_argument("--skip", action="append", default=[], metavar="PATTERN",
                         help="mutants to leave out, for instance because they are equivalent (repeatable)")  # fmt: skip
-    parser.add_argument("--most", type=_count, metavar="N", help="test at most N mutants, which --seed draws")
+    parser.add_argument("--max-mutants", type=_count, metavar="N", help="test at most N mutants, which --seed draws")
     parser.add_argument("--seed", type=int, default=0, help="draws the sample, and the targets of redirected edges")
     parser.add_argument("--timeout", type=_seconds, metavar="S",
                         help="seconds for one mutant (default: from the time of its tests)")  # fmt: skip
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tests = tests[1:] if tests[:1] in (["pytest"], ["py.test"]) else tests
     folder = Path(tempfile.mkdtemp(prefix="graphrt-mutate-"))
     interrupt = _Interrupt()
-    # A job that is cancelled in CI ends as by Ctrl-C: SIGTERM says the same.
+    # SIGTERM, which CI sends to cancelled jobs, is handled like Ctrl-C.
     before = [(one, signal.signal(one, interrupt.take)) for one in (signal.SIGINT, signal.SIGTERM)]
     runs = PytestRuns(tests)
     try:
@@ -110,16 +110,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Interrupt:
-    """A handler of signals that raises KeyboardInterrupt, and lets the result so far be written after that.
+    """A signal handler that raises KeyboardInterrupt, after which the results so far are written.
 
-    A shell may send the signal twice, to the process and to its group; from the third one on it raises again.
+    A shell may send the signal twice, to the process and to its group, so only the third one raises again.
     """
 
     def __init__(self) -> None:
         self._count = 0
 
     def take(self, _number: int, _frame: Any) -> None:
-        """Take one signal."""
+        """Handle one signal."""
         self._count += 1
         if self._count != 2:
             raise KeyboardInterrupt
@@ -131,7 +131,7 @@ def _mutate(given: argparse.Namespace, tests: list[str], runs: PytestRuns, folde
 
     say("running the tests without a mutant ...")
     first = first_run(runs, folder / "first", given.targets, given.seed)
-    candidates, left_out = first.candidates(given.only, given.skip, given.most)
+    candidates, left_out = first.candidates(given.only, given.skip, given.max_mutants)
     graphs = ", ".join(dict.fromkeys(first.titles.values()))
     passed = f"{reports.counted(len(first.tests), 'test')} passed in {first.result.seconds:.1f} s"
     say(f"{passed}; {reports.counted(len(candidates), 'mutant')} of {graphs}")
@@ -144,11 +144,11 @@ def _mutate(given: argparse.Namespace, tests: list[str], runs: PytestRuns, folde
         "mutants",
         size=lambda verdict: (ALIVE.index(verdict.status), order[verdict.candidate.id]),
         shown=lambda _, verdict: (reports.case(verdict), reports.replay_line(verdict.candidate, first, tests)),
-        tell=not given.quiet and say,
+        progress=not given.quiet and say,
     )
     search.total = len(candidates)
     if left_out:
-        search.left_out[f"{reports.counted(left_out, 'mutant')}, by --most; another --seed draws others"] = None
+        search.left_out[f"{reports.counted(left_out, 'mutant')}, by --max-mutants; another --seed draws others"] = None
     verdicts = judge_all(runs, folder, first, candidates, search, jobs=given.jobs, timeout_s=given.timeout)
     say(f"\n{search.report(graphs)}\n{reports.score_line(verdicts)}")
     _write_json(given, reports.as_json(first, search, verdicts, tests))

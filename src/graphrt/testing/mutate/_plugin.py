@@ -1,6 +1,6 @@
-"""The pytest plugin of a test run of `mutate`: runs the tests that the job names, and writes how each of them ended.
+"""The pytest plugin of a test run of `mutate`: runs the tests that the job names, and records their outcomes.
 
-`mutate` loads it by `-p`. It is not for users.
+`mutate` loads it with `-p`. It is not for users.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from graphrt.testing.mutate import installing
 from graphrt.testing.mutate.fork_server import preloadable
 
 _CURRENT: Final = "PYTEST_CURRENT_TEST"
-"""Environment variable by which pytest says which test runs; route coverage reads it."""
+"""Environment variable with pytest's current test; route coverage reads it."""
 
 installing.start()  # before the first conftest, which may compile graphs
 
 
 def pytest_configure() -> None:
-    os.environ[ENVIRONMENT] = installing.START  # `pytest --graphrt-cov` has put its own observer there
+    os.environ[ENVIRONMENT] = installing.START  # `pytest --graphrt-cov` has set its own observer
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -49,13 +49,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
-    """Ascribe what a shared fixture does to all tests that share it, not to the first one."""
+    """Attribute the actions of a shared fixture to all tests that share it, not only to the first."""
     if request.scope == "function" or _CURRENT not in os.environ:
         return (yield)
     before = os.environ[_CURRENT]
     scope = cast("Any", request).node
     known = request.fixturename in _fixtures(getattr(request, "_pyfuncitem", None))
-    shared = f"{installing.FIXTURE}{request.fixturename}" if known else ""  # a test may ask for a fixture while it runs
+    shared = f"{installing.FIXTURE}{request.fixturename}" if known else ""  # a test may request a fixture while it runs
     os.environ[_CURRENT] = f"{scope.nodeid}{shared} (setup)"
     try:
         return (yield)
@@ -64,7 +64,7 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, obje
 
 
 def _fixtures(item: Any) -> list[str]:
-    """Return the names of the fixtures that a test needs, as its signature and those of its fixtures say."""
+    """Return the names of the fixtures that a test needs, directly or through other fixtures."""
     return list(getattr(item, "fixturenames", ()))
 
 
@@ -100,7 +100,7 @@ class _Teller:
 
 
 def _last_line(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Return the last line of an error that says something; empty if there is none."""
+    """Return the last non-empty line of an error; empty if there is none."""
     lines = [line.removeprefix("E ").strip() for line in report.longreprtext.splitlines() if line.startswith("E ")]
     return (lines or report.longreprtext.strip().splitlines()[-1:] or [""])[0] if report.failed else ""
 
@@ -113,7 +113,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not hasattr(session.config, "workerinput"):
         session.config.pluginmanager.register(_Teller(job), "graphrt-mutate-teller")
         if isinstance(job, installing.FirstRun):
-            # At the very end, since plugins import more for their summaries: hypothesis itself, which takes a second.
+            # At the very end, because plugins import more for their summaries: hypothesis, which takes a second.
             session.config.add_cleanup(lambda: installing.write(job.folder, {"modules": preloadable()}))
     elif isinstance(job, installing.FirstRun):
         session.config.add_cleanup(job.flush)

@@ -1,4 +1,4 @@
-"""The run without a mutant: which tests there are, which graphs the targets name, their mutants, and who took what."""
+"""The run without a mutant: finds the tests, the target graphs, their mutants, and the arcs that each test takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphrt.testing.route_coverage.data import CoverageData, GraphData, load
 from graphrt.testing.route_coverage.targets import no_graph
 
 SHOWN = 10
-"""How many failures a message lists."""
+"""Maximum number of failures that a message lists."""
 
 
 @final
@@ -48,7 +48,7 @@ class Candidate:
 @final
 @dataclass
 class FirstRun:
-    """What the run without a mutant found."""
+    """The result of the run without a mutant."""
 
     result: PytestResult
     targets: Sequence[str]
@@ -57,11 +57,11 @@ class FirstRun:
     topologies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     refused: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict[tuple[str, str], tuple[str, ...]])
     hits: dict[str, dict[Arc, set[str]]] = field(default_factory=dict[str, dict[Arc, set[str]]])
-    """Key of a graph to its arcs, with the tests that took them at any path."""
+    """Maps the key of a graph to its arcs, and these to the tests that took them at any path."""
     answers: dict[tuple[str, str, int], set[str]] = field(default_factory=dict[tuple[str, str, int], set[str]])
-    """Key of a graph, source and number of a conditional edge, to how its router answered: `sent`, `labelled`."""
+    """Maps graph key, source and number of a conditional edge to its router's kinds of answers: `sent`, `labelled`."""
     fixtures: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """Tests to the fixtures that they need."""
+    """Maps tests to the fixtures that they need."""
     titles: dict[str, str] = field(default_factory=dict[str, str])
     """Keys of the graphs to mutate, in order, with their titles."""
 
@@ -78,8 +78,10 @@ class FirstRun:
         """Return the absolute path of the file of *test*."""
         return str((self.result.root or Path()) / test.partition("::")[0])
 
-    def candidates(self, only: Sequence[str], skip: Sequence[str], most: int | None) -> tuple[list[Candidate], int]:
-        """Return the mutants that the patterns leave, at most *most* of them, and how many were left out by it.
+    def candidates(
+        self, only: Sequence[str], skip: Sequence[str], max_mutants: int | None
+    ) -> tuple[list[Candidate], int]:
+        """Return the mutants that match the patterns, at most *max_mutants*, and the number left out by that limit.
 
         Raises:
             InputError: A pattern of *only* matches no mutant.
@@ -100,10 +102,10 @@ class FirstRun:
             if (not only or any(_matches(candidate, pattern) for pattern in only))
             and not any(_matches(candidate, pattern) for pattern in skip)
         ]
-        if most is None or most >= len(found):
+        if max_mutants is None or max_mutants >= len(found):
             return found, 0
-        chosen = sorted(Random(self.seed).sample(range(len(found)), most))  # noqa: S311 - a sample, not a secret
-        return [found[number] for number in chosen], len(found) - most
+        chosen = sorted(Random(self.seed).sample(range(len(found)), max_mutants))  # noqa: S311 - a sample, not a secret
+        return [found[number] for number in chosen], len(found) - max_mutants
 
     def _of_graph(self, key: str) -> Iterator[Candidate]:
         graph, hits = self.graphs[key], self.hits.get(key, {})
@@ -113,7 +115,7 @@ class FirstRun:
                 breadth[context] = breadth.get(context, 0) + 1
         for mutation in mutations(self.topologies[key], seed=self.seed):
             if mutation.branch is not None and self.answers.get((key, *mutation.branch)) == {"sent"}:
-                continue  # a Send goes to its node, whatever the routes say
+                continue  # a Send goes to its node, even against the routes
             arcs = [arc for arc in mutation.arcs if arc in hits]
             if not mutation.arcs:
                 arcs = [arc for arc in hits if arc.kind == "node"]
@@ -129,7 +131,7 @@ class FirstRun:
             )
 
     def _tests_of(self, context: str) -> Iterable[str]:
-        """Return the tests that *context* means: a test, those that share a fixture, or all below a folder or file."""
+        """Return the tests of *context*: a test, those that share a fixture, or all below a folder or file."""
         if context in self.result.tests:
             return (context,)
         scope, _, fixture = context.rpartition(FIXTURE) if FIXTURE in context else (context, "", "")
@@ -172,7 +174,7 @@ def first_run(runs: PytestRuns, folder: Path, targets: Sequence[str], seed: int)
 
 
 def _take_told(run: FirstRun, data: CoverageData) -> list[str]:
-    """Take over what the processes told; return the keys of the graphs that the targets name.
+    """Process the reports of the processes; return the keys of the target graphs.
 
     Raises:
         InputError: A target names no graph.
@@ -230,7 +232,7 @@ def _take_hits(run: FirstRun, data: CoverageData) -> None:
 
 
 def _title(run: FirstRun, key: str, title: str) -> None:
-    """Add the graph and its nested graphs, which are mutated wherever they are used."""
+    """Add the graph with its nested graphs, which are mutated wherever they are used."""
     if key in run.titles:
         return
     run.titles[key] = title

@@ -1,14 +1,14 @@
-"""A process that has imported what pytest and the tests import, and forks a run of pytest for each mutant.
+"""A process that preloads the imports of pytest and the tests, and forks a run of pytest for each mutant.
 
 Starting an interpreter and importing pytest, its plugins and graphrt takes seconds, and the few tests of one mutant
 take milliseconds. The server imports modules of the standard library, of graphrt and of installed packages that the
 first run had loaded, never modules of the project: those compile the graphs, which the mutant replaces.
 
-It refuses to serve where a fork would not be as good as a new process: if an import started a worker thread, compiled a
+It refuses to serve if a fork would not be equivalent to a new process: if an import started a worker thread, compiled a
 graph, or loaded a module of the project. Then each mutant gets a new interpreter.
 
 The server reads commands as lines of JSON from standard input. For each it writes the pid of the child, which leads a
-process group of its own, and at the child's end its exit code.
+separate process group, and at the child's end its exit code.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _READY: Final = "ready"
 
 
 def preloadable() -> list[str]:
-    """Return the modules of this process that a server may import, in the order in which they were imported."""
+    """Return the modules of this process that a server may import, in import order."""
     return [name for name, module in list(sys.modules.items()) if name not in _NEVER and _is_foreign(module)]
 
 
 def _is_foreign(module: Any) -> bool:
-    """Return whether *module* belongs to an installed package, the standard library or graphrt, and not to a project."""
+    """Return whether *module* belongs to an installed package, the standard library or graphrt, not to a project."""
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
         return False
@@ -56,7 +56,7 @@ _FOLDERS: Final = tuple(
         + [Path(graphrt.__file__).parent, Path(graphrt.__file__).parent.parent / "pytest_graphrt"]
     )
 )
-"""Folders of modules that are not the project's."""
+"""Folders of modules that do not belong to the project."""
 
 
 class _Graphs:
@@ -76,13 +76,13 @@ class _Graphs:
 
 
 def _preload(names: Iterable[str]) -> str:
-    """Import the modules; return why this process cannot be forked after that, or an empty text."""
+    """Import the modules; return the reason why this process cannot be forked afterwards, or an empty text."""
     graphs = _Graphs()
     stop = observe(graphs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in names:
-            with contextlib.suppress(Exception):  # a module that cannot be imported alone is imported by the runs
+            with contextlib.suppress(Exception):  # a module that cannot be imported on its own is left to the runs
                 import_module(name)
     stop()
     if threading.active_count() > 1:
@@ -102,7 +102,7 @@ def serve() -> dict[str, Any] | None:
     if refusal:
         return None
     gc.collect()
-    gc.freeze()  # collections of the children do not touch, and so copy, the pages of what was imported
+    gc.freeze()  # so that garbage collection in the children does not touch and copy the pages of imported modules
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -119,7 +119,7 @@ def _tell(value: object) -> None:
 
 
 def _become(command: Mapping[str, Any]) -> None:
-    """Be `python -m pytest` with the arguments, environment and output of *command*."""
+    """Act as `python -m pytest` with the arguments, environment and output of *command*."""
     import runpy
 
     for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, command["output"], os.O_WRONLY)):
@@ -130,7 +130,7 @@ def _become(command: Mapping[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(command["env"])
     sys.argv[:] = ["pytest", *command["arguments"]]
-    # pytest warns of plugins that were imported before it could rewrite their assertions, which is so here on purpose.
+    # pytest warns about plugins imported before it could rewrite their assertions, which is intended here.
     from _pytest.assertion.rewrite import AssertionRewritingHook
 
     hook: Any = AssertionRewritingHook
@@ -144,10 +144,10 @@ def _ignore(_hook: Any, _name: str) -> None:
 
 @final
 class ForkServer:
-    """A server, seen from the process that tests mutants. It runs one mutant at a time.
+    """A server, as used by the process that tests mutants. It runs one mutant at a time.
 
     Args:
-        modules: What it imports, from `preloadable` of the first run.
+        modules: The modules to import, from `preloadable` of the first run.
         env: Its environment.
     """
 
@@ -158,7 +158,7 @@ class ForkServer:
             start_new_session=True,
         )  # fmt: skip
         self.usable: bool = self._ask(list(modules)) == _READY
-        """False if a fork would not be as good as a new process."""
+        """False if a fork would not be equivalent to a new process."""
 
     def start(self, arguments: Sequence[str], env: Mapping[str, str], output: Path) -> int:
         """Start pytest with *arguments*, and return the id of its process, which leads its group.

@@ -1,8 +1,8 @@
-"""What each process of a test run does beside the tests: it notes graphs and arcs, or puts a mutant in their place.
+"""Runs in each process of a test run: records graphs and arcs, or replaces a graph by its mutant.
 
-`FirstRun` does the former, and `MutantRun` the latter. The environment names the job, so that subprocesses of the tests
-take part. Each process appends lines of JSON to a file of its own, which `pytest_runs` reads: a process that is killed
-loses nothing that it wrote.
+`FirstRun` does the former, `MutantRun` the latter. The environment names the job, so that subprocesses of tests take
+part. Each process appends lines of JSON to its own file, which `pytest_runs` reads, so a killed process loses nothing
+that it wrote.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from graphrt.commands import Send
-from graphrt.errors import DefinitionError, told
+from graphrt.errors import DefinitionError, describe_error
 from graphrt.events import Entry
 from graphrt.graph import CompiledGraph, observe, substitute
 from graphrt.testing.mutate.mutants import mutant
@@ -33,30 +33,30 @@ START: Final = "graphrt.testing.mutate.installing:start"
 """Value of GRAPHRT_OBSERVER in a test run."""
 
 FIXTURE: Final = "@"
-"""Stands between the scope and the name of a shared fixture, where the name of a test is expected."""
+"""Separates the scope and the name of a shared fixture, used in place of a test's name."""
 
 Graph = CompiledGraph[Any, Any, Any]
 _STARTED: Final[list[FirstRun | MutantRun]] = []
-"""What this process takes part in; empty without a job."""
+"""The jobs of this process; empty without a job."""
 
 
 def start() -> None:
-    """Take part in the test run that the environment names, if it names one; a second call does nothing."""
+    """Join the test run that the environment names, if any; a second call does nothing."""
     file = os.environ.get(JOB)
     if file and not _STARTED:
         job = json.loads(Path(file).read_text(encoding="utf-8"))
         _STARTED.append(MutantRun(job) if job["mutation"] else FirstRun(job))
-    collecting.start()  # the observer of `pytest --graphrt-cov`, whose place in the environment this one has
+    collecting.start()  # the observer of `pytest --graphrt-cov`, whose environment variable this one uses
 
 
 def job() -> FirstRun | MutantRun | None:
-    """Return what this process takes part in."""
+    """Return the jobs of this process."""
     return _STARTED[0] if _STARTED else None
 
 
 def write(folder: Path, line: Mapping[str, Any]) -> None:
     """Append *line* to the file of this process."""
-    # Opened each time: a child of os.fork() has a file of its own, and no file stays open for a test to find.
+    # Opened for each write: a child of os.fork() gets its own file, and tests for unclosed files find none.
     with (folder / f"told.{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
@@ -76,12 +76,12 @@ class FirstRun:
         self._graphs: dict[str, Graph] = {}
         self._trying = False
         self._answers: set[tuple[str, str, str, int]] = set()
-        """How routers answered, as the file has it."""
+        """The kinds of routers' answers, in the form of the file."""
         observe(self)
         atexit.register(self.flush)
 
     def compiled(self, graph: Graph, /) -> None:
-        """Describe *graph*, if it is a new one."""
+        """Describe *graph* if it is new."""
         if self._trying:
             return
         unit = Unit(graph)
@@ -92,7 +92,7 @@ class FirstRun:
         write(self.folder, {"graph": unit.key, "topology": graph.topology()})
 
     def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
-        """Pass an answer on to the collector, and note whether routers answer by labels."""
+        """Pass an answer on to the collector, and record whether routers answer by labels."""
         if self._trying:
             return
         self._collector.routed(graph, source, branch, value)
@@ -109,13 +109,13 @@ class FirstRun:
         return self._collector.sink(graph)
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write the pending lines."""
         self._collector.flush()
 
     def name_graphs(self) -> None:
-        """Say which graphs the targets name, and which of their mutants `compile()` refuses, at the end of the tests.
+        """After the tests, report the graphs that the targets name, and which of their mutants `compile()` refuses.
 
-        Only the process that pytest was started in does this, where modules are found as the tests find them.
+        Only the main pytest process does this, where modules are found as the tests find them.
         """
         self.flush()
         data = load(self.folder / "arcs")
@@ -130,7 +130,7 @@ class FirstRun:
             try:
                 graphs, problem = named(data, target, self._root, load=module)
             except Exception as error:  # noqa: BLE001 - packages on the way to a module may raise anything
-                graphs, problem = [], f"{target!r} cannot be looked up: {told(error)}"
+                graphs, problem = [], f"{target!r} cannot be looked up: {describe_error(error)}"
             keys = [graph.key for graph in graphs]
             chosen.update(keys)
             write(self.folder, {"target": target, "keys": keys, "problem": problem})
@@ -151,17 +151,17 @@ class FirstRun:
 
 @final
 class MutantRun:
-    """Puts one mutant in the place of its graph."""
+    """Replaces one graph by its mutant."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.tests: frozenset[str] | None = frozenset(job["tests"])
         self.ignored: frozenset[str] = frozenset(job["ignored"])
-        """Files of which no test is to run."""
+        """Files whose tests are not run."""
         self.folder: Path = Path(job["folder"])
         self._key: str = job["key"]
         self._mutation = Mutation.of(job["mutation"])
         self._made: set[int] = set()
-        """Processes that have said that they made the mutant: a child of os.fork() says so itself."""
+        """Processes that have reported creating the mutant; a child of os.fork() reports separately."""
         self._acted: set[int] = set()
         substitute(self._replaced)
 
@@ -171,7 +171,7 @@ class MutantRun:
         try:
             made = mutant(graph, self._mutation, self._act)
         except (LookupError, ValueError):
-            return None  # a graph of the same function with other policies, which this mutation says nothing about
+            return None  # a graph of the same function with other policies, to which this mutation does not apply
         if os.getpid() not in self._made:
             self._made.add(os.getpid())
             write(self.folder, {"made": True})

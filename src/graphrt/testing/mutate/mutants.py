@@ -1,6 +1,6 @@
 """Mutants: compiled graphs that differ from a graph by one mutation.
 
-Most mutations edit the graph's topology. Those of a node wrap its function, which stays the graph's own. No source is
+Most mutations edit the graph's topology. Mutants of a node wrap its function, which stays unchanged. No source is
 read or written.
 """
 
@@ -18,21 +18,24 @@ from graphrt.testing.mutate.operators import Mutation
 
 Graph = CompiledGraph[Any, Any, Any]
 _IN_NODES: Final = frozenset({"raise", "no-update", "redirect-goto"})
-"""Operators that change a function, not the topology."""
+"""Operators that change a function instead of the topology."""
 
 
 class MutantError(AssertionError):
-    """What a node raises whose mutation is `raise`. Like every AssertionError, it is not transient: no retry helps."""
+    """The exception of a node whose mutation is `raise`.
+
+    Like every AssertionError, it is not transient: no retry helps.
+    """
 
 
-def mutant(graph: Graph, mutation: Mutation, tell: Callable[[], None] = lambda: None) -> Graph:
+def mutant(graph: Graph, mutation: Mutation, on_difference: Callable[[], None] = lambda: None) -> Graph:
     """Return *graph* with *mutation*.
 
     Args:
         graph: The graph, whose topology the mutation was listed from.
         mutation: The change.
-        tell: Called each time a changed function does something else than the graph's own. Other mutations never call
-            it.
+        on_difference: Called each time a changed function behaves differently from the graph's own. Other mutations
+            never call it.
 
     Raises:
         DefinitionError: `compile()` would refuse the mutant.
@@ -40,12 +43,12 @@ def mutant(graph: Graph, mutation: Mutation, tell: Callable[[], None] = lambda: 
     topology = edited(graph.topology(), mutation)
     wrap: dict[str, Callable[[Any], Any]] = {}
     if mutation.operator in _IN_NODES and not mutation.args.get("nested"):
-        wrap[mutation.args["node"]] = lambda fn: _wrapped(fn, mutation, tell)
+        wrap[mutation.args["node"]] = lambda fn: _wrapped(fn, mutation, on_difference)
     return rewired(graph, topology, wrap=wrap)
 
 
 def edited(topology: Mapping[str, Any], mutation: Mutation) -> dict[str, Any]:
-    """Return a copy of *topology* with *mutation*. Mutations inside of nodes leave it as it is."""
+    """Return a copy of *topology* with *mutation*. Mutations inside nodes leave it unchanged."""
     data: dict[str, Any] = copy.deepcopy(dict(topology))
     args = mutation.args
     edges: list[dict[str, Any]] = data["edges"]
@@ -77,7 +80,7 @@ def edited(topology: Mapping[str, Any], mutation: Mutation) -> dict[str, Any]:
 
 
 def latest(_current: Any, incoming: Any) -> Any:
-    """Reducer of the mutants `keep-latest`: of several tasks, the last one's update stays."""
+    """Reducer of the mutants `keep-latest`: of several tasks, it keeps the last one's update."""
     return incoming
 
 
@@ -89,12 +92,12 @@ def _node(data: dict[str, Any], name: str) -> dict[str, Any]:
 # -- nodes -------------------------------------------------------------------------------------------------------
 
 
-def _wrapped(fn: Any, mutation: Mutation, tell: Callable[[], None]) -> Any:
-    """Return what is called instead of *fn*: a function that takes the same arguments, and is async if *fn* is."""
+def _wrapped(fn: Any, mutation: Mutation, on_difference: Callable[[], None]) -> Any:
+    """Return the replacement of *fn*: a function that takes the same arguments, and is async if *fn* is."""
     if mutation.operator == "raise":
 
         def fail(*_args: Any) -> Any:
-            tell()
+            on_difference()
             raise MutantError(f"The mutant of node {mutation.args['node']!r} fails.")
 
         if isinstance(fn, CompiledGraph):  # a nested graph has no signature
@@ -108,14 +111,14 @@ def _wrapped(fn: Any, mutation: Mutation, tell: Callable[[], None]) -> Any:
     def changed(result: Any) -> Any:
         other = _without_update(result) if mutation.operator == "no-update" else _elsewhere(result, mutation.args)
         if other is not result:
-            tell()
+            on_difference()
         return other
 
     return _like(fn, fn, changed)
 
 
 def _like(fn: Any, call: Callable[..., Any], change: Callable[[Any], Any]) -> Any:
-    """Return a function with the signature of *fn*, which returns what *change* makes of the result of *call*."""
+    """Return a function with the signature of *fn*, which applies *change* to the result of *call*."""
     method = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(method):
 
@@ -127,7 +130,7 @@ def _like(fn: Any, call: Callable[..., Any], change: Callable[[Any], Any]) -> An
     def called(*args: Any) -> Any:
         return change(call(*args))
 
-    # `wraps` copies what there is: a node may be a partial, or an object with `__call__`.
+    # `wraps` copies the existing attributes: a node may be a partial, or an object with `__call__`.
     return functools.wraps(fn)(called)
 
 
@@ -142,7 +145,7 @@ def _elsewhere(result: Any, args: Mapping[str, Any]) -> Any:
     if not isinstance(result, Command):
         return result
     command: Command[Any] = result  # pyright: ignore[reportUnknownVariableType]
-    if command.graph is not None:  # it leads to the graph around
+    if command.graph is not None:  # it leads to the parent graph
         return command
     goto: Any = command.goto
     several: list[Any] = list(goto) if isinstance(goto, list | tuple) else [goto]  # pyright: ignore[reportUnknownArgumentType]

@@ -1,7 +1,7 @@
 """Mutations: the small changes of a graph that a test suite should notice, listed from the graph's topology.
 
-A mutation is plain data: JSON carries it into the processes that test it, where `mutants` makes the graph. Changes that
-no test can notice are not listed: an edge to END that is dropped, or two labels that lead to the same node.
+A mutation is plain data, passed as JSON to the processes that test it, where `mutants` builds the graph. Changes that
+no test can detect are omitted: dropping an edge to END, or swapping two labels with the same target.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPERATORS: Final[Mapping[str, str]] = {
     "drop-interrupt": "interrupt_before or interrupt_after",
     "drop-handler": "on_error or on_fatigue",
 }
-"""Operators, with what they drop or do, in the order in which mutants are listed."""
+"""Operators and their mutations, in the order in which mutants are listed."""
 
 
 @final
@@ -41,24 +41,24 @@ class Mutation:
     operator: str
     """One of `OPERATORS`."""
     detail: str
-    """What is changed, as a text without spaces; with the operator it names the mutation within its graph."""
+    """The change, as a text without spaces; together with the operator, it identifies the mutation within its graph."""
     words: str
-    """What is changed, as a sentence without its full stop."""
+    """The change, as a sentence without a full stop."""
     node: str
     """The node that is changed, or that the changed edge leaves; empty for the graph itself."""
     arcs: tuple[Arc, ...]
-    """The arcs that it touches. A test that took none of them cannot notice it; empty for every test that ran the
-    graph."""
+    """The arcs that it affects. A test that took none of them cannot detect it; if empty, any test that ran the graph
+    can."""
     args: Mapping[str, Any]
-    """What the operator changes, JSON-ready."""
+    """The target of the operator's change, JSON-ready."""
 
     @property
     def id(self) -> str:
-        """A text that names the mutation within its graph."""
+        """A text that identifies the mutation within its graph."""
         return f"{self.operator}:{self.detail}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `of` reads."""
+        """Return the data for `of`."""
         return asdict(self)
 
     @property
@@ -69,7 +69,7 @@ class Mutation:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Mutation:
-        """Read what `to_json` returned."""
+        """Read the result of `to_json`."""
         fields: dict[str, Any] = {**data, "arcs": tuple(Arc(*arc) for arc in data["arcs"])}
         return cls(**fields)
 
@@ -78,7 +78,7 @@ def mutations(topology: Mapping[str, Any], *, seed: int = 0) -> tuple[Mutation, 
     """Return the mutations of a graph, without those of its nested graphs.
 
     Args:
-        topology: What `CompiledGraph.topology` returns.
+        topology: The topology from `CompiledGraph.topology`.
         seed: Chooses the new targets of redirected edges.
 
     Returns:
@@ -125,7 +125,7 @@ def _redirected(
         targets.append("END")
     left = [name for name in targets if name not in without and name != edge["to"]]
     if left:
-        other = Random(f"{seed}:{arc.id}").choice(left)  # noqa: S311 - which mutant is made is no secret
+        other = Random(f"{seed}:{arc.id}").choice(left)  # noqa: S311 - which mutant is made is not a secret
         words = f"{_kind(edge)} {arc} leads to {other} instead"
         args = {"edge": edge, "to": other}
         yield Mutation("redirect-edge", f"{text}=>{other}", words, _node_of(edge), (arc,), args)
@@ -167,7 +167,7 @@ def _labels(topology: Mapping[str, Any], seed: int) -> Iterator[Mutation]:
 
 
 def _pairs(routes: list[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield each route with the next one that leads elsewhere, each pair once: so that every label is in a pair."""
+    """Pair each route with the next one to another target, so that every label is in a pair; yield each pair once."""
     told: set[frozenset[int]] = set()
     for at, route in enumerate(routes):
         later = [(at + step) % len(routes) for step in range(1, len(routes))]
@@ -181,7 +181,7 @@ def _gotos(topology: Mapping[str, Any], seed: int) -> Iterator[Mutation]:
     targets: dict[str, list[str]] = {}
     nested = {
         node["name"] for node in topology["nodes"] if node["kind"] != "function"
-    }  # which hand over, and return nothing
+    }  # which route to another node and return no update
     for edge in topology["edges"]:
         if edge["kind"] == "goto" and edge["from"] not in nested:
             targets.setdefault(edge["from"], []).append(edge["to"])
@@ -259,7 +259,7 @@ def _limits(topology: Mapping[str, Any]) -> Iterator[Mutation]:
             ("timeout_s", "timeout"),
             ("budget", "budget"),
         ):
-            if node.get(policy) is None:  # max_visits=None is no limit
+            if node.get(policy) is None:  # max_visits=None means no limit
                 continue
             arcs = tuple(arc for arc in known if arc.kind == kind and arc.source == name) or (Arc("node", name),)
             yield Mutation(

@@ -1,4 +1,4 @@
-"""One run of pytest in a process group of its own, with a job, a time limit, and what its processes wrote."""
+"""Runs of pytest in separate process groups, each with a job, a time limit, and the output of its processes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from graphrt.testing.route_coverage.collecting import FOLDER
 
 PLUGIN: Final = "graphrt.testing.mutate._plugin"
 _NOT_OURS: Final = (FOLDER, "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT")
-"""Variables of a run of pytest that `mutate` itself may be part of."""
+"""Environment variables of an outer run of pytest that may have started `mutate`."""
 
 
 @final
 @dataclass
 class Ended:
-    """How one test ended."""
+    """The outcome of one test."""
 
     test: str
     failed: bool = False
@@ -40,22 +40,22 @@ class Ended:
 @final
 @dataclass
 class PytestResult:
-    """What one run of pytest said, and what its processes wrote."""
+    """The output of one run of pytest, and of its processes."""
 
     exit_code: int | None
     """Negative if a signal killed it; None if it took too long."""
     finished: bool
-    """True if pytest came to the end of its session."""
+    """True if pytest reached the end of its session."""
     output: str
     seconds: float
     root: Path | None = None
     """The folder that node ids are relative to."""
     tests: dict[str, Ended] = field(default_factory=dict[str, Ended])
-    """In the order in which they ended."""
+    """Outcomes of tests, in the order in which they ended."""
     uncollected: dict[str, str] = field(default_factory=dict[str, str])
-    """Files that could not be collected, with the error."""
+    """Files that could not be collected, with their errors."""
     told: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """The other lines of the processes."""
+    """All other lines written by the processes."""
 
     @property
     def failed(self) -> list[Ended]:
@@ -82,7 +82,7 @@ class PytestRuns:
         """Ids of the processes of pytest that are running."""
         self._stopped = False
         self._modules: list[str] = []
-        """What servers import; empty if each run gets a new process."""
+        """Modules that servers import; empty if each run gets a new process."""
         self._servers: list[ForkServer] = []
         self._idle: list[ForkServer] = []
 
@@ -91,14 +91,14 @@ class PytestRuns:
 
         Args:
             folder: A new folder for the files of the run.
-            job: What `installing` reads, without the folder.
+            job: The job for `installing`, without the folder.
             first: True for the run of all tests; otherwise pytest stops at the first failure.
             timeout_s: Seconds after which the processes are killed; None for no limit.
         """
         (folder / "arcs").mkdir(parents=True)
         (folder / "job.json").write_text(json.dumps({**job, "folder": str(folder)}, default=str), encoding="utf-8")
         arguments = [*self._arguments, "-p", PLUGIN, "-p", "no:cacheprovider"]
-        # Runs at the same time must not share a folder of temporary files, which pytest cleans up.
+        # Concurrent runs must not share a folder of temporary files, because pytest cleans it up.
         arguments += [f"--basetemp={folder / 'tmp'}", *([] if first else ["-x"])]
         env = {**_environment(), ENVIRONMENT: installing.START, installing.JOB: str(folder / "job.json")}
         output = folder / "output.txt"
@@ -113,17 +113,17 @@ class PytestRuns:
         return _read(folder, PytestResult(code, finished=False, output=text, seconds=time.monotonic() - begun))
 
     def preload(self, modules: Sequence[str]) -> None:
-        """Fork the runs from now on from processes that have imported *modules*, where that is possible."""
+        """From now on, fork runs from processes that have imported *modules*, where possible."""
         self._modules = list(modules) if CAN_FORK else []
 
     def _server(self) -> ForkServer | None:
-        """Return a server that is idle, or a new one; None if runs need new processes."""
+        """Return an idle server or a new one; None if runs need new processes."""
         with self._lock:
             if not self._modules:
                 return None
             if self._idle:
                 return self._idle.pop()
-            server = ForkServer(self._modules, _environment())  # under the lock: the others wait for its verdict
+            server = ForkServer(self._modules, _environment())  # under the lock, so that the others wait for the result
             if server.usable:
                 self._servers.append(server)
                 return server
@@ -155,7 +155,7 @@ class PytestRuns:
         finally:
             if timer is not None:
                 timer.cancel()
-            kill_group(pid)  # what it started, such as workers of xdist that are left
+            kill_group(pid)  # its remaining children, such as workers of xdist
             with self._lock:
                 self._running.discard(pid)
         with self._lock:
@@ -188,7 +188,7 @@ class PytestRuns:
                     self._running.discard(process.pid)
 
     def stop(self) -> None:
-        """Kill all runs and servers, and begin no other one."""
+        """Kill all runs and servers, and start no more."""
         with self._lock:
             self._stopped = True
             for pid in self._running:
@@ -199,12 +199,12 @@ class PytestRuns:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of runs and servers, without what belongs to a run of pytest around this process."""
+    """Return the environment of runs and servers, without variables of an outer run of pytest."""
     return {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
 
 
 def kill_group(pid: int) -> None:
-    """Kill the process *pid*, which leads its group, and what it started."""
+    """Kill the process *pid*, which leads its group, with its children."""
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)

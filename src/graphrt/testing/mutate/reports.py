@@ -1,4 +1,4 @@
-"""Reports of verdicts: what the findings of the search say of a mutant, the score, and JSON."""
+"""Reports of verdicts: findings about mutants, the score, and JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def replay_line(candidate: Candidate, first: FirstRun, arguments: Sequence[str])
 
 
 def place(candidate: Candidate) -> str:
-    """Return where the graph of a mutant was declared, and where the node was added that it changes."""
+    """Return where the graph of a mutant was declared, and where the changed node was added."""
     graph, node = candidate.graph, candidate.mutation.node
     if not graph.file:
         return f"{candidate.title}, declared at an unknown place"
@@ -46,7 +46,7 @@ def place(candidate: Candidate) -> str:
 
 
 def score_line(verdicts: Sequence[Verdict]) -> str:
-    """Return the score, and what became of how many mutants."""
+    """Return the score, and the number of mutants by outcome."""
     counts = [f"{count} {status}" for status, count in _counts(verdicts).items() if count]
     line = f"mutation score: {score(verdicts):.1f}% of {counted(len(verdicts), 'mutant')}"
     return f"{line} ({', '.join(counts) or 'none'})"
@@ -58,7 +58,7 @@ def _counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 
 def case(verdict: Verdict) -> str:
-    """Return which mutant a verdict is on, where its graph is, and which test came nearest to noticing it."""
+    """Return the mutant of a verdict, the location of its graph, and the test that came nearest to detecting it."""
     candidate = verdict.candidate
     lines = [candidate.id, place(candidate)]
     if verdict.test:

@@ -1,4 +1,4 @@
-"""Verdicts: what the tests said of each mutant, several of them tested at a time."""
+"""Verdicts: tests mutants, several at a time, and collects the results."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from graphrt.testing.mutate.first_run import Candidate, FirstRun
 from graphrt.testing.mutate.pytest_runs import PytestResult, PytestRuns
 
 KILLED: Final = ("killed", "refused", "timeout", "crashed")
-"""Statuses of mutants that something noticed."""
+"""Statuses of mutants that were detected."""
 ALIVE: Final = ("survived", "untested", "untried")
-"""Statuses of mutants that nothing noticed."""
+"""Statuses of mutants that no test detected."""
 
 
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     candidate: Candidate
     status: str
-    """`killed` by a test, `refused` by compile(), `timeout`, or `crashed` if pytest itself died twice. Alive: `survived`
-    its tests, `untested` if no test takes its arcs, `untried` if its tests did not come to use it."""
+    """`killed` by a test, `refused` by compile(), `timeout`, or `crashed` if pytest itself died twice. Alive:
+    `survived` its tests, `untested` if no test takes its arcs, `untried` if its tests never used it."""
     test: str = ""
     """The test that failed first, if it was killed; if it survived, the test that came nearest."""
     note: str = ""
-    """The error of that test, or what else there is to know."""
+    """The error of that test, or other details."""
     passed: int = 0
-    """How many tests passed on the mutant."""
+    """Number of tests that passed on the mutant."""
     seconds: float = 0.0
 
     @property
     def dead(self) -> bool:
-        """Whether something noticed the mutant."""
+        """Whether the mutant was detected."""
         return self.status in KILLED
 
 
 def score(verdicts: Sequence[Verdict]) -> float:
-    """Return how many of 100 mutants something noticed; 100 without mutants."""
+    """Return the percentage of detected mutants; 100 without mutants."""
     return 100.0 * sum(verdict.dead for verdict in verdicts) / len(verdicts) if verdicts else 100.0
 
 
@@ -57,7 +57,7 @@ def judge_all(
     jobs: int,
     timeout_s: float | None,
 ) -> list[Verdict]:
-    """Test mutants, and add those that nothing notices to the search.
+    """Test mutants, and report those that no test detects to the search.
 
     A KeyboardInterrupt kills the runs of pytest and ends the search.
 
@@ -66,12 +66,12 @@ def judge_all(
         folder: Folder for the files of the runs.
         first: The run without a mutant.
         candidates: The mutants.
-        search: Gets the findings.
-        jobs: How many mutants are tested at a time.
-        timeout_s: Seconds for one mutant; None for a limit from the time that its tests took without a mutant.
+        search: Receives the findings.
+        jobs: Number of mutants tested at a time.
+        timeout_s: Seconds for one mutant; None for a limit from the duration of its tests without a mutant.
 
     Returns:
-        The verdicts that are known, in the order of the mutants.
+        The known verdicts, in the order of the mutants.
     """
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="graphrt-mutate")
     waiting: dict[Future[Verdict], int] = {}
@@ -95,7 +95,7 @@ def judge_all(
 
 
 def limit_s(first: FirstRun, tests: Sequence[str]) -> float:
-    """Return the seconds for a mutant: ten, and five times what its tests and the start of pytest took."""
+    """Return the time limit in seconds for a mutant: 10, plus five times its tests and the start of pytest."""
     own = sum(first.result.tests[test].seconds for test in tests)
     start = max(0.0, first.result.seconds - sum(ended.seconds for ended in first.result.tests.values()))
     return 10.0 + 5.0 * (own + start)
@@ -118,7 +118,7 @@ def _verdict_on(
     limit = timeout_s if timeout_s is not None else limit_s(first, candidate.tests)
     result = runs.run(folder / "1", job, first=False, timeout_s=limit)
     if not result.finished and result.exit_code is not None and not (result.failed or result.uncollected):
-        # It may have died of something else, such as too little memory.
+        # It may have died for another reason, such as lack of memory.
         result = runs.run(folder / "2", job, first=False, timeout_s=limit)
     shutil.rmtree(folder, ignore_errors=True)
     return _judge(candidate, result, limit)

@@ -1,6 +1,6 @@
-"""Route coverage: which nodes, edges, labels and exits of the graphs under test were taken, and by which tests.
+"""Route coverage: the nodes, edges, labels and exits of graphs that were taken, and by which tests.
 
-`pytest --graphrt-cov` uses it; `python -m graphrt.testing.route_coverage` merges and reports what several runs saved.
+`pytest --graphrt-cov` uses it; `python -m graphrt.testing.route_coverage` merges and reports the data of several runs.
 """
 
 from graphrt.testing.route_coverage.arcs import Arc, declared

@@ -1,7 +1,7 @@
-"""Arcs: what a test suite can take in a graph, read from the graph's topology.
+"""Arcs: the parts of a graph that tests can take, read from the graph's topology.
 
-An arc is a node, an edge, a label of a router, a declared target of a Command, an outcome of a join, or one of the
-other exits that a policy declares: retry, timeout, error handler, fatigue, budget, interrupt and resume.
+An arc is a node, an edge, a label of a router, a declared target of a Command, or an outcome of a join. Or it is one of
+the other exits that a policy declares: retry, timeout, error handler, fatigue, budget, interrupt and resume.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ KINDS: Final = (
 )  # fmt: skip
 """Kinds of arcs, in the order of reports."""
 EXPLORED_KINDS: Final = frozenset({"node", "edge", "route", "goto", "join", "error", "fatigue"})
-"""Kinds that an explorer can lead to. Retries, timeouts, budgets and questions are left to tests."""
+"""Kinds that an explorer can reach. Retries, timeouts, budgets and questions are left to tests."""
 
 
 class Arc(NamedTuple):
@@ -24,7 +24,7 @@ class Arc(NamedTuple):
     kind: str
     """One of `KINDS`."""
     source: str
-    """The node that it belongs to or leaves, or "START"; for a join the sources, with commas."""
+    """The node to which it belongs or which it leaves, or "START"; for a join, its sources, separated by commas."""
     target: str = ""
     """The node that it leads to, or "END"; empty if it leads nowhere."""
     label: str = ""
@@ -34,7 +34,7 @@ class Arc(NamedTuple):
 
     @property
     def id(self) -> str:
-        """A stable text that names the arc within its graph."""
+        """A stable text that identifies the arc within its graph."""
         branch = f"[{self.branch}]" if self.kind == "route" and self.branch else ""
         return f"{self.kind}:{self.source}{branch}{f':{self.label}' if self.label else ''}{f'->{self.target}' if self.target else ''}"
 
@@ -87,7 +87,7 @@ def _of_nodes(topology: Mapping[str, Any]) -> Iterator[Arc]:
 
 def _of_edges(topology: Mapping[str, Any]) -> Iterator[Arc]:
     for edge in topology["edges"]:
-        if edge["kind"] != "join":  # joins have arcs of their own
+        if edge["kind"] != "join":  # joins have separate arcs
             yield arc_of(edge)
 
 
@@ -107,7 +107,7 @@ def arc_of(edge: Mapping[str, Any]) -> Arc:
 
 
 def branches(topology: Mapping[str, Any]) -> dict[tuple[str, int], list[Mapping[str, Any]]]:
-    """Return the conditional edges of a graph: source and number to the edges of the labels."""
+    """Return the conditional edges of a graph: maps source and number to the edges of the labels."""
     found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for edge in topology["edges"]:
         if edge["kind"] == "conditional":
@@ -121,12 +121,12 @@ def _of_joins(topology: Mapping[str, Any]) -> Iterator[Arc]:
         yield Arc("join", name, target, "fired")
         if join["need"] < join["of"]:
             yield Arc("join", name, target, "absorbed")
-        if join["starved"] != "error":  # by default a starved join is an error of the run, which no test must have
+        if join["starved"] != "error":  # by default a starved join is an error of the run, which tests need not cover
             yield Arc("join", name, target, "starved")
 
 
 def joins(topology: Mapping[str, Any]) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    """Return the joins of a graph: names of the sources, sorted, to an edge of the join."""
+    """Return the joins of a graph: maps the sorted names of the sources to an edge of the join."""
     sources: dict[int, list[str]] = {}
     edges: dict[int, Mapping[str, Any]] = {}
     for edge in topology["edges"]:
@@ -143,5 +143,5 @@ def shown(label: Any) -> str:
 
 
 def signature(arcs: tuple[Arc, ...]) -> str:
-    """Return a short text that differs for graphs with other arcs."""
+    """Return a short text that identifies the arcs of a graph."""
     return sha256("\n".join(arc.id for arc in arcs).encode()).hexdigest()[:8]

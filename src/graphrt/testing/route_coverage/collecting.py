@@ -1,6 +1,6 @@
-"""The collector: sees every graph and run of a process, and appends what was taken to a file of its own.
+"""The collector: observes every graph and run of a process, and appends the arcs taken to a file of the process.
 
-A line is written when an arc is taken for the first time in a test, so a process that is killed loses nothing. The
+A line is written when an arc is taken for the first time in a test, so a killed process loses nothing. The
 files of all processes of a test run are in one folder; `data` merges them.
 """
 
@@ -33,7 +33,7 @@ _STARTED: Final[list[Collector]] = []
 
 
 def start() -> None:
-    """Begin to collect in this process, if the environment names a folder; the environment's observer hook calls it."""
+    """Start collecting in this process if the environment names a folder; called by the environment's observer hook."""
     folder = os.environ.get(FOLDER)
     if folder and not _STARTED:
         _STARTED.append(collector := Collector(Path(folder)))
@@ -42,14 +42,14 @@ def start() -> None:
 
 
 def flush() -> None:
-    """Write what is not written yet."""
+    """Write all pending lines."""
     for collector in _STARTED:
         collector.flush()
 
 
 @contextmanager
 def paused() -> Generator[None]:
-    """Count nothing in this process while the block runs, because an explorer runs the graphs and not a test."""
+    """Count nothing in this process while the block runs, because an explorer, not a test, runs the graphs."""
     collectors = [collector for collector in _STARTED if not collector.paused]
     for collector in collectors:
         collector.paused = True
@@ -61,10 +61,9 @@ def paused() -> Generator[None]:
 
 
 def tell_explored(graph: Graph, taken: Mapping[str, Iterable[Arc]], *, complete: bool) -> None:
-    """Write what an explorer took of *graph*, if routes are collected.
+    """Write the arcs of *graph* that an explorer took, if routes are collected.
 
-    It is kept apart from what tests took: an explorer takes a route without saying what must come of it, so a route
-    that it took is not tested.
+    They are separate from the arcs of tests: an explorer does not check results, so a route that it took is not tested.
 
     Args:
         graph: The graph that was explored.
@@ -77,7 +76,7 @@ def tell_explored(graph: Graph, taken: Mapping[str, Iterable[Arc]], *, complete:
 
 @final
 class Collector:
-    """An observer of graphs that appends what it sees to a file. It may be called from several threads."""
+    """An observer of graphs that appends its observations to a file. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -89,11 +88,11 @@ class Collector:
         """Keys of the graphs that are described in the file."""
         self._seen: set[tuple[str, str, str, str]] = set()
         self._open: dict[str, dict[str, OpenThread]] = {}
-        """What the runs of a graph have not decided yet, by key of the graph and thread."""
+        """Undecided arcs of the runs of a graph, by key of the graph and thread."""
         self._asked: list[tuple[Unit, str, list[Arc]]] = []
-        """Answers of routers with their contexts, until a commit tells in which nested run they were given."""
+        """Answers of routers with their contexts, until a commit shows in which nested run they were given."""
         self.paused: bool = False
-        """Whether nothing counts for now."""
+        """Whether counting is suspended."""
 
     # -- what an observer of graphs is called with ---------------------------------------------------------------
 
@@ -103,7 +102,7 @@ class Collector:
             self._unit(graph)
 
     def routed(self, graph: Graph, source: str, branch: int, value: Any, /) -> None:
-        """Remember the routes that an answer takes until the commit that follows it, if there is one."""
+        """Keep the routes of an answer until the next commit, if there is one."""
         if self.paused:
             return
         with self._lock:
@@ -144,7 +143,7 @@ class Collector:
             self._asked = rest
 
     def flush(self) -> None:
-        """Report answers of routers that were asked outside of a run, such as by `graph.route`."""
+        """Report answers of routers that were called outside a run, such as by `graph.route`."""
         with self._lock:
             asked, self._asked = self._asked, []
             for unit, context, arcs in asked:
@@ -162,7 +161,7 @@ class Collector:
             return self._unit(graph)
 
     def explored(self, graph: Graph, taken: Mapping[str, Iterable[Arc]], *, complete: bool) -> None:
-        """Write what an explorer took; see `tell_explored`."""
+        """Write the arcs that an explorer took; see `tell_explored`."""
         with self._lock:
             key = self._unit(graph).key
             for path, arcs in taken.items():
@@ -191,7 +190,7 @@ class Collector:
             self._write({"hit": [key, path, arc, context]})
 
     def _write(self, line: dict[str, Any]) -> None:
-        if self._path is None or self._process != os.getpid():  # a child of os.fork() has a file of its own
+        if self._path is None or self._process != os.getpid():  # a child of os.fork() has its own file
             self._process = os.getpid()
             self._folder.mkdir(parents=True, exist_ok=True)
             self._path = self._folder / f"routes.{os.getpid()}.{uuid4().hex[:8]}.jsonl"
@@ -199,11 +198,11 @@ class Collector:
         self._append(line)
 
     def _append(self, line: dict[str, Any]) -> None:
-        # Opened each time: lines are few, and no file stays open that a test for unclosed files would find.
+        # Opened for each write: there are few lines, and tests for unclosed files find none.
         with self._path.open("a", encoding="utf-8") as file:  # type: ignore[union-attr]  # `_write` has set it
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _context() -> str:
-    """Return the test that runs, as `file::test`; empty outside of pytest."""
+    """Return the current test, as `file::test`; empty outside pytest."""
     return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]

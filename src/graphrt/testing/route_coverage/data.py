@@ -1,4 +1,4 @@
-"""The data of a test run: the graphs that were compiled and the arcs that were taken, by graph, path and test.
+"""The data of a test run: the compiled graphs, and the arcs taken, by graph, path and test.
 
 Files of several processes, machines and runs merge into one `CoverageData`, which is saved as one JSON file.
 """
@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
-from graphrt.errors import told
+from graphrt.errors import describe_error
 from graphrt.errors._codes.route_coverage import BAD_COVERAGE_DATA
 from graphrt.testing.route_coverage.arcs import KINDS, Arc
 from graphrt.testing.written_tests import write_whole
 
 FORMAT: Final = 1
-"""Version of the files, which another version of graphrt may not be able to read."""
+"""Version of the file format, which other versions of graphrt may not be able to read."""
 
 
 @final
@@ -29,15 +29,15 @@ class GraphData:
     key: str
     name: str
     file: str
-    """File where its builder was made, relative to the working directory if it is below; empty if unknown."""
+    """File where its builder was created, relative to the working directory if it is below; empty if unknown."""
     line: int
     lines: dict[str, int]
-    """Nodes to the lines where they were added, if that was in the same file."""
+    """Maps nodes to the lines where they were added, if in the same file."""
     digest: str
-    """Tells versions of the file apart; empty if it could not be read."""
+    """Identifies the version of the file; empty if it could not be read."""
     arcs: tuple[Arc, ...]
     nested: dict[str, str]
-    """Nodes that run nested graphs, to the keys of these."""
+    """Maps nodes that run nested graphs to the keys of these."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the graph as JSON-ready data."""
@@ -53,14 +53,14 @@ class GraphData:
 @final
 @dataclass
 class Explored:
-    """What explorers took of a graph."""
+    """The arcs of a graph that explorers took."""
 
     taken: set[Arc] = field(default_factory=set[Arc])
     complete: bool = True
     """Whether each of them followed every path, so that arcs which none of them took cannot be taken."""
 
     def merge(self, other: Explored) -> None:
-        """Add what *other* took."""
+        """Add the arcs that *other* took."""
         self.taken |= other.taken
         self.complete = self.complete and other.complete
 
@@ -72,9 +72,9 @@ class CoverageData:
 
     graphs: dict[str, GraphData] = field(default_factory=dict[str, GraphData])
     hits: dict[tuple[str, str], dict[Arc, set[str]]] = field(default_factory=dict[tuple[str, str], dict[Arc, set[str]]])
-    """Key of the graph that ran and path of node names inside it, to the arcs that were taken, with the tests."""
+    """Maps the key of the graph that ran, and a path of node names in it, to the arcs taken with their tests."""
     explored: dict[tuple[str, str], Explored] = field(default_factory=dict[tuple[str, str], Explored])
-    """Key of a graph that was explored and path of node names inside it, to what explorers took."""
+    """Maps the key of an explored graph, and a path of node names in it, to the arcs that explorers took."""
 
     def merge(self, other: CoverageData) -> None:
         """Add the graphs and hits of *other*."""
@@ -87,7 +87,7 @@ class CoverageData:
             self.explored.setdefault(place, Explored()).merge(explored)
 
     def outdated(self, other: CoverageData) -> list[GraphData]:
-        """Return the graphs that *other* does not have, of files of which it has another version."""
+        """Return the graphs that *other* lacks, from files of which it has another version."""
         versions = {graph.file: graph.digest for graph in other.graphs.values()}
         return [
             graph
@@ -96,7 +96,7 @@ class CoverageData:
         ]
 
     def leave_out(self, graphs: Iterable[GraphData]) -> None:
-        """Remove *graphs*, and what was taken of them."""
+        """Remove *graphs*, and their taken arcs."""
         keys = {graph.key for graph in graphs}
         self.graphs = {key: graph for key, graph in self.graphs.items() if key not in keys}
         self.hits = {place: arcs for place, arcs in self.hits.items() if place[0] not in keys}
@@ -140,13 +140,13 @@ def load(path: Path, *, root: Path | None = None) -> CoverageData:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise BAD_COVERAGE_DATA(file=os.fspath(path), problem=told(error)) from error
+        raise BAD_COVERAGE_DATA(file=os.fspath(path), problem=describe_error(error)) from error
     saved: CoverageData = _checked(path, lambda: _saved(json.loads(text.decode())))
     return saved
 
 
 def _relocated(data: CoverageData, root: Path | None) -> CoverageData:
-    """Return *data* with files and keys relative to *root*, so that it is the same on every machine."""
+    """Make the files and keys of *data* relative to *root*, so that they are the same on every machine."""
     keys: dict[str, str] = {}
     for graph in data.graphs.values():
         file = _relative(graph.file, root)
@@ -214,7 +214,7 @@ def _checked(path: Path, read: Any) -> Any:
         return read()
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BAD_COVERAGE_DATA(
-            file=os.fspath(path), problem=told(error), known=f"this version of graphrt reads format {FORMAT}"
+            file=os.fspath(path), problem=describe_error(error), known=f"this version of graphrt reads format {FORMAT}"
         ) from error
 
 

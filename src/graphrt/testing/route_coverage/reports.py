@@ -37,7 +37,7 @@ def terminal(summary: Summary, *, missing: bool = True) -> str:
 
 
 def _explored(graph: GraphSummary, arc: Arc) -> str:
-    """Return what explorers know of an arc that no test took."""
+    """Return what explorers know about an arc that no test took."""
     if arc in graph.possible:
         return "  (possible: an explorer took it)"
     return "  (impossible: no explored path takes it)" if arc in graph.impossible else ""
@@ -95,9 +95,9 @@ def _arc(arc: Arc) -> dict[str, Any]:
 
 
 def _by_file(summary: Summary) -> dict[str, dict[int, list[tuple[str, int]]]]:
-    """Return file to line to the arcs of that line, as (name, number of tests that took it).
+    """Map files to lines to the arcs of that line, as (name, number of tests that took it).
 
-    An arc stands on the line where its node was added; what begins at START, on that of the graph.
+    An arc belongs to the line where its node was added; an arc from START, to that of the graph.
     """
     files: dict[str, dict[int, list[tuple[str, int]]]] = {}
     for graph in summary.graphs:

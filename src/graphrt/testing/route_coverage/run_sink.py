@@ -1,7 +1,7 @@
-"""The sink of one runtime: which arcs the journal entries of its runs show to be taken.
+"""The sink of one runtime: derives the arcs taken from the journal entries of its runs.
 
-What an entry does not decide yet is kept by thread, since a paused run goes on as another run of its thread, and maybe
-through another runtime of the process.
+Undecided parts are kept by thread, because a paused run continues as another run of its thread, possibly through
+another runtime of the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from graphrt.testing.route_coverage.arcs import Arc
 from graphrt.testing.route_coverage.units import Graph, Unit
 
 _TASK = re.compile(r"\d+\.\d+:")
-"""Begin of a task's id, which its node's name follows."""
+"""Prefix of a task's id, before the name of its node."""
 
 
 def node_path(path: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def node_path(path: str) -> tuple[str, ...]:
 
 
 class TakesHits(Protocol):
-    """What a sink reports to: the collector of the process."""
+    """The receiver of a sink's reports: the collector of the process."""
 
     def hit(self, root: Unit, path: tuple[str, ...], arcs: Iterable[Arc]) -> None:
         """Report that the graph at *path* below *root* took *arcs*."""
@@ -62,24 +62,25 @@ class RunSink:
         self._graph = graph
         self._root = root
         self._paths: dict[str, tuple[tuple[str, ...], Unit | None]] = {"": ((), root)}
-        """Path of entries to the names of its nodes and the graph there."""
+        """Maps the path of entries to the names of its nodes and the graph there."""
         self._threads: dict[str, OpenThread] = open_.setdefault(root.key, {})
-        """What is not decided yet, by thread. The sinks of all runtimes of the graph share it."""
+        """The undecided work, by thread. The sinks of all runtimes of the graph share it."""
 
     def take(self, entry: Entry) -> None:
-        """Report what *entry* says was taken."""
+        """Report the arcs that *entry* shows to be taken."""
         self._begin(entry)
         path, unit = self._at(entry.path)
-        if unit is None:  # a node that the graph no longer has as a nested graph
+        if unit is None:  # a node that is no longer a nested graph in this graph
             return
         arcs = self._arcs(entry, path, unit)
         if arcs:
             self._collector.hit(self._root, path, arcs)
 
     def _begin(self, entry: Entry) -> None:
-        """Forget what is open on a thread if *entry* does not continue it.
+        """Forget the open parts of a thread if *entry* does not continue it.
 
-        Two stores of a process may have threads of one name: a run that goes on is told by its place in the journal.
+        Two stores of a process may have threads of one name: a run in progress is recognized by its place in the
+            journal.
         """
         place = entry.thread or entry.run
         known = self._threads.get(place)
@@ -108,7 +109,7 @@ class RunSink:
                 open_.seen = True
                 if event.goto is None:
                     open_.ended.append(event.node)
-                # A hand-over to the graph around is an arc of the node of the nested graph there.
+                # Routing to the parent graph is an arc of the nested graph's node in the parent.
                 gotos = () if event.above else event.goto or ()
                 return [Arc("node", event.node), *(Arc("goto", event.node, name) for name in gotos)]
             case TaskFailed():
@@ -148,7 +149,7 @@ class RunSink:
         paused: bool = False,
         starved: bool = False,
     ) -> list[Arc]:
-        """Return what the end of a superstep took: static edges of its nodes, and outcomes of joins."""
+        """Return the arcs that the end of a superstep took: static edges of its nodes, and outcomes of joins."""
         open_ = self._state(entry)
         if paused:  # edges are taken once the questions after the superstep are answered
             return []
@@ -160,9 +161,9 @@ class RunSink:
         return taken
 
     def _ended_elsewhere(self, entry: Entry, unit: Unit, due: tuple[str, ...]) -> list[Arc]:
-        """Return the edges of nodes that paused after they had ended in another process, which alone saw their results.
+        """Return the edges of nodes that ended in another process, which alone saw their results, and then paused.
 
-        A Command replaces the edges of its node, so that only those to nodes that are now due can have been taken.
+        A Command replaces the edges of its node, so only edges to nodes that are now due can have been taken.
         """
         open_ = self._state(entry)
         nodes = [] if open_.seen else open_.answered
@@ -171,14 +172,14 @@ class RunSink:
         return arcs
 
     def _completed(self, entry: Entry, unit: Unit) -> list[Arc]:
-        """Return the joins that wait in vain at the end of a run, and forget the run."""
+        """Return the joins that still wait at the end of a run, and forget the run."""
         starved = self._state(entry).starved(unit)
         if not entry.path:
             del self._threads[entry.thread or entry.run]
         return starved
 
     def _asked(self, entry: Entry, id: str, kind: str | None) -> list[Arc]:
-        """Report an interrupt, or its answer if *kind* is None, where its id says. It may be raised in a nested graph."""
+        """Report an interrupt, or its answer if *kind* is None, at the place in its id. It may be raised in a nested graph."""
         task, _, key = (id[first.start() :] if (first := _TASK.search(id)) else "").partition("#")
         names = node_path(task)
         if names:
@@ -194,20 +195,20 @@ class RunSink:
 
 @final
 class OpenThread:
-    """What the runs of one thread have done and is not decided yet."""
+    """Undecided work of the runs of one thread."""
 
     __slots__ = ("paths", "seq")
 
     def __init__(self) -> None:
         self.seq: int = 0
-        """The last entry that was seen."""
+        """The last entry seen."""
         self.paths: dict[str, _Open] = {}
-        """The graphs that run, by their path; the empty one is that of the graph at the top."""
+        """The running graphs, by path; the empty path is that of the top-level graph."""
 
 
 @final
 class _Open:
-    """What a graph has done at one path and is not decided yet."""
+    """Undecided work of a graph at one path."""
 
     __slots__ = ("answered", "ended", "seen", "standings")
 
@@ -222,7 +223,7 @@ class _Open:
         """Joins by their sources: the sources that arrived, and whether it fired."""
 
     def joined(self, unit: Unit, standing: JoinStanding, *, starved: bool) -> list[Arc]:
-        """Return the outcomes that the change of a join shows."""
+        """Return the outcomes that a change of a join reveals."""
         join = unit.joins.get(standing.sources)
         if join is None:
             return []
@@ -254,8 +255,8 @@ class _Open:
 
 
 def _of_error(event: TaskFailed | TaskRetried) -> list[Arc]:
-    """Return the exit that the error of an attempt shows, besides that it failed."""
-    # A node may raise a TimeoutError of its own, which is not the end of its `timeout_s`.
+    """Return the further exit that the error of an attempt reveals."""
+    # A node may itself raise a TimeoutError that is unrelated to its `timeout_s`.
     if event.error == "TimeoutError" and event.message.startswith("no result within"):
         return [Arc("timeout", event.node)]
     return [Arc("budget", event.node)] if event.error == "BudgetExceededError" else []

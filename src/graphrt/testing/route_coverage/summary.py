@@ -1,7 +1,7 @@
-"""The summary: which arcs of the chosen graphs were taken, which were not, and by which tests.
+"""The summary: the arcs of the chosen graphs that were taken, by which tests, and those that were not.
 
 A nested graph is listed at its path below the graph that was chosen. A run of the nested graph on its own counts at
-each of its paths, and so does a router that a test asked without a run.
+each of its paths, and so does a router that a test called without a run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphrt.testing.route_coverage.targets import importable, is_test, named, n
 
 _HINT: Final = " Tests to run are named before --graphrt-cov, which takes the next word as its target."
 _SEEN_ONLY: Final = frozenset({"goto", "interrupt", "budget"})
-"""Kinds that need not be declared: once a test took one, it is listed, and an interrupt wants its answer."""
+"""Kinds that need not be declared: one is listed once a test took it, and an interrupt requires its answer."""
 
 
 @final
@@ -37,16 +37,16 @@ class GraphSummary:
     possible: frozenset[Arc] = frozenset()
     """Those of *missing* that an explorer took."""
     impossible: frozenset[Arc] = frozenset()
-    """Those of *missing* that no explorer could take, though it followed every path."""
+    """The *missing* arcs that no explorer could take, though it followed every path."""
 
     @property
     def count(self) -> int:
-        """How many arcs there are."""
+        """Number of arcs."""
         return len(self.taken) + len(self.missing)
 
     @property
     def percent(self) -> float:
-        """How many of 100 arcs were taken; 100 for a graph without arcs."""
+        """Percentage of arcs taken; 100 for a graph without arcs."""
         return 100.0 if not self.count else 100.0 * len(self.taken) / self.count
 
 
@@ -57,21 +57,21 @@ class Summary:
 
     graphs: tuple[GraphSummary, ...]
     not_imported: tuple[str, ...] = ()
-    """Files of the targets that use `GraphBuilder`, and from which no test compiled a graph."""
+    """Files of the targets that use `GraphBuilder` but from which no test compiled a graph."""
 
     @property
     def count(self) -> int:
-        """How many arcs there are."""
+        """Number of arcs."""
         return sum(graph.count for graph in self.graphs)
 
     @property
     def taken(self) -> int:
-        """How many of them were taken."""
+        """Number of arcs taken."""
         return sum(len(graph.taken) for graph in self.graphs)
 
     @property
     def percent(self) -> float:
-        """How many of 100 arcs were taken; 100 if there is none."""
+        """Percentage of arcs taken; 100 if there are none."""
         return 100.0 if not self.count else 100.0 * self.taken / self.count
 
 
@@ -154,7 +154,7 @@ def _summary(data: CoverageData, title: str, top: GraphData, path: tuple[str, ..
 
 
 def _places(data: CoverageData, top: GraphData, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield where the data has what was taken at *path* below *top*: of each graph on the way, the rest of the path."""
+    """Yield the keys of the arcs at *path* below *top* in the data: each graph on the path, with the rest of it."""
     for at, name in enumerate(path):
         yield top.key, "/".join(path[at:])
         top = data.graphs[top.nested[name]]

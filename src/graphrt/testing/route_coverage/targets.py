@@ -1,4 +1,4 @@
-"""Targets: which graphs a name means that a user gives, a package, a module, a file, a folder, a variable or a graph."""
+"""Targets: resolves a user's name of a package, module, file, folder, variable or graph to graphs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from graphrt.errors import InputError, closest, names, told
+from graphrt.errors import InputError, closest, describe_error, names
 from graphrt.errors._codes.route_coverage import TARGET_WITHOUT_GRAPH
 from graphrt.graph import CompiledGraph
 from graphrt.testing.route_coverage.data import CoverageData, GraphData
@@ -25,13 +25,13 @@ TEST_FILES: Final = ("test_*.py", "*_test.py", "conftest.py")
 def named(
     data: CoverageData, target: str, root: Path, *, load: Callable[[str], Any] = import_module
 ) -> tuple[list[GraphData], str]:
-    """Return the graphs that *target* names, as whatever it can be, and why there are none if that is known.
+    """Return the graphs that *target* names, in any form, and the reason if there are none, if known.
 
     Args:
         data: Has the graphs.
-        target: What a user gave; empty for all graphs that are made outside of test files.
+        target: The user's argument; empty for all graphs created outside test files.
         root: The folder that relative files are below.
-        load: Returns a module by its name, or None. It may add graphs to *data*, which an import compiles.
+        load: Returns a module by name, or None. It may add graphs, which an import compiles, to *data*.
     """
     everything = list(data.graphs.values())
     if not target:
@@ -51,12 +51,12 @@ def named(
 
 
 def no_graph(data: CoverageData, target: str, problem: str, *, hint: str = "") -> InputError:
-    """Return the error that says that *target* names no graph of *data*.
+    """Return the error for a *target* that names no graph of *data*.
 
     Args:
         data: Has the graphs.
-        target: What a user gave.
-        problem: Why it names none; empty if that is not known.
+        target: The user's argument.
+        problem: Why it names none; empty if unknown.
         hint: Further advice.
     """
     known = sorted({graph.name for graph in data.graphs.values()})
@@ -78,7 +78,7 @@ def _of_variable(
     try:
         value: Any = load(module)
     except Exception as error:  # noqa: BLE001 - a module may raise anything
-        return [], f"Module {module!r} cannot be imported: {told(error)}"
+        return [], f"Module {module!r} cannot be imported: {describe_error(error)}"
     for name in variable.split("."):
         value = getattr(value, name, None)
     if value is None:
@@ -90,7 +90,7 @@ def _of_variable(
     wanted = Unit(value)  # pyright: ignore[reportUnknownArgumentType]
     found = [graph for graph in data.graphs.values() if graph.name == value.name]
     same = [graph for graph in found if graph.key.endswith(f"|{wanted.signature}")]
-    # Two packages may have graphs that look alike.
+    # Graphs of two packages may look alike.
     file = Path(wanted.data.file)
     return [graph for graph in same if (root / graph.file).resolve() == file.resolve()] or same, ""
 
@@ -107,7 +107,7 @@ def _of_module(everything: list[GraphData], module: str) -> list[GraphData]:
 
 
 def without_graphs(data: CoverageData, target: str, root: Path) -> Iterator[str]:
-    """Yield the files of a package or folder that use `GraphBuilder`, and that no graph of *data* comes from."""
+    """Yield the files of a package or folder that use `GraphBuilder` but define no graph of *data*."""
     known = {(root / graph.file).resolve() for graph in data.graphs.values() if graph.file}
     for place in places(target, root):
         for file in sorted(place.rglob("*.py")) if place.is_dir() else ():
@@ -125,7 +125,7 @@ def _text(file: Path) -> str:
 
 @contextmanager
 def importable(root: Path) -> Generator[None]:
-    """Let modules below *root* be found, as the tests that ran there found them."""
+    """Make modules below *root* importable, as they were for the tests that ran there."""
     sys.path.insert(0, str(root))
     try:
         yield
@@ -134,7 +134,7 @@ def importable(root: Path) -> Generator[None]:
 
 
 def places(target: str, root: Path) -> Iterator[Path]:
-    """Return the files and folders that *target* may mean: a path, or a module or package."""
+    """Return the files and folders that *target* may refer to: a path, or a module or package."""
     if (root / target).exists():
         yield (root / target).resolve()
     spec: ModuleSpec | None = None
@@ -153,5 +153,5 @@ def _below(file: Path, place: Path) -> bool:
 
 
 def is_test(file: str) -> bool:
-    """Return whether *file* is one of tests."""
+    """Return whether *file* is a test file."""
     return any(fnmatch(Path(file).name, pattern) for pattern in TEST_FILES)

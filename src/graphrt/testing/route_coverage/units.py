@@ -1,4 +1,4 @@
-"""`Unit`: a graph in this process, as the files of collectors describe it, and its arcs by what events tell of it."""
+"""`Unit`: a graph in this process, as described in the files of collectors, with its arcs by the data of events."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Graph = CompiledGraph[Any, Any, Any]
 
 @final
 class Unit:
-    """A graph in this process, with its arcs by what the events tell of it."""
+    """A graph in this process, with its arcs by the data of events."""
 
     def __init__(self, graph: Graph) -> None:
         topology = graph.topology()
         arcs = declared(topology)
         place = graph.declared_at() or ("", 0)
         self.signature: str = signature(arcs)
-        """Differs for graphs with other arcs."""
+        """Identifies the arcs of the graph."""
         self.key: str = f"{graph.name}|{place[0]}:{place[1]}|{self.signature}"
-        """Names the graph in the data of all processes. Copies with other nodes have the same."""
+        """Identifies the graph in the data of all processes. Copies with other nodes have the same key."""
         self.nested: Mapping[str, Graph] = graph.nested
         self.joins: dict[tuple[str, ...], Mapping[str, Any]] = joins(topology)
         self.static: dict[str, list[Arc]] = {}
-        """Static edges by their source."""
+        """Static edges, by source."""
         self.routes: dict[tuple[str, int], list[Arc]] = {}
-        """Routes by source and number of the conditional edge."""
+        """Routes, by source and number of the conditional edge."""
         for arc in arcs:
             if arc.kind == "edge":
                 self.static.setdefault(arc.source, []).append(arc)
@@ -70,9 +70,9 @@ class Unit:
 
 @cache
 def _digest(file: str) -> str:
-    """Return a short text that differs for files with other lines; empty if the file cannot be read."""
+    """Return a short digest of the lines of a file; empty if it cannot be read."""
     try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")  # with any line ends
+        text = Path(file).read_text(encoding="utf-8", errors="replace")  # independent of line endings
     except (OSError, ValueError):
         return ""
     return sha256(text.encode()).hexdigest()[:12]

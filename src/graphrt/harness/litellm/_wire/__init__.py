@@ -1,1 +1,1 @@
-"""How answers of providers are read below litellm: corrected where litellm would misread them, and facts noted."""
+"""Reads providers' answers below litellm: corrects what litellm would misread, and records facts."""

@@ -1,7 +1,8 @@
 """`Api`: how the answers of one API are read. Each module beside this one has a subclass for an API.
 
-A whole answer goes through `document`, a stream through `event`, one event at a time. Both note facts in `seen`, and may
-correct what litellm would misread. A correction says what litellm does wrong, and has a test that tells when it can go.
+A whole answer goes through `document`, a stream through `event`, one event at a time. Both note facts in `seen`, and
+may correct what litellm would misread. A correction says which bug of litellm it corrects, and has a test that fails
+once litellm has fixed it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from graphrt.harness.protocol import FinishReason
 
 
 class Api:
-    """An API of which nothing is known: its answers pass unchanged, except that errors within them are reported."""
+    """An unknown API: its answers pass unchanged, except that errors within them are reported."""
 
     name: ClassVar[str | None] = None
-    """Name of the API; None if nothing is known of it, so that litellm decides whether a stream is complete."""
+    """Name of the API; None if it is unknown, so that litellm decides whether a stream is complete."""
     paths: ClassVar[tuple[str, ...]] = ()
     """Ends of the paths of its requests."""
     provider: ClassVar[str] = ""
@@ -51,7 +52,7 @@ class Api:
 
         Args:
             event: The event.
-            value: The JSON value of its data; None if it is none.
+            value: The JSON value of its data; None if it is invalid.
 
         Raises:
             ReportedError: It is an error.
@@ -71,7 +72,7 @@ class Api:
         self.seen.parts.append(ProviderPart(provider=self.provider, type=kind, data=data))
 
     def end(self) -> Iterable[Event]:
-        """Return the 0..n events that litellm is to read after the last one of a stream that has ended."""
+        """Return the 0..n additional events for litellm at the end of a stream."""
         return ()
 
     def write(self, event: Event) -> bytes:

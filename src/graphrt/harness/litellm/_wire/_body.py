@@ -1,6 +1,6 @@
-"""The body of one answer on its way to litellm: bytes go in, bytes that litellm reads right come out.
+"""Processes the body of one answer on its way to litellm, turning its bytes into bytes that litellm reads correctly.
 
-A document is kept until it is complete. A stream goes on event by event.
+A document is buffered until it is complete. A stream is passed on event by event.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Body(Protocol):
     """Passes a body on."""
 
     def add(self, piece: bytes) -> Iterator[bytes]:
-        """Take the next piece and yield what can go on: 0..n pieces."""
+        """Take the next piece and yield what can continue: 0..n pieces."""
         ...
 
     def end(self) -> Iterator[bytes]:
@@ -55,7 +55,7 @@ def body_of(seen: Seen, *, url: str, status: int, headers: Mapping[str, str], st
         seen: Where facts are noted.
         url: Address of the request.
         status: Status of the answer.
-        headers: Headers of the answer; they are found whatever the case of their names.
+        headers: Headers of the answer, with names in any case.
         streamed: Whether the request asked for a stream.
     """
     if status >= 400:
@@ -122,7 +122,7 @@ class _Stream:
         self._held: Final[list[bytes]] = []
         """The pieces of what may be a document."""
         self._is_stream: bool | None = None
-        """None as long as nothing but white space has arrived."""
+        """None until something other than white space has arrived."""
 
     def add(self, piece: bytes) -> Iterator[bytes]:
         _note(self._api.seen, piece)

@@ -51,12 +51,12 @@ class Calls:
         ]
 
     def pieces(self, delta: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the pieces of calls in a *delta* of a stream; the `index` of each is the position of its call."""
+        """Return the pieces of calls in a *delta* of a stream; each `index` is the position of its call."""
         return [self._piece(n, piece) for n, piece in enumerate(_calls_of(delta))]
 
     def _piece(self, n: int, piece: Mapping[str, Any]) -> dict[str, Any]:
-        told: Any = piece.get("index")
-        number = told if isinstance(told, int) else n
+        index: Any = piece.get("index")
+        number = index if isinstance(index, int) else n
         id_, name, arguments = _id(piece.get("id")), _name(piece), _arguments(piece)
         position = self._known.get((number, id_), self._latest.get(number))
         is_new = position is None or _is_another(self._calls[position], id_, name)

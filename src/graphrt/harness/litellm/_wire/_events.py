@@ -1,7 +1,7 @@
 """Server-sent events: parsed out of pieces of bytes, and written again in the one form that every client reads.
 
-Clients differ in what they tolerate. litellm stops at a comment or an `event:` line of Gemini, takes a byte order mark
-for a part of the first event, and reads an event of two `data:` lines as two. What it gets is always clean.
+Clients differ in what they tolerate. litellm stops at a comment or an `event:` line of Gemini. It takes a byte order
+mark for a part of the first event, and reads an event of two `data:` lines as two. So it always gets clean events.
 
 Source:
     The format is that of the HTML standard, section "Server-sent events" (event stream interpretation).
@@ -31,7 +31,7 @@ class Event:
     """Its type; empty if the stream gives none."""
 
     def parsed(self) -> Any:
-        """Return the JSON value of the data; None if it is none."""
+        """Return the JSON value of the data; None if it is invalid."""
         return parsed(self.data)
 
     def with_value(self, value: Any) -> Event:

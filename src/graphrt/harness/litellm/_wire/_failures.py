@@ -21,15 +21,15 @@ _TEXTS: Final = (
     *("message", "Message", "detail", "msg", "error_message", "errorMessage", "error_description", "title"),
     *("raw", "error", "errors"),
 )
-"""Where providers and gateways put the text of an error; the first that holds one counts."""
+"""Fields in which providers and gateways put the text of an error; the first non-empty one counts."""
 _CODES: Final = ("code", "type", "status", "__type", "error_type", "reason", "finish_reason")
-"""Where they put its name."""
+"""Fields for its name."""
 _NUMBERS: Final = (*_CODES, "status_code", "raw_status_code")
-"""Where they put its status."""
+"""Fields for its status."""
 _WITHIN: Final = ("error", "response", "message", "detail", "metadata", "raw", "delta")
-"""Where they put the error that they wrap, which says more than they do."""
+"""Fields for the wrapped error, which is more informative."""
 _BESIDE: Final = ("details", "errors", "innererror", "choices")
-"""Where they put more about the same error."""
+"""Fields for more details of the same error."""
 _MOST_LAYERS: Final = 20
 _MOST_DEEP: Final = 6
 _BROKEN: Final = frozenset({"error", "insufficient_system_resource", "ERROR", "TIMEOUT"})
@@ -46,9 +46,9 @@ class Failure:
     """An error as a provider reported it."""
 
     text: str = ""
-    """What it says; empty if it says nothing."""
+    """The provider's message; may be empty."""
     names: frozenset[str] = frozenset()
-    """Its codes, types and statuses in words, as they were sent: `rate_limit_exceeded`, `INVALID_ARGUMENT`."""
+    """Its codes, types and statuses as text, as they were sent: `rate_limit_exceeded`, `INVALID_ARGUMENT`."""
     status: int | None = None
     """The status of the answer, or, within a stream, the one that the error itself names; None if there is none."""
     retry_after_s: float | None = None
@@ -83,7 +83,7 @@ def failure_of(body: Any, *, status: int | None = None, headers: Mapping[str, st
     page = _TITLE.search(body) if isinstance(body, str) else None
     rest = text(body) if page is None else page[1]
     said = next((words for layer in found for name in _TEXTS if (words := _words(layer.get(name)))), rest)
-    # Groq tells here what the model wrote in place of a call.
+    # Groq reports here the text that the model wrote in place of a call.
     failed = next((words for layer in found if (words := text(layer.get("failed_generation")))), "")
     asked_s = None if headers is None else _asked_wait_s(headers)
     if headers is not None and headers.get("x-amzn-errortype"):
@@ -105,7 +105,7 @@ def reports_error(body: Any) -> bool:
         return is_sequence(choices) and all(
             _is_broken(mapping(choice)) or mapping(mapping(choice).get("error")) for choice in choices
         )
-    if body.get("status") == "failed":  # in Responses: what the model wrote before is no answer
+    if body.get("status") == "failed":  # in Responses: what the model wrote before is not an answer
         return bool(told)
     if _is_broken(body) or _is_broken(mapping(body.get("delta"))):  # in Cohere
         return True
@@ -114,7 +114,7 @@ def reports_error(body: Any) -> bool:
 
 
 def _is_broken(answer: Mapping[str, Any]) -> bool:
-    """Return whether an error ended an answer, or a choice. What came of it before may have been passed on."""
+    """Return whether an error ended an answer, or a choice. Its earlier output may have been passed on."""
     return text(answer.get("finish_reason")) in _BROKEN
 
 
@@ -149,7 +149,7 @@ def _problem(one: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> int | None:
-    """Return *value* as an HTTP status of an error; None if it is none."""
+    """Return *value* as an HTTP status of an error; None if it is not one."""
     if isinstance(value, str) and value.isdecimal() and len(value) == 3:
         value = int(value)
     return value if isinstance(value, int) and 400 <= value < 600 else None
@@ -160,7 +160,7 @@ def _is_word(value: Any) -> bool:
 
 
 def _wait_s(delay: Any) -> float | None:
-    """Return the seconds of a `retryDelay`, such as "34s" (google.rpc.RetryInfo); None if it is none."""
+    """Return the seconds of a `retryDelay`, such as "34s" (google.rpc.RetryInfo); None if it is invalid."""
     if not isinstance(delay, str) or not delay.endswith("s"):
         return None
     try:

@@ -36,7 +36,7 @@ class FrameReader:
 
     _rest: bytes = b""
     _strange: bool = field(default=False)
-    """Whether the bytes are no frames: then all that follows is one part."""
+    """Whether the bytes are not frames: then all that follows is one part."""
 
     def add(self, piece: bytes) -> Iterator[Frame]:
         """Yield the 0..n frames that *piece* completes."""
@@ -55,13 +55,13 @@ class FrameReader:
             yield self.rest()
 
     def rest(self) -> Frame:
-        """Return what is no complete frame."""
+        """Return the bytes of the incomplete frame."""
         whole, self._rest = self._rest, b""
         return Frame(whole, {}, b"")
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Return the headers that are texts, up to the first that is none."""
+    """Return the headers that are texts, up to the first other one."""
     found: dict[str, str] = {}
     at = 0
     try:
@@ -74,5 +74,5 @@ def _headers(data: bytes) -> dict[str, str]:
             found[data[at + 1 : end].decode()] = data[start : start + length].decode()
             at = start + length
     except (IndexError, error, UnicodeDecodeError):
-        pass  # the client finds what is wrong with it
+        pass  # the client reports the problem
     return found

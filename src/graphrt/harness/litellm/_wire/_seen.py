@@ -1,4 +1,4 @@
-"""`Seen`: what was read of one answer below litellm. It wins over what litellm says."""
+"""`Seen`: the data of one answer that was read below litellm. It takes precedence over litellm's data."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Seen:
     """Facts about the latest answer of one call."""
 
     api: str | None = None
-    """Name of the API whose form was read; None if the form is none that is known. Of a known one, usage and reason are
-    read of every answer, so that None means that the provider told none."""
+    """Name of the API whose form was read; None if the form is unknown. For a known API, usage and reason are read
+    from every answer, so None means that the provider reported none."""
     begun: bool = False
     """Whether a part of the body arrived."""
     start: bytes = b""
@@ -30,11 +30,12 @@ class Seen:
     finish: FinishReason | None = None
     """The same in our words; None leaves it to litellm."""
     refusal: str = ""
-    """What the model said when it refused; empty if it did not."""
+    """The model's refusal; empty if it did not refuse."""
     usage: Any = None
-    """The usage that the provider reported, in OpenAI's chat form (`_openai_format.read_usage`); None if none."""
+    """The usage that the provider reported, in OpenAI's chat form (`_openai_format.read_usage`); None without a
+    report."""
     cost_usd: float | None = None
-    """What the provider charges for the answer, in dollars; None if it did not say."""
+    """The provider's price for the answer, in dollars; None if it named none."""
     service_tier: str | None = None
     """The tier at which the provider charges; None if it did not say."""
     thoughts: list[str] = field(default_factory=list[str])
@@ -44,6 +45,6 @@ class Seen:
     parts: list[ProviderPart] = field(default_factory=list[ProviderPart])
     """0..n parts that are neither text nor calls nor thinking, in the provider's order."""
     is_document: bool = False
-    """Whether a document came where a stream was asked for, and no error in it."""
+    """Whether a document without an error arrived in place of the requested stream."""
     failure: Failure | None = None
     """The error that the provider reported; None if it reported none."""

@@ -1,4 +1,4 @@
-"""Small readings of JSON that providers sent: what has another form than expected counts as absent."""
+"""Small readings of JSON that providers sent: what has a different form from expected counts as absent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects in the array *value*; none if it is no array."""
+    """Return the objects in the array *value*; none if it is not an array."""
     return [one for one in value if is_mapping(one)] if is_list(value) else []
 
 
@@ -32,7 +32,7 @@ def text(value: Any) -> str:
 
 
 def parsed(data: str | bytes) -> Any:
-    """Return the JSON value of *data*; None if it is none."""
+    """Return the JSON value of *data*; None if it is invalid."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -46,7 +46,7 @@ def usage(*, sent: Any, written: Any, cached: Any = None, created: Any = None, r
         sent: Tokens of the prompt, those from a cache included.
         written: Tokens of the answer, those of its reasoning included.
         cached: The part of *sent* that came from a cache; None if the provider did not say.
-        created: The part of *sent* that was written to a cache, which has a price of its own; None if there was none.
+        created: The part of *sent* that was written to a cache, at a price of its own; None if there was none.
         reasoning: The part of *written* that was reasoning; None if the provider did not say.
     """
     return {
@@ -58,6 +58,6 @@ def usage(*, sent: Any, written: Any, cached: Any = None, created: Any = None, r
 
 
 def added(*counts: Any) -> Any:
-    """Return the sum of what a provider counted apart; a count that is no number is the result, for it to be refused."""
+    """Return the sum of a provider's separate counts; a count that is not a number is returned, to be refused."""
     strange = [count for count in counts if count is not None and not isinstance(count, int)]
     return strange[0] if strange else sum(count or 0 for count in counts)

@@ -1,8 +1,8 @@
 """OpenAI's chat completions, and the servers that speak it.
 
 Servers differ in where they put thinking, usage and citations, and in what they leave out. An answer is read here in
-all of these forms, and litellm gets it in one: that of OpenAI, with text, thinking and calls and nothing else. Of other
-forms litellm (1.110) misreads these, among others:
+all of these forms. litellm gets it in one: OpenAI's, with only text, thinking and calls. litellm (1.110) misreads these
+other forms, among others:
 
 - Groq without `service_tier` (`GroqChatConfig.transform_response`), calls with further keys as Snowflake sends them, and
   `choices: null` beside the usage are errors to it.
@@ -30,13 +30,13 @@ from graphrt.harness.litellm._wire.openrouter import Details, cost_of
 from graphrt.harness.protocol import FinishReason
 
 _ABORTED: Final = "abort"
-"""The reason of vLLM and SGLang for an answer that the server gave up."""
+"""The finish reason of vLLM and SGLang for an answer that the server aborted."""
 _TEXT_PARTS: Final = frozenset({"text", "output_text"})
 _THOUGHT_PARTS: Final[Mapping[str, str]] = {"thinking": "thinking", "reasoning": "summary"}
 """Types of parts that are thinking, at Mistral and Databricks, and their fields."""
 _THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning", "thinking")
-"""Where servers put readable thinking: DeepSeek and older vLLM; Groq, Cerebras, OpenRouter and newer vLLM; some proxies.
-Where one sends several, they say the same."""
+"""Fields for readable thinking, used by: DeepSeek and older vLLM; Groq, Cerebras, OpenRouter and newer vLLM; some
+proxies. If a server sends several, they are equal."""
 _PARTS: Final[Mapping[str, str]] = {
     "annotations": "annotation",
     "images": "image",
@@ -46,11 +46,11 @@ _PARTS: Final[Mapping[str, str]] = {
     "context": "context",
     "moderation": "moderation",
 }
-"""Fields of an answer or its message that are neither text nor calls nor thinking, with the type of each item."""
+"""Fields of an answer or its message besides text, calls and thinking, with the type of each item."""
 _TYPED: Final = frozenset({"annotations", "images"})
-"""Those of them whose items tell their type."""
+"""The fields among them whose items have a type."""
 _MOST_PARTS: Final = 10_000
-"""Most parts that are kept of an answer."""
+"""Maximum number of parts kept of an answer."""
 _CACHED: Final = ("num_cached_tokens", "prompt_cache_hit_tokens", "cached_tokens")
 """Where Mistral, DeepSeek and Moonshot put the tokens from their cache."""
 
@@ -58,12 +58,12 @@ _CACHED: Final = ("num_cached_tokens", "prompt_cache_hit_tokens", "cached_tokens
 class Chat(Api):
     """POST /v1/chat/completions.
 
-    Of a stream litellm gets pieces of text, thinking and calls as they come; the reason to stop and the usage last.
+    From a stream litellm gets pieces of text, thinking and calls as they come; the reason to stop and the usage last.
     """
 
     name: ClassVar[str | None] = "chat"
     paths: ClassVar[tuple[str, ...]] = ("/chat/completions",)
-    provider: ClassVar[str] = "chat"  # whoever speaks it does not say who it is
+    provider: ClassVar[str] = "chat"  # the speakers of this API do not identify themselves
     reasons: ClassVar[Mapping[str, FinishReason]] = {
         "stop": "stop",
         "length": "length",
@@ -213,16 +213,16 @@ class Chat(Api):
         """Note why the model stopped.
 
         Raises:
-            ReportedError: The server stopped it, by an error.
+            ReportedError: An error of the server stopped it.
         """
-        told: Any = choice.get("finish_reason")
-        error: Any = choice.get("error") or (body.get("error") if told == "error" else None)
+        finish_reason: Any = choice.get("finish_reason")
+        error: Any = choice.get("error") or (body.get("error") if finish_reason == "error" else None)
         if isinstance(error, (Mapping, str)) and error:
             raise ReportedError(failure_of({"error": error}))
-        if told == _ABORTED:
+        if finish_reason == _ABORTED:
             raise ReportedError(Failure(text="the server aborted the answer"))
-        if told:
-            self.stopped(str(told))
+        if finish_reason:
+            self.stopped(str(finish_reason))
 
     def _reason(self) -> str:
         """Return the reason for litellm, which warns of what it does not know."""
@@ -231,7 +231,7 @@ class Chat(Api):
     def _usage(self) -> dict[str, Any]:
         """Return the field `usage` for litellm: where it is absent, one reader of litellm fails and others estimate it.
 
-        Its counts are never believed, since `Seen.usage` has what the provider reported.
+        Its counts are ignored, since `Seen.usage` has what the provider reported.
         """
         counted = mapping(self.seen.usage)
         counts = (counted.get(name) for name in ("prompt_tokens", "completion_tokens"))
@@ -292,7 +292,7 @@ def _joined(value: Any) -> str:
 
 
 def _usage_of(counted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a report of tokens as OpenAI has it. xAI counts reasoning apart, which the total tells."""
+    """Return a report of tokens in OpenAI's form. xAI counts reasoning separately, which shows in the total."""
     sent, written, total = (counted.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
     sent_from = mapping(counted.get("prompt_tokens_details"))
     caches = [sent_from.get("cached_tokens"), *(counted.get(name) for name in _CACHED)]

@@ -48,10 +48,10 @@ class Cohere(Api):
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
-        told = mapping(value)
-        delta = mapping(told.get("delta"))
+        data = mapping(value)
+        delta = mapping(data.get("delta"))
         message = mapping(delta.get("message"))
-        match told.get("type"):
+        match data.get("type"):
             case "content-delta":
                 self._thought(text(mapping(message.get("content")).get("thinking")))
             case "tool-plan-delta":
@@ -71,9 +71,9 @@ class Cohere(Api):
         if piece:
             self.seen.thoughts.append(piece)
 
-    def _ended(self, told: Mapping[str, Any]) -> None:
-        self.stopped(told.get("finish_reason"))
-        counts = mapping(told.get("usage"))
+    def _ended(self, data: Mapping[str, Any]) -> None:
+        self.stopped(data.get("finish_reason"))
+        counts = mapping(data.get("usage"))
         tokens = mapping(counts.get("tokens"))
         if tokens:
             self.seen.usage = usage(

@@ -1,6 +1,6 @@
 """Amazon Bedrock's Converse.
 
-litellm takes the call of a tool that Bedrock runs itself for a call of ours, and drops citations and its results.
+litellm mistakes calls of tools that Bedrock runs itself for calls of our tools, and drops their results and citations.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class Converse(Api):
         return {**body, "output": {"message": {**message, "content": kept}}}
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
-        told = mapping(value)
-        index = told.get("contentBlockIndex")
+        data = mapping(value)
+        index = data.get("contentBlockIndex")
         match event.name:
             case "contentBlockStart":
-                start = mapping(told.get("start"))
+                start = mapping(data.get("start"))
                 if mapping(start.get("toolUse")).get("type") == _HOSTED or "toolResult" in start:
                     self._open[index] = {name: {**mapping(one)} for name, one in start.items()}
                     return ()
             case "contentBlockDelta":
-                delta = mapping(told.get("delta"))
+                delta = mapping(data.get("delta"))
                 if "citation" in delta:
                     self.note_part("citation", mapping(delta["citation"]))
                 if index in self._open:
@@ -74,16 +74,16 @@ class Converse(Api):
                 self._note(_closed(self._open.pop(index)))
                 return ()
             case "messageStop":
-                self.stopped(told.get("stopReason"))
+                self.stopped(data.get("stopReason"))
                 self.seen.ended = True
             case "metadata":
-                self._counted(told.get("usage"))
+                self._counted(data.get("usage"))
             case _:
                 pass
         return (event,)
 
     def _note(self, block: Mapping[str, Any]) -> bool:
-        """Note what is not ours in a complete block; return whether litellm must not see it."""
+        """Take note of the foreign parts of a complete block; return whether litellm must not see it."""
         if mapping(block.get("toolUse")).get("type") == _HOSTED:
             self.note_part(_HOSTED, mapping(block["toolUse"]))
             return True

@@ -1,8 +1,8 @@
 """Gemini, of Google AI Studio and of Vertex AI.
 
-litellm takes a stream that was cut for a whole one, since it makes up a reason to stop for each piece, and reads nothing
-after a comment or a line `event:` (`ModelResponseIterator`). An answer without `usageMetadata`, and a call without
-`args`, are errors to it. Of a whole answer that a filter stopped it drops the text.
+litellm takes a stream that was cut for a whole one, since it makes up a reason to stop for each piece, and reads
+nothing after a comment or a line `event:` (`ModelResponseIterator`). An answer without `usageMetadata`, and a call
+without `args`, are errors to it. It drops the text of a whole answer that a filter stopped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _OWN_PARTS: Final[Mapping[str, str]] = {
     "toolCall": "tool_call",
     "toolResponse": "tool_response",
 }
-"""Parts that are no text and no call of ours, with their types."""
+"""Parts that are neither text nor a call of ours, with their types."""
 _ABOUT: Final[Mapping[str, str]] = {
     "groundingMetadata": "grounding_metadata",
     "citationMetadata": "citation_metadata",
     "urlContextMetadata": "url_context_metadata",
 }
-"""What a candidate tells about its sources, with its types. A stream may repeat and extend it."""
+"""Fields of a candidate about its sources, with their types. A stream may repeat and extend it."""
 
 
 class Gemini(Api):
@@ -62,7 +62,7 @@ class Gemini(Api):
     def __init__(self, seen: Seen) -> None:
         super().__init__(seen)
         self._answered = False
-        """Whether a text or a call has come."""
+        """Whether text or a call has arrived."""
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
@@ -103,7 +103,7 @@ class Gemini(Api):
         """Note why the model stopped, and return a reason that litellm maps to the same as ours.
 
         Raises:
-            ReportedError: Gemini held back a call, and there is nothing else.
+            ReportedError: Gemini held back a call, and the answer has no other content.
         """
         self.stopped(reason)
         if reason in _MISCALLED and not self._answered:
@@ -130,15 +130,15 @@ class Gemini(Api):
         return part
 
     def _tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Note what a candidate tells about its sources: what came last."""
+        """Take note of a candidate's sources; the last ones count."""
         self.seen.parts[:] = [part for part in self.seen.parts if part.type != kind]
         self.note_part(kind, data)
 
 
 def _usage(counted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the report of tokens. Those of Gemini's own tools are a part of what was sent.
+    """Return the report of tokens. Tokens of Gemini's own tools are part of the sent ones.
 
-    `candidatesTokenCount` contains the thoughts on Vertex AI alone, which the total tells.
+    Only on Vertex AI does `candidatesTokenCount` contain the thoughts, which shows in the total.
     """
     sent = added(counted.get("promptTokenCount"), counted.get("toolUsePromptTokenCount"))
     written, thoughts = counted.get("candidatesTokenCount"), counted.get("thoughtsTokenCount")

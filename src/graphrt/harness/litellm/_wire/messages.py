@@ -1,8 +1,8 @@
 """Anthropic's messages.
 
-litellm estimates the tokens of thinking where Claude reports none (`_build_completion_token_details`), takes a turn that
-was paused for one that was cut off (`_FINISH_REASON_MAP`), fails without `usage`, and drops citations and the blocks of
-hosted tools.
+litellm estimates the tokens of thinking where Claude reports none (`_build_completion_token_details`). It takes a
+paused turn for one that was cut off (`_FINISH_REASON_MAP`). It fails without `usage`, and drops citations and the
+blocks of hosted tools.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphrt.harness.protocol import FinishReason
 _OURS: Final = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 """Types of blocks that litellm reads."""
 _SENT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-"""Counts of what was sent, each apart."""
+"""Separate counts of the sent tokens."""
 
 
 class Messages(Api):
@@ -46,7 +46,7 @@ class Messages(Api):
         self._open: Final[dict[Any, dict[str, Any]]] = {}
         """The blocks of a stream that are not complete, by their index."""
         self._counts: Final[dict[str, Any]] = {}
-        """What was reported of tokens so far."""
+        """The tokens reported so far."""
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
@@ -58,19 +58,19 @@ class Messages(Api):
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
-        told = mapping(value)
-        match told.get("type"):
+        data = mapping(value)
+        match data.get("type"):
             case "message_start":
-                self._counted(mapping(told.get("message")).get("usage"))
+                self._counted(mapping(data.get("message")).get("usage"))
             case "content_block_start":
-                self._open[told.get("index")] = {**mapping(told.get("content_block")), "citations": []}
+                self._open[data.get("index")] = {**mapping(data.get("content_block")), "citations": []}
             case "content_block_delta":
-                self._extend(self._open.get(told.get("index")), mapping(told.get("delta")))
+                self._extend(self._open.get(data.get("index")), mapping(data.get("delta")))
             case "content_block_stop":
-                self._close(self._open.pop(told.get("index"), None))
+                self._close(self._open.pop(data.get("index"), None))
             case "message_delta":
-                self._counted(told.get("usage"))
-                self.stopped(mapping(told.get("delta")).get("stop_reason"))
+                self._counted(data.get("usage"))
+                self.stopped(mapping(data.get("delta")).get("stop_reason"))
             case "message_stop":
                 self.seen.ended = True
             case _:
@@ -97,17 +97,17 @@ class Messages(Api):
         self._note(block if written is None else {**block, "input": written})
 
     def _note(self, block: Mapping[str, Any]) -> None:
-        """Note a complete block that is no text, thinking or call of ours, and the citations of a text."""
+        """Note a complete block that is neither text, thinking nor a call of ours, and the citations of a text."""
         kind = text(block.get("type"))
-        told = [block] if kind and kind not in _OURS else mappings(block.get("citations")) if kind == "text" else []
-        for one in told:
+        parts = [block] if kind and kind not in _OURS else mappings(block.get("citations")) if kind == "text" else []
+        for one in parts:
             self.note_part(text(one.get("type")) or kind, one)
 
     def _counted(self, report: Any) -> None:
-        """Note a report of tokens. Those of a stream complete each other: its end repeats what has changed."""
-        told = {name: value for name, value in mapping(report).items() if value is not None}
-        if told:
-            self._counts.update(told)
+        """Note a report of tokens. Reports of a stream complete each other: its end repeats the changed ones."""
+        counts = {name: value for name, value in mapping(report).items() if value is not None}
+        if counts:
+            self._counts.update(counts)
             self.seen.usage = _usage(self._counts)
 
 

@@ -1,4 +1,4 @@
-"""What OpenRouter adds to chat completions: `reasoning_details`, and what an answer costs.
+"""OpenRouter's additions to chat completions: `reasoning_details`, and the price of an answer.
 
 Source:
     https://openrouter.ai/docs/guides/best-practices/reasoning-tokens and .../usage-accounting
@@ -24,7 +24,7 @@ class Details:
     def __init__(self) -> None:
         self._details: list[dict[str, Any]] = []
         self._texts: list[dict[str, list[str]]] = []
-        """The pieces of each detail's texts."""
+        """The pieces of the texts of each detail."""
 
     def add(self, details: Any) -> str:
         """Add the details of a message or a delta, and return the readable text in them."""
@@ -58,7 +58,7 @@ def _continues(last: Mapping[str, Any], detail: Mapping[str, Any]) -> bool:
 
 
 def cost_of(usage: Mapping[str, Any]) -> float | None:
-    """Return what an answer costs in dollars, as *usage* says; None if it does not.
+    """Return the price of an answer in dollars, from *usage*; None if it has none.
 
     With a key of the user's own at the upstream, the upstream's price comes on top of OpenRouter's.
     """

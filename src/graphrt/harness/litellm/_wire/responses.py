@@ -1,11 +1,11 @@
 """OpenAI's Responses, as OpenAI speaks it and the servers that follow it.
 
 An answer is a list of output items. A stream describes them piece by piece, and once more when they are complete;
-servers leave much of that out. litellm (1.110, `completion_extras/litellm_responses_transformation`) reads the pieces
-only, and so loses texts and arguments of calls that arrive in one go. It has no place for refusals, for the thoughts of
-open models and for items of hosted tools, and fails at citations of files, at unknown items and at empty pieces.
+servers leave much of that out. litellm (1.110, `completion_extras/litellm_responses_transformation`) reads only the
+pieces, and so loses texts and arguments that arrive in one go. It has no place for refusals, for the thoughts of open
+models and for items of hosted tools, and fails at citations of files, at unknown items and at empty pieces.
 
-What it gets is therefore always the same simple form of an answer: thoughts, messages of nothing but text, and calls,
+It therefore always gets the same simple form of an answer: thoughts, messages with only text, and calls,
 in pieces that add up to the whole. Everything else is noted in `Seen`.
 
 Source:
@@ -180,7 +180,7 @@ class Responses(Api):
                 yield _event("response.function_call_arguments.delta", **at, delta=piece)
 
     def _settle(self, item: _Item, body: dict[str, Any]) -> Iterator[Event]:
-        """Take the complete *body* of an item, and yield what is missing of it."""
+        """Take the complete *body* of an item, and yield its missing parts."""
         item.body, item.is_whole = body, True
         if item.kind in _CALLS:
             yield from self._begin_call(item)
@@ -198,7 +198,7 @@ class Responses(Api):
                 yield _event("response.output_item.done", output_index=item.number, item=_message("", item.number))
 
     def _settle_part(self, item: _Item, lane: str, place: int, whole: str) -> Iterator[Event]:
-        """Take the *whole* text of a part, and yield what is missing of it.
+        """Take the *whole* text of a part, and yield its missing pieces.
 
         Raises:
             ReportedError: The arguments of a call differ from their pieces, which are gone.
@@ -210,7 +210,7 @@ class Responses(Api):
             raise unusable(f"the call of {text(item.body.get('name'))!r} differs from the pieces that the stream had")
 
     def _end(self, response: Mapping[str, Any]) -> Iterator[Event]:
-        """Take the response at the end of a stream, and yield what is missing."""
+        """Take the response at the end of a stream, and yield its missing parts."""
         output = [dict(body) for body in mappings(response.get("output"))]
         for item, body in self._matched(output):
             yield from self._settle(item, body)
@@ -281,7 +281,7 @@ class _Item:
     is_begun: bool = False
     """Whether litellm knows of the call."""
     is_whole: bool = False
-    """Whether an event said that the item, or its text, is complete."""
+    """Whether an event marked the item, or its text, as complete."""
     is_closed: bool = False
     """Whether litellm knows that the message is complete."""
 
@@ -385,7 +385,10 @@ def _ids(body: Mapping[str, Any]) -> set[str]:
 
 
 def _blocks(output: list[dict[str, Any]]) -> Iterator[ThinkingBlock]:
-    """Yield the items of reasoning as blocks. One that precedes a call other than the first names it in its data."""
+    """Yield the items of reasoning as blocks.
+
+    A thought that precedes a call other than the first names the call in its data.
+    """
     is_called = False
     for body, after in zip_longest(output, output[1:], fillvalue=_NO_ITEM):
         is_called = is_called or _type(body) in _CALLS
@@ -402,7 +405,7 @@ def _blocks(output: list[dict[str, Any]]) -> Iterator[ThinkingBlock]:
 
 
 def _provider_parts(output: Iterable[Mapping[str, Any]]) -> Iterator[ProviderPart]:
-    """Yield what has no other place in a reply, in order: items of hosted tools, citations, parts that are not text."""
+    """Yield parts without another place in a reply, in order: hosted tool items, citations, parts that are not text."""
     for body in output:
         if _type(body) not in _READ:
             yield ProviderPart(provider=_PROVIDER, type=_type(body), data=body)
@@ -485,7 +488,7 @@ def _response(
 
 
 def _counts(reported: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the usage with nothing but counts; None if the tokens of input and output are none."""
+    """Return the usage with only counts; None if input and output have no counts of tokens."""
     counts: dict[str, Any] = {name: reported.get(name) for name in ("input_tokens", "output_tokens")}
     if not all(type(count) is int for count in counts.values()):
         return None

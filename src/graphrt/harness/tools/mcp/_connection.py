@@ -23,7 +23,7 @@ from graphrt.errors._codes.arguments import MISSING_PACKAGE
 T = TypeVar("T")
 
 _PAGES: Final = 100
-"""Most pages of a tool list that are read, so that an endless list does not hang the caller."""
+"""Maximum number of pages of a tool list that are read, so that an endless list does not hang the caller."""
 _REASON_S: Final = 1.0
 """Seconds to wait for the owner task to report why the connection ended."""
 _STOP_S: Final = 10.0

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 
 from graphrt._sensitive_texts import redact
 from graphrt.errors import ToolError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
 from graphrt.errors._codes.tools import (
-    BAD_ADDRESS,
     DUPLICATE_TOOL,
     MCP_CONNECT,
     MCP_LOST,
@@ -37,8 +36,11 @@ __all__ = ["McpServer", "McpTool"]
 
 T = TypeVar("T")
 
+_ADDRESS: Final = (
+    'a URL and headers, such as McpServer.http("http://127.0.0.1:8000/mcp", headers={"Authorization": ...})'
+)
 _LOOP: Final = LoopThread("graphrt-mcp")
-"""Event loop of all connections, whatever loops the callers run on."""
+"""Event loop of all connections, independent of the callers' loops."""
 
 
 class ServerOptions(SharedOptions, total=False):
@@ -69,7 +71,7 @@ class McpServer:
             must also be made within this time, and each request sent. None: no limit.
         effect: Effect class of all its tools. None: "pure" for a tool with `readOnlyHint`, "idempotent" for one with
             `idempotentHint`, else "once". Set it yourself for a server whose hints you do not trust.
-        on_error: As in `ToolPolicy`, for all its tools; likewise *approval* and *max_result_chars*.
+        on_error: As in `ToolPolicy`, for all its tools; the same goes for *approval* and *max_result_chars*.
 
     Raises:
         InputError: An argument is wrong.
@@ -173,9 +175,13 @@ class McpServer:
         except ValueError:
             parts, host, port = urlsplit(""), "", None
         if parts.scheme not in {"http", "https"} or not host:
-            raise BAD_ADDRESS(problem="does not begin with http:// or https://, or names no host")
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem="The address of an MCP server needs http:// or https:// and a host", wanted=_ADDRESS
+            )
         if parts.username or parts.password:
-            raise BAD_ADDRESS(problem="holds credentials, which would appear in logs")
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem="The address of an MCP server holds credentials, which would appear in logs", wanted=_ADDRESS
+            )
         return cls(
             links.HttpTarget(url=url, headers=dict(headers or {})),
             default_name=f"{host}:{port}" if port else host,
@@ -206,7 +212,7 @@ class McpServer:
         return self._made(await self._described(), self)
 
     async def _described(self) -> list[Any]:
-        """Return what the server says about its 0..n tools, as the SDK's objects."""
+        """Return the server's description of its 0..n tools, as the SDK's objects."""
         return await self._request("the list of tools", links.list_all)
 
     def _made(self, described: Iterable[Any], caller: Caller) -> list[McpTool]:

@@ -20,7 +20,7 @@ from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy,
 from graphrt.harness.tools.results import to_result
 
 _LONGEST: Final = 64
-"""Most characters of a tool name that every provider accepts."""
+"""Maximum number of characters of a tool name that every provider accepts."""
 
 
 class Caller(Protocol):
@@ -139,7 +139,7 @@ def _effect(annotations: Any) -> EffectClass:
 def _content(block: Any) -> str | MediaPart:
     """Return a content block as a text, or as the image, audio or document that it has.
 
-    Nothing is fetched: of a link, the text has the URI. What is not such a file is named with its size.
+    Nothing is fetched: of a link, the text has the URI. Other content is named with its size.
     """
     match block.type:
         case "text":

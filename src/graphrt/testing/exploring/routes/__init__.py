@@ -1,4 +1,4 @@
-"""The route explorer: every way that nodes, models and persons may take a graph, within bounds."""
+"""The route explorer: every path through a graph that nodes, models and people may choose, within bounds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What may come out where a graph leaves it open: of nodes, models, the harness, and persons who are asked.
+"""The possible outcomes of nodes, models, the harness, and people who are asked.
 
-Here they are checked and turned into stubs that ask a `Chooser`. Nothing here runs a graph.
+This module checks them and turns them into stubs that ask a `Chooser`. It runs no graph.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from graphrt.testing.route_coverage.arcs import Arc, arc_of, branches, shown
 
 Graph = CompiledGraph[Any, Any, Any]
 Ask = Callable[[], Chooser]
-"""Returns the chooser of the path that is run."""
+"""Returns the chooser of the current path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a node that does nothing leads to: a combination of labels of its routers, or a target of its Commands."""
+    """The targets of a node that does nothing: a combination of labels of its routers, or a target of its Commands."""
 
     said: str
     goto: tuple[str, ...] | None
@@ -45,18 +45,18 @@ class Alternatives:
     inputs: tuple[Any, ...]
     """1..n inputs."""
     nodes: Mapping[str, Any]
-    """Path of a node to its alternatives, or to None: it does nothing, and its routers give each of their labels."""
+    """Maps the path of a node to its alternatives. None: it does nothing, and its routers give each of their labels."""
     replies: Mapping[str, tuple[Any, ...]]
-    """Agent to what its model may reply."""
+    """Maps an agent to the possible replies of its model."""
     harness: tuple[Any, ...] | None
     answers: Callable[[Any], Sequence[Any]]
-    """Returns what a person may answer to a question."""
+    """Returns a person's possible answers to a question."""
     free: bool = False
-    """Whether there are no alternatives at all, so that each node does nothing."""
+    """Whether there are no alternatives, so that each node does nothing."""
     asked: tuple[str, ...] = ()
-    """What is left out because routers are asked as they are, or for one label at a time."""
+    """Parts left out because routers are called unchanged, or give one label at a time."""
     labels: Mapping[str, tuple[Label, ...]] = field(default_factory=dict[str, tuple[Label, ...]])
-    """Path of each node that does nothing to what it leads to."""
+    """Maps the path of each node that does nothing to its targets."""
 
     def stubbed(self, graph: Graph, ask: Ask) -> Graph:
         """Return a copy of *graph* whose nodes with alternatives ask the chooser. Nested graphs are copied too."""
@@ -84,8 +84,8 @@ def read(
     """Check the alternatives of a call.
 
     Raises:
-        InputError: They name a node that is missing, a list of them is empty, or one is an async function. What no node
-            can return is refused when it is taken.
+        InputError: They name an unknown node, have an empty list, or contain an async function. A result that no node
+            can return is refused when it is chosen.
     """
     given = {node_name(key): items for key, items in (alternatives or {}).items()}
     inputs = _listed(given.pop(START, [input]), "the input (START)")
@@ -155,7 +155,7 @@ def _paths(graph: Graph, above: str) -> Iterator[tuple[str, tuple[Graph, str]]]:
 
 
 def _labels(graph: Graph, name: str) -> tuple[tuple[Label, ...], bool]:
-    """Return what a node that does nothing may lead to, and whether these are all of its routes."""
+    """Return the possible targets of a node that does nothing, and whether the list has all of its routes."""
     topology = graph.topology()
     edges = [edge for edge in topology["edges"] if edge["from"] == name]
     routes = [edges for (source, _), edges in sorted(branches(topology).items()) if source == name]
@@ -211,9 +211,9 @@ def _node(path: str, items: tuple[Any, ...], ask: Ask) -> Callable[[Any, Any], A
 
 
 def _chosen(kind: str, name: str, items: tuple[Any, ...], ask: Ask) -> Callable[..., Any]:
-    """Return a function that takes the chosen one of *items*: returns it, raises it, or calls it.
+    """Return a function that applies the chosen one of *items*: returns, raises or calls it.
 
-    It is called with a request, or with the state and the context, of which the item may leave the context.
+    It is called with a request, or with the state and the context; an item may omit the context.
     """
     said = [short(item) for item in items]
 
@@ -251,7 +251,7 @@ def _any_call(_request: Any) -> bool:
 
 
 def _takes_context(function: Any) -> bool:
-    """Return whether *function* wants the context: a second positional parameter without a default, as of a node."""
+    """Return whether *function* takes the context: like a node, by a second positional parameter without a default."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Which arcs of a graph the paths took, read as route coverage reads them, and which no path took."""
+"""The arcs of a graph that the paths took, determined as in route coverage, and those that no path took."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Taken:
         self._folder = folder
         self._collector = Collector(folder)
         self.defaults: dict[str, dict[str, None]] = {}
-        """Source of a router to the labels that only `default=` took."""
+        """Maps the source of a router to the labels that only `default=` took."""
         self.slips: list[tuple[str, str, str]] = []
-        """Labels of the present path that `default=` swallows, as bugs."""
+        """Labels of the current path that only `default=` took, as bugs."""
         self._keys = {Unit(one).key for _, one in _all(graph, "")}
         self._routers: WeakKeyDictionary[Graph, dict[tuple[str, int], tuple[str, list[str]]]] = WeakKeyDictionary()
         self._free: dict[str, dict[Arc, None]] = {}
@@ -62,7 +62,7 @@ class Taken:
                 self.slips.append(("swallowed-label", f"{source} {label}", text))
 
     def _known(self, graph: Graph) -> dict[tuple[str, int], tuple[str, list[str]]]:
-        """Return the conditional edges with a default route of a graph that is explored: its target, the other labels."""
+        """Return the conditional edges with a default route in an explored graph: its target, and the other labels."""
         found = self._routers.get(graph)
         if found is None:
             found = self._routers[graph] = {}
@@ -77,11 +77,11 @@ class Taken:
     # -- what the search asks ------------------------------------------------------------------------------------
 
     def add(self, path: str, arcs: Iterable[Arc]) -> None:
-        """Add *arcs* that a node without a function of its own took; *path* is that of its graph."""
+        """Add *arcs* that a node without a function took; *path* is that of its graph."""
         self._free.setdefault(path, {}).update(dict.fromkeys(arcs))
 
     def arcs(self) -> dict[str, tuple[dict[Arc, None], list[Arc]]]:
-        """Return path to the arcs that were taken there, and to the others that could have been."""
+        """Return, by path, the arcs that were taken there, and the other possible arcs."""
         self._collector.flush()
         hits = load(self._folder).hits
         found: dict[str, tuple[dict[Arc, None], list[Arc]]] = {}
@@ -93,14 +93,14 @@ class Taken:
         return found
 
     def tell(self, *, complete: bool) -> None:
-        """Tell the route coverage of this test run, if it is measured, what can be taken."""
+        """Report the possible arcs to the route coverage of this test run, if it is measured."""
         taken = {path: arcs for path, (arcs, _) in self.arcs().items()}
         tell_explored(self._graph, taken, complete=complete)
 
 
 @contextmanager
 def taking(graph: Graph) -> Generator[Taken]:
-    """Observe the graphs that are made and run in the block. The route coverage of the test run does not count them."""
+    """Observe the graphs that are compiled and run in the block, which the route coverage of the test run ignores."""
     with TemporaryDirectory(prefix="graphrt-routes-") as folder, paused():
         taken = Taken(graph, Path(folder))
         stop = observe(taken)

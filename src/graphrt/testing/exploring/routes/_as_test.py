@@ -1,7 +1,7 @@
-"""A walk as the source text of a pytest test, which fails as long as the bug is there.
+"""A walk as the source text of a pytest test, which fails as long as the bug exists.
 
-What a test can do by itself stands in it as literals: results of nodes, replies, answers. Objects that no literal shows
-are imported if a module has them, and are fixtures of the test otherwise.
+Values with a literal form are literals in the test: results of nodes, replies, answers. Other objects are imported if a
+    module has them, and are fixtures otherwise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BY_ITSELF: Final = frozenset(
         "agent-limit", "unanswerable-interrupt",
     }
 )  # fmt: skip
-"""Kinds that one run shows. The others need an explorer that looks at it."""
+"""Kinds of bugs that a single run reveals. Others need an explorer."""
 _SCALARS: Final = (type(None), bool, int, float, str, bytes)
 
 
 class _NoLiteral(Exception):  # noqa: N818 - not an error: it says that another form of test is needed
-    """A value that no literal shows."""
+    """A value without a literal form."""
 
 
 def as_test(kind: str, text: str, walk: Walk, graph: Graph, call: Mapping[str, Any]) -> str:
@@ -33,11 +33,11 @@ def as_test(kind: str, text: str, walk: Walk, graph: Graph, call: Mapping[str, A
 
     Args:
         kind: Kind of the bug.
-        text: What went wrong; its first line becomes the docstring.
+        text: Description of the bug; its first line becomes the docstring.
         walk: The shortest walk that shows it.
-        graph: The graph that was explored.
-        call: Further arguments of `explore_routes`, by their names, without those that were not given. *path* is None
-            if only the whole search shows the bug.
+        graph: The explored graph.
+        call: Further arguments of `explore_routes` that were given, by name. *path* is None if only the whole search
+            shows the bug.
     """
     if kind in BY_ITSELF:
         try:
@@ -113,7 +113,7 @@ class _Text:
         """Return the source text of *value*.
 
         Raises:
-            _NoLiteral: Nothing shows it.
+            _NoLiteral: It has no source text.
         """
         kind: Any = value.__class__
         if kind in _SCALARS:
@@ -134,7 +134,7 @@ class _Text:
         raise _NoLiteral
 
     def result(self, value: Any) -> str:
-        """Return the source text of what a node returns or raises."""
+        """Return the source text of a node's result or exception."""
         if isinstance(value, Label):
             if value.fails:
                 return "RuntimeError('the explorer lets this node fail')"

@@ -1,6 +1,6 @@
-"""The choices of one path: a list of numbers that says everything which the graph itself leaves open.
+"""The choices of one path: a list of numbers that determines everything that the graph itself leaves open.
 
-What the numbers choose from is the business of `_alternatives`; nothing here knows a graph.
+`_alternatives` defines the meaning of the numbers; this module knows nothing of graphs.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ class Choice:
     """One choice that a path made."""
 
     kind: str
-    """What chose: `input`, `node`, `route`, `reply`, `harness` or `answer`."""
+    """The chooser: `input`, `node`, `route`, `reply`, `harness` or `answer`."""
     name: str
     """Name of the node or agent; for an answer, of the node that asked."""
     index: int
     """Number of the alternative, from 0."""
     of: int
-    """How many alternatives there were, 1 or more."""
+    """Number of alternatives, 1 or more."""
     said: str
     """The alternative as text."""
     value: Any
-    """The alternative as it was given."""
+    """The alternative as the user gave it."""
     result: Any = None
-    """What came of the alternative, where it is a function."""
+    """The result of the alternative, if it is a function."""
     free: bool = False
-    """Whether the choice stands for whatever may happen outside, so that a loop through it can be left at any time."""
+    """Whether the choice stands for any outside event, so that a loop through it can be left at any time."""
 
     @property
     def site(self) -> tuple[tuple[str, str], int]:
-        """What a path that is run again must meet at this place, and how many alternatives there were."""
+        """The choice that a repeated path must meet at this position, and the number of alternatives."""
         return (self.kind, self.name), self.of
 
     def __str__(self) -> str:
@@ -53,11 +53,11 @@ _SAID = {
 
 @final
 class Chooser:
-    """Makes the choices of one path: those of *prefix* first, and then the first alternative each time.
+    """Makes the choices of one path: those of *prefix*, and then always the first alternative.
 
     Args:
-        prefix: Numbers of the alternatives. A choice between one alternative alone takes none of them.
-        expected: What the first choices must be between, as an earlier path with the same prefix met it.
+        prefix: Numbers of the alternatives. A choice with a single alternative consumes none.
+        expected: The sites of the first choices, from an earlier path with the same prefix.
     """
 
     def __init__(self, prefix: Sequence[int], expected: Sequence[tuple[tuple[str, str], int]] = ()) -> None:
@@ -65,11 +65,11 @@ class Chooser:
         self._expected = expected
         self._lock = threading.Lock()
         self.made: list[Choice] = []
-        """All choices, in order, those between one alternative too."""
+        """All choices, in order, including those with a single alternative."""
         self.open: list[Choice] = []
         """The choices between two or more alternatives."""
         self.diverged: str | None = None
-        """What was met in the place of an expected choice; None if the path was the same."""
+        """The choice that was met instead of an expected one; None if the path was the same."""
 
     def choose(self, kind: str, name: str, said: Sequence[str], values: Sequence[Any], *, free: bool = False) -> Choice:
         """Make the next choice between *values*, whose texts are *said*."""
@@ -89,7 +89,7 @@ class Chooser:
             return made
 
     def came_to(self, choice: Choice, result: Any) -> None:
-        """Remember what the function that *choice* chose returned."""
+        """Record the result of the function that *choice* chose."""
         with self._lock:
             known = replace(choice, result=result)
             for made in (self.made, self.open):
@@ -97,5 +97,5 @@ class Chooser:
 
     @property
     def path(self) -> tuple[int, ...]:
-        """The numbers that run this path again."""
+        """The numbers that repeat this path."""
         return tuple(choice.index for choice in self.open)

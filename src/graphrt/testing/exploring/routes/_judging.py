@@ -1,4 +1,4 @@
-"""What is wrong with one walk. Loops that span several walks are found by `_loops`."""
+"""Finds the problems of one walk. `_loops` finds loops that span several walks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphrt.errors import (
     StarvedJoinError,
     StepLimitError,
     UpdateError,
-    told,
+    describe_error,
 )
 from graphrt.errors._codes.explorations import IMPOSSIBLE_ALTERNATIVE, IMPOSSIBLE_REPLIES
 from graphrt.testing.exploring.routes._walk import Plan, Walk
@@ -36,13 +36,13 @@ _KINDS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (RouteError, "wrong-route"),
 )
 _UNSCRIPTED: Final = frozenset({"no-harness", "no-api-key", "model-request-forbidden", "missing-extra"})
-"""Codes of errors of calls that no reply was given for."""
+"""Codes of errors of calls without a given reply."""
 _CLOSE: Final = 0.75
-"""Similarity of two labels above which one is taken for a slip of the other."""
+"""Similarity of two labels above which one counts as a misspelling of the other."""
 
 
 def bugs(walk: Walk, plan: Plan) -> Iterator[Bug]:
-    """Yield what is wrong with *walk*, by itself."""
+    """Yield the problems of *walk* alone."""
     if walk.error is not None:
         yield _of_error(walk.error, plan)
     yield from walk.broken
@@ -56,7 +56,7 @@ def bugs(walk: Walk, plan: Plan) -> Iterator[Bug]:
 
 
 def externally(walk: Walk) -> bool:
-    """Return whether a person, or a free label, keeps *walk* going: one is met in the last half of it."""
+    """Return whether *walk* is driven by a person or a free label, that is, whether its second half has one."""
     return any(mark.external for mark in walk.marks[len(walk.marks) // 2 :])
 
 
@@ -76,7 +76,7 @@ def _unanswered(walk: Walk) -> Iterator[Bug]:
 
 
 def refused(questions: Mapping[str, tuple[str, Mapping[int, bool]]]) -> Iterator[tuple[str, Bug]]:
-    """Yield the questions that refuse each of the declared answers, with their sites."""
+    """Yield the questions that refuse all declared answers, with their sites."""
     for site, (text, tried) in questions.items():
         of = int(site.rpartition("#")[2])
         if tried and len(tried) == of and not any(tried.values()):
@@ -110,7 +110,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> None:
-    """Raise what is the fault of an alternative: a value that the state refuses, or a target that is not declared."""
+    """Raise errors caused by an alternative: a value that the state refuses, or an undeclared target."""
     if kind not in {"bad-update", "wrong-route"}:
         return
     chosen = (one for one in reversed(plan.chooser.made) if one.kind == "node" and one.name.split("/")[-1] == node)
@@ -118,11 +118,11 @@ def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> No
     if last is not None and not callable(last.value) and getattr(error, "code", "") != "route-failed":
         routed = kind == "wrong-route" and getattr(error, "code", "") not in {"unknown-target", "undeclared-goto"}
         if not routed:
-            raise IMPOSSIBLE_ALTERNATIVE(key=last.name, problem=f"{last.said}. {told(error)}") from error
+            raise IMPOSSIBLE_ALTERNATIVE(key=last.name, problem=f"{last.said}. {describe_error(error)}") from error
 
 
 def slip(label: Any, labels: list[str], nodes: tuple[str, ...], target: str) -> str | None:
-    """Return what *label*, which only the default route takes, was probably meant to be; None if nothing is close."""
+    """Return the probable meaning of *label*, which only the default route takes; None if nothing is close."""
     if not isinstance(label, str) or not label:
         return None
     folded = {_folded(known): known for known in labels}

@@ -1,6 +1,6 @@
-"""The graph of the states that were met, and the loops in it that nothing outside has to drive.
+"""The graph of visited states, and its loops that run without outside events.
 
-A walk stops at a state that another walk has met, so a loop may be found by no walk alone.
+A walk stops at a state that another walk has visited, so no single walk may contain a loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, final
 from graphrt.testing.exploring.routes._walk import Mark, Walk
 
 _MOST: Final = 200
-"""Most states from which a loop is searched for: one loop through many states is found from any of them."""
+"""Maximum number of states from which to search for a loop: a loop through many states is found from any of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +22,16 @@ class Loop:
     """A loop through states."""
 
     path: tuple[int, ...]
-    """Choices that lead to the loop, and once around it."""
+    """Choices that lead to the loop and once around it."""
     nodes: tuple[str, ...]
     """Nodes that run in the loop, in order."""
     driven: bool
-    """Whether persons or free labels drive it, though none of their choices leads to an end."""
+    """Whether people or free labels drive it, although none of their choices leads to an end."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Arc:
-    """How one state leads to another."""
+    """A transition from one state to another."""
 
     choices: tuple[int, ...]
     nodes: tuple[str, ...]
@@ -40,18 +40,18 @@ class _Arc:
 
 @final
 class States:
-    """States by number, from the walks that were made."""
+    """Visited states, by number."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {None: 0}
         self._best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
-        """State to the fewest supersteps that lead to it, and the choices."""
+        """Maps a state to the minimum number of supersteps that lead to it, with the choices."""
         self._next: dict[int, dict[int, _Arc]] = {}
         self._out: set[int] = {0}
-        """States from which a run ended, or was not followed."""
+        """States from which a run ended or was not followed."""
 
     def is_known(self, key: Hashable, superstep: int) -> bool:
-        """Return whether the state of *key* was met after as many supersteps, or fewer."""
+        """Return whether the state of *key* was already visited after at most as many supersteps."""
         number = self._numbers.get(key)
         return number is not None and self._best[number][0] <= superstep
 
@@ -79,7 +79,7 @@ class States:
         return len(self._numbers) - 1
 
     def loops(self, *, complete: bool) -> Iterator[Loop]:
-        """Yield loops, each set of nodes once: those that nobody drives, and those that nobody can leave.
+        """Yield loops, each set of nodes once: those without a driver, and those without a way out.
 
         Args:
             complete: Whether every path was followed. Otherwise a state without a way out may have one.
@@ -106,7 +106,7 @@ class States:
                 yield Loop(path, nodes, driven)
 
     def _leaving(self) -> set[int]:
-        """Return the states from which an end can be reached."""
+        """Return the states from which an end is reachable."""
         before: dict[int, list[int]] = {}
         for at, arcs in self._next.items():
             for to in arcs:
@@ -121,7 +121,7 @@ class States:
 
 
 def _cyclic(arcs: dict[int, list[int]]) -> set[int]:
-    """Return the states that are left once all have been taken away that lead nowhere: those before a loop."""
+    """Return the states that lead to a loop, by repeatedly removing states without successors."""
     before: dict[int, list[int]] = {}
     count = {at: len(to) for at, to in arcs.items()}
     for at, following in arcs.items():
@@ -141,7 +141,7 @@ def _cyclic(arcs: dict[int, list[int]]) -> set[int]:
 
 
 def _around(start: int, arcs: dict[int, list[int]]) -> list[int] | None:
-    """Return the shortest way from *start* back to it, both ends included; None if there is none."""
+    """Return the shortest path from *start* back to itself, including both ends; None if there is none."""
     came: dict[int, int] = {}
     queue = deque([start])
     while queue:

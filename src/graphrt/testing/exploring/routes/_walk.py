@@ -1,6 +1,6 @@
 """One walk through a graph along given choices, from the start to an end, a known state or the bound.
 
-Nothing is judged here, except what only the walk can see: predicates over the states.
+This module evaluates only predicates over states, which only a walk can see; other checks are elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from graphrt.errors import GraphrtError, InputError, told
+from graphrt.errors import GraphrtError, InputError, describe_error
 from graphrt.events import Entry, JoinStanding, SuperstepCommitted, TaskFailed, TasksRouted, TaskSucceeded
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
@@ -24,10 +24,10 @@ from graphrt.testing.virtual_clock import VirtualClock
 
 THREAD: Final = "explored"
 _NOTHING: Final = frozen([])
-"""What is due at an end."""
+"""Key of the nodes due at an end."""
 Predicates = Mapping[str, Callable[[Any], object]]
 Known = Callable[[Hashable, int], bool]
-"""Takes the key of a state and its superstep; returns whether to stop there."""
+"""Takes the key of a state and its superstep; returns whether the walk stops there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,14 @@ class Mark:
     nodes: tuple[str, ...]
     """Nodes of the superstep that led here, in task order; empty for the state before the first one."""
     choices: int
-    """How many choices between alternatives were made before."""
+    """Number of choices between alternatives made before."""
     external: bool
-    """Whether a person answered, or a free label was chosen, on the way from the mark before."""
+    """Whether a person answered or a free label was chosen since the previous mark."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Walk:
-    """What happened along one list of choices."""
+    """The events along one list of choices."""
 
     choices: tuple[Choice, ...] = ()
     """The choices between two or more alternatives."""
@@ -56,24 +56,24 @@ class Walk:
     ended: str = "completed"
     """`completed`, `failed`, `cut` at a known state, `bound`, `refused` by a question, `unanswered`, or `waiting`."""
     waits_for: str = ""
-    """What nothing here brings, if it is `waiting`."""
+    """What it waits for in vain, if it is `waiting`."""
     error: Exception | None = None
     broken: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
-    """Predicates that did not hold: kind, name, and what happened."""
+    """Predicates that did not hold: kind, name and description."""
     questions: dict[str, tuple[str, dict[int, bool]]] = field(default_factory=dict[str, tuple[str, dict[int, bool]]])
-    """Question to its text and to the numbers of the answers that were tried, with whether they fitted."""
+    """Maps a question to its text, and to the numbers of the tried answers with whether they were accepted."""
     diverged: str | None = None
     state: Any = None
     """The last state; None if no superstep was committed."""
 
     @property
     def path(self) -> tuple[int, ...]:
-        """The numbers that walk here again."""
+        """The numbers that repeat this walk."""
         return tuple(choice.index for choice in self.choices)
 
     @property
     def sites(self) -> list[tuple[tuple[str, str], int]]:
-        """What each choice was between, and how many alternatives there were."""
+        """The sites of the choices, with their numbers of alternatives."""
         return [choice.site for choice in self.choices]
 
     @property
@@ -83,7 +83,7 @@ class Walk:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """How long the walk is: supersteps, choices, and how many of them were not the first alternative."""
+        """Size of the walk: supersteps, choices, and the number of choices other than the first alternative."""
         return len(self.marks), len(self.choices), sum(choice.index > 0 for choice in self.choices)
 
     @property
@@ -94,23 +94,23 @@ class Walk:
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What all walks of one exploration have in common."""
+    """The shared data of all walks of one exploration."""
 
     graph: Graph
-    """The graph with stubs; set once, when they are there."""
+    """The graph with stubs; set once when the stubs exist."""
     given: Alternatives
     options: Callable[[], Mapping[str, Any]]
     always: Predicates
     at_end: Predicates
     depth: int
     counted: Mapping[str, int]
-    """Nodes whose visits are bounded below the depth, and so are part of a state, to the bound."""
+    """Maps nodes whose visits are limited below the depth, and so are part of a state, to the limit."""
     questions: int
-    """Most questions that are answered on one walk."""
+    """Maximum number of questions that are answered on one walk."""
     has_budget: bool
-    """Whether what was spent is part of a state."""
+    """Whether spent amounts are part of a state."""
     chooser: Chooser = field(default_factory=lambda: Chooser(()))
-    """The chooser of the walk that is going on."""
+    """The chooser of the walk in progress."""
 
 
 def counted(graph: CompiledGraph[Any, Any, Any], depth: int, limits: Limits | None) -> dict[str, int]:
@@ -122,14 +122,14 @@ def counted(graph: CompiledGraph[Any, Any, Any], depth: int, limits: Limits | No
 
 
 def never(_key: Hashable, _superstep: int) -> bool:
-    """Know no state."""
+    """Treat every state as unknown."""
     return False
 
 
 def walk(
     plan: Plan, prefix: Sequence[int] = (), expected: Sequence[tuple[tuple[str, str], int]] = (), known: Known = never
 ) -> Walk:
-    """Walk along *prefix*, and then along the first alternatives, until the run ends or *known* says stop."""
+    """Walk along *prefix* and then the first alternatives, until the run ends or *known* stops it."""
     plan.chooser = Chooser(prefix, expected)
     going = _Going(plan, known, len(prefix))
     going.go()
@@ -140,7 +140,7 @@ def walk(
 
 
 class _Going:
-    """A walk that is going on."""
+    """A walk in progress."""
 
     def __init__(self, plan: Plan, known: Known, prefix: int) -> None:
         self.plan = plan
@@ -159,7 +159,7 @@ class _Going:
         self._nodes: list[str] = []
         """Nodes of the superstep that is not marked yet."""
         self._made = 0
-        """How many choices were made when the last mark was set."""
+        """Number of choices made when the last mark was set."""
 
     def go(self) -> None:
         plan = self.plan
@@ -172,7 +172,7 @@ class _Going:
             while True:
                 try:
                     stream = runtime.steps(**given, thread=THREAD)
-                except InputError as error:  # what is wrong with the input is the caller's mistake, and raised
+                except InputError as error:  # a problem of the input is the caller's mistake, so it is raised
                     if error.code != "bad-answer":
                         raise
                     tried[choice.index] = False
@@ -188,7 +188,7 @@ class _Going:
                     self._hold(plan.at_end, "at the end")
                     return
                 asked, waits_for, until = pause(result.interrupts)
-                if not asked:  # the thread only sleeps: its time comes, and no answer is chosen
+                if not asked:  # the thread only sleeps, so the clock advances and no answer is chosen
                     self.walk.waits_for = waits_for or self._sleeps(until)
                     if self.walk.waits_for:
                         self.walk.ended = "waiting"
@@ -215,7 +215,7 @@ class _Going:
         return ""
 
     def _through(self, runtime: Runtime[Any, Any], stream: Stream[Step[Any], Any]) -> RunResult[Any] | None:
-        """Follow a run to its next end; return None if the walk stops before, or the run fails."""
+        """Follow a run to its next end; return None if the walk stops earlier or the run fails."""
         try:
             with stream:
                 for _ in stream:
@@ -234,7 +234,7 @@ class _Going:
         clock = VirtualClock()
         self._clock = clock if options.setdefault("clock", clock) is clock else None
         options.setdefault("sleep", clock.sleep)
-        # Equal in each walk, or a node that uses ctx.random or ctx.run_id would not do the same again.
+        # Equal in all walks, so that nodes that use ctx.random or ctx.run_id behave the same.
         options.setdefault("seed", 0)
         numbers = count(1)
         options.setdefault("ids", lambda: f"id-{next(numbers)}")
@@ -269,7 +269,7 @@ class _Going:
         return found
 
     def _mark(self, runtime: Runtime[Any, Any]) -> bool:
-        """Note the state that was committed; return whether the walk stops there."""
+        """Record the committed state; return whether the walk stops there."""
         nodes = tuple(dict.fromkeys(self._nodes))
         self._nodes.clear()
         for name in self._visits.keys() & set(nodes):
@@ -314,15 +314,15 @@ class _Going:
                     f"The predicate {name!r} does not hold {when}: {(said or ['assert'])[0]}",
                 )
             except Exception as error:  # noqa: BLE001 - whatever a user's predicate raises is reported
-                found = ("predicate-fails", name, f"The predicate {name!r} raised {told(error)} {when}.")
+                found = ("predicate-fails", name, f"The predicate {name!r} raised {describe_error(error)} {when}.")
             if found not in self.walk.broken:
                 self.walk.broken.append((found[0], found[1], f"{found[2]}\nstate: {short(self.walk.state, 400)}"))
 
     def _possible(self, question: InterruptInfo) -> tuple[list[Any], dict[int, bool]]:
-        """Return what a person may answer to *question*, and where it is noted which of these fits."""
+        """Return a person's possible answers to *question*, and the record of which were accepted."""
         possible = list(self.plan.given.answers(question))
         if not possible and question.kind in {"before", "after"}:
-            possible = [None]  # a pause that a policy declares: any answer lets the run go on
+            possible = [None]  # a pause declared by a policy: any answer continues the run
         site = f"{question.node}#{question.kind}#{question.answer_schema!r}#{len(possible)}"
         text = f"Node {question.node!r} asks {short(question.payload)}"
         return possible, self.walk.questions.setdefault(site, (text, {}))[1]

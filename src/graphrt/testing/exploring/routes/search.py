@@ -1,4 +1,4 @@
-"""`explore_routes`: walks every way that nodes, models and persons may take a graph, and reports what goes wrong."""
+"""`explore_routes`: walks every path that nodes, models and people may choose, and reports bugs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def explore_routes(
     options: Callable[[], Mapping[str, Any]] | None = None,
     depth: int = _DEPTH,
     questions: int = _QUESTIONS,
-    most: int = 2_000,
+    max_paths: int = 2_000,
     path: Sequence[int] | None = None,
-    tell: Callable[[str], object] | bool = False,
+    progress: Callable[[str], object] | bool = False,
 ) -> Exploration:
-    """Run *graph* along every list of choices of its nodes, models and persons, and check each state on the way.
+    """Run *graph* along every list of choices of its nodes, models and people, and check each state on the way.
 
     A state that was met before is not followed again: values, due tasks, joins and counted visits are the same.
     Without any alternatives, nodes do nothing and routers give each of their labels.
@@ -48,11 +48,11 @@ def explore_routes(
     Args:
         graph: The compiled graph.
         input: As for `Runtime.run`; by default an empty mapping.
-        alternatives: Node to what it may return: updates, None, Commands, exceptions to raise, or functions of the
+        alternatives: Possible return values, by node: updates, None, Commands, exceptions to raise, or functions of the
             state. None in place of a list: the node does nothing and its routers give each of their labels. A node of
             a nested graph is `"outer/inner"`. START to the inputs that are possible, in place of *input*. Nodes
             without alternatives run as they are.
-        replies: Agent to what its model may reply, in each call.
+        replies: Possible replies of the model in each call, by agent.
         harness: What `ctx.harness` may reply, in each call.
         answers: What a person may answer to any question, or a function from the question to these.
         always: Name to predicate over the state, for each committed state. It fails by returning False or raising.
@@ -60,20 +60,20 @@ def explore_routes(
         options: Returns further options of `Runtime` for one run, such as `deps=`.
         depth: Most supersteps of one path. A path that reaches it without asking a person is a finding.
         questions: Most questions that are answered on one path.
-        most: Most paths to run.
+        max_paths: The number of paths to run at most.
         path: Run this path alone, as the `replay` line of a finding says.
-        tell: Gets lines of progress; True writes them to stderr. Silent by default.
+        progress: Gets lines of progress; True writes them to stderr. Silent by default.
 
     Returns:
         The exploration; each kind of finding at each place once, with the shortest path that was found.
 
     Raises:
-        InputError: *graph* is not compiled, alternatives name what is missing, or the input does not fit: nothing ran.
-            Or a path takes an alternative that no node can return.
+        InputError: *graph* is not compiled, alternatives name missing nodes, or the input does not fit: nothing ran. Or
+            a path takes an alternative that no node can return.
     """
     if not isinstance(graph, CompiledGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise INVALID_ARGUMENT(argument="The graph for explore_routes()", value=graph, wanted="what compile() returned")
-    for name, bound in (("depth", depth), ("most", most), ("questions", questions)):
+    for name, bound in (("depth", depth), ("max_paths", max_paths), ("questions", questions)):
         if bound < 1:
             raise INVALID_ARGUMENT(argument=f"{name}= of explore_routes()", value=bound, wanted="1 or more")
     given = read(graph, {} if input is None else input, alternatives, replies, harness, answers)
@@ -97,10 +97,10 @@ def explore_routes(
             counted=counted(graph, depth, made().get("limits")),
         )
         plan.graph = given.stubbed(graph, lambda: plan.chooser)
-        paths = _Paths(graph, plan, taken, call, tell)
+        paths = _Paths(graph, plan, taken, call, progress)
         with paths.search.going_on():
             if path is None:
-                paths.all(most)
+                paths.all(max_paths)
             else:
                 paths.one(path)
         return paths.report(alone=path is not None)
@@ -108,39 +108,39 @@ def explore_routes(
 
 @final
 class _Paths:
-    """The paths through one graph, and what they show, each alone and all together."""
+    """The paths through one graph, with the findings of single paths and of all paths together."""
 
     def __init__(
-        self, graph: CompiledGraph[Any, Any, Any], plan: Plan, taken: Taken, call: Mapping[str, Any], tell: Any
+        self, graph: CompiledGraph[Any, Any, Any], plan: Plan, taken: Taken, call: Mapping[str, Any], progress: Any
     ) -> None:
         self._graph = graph
         self._plan = plan
         self._taken = taken
         self._call = call
         self._states = States()
-        self.search: Search[Walk] = Search("paths", size=lambda made: made.size, shown=self._shown, tell=tell)
+        self.search: Search[Walk] = Search("paths", size=lambda made: made.size, shown=self._shown, progress=progress)
         self.search.left_out.update(dict.fromkeys(plan.given.asked))
         self._questions: dict[str, tuple[str, dict[int, bool]]] = {}
         self._asked: dict[str, Walk] = {}
-        """Question to the shortest walk that met it."""
+        """Maps a question to the shortest walk that met it."""
         self._called: set[str] = set()
         self._first: dict[str, Walk] = {}
-        """Node to a walk that ran it."""
+        """Maps a node to a walk that ran it."""
         self._whole: set[str] = set()
-        """Places of loops that no single path shows: that nothing leads out of them, only all paths together do."""
+        """Places of loops without a way out, which only all paths together reveal."""
 
     # -- walking -------------------------------------------------------------------------------------------------
 
-    def all(self, most: int) -> None:
-        """Walk all paths, or *most* of them."""
+    def all(self, max_paths: int) -> None:
+        """Walk all paths, or *max_paths* of them."""
 
         def walked(path: tuple[int, ...], sites: Sequence[Any]) -> Walk:
             made = self._walk(path, sites, self._states.is_known)
             self._states.add(made)
             return made
 
-        if not walk_all(walked, max_runs=most):
-            self.search.left_out[f"paths beyond the first {most:,}: most={most:,}"] = None
+        if not walk_all(walked, max_runs=max_paths):
+            self.search.left_out[f"paths beyond the first {max_paths:,}: max_paths={max_paths:,}"] = None
         self._loops(alone=False)
         self._questions_nobody_answers()
         for key, (_, made) in list(self.search.found.items()):
@@ -148,7 +148,7 @@ class _Paths:
         self._watch()
 
     def one(self, path: Sequence[int]) -> None:
-        """Walk *path* alone, to its end. A question that refuses its answer is asked again with each of the others."""
+        """Walk only *path*, to its end. If a question refuses its answer, the others are tried."""
         made = self._walk(path)
         self._states.add(made)
         if made.ended == "refused":
@@ -200,7 +200,7 @@ class _Paths:
         self.search.keep(found, made)
         return made if found else None
 
-    # -- what several walks show together ------------------------------------------------------------------------
+    # -- findings of several walks -------------------------------------------------------------------------------
 
     def _loops(self, *, alone: bool) -> None:
         complete = not alone and not self.search.left_out and not self.search.interrupted
@@ -228,7 +228,7 @@ class _Paths:
         raise StopSearch("everything else, since equal paths differ")
 
     def _watch(self) -> None:
-        """Walk again, to each node, and see whether it does the same; notice clocks, random numbers and threads."""
+        """Repeat a walk to each node, and check that it behaves the same; detect clocks, random numbers and threads."""
 
         def note(what: str) -> None:
             task = running()
@@ -253,7 +253,7 @@ class _Paths:
     # -- the report ----------------------------------------------------------------------------------------------
 
     def report(self, *, alone: bool) -> Exploration:
-        """Return what was found so far."""
+        """Return the findings so far."""
         noted = self.search.noted
         if self._plan.given.free:
             noted["no alternatives were given: nodes did nothing, and routers gave each of their labels"] = None
@@ -278,11 +278,11 @@ class _Paths:
         )
 
     def _path(self, key: Key, made: Walk) -> tuple[int, ...] | None:
-        """Return the path that shows a bug; None if all paths together do."""
+        """Return the path that shows a bug; None if only all paths together do."""
         return None if key[0] == "endless-loop" and key[1] in self._whole else made.path
 
     def _shown(self, key: Key, made: Walk) -> tuple[str, str]:
-        """Return the nodes that ran and the choices, each on a line, and the line that walks the path again."""
+        """Return the nodes that ran and the choices, one per line, and the line that repeats the path."""
         ended = _ENDED.get(made.ended)
         lines = [" -> ".join(("START", *made.visited)) + (f" ({ended})" if ended else "")]
         lines += [str(choice) for choice in made.choices]
@@ -314,11 +314,11 @@ _ENDED: Final = {
     "unanswered": "nobody answers",
     "waiting": "waits",
 }
-"""How the case of a finding says that a walk did not come to its end."""
+"""Texts in the case of a finding for a walk that did not reach its end."""
 
 
 def _first_difference(one: Walk, other: Walk) -> str | None:
-    """Return the nodes of the first superstep after which two walks along one path differ; None if none does."""
+    """Return the nodes of the first superstep after which two walks along one path differ; None if they do not."""
     for first, second in zip(one.marks, other.marks, strict=False):
         if first.key != second.key:
             return f"node {', '.join(map(repr, second.nodes))}"

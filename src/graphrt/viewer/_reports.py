@@ -1,0 +1,216 @@
+"""Documents about a thread from other packages: prompts, the audit verdict, route coverage, a test, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from graphrt._arguments import is_list
+from graphrt.audit import head as head_of
+from graphrt.errors import InputError
+from graphrt.events import ModelReplied, RunResumed, RunStarted, ThreadUpdated, UsageRecorded, ValuesErased
+from graphrt.harness.request import ModelRequest
+from graphrt.runtime import Divergence
+from graphrt.stores import Head
+from graphrt.viewer._documents import Document, entry_document, message_document
+from graphrt.viewer._graphs import Topology
+from graphrt.viewer._threads import Thread, store_of
+from graphrt.viewer._values import Bounds, Documents
+
+NOT_REBUILT: Final = "It could not be rebuilt: the node asks for something else than it did then."
+_SETTINGS: Final = (
+    "model", "max_tokens", "temperature", "tool_choice", "top_p", "stop", "seed", "reasoning", "timeout_s",
+)  # fmt: skip
+"""Fields of a request besides messages, tools and output."""
+_DID: Final = {"success": "ran", "error": "failed in", "handled": "failed in", "interrupted": "waits in"}
+"""Maps the outcome of a task to a text about its thread."""
+_TESTS: Final = 5
+"""Maximum number of tests that are named for an arc."""
+Asked = tuple[str, int, str]
+"""The identity of a model call: task, failed attempts and key."""
+
+
+# -- prompts -------------------------------------------------------------------------------------------------------
+
+
+def asked_of(thread: Thread) -> Mapping[Asked, Any]:
+    """Return the model requests, by executing the thread again and recording the requests of its nodes."""
+    return thread.runtime.reexecute(thread.thread).requests
+
+
+def key_of(event: ModelReplied | UsageRecorded) -> Asked:
+    """Return the key of an entry's call."""
+    return event.task, event.failed_attempts, event.key
+
+
+def prompt_document(asked: Any, bounds: Bounds) -> Document:
+    """Return the `Prompt` of a request to a model or a harness."""
+    make = Documents(bounds).of
+    if not isinstance(asked, ModelRequest):
+        return {
+            "messages": [_said(one, bounds) for one in (asked if is_list(asked) else [asked])], "tools": [],
+            "output": None, "settings": {},
+        }  # fmt: skip
+    tools = [
+        {"name": one.name, "description": one.description, "parameters": make(dict(one.parameters))}
+        for one in asked.tools
+    ]
+    settings = {name: getattr(asked, name, None) for name in _SETTINGS}
+    return {
+        "messages": [message_document(one, bounds) for one in asked.messages],
+        "tools": tools,
+        "output": None if asked.output is None else make(asked.output),
+        "settings": {name: make(value) for name, value in settings.items() if value not in (None, (), "auto")},
+    }
+
+
+def _said(one: Any, bounds: Bounds) -> Document:
+    if isinstance(one, str):
+        return {"role": "user", "parts": [{"kind": "text", "text": Documents(bounds).of(one)}], "id": None}
+    return message_document(one, bounds)
+
+
+# -- compare -------------------------------------------------------------------------------------------------------
+
+
+def compare_document(left: Thread, right: Thread, found: Divergence | None, bounds: Bounds) -> Document:
+    """Return the `CompareDoc` of the first difference between two threads."""
+
+    def side(thread: Thread, entry: Any) -> tuple[Document | None, int | None]:
+        if entry is None:
+            return None, None
+        row = next((row["n"] for row in thread.rows if row["seq"] >= entry.seq), None)
+        return entry_document(entry, bounds, code=thread.code), row
+
+    one, one_row = side(left, found.left if found is not None else None)
+    other, other_row = side(right, found.right if found is not None else None)
+    if found is None:
+        sentence = "They have the same entries."
+    else:
+        named = f" They differ in {', '.join(found.fields)}." if found.fields else ""
+        sentence = f"{_did(left, one_row)}, and {_did(right, other_row)}.{named}"
+    return {
+        "same": found is None, "left": one, "right": other, "left_row": one_row, "right_row": other_row,
+        "fields": [] if found is None else list(found.fields), "sentence": sentence,
+    }  # fmt: skip
+
+
+def _did(thread: Thread, number: int | None) -> str:
+    """Return the steps of a thread that differ from those of another one."""
+    if number is None:
+        return f"{thread.thread} has ended before"
+    row = thread.rows[number]
+    what = _DID.get(row["outcome"] or "")
+    if what is not None:
+        return f"{thread.thread} {what} {row['node']}"
+    return (
+        f"{thread.thread} has the {row['kind']} of row {number}"
+        if row["kind"] != "ended"
+        else f"{thread.thread} {row['text']}"
+    )
+
+
+# -- audit ---------------------------------------------------------------------------------------------------------
+
+
+def audit_document(thread: Thread, head: Head) -> Document:
+    """Return the `AuditDoc`: whether the journal is unchanged, and what was erased and redacted.
+
+    Reading verifies that each record follows the previous one, and checks the MACs if the runtime has the key.
+
+    Raises:
+        StoreError: An entry is missing or damaged; `damaged` makes the document of that.
+    """
+    erasures: list[Document] = []
+    redactions: list[Document] = []
+    heads: list[Document] = []
+    for entry in thread.entries(head.first - 1):
+        event = entry.event
+        if isinstance(event, ValuesErased) and not entry.path:
+            said = {"seq": entry.seq, "at": entry.at, "by": event.by, "reason": event.reason}
+            erasures.append({**said, "lines": event.lines})
+        rules = event.redaction if isinstance(event, RunStarted | RunResumed | ThreadUpdated) else ""
+        if rules and (not redactions or redactions[-1]["rules"] != rules):
+            redactions.append({"seq": entry.seq, "rules": rules})
+    with suppress(InputError):  # it is not chained, so it has no head
+        found = head_of(store_of(thread.runtime), thread.thread)
+        heads.append({"seq": found.seq, "at": found.at / 1e6, "digest": found.root.hex()})
+    audit = thread.runtime.audit
+    keyed = audit is not None and audit.keys is not None
+    sentence = "The journal has no hash chain, so nothing shows whether it was changed."
+    if heads:
+        sentence = f"Its {head.seq - head.first + 1} entries are as they were written{', by who has the key' if keyed else ''}."
+    return {
+        "verdict": "intact" if heads else "unchecked", "sentence": sentence, "chained": bool(heads), "keyed": keyed,
+        "problems": [], "heads": heads, "erasures": erasures, "redactions": redactions,
+    }  # fmt: skip
+
+
+def damaged(problem: str) -> Document:
+    """Return the `AuditDoc` of a journal that cannot be read."""
+    return {
+        "verdict": "damaged", "sentence": problem, "chained": True, "keyed": False, "problems": [problem],
+        "heads": [], "erasures": [], "redactions": [],
+    }  # fmt: skip
+
+
+# -- coverage ------------------------------------------------------------------------------------------------------
+
+
+def coverage_document(file: Path, graph: str, topology: Topology) -> Document:
+    """Return the `CoverageDoc` of a graph, from pytest's measurements.
+
+    Raises:
+        InputError: The file cannot be read, or has no data about the graph.
+    """
+    from graphrt.testing.route_coverage.data import load
+    from graphrt.testing.route_coverage.summary import summarise
+
+    summary = summarise(load(file), [graph])
+    arcs: list[Document] = []
+    for one in summary.graphs:
+        edges = _edges(topology, one.path)
+        for arc in (*one.taken, *one.missing):
+            tests = one.taken.get(arc, ())
+            possible = True if arc in one.possible else False if arc in one.impossible else None
+            found = {
+                "id": arc.id, "path": one.path, "kind": arc.kind, "source": arc.source, "target": arc.target,
+                "label": arc.label, "taken": arc in one.taken, "tests": len(tests), "sample": list(tests[:_TESTS]),
+                "possible": possible, "edge": edges.get(arc),
+            }  # fmt: skip
+            arcs.append(found)
+    return {
+        "graph": graph, "file": file.name, "percent": round(summary.percent, 2), "count": summary.count,
+        "taken": summary.taken, "arcs": arcs,
+    }  # fmt: skip
+
+
+def _edges(topology: Topology, path: str) -> dict[Any, int]:
+    """Return the arcs of the graph at *path*, a path of node names, that are edges, with the index of the edge."""
+    from graphrt.testing.route_coverage.arcs import arc_of
+
+    found: Topology | None = topology
+    for name in path.split("/") if path else ():
+        nodes: list[dict[str, Any]] = found["nodes"] if found is not None else []
+        found = next((one.get("graph") for one in nodes if one["name"] == name), None)
+    edges: list[dict[str, Any]] = found["edges"] if found is not None else []
+    return {arc_of(edge): at for at, edge in enumerate(edges) if edge["kind"] != "join"}
+
+
+# -- a test --------------------------------------------------------------------------------------------------------
+
+
+def case_document(thread: Thread, at: int | None) -> Document:
+    """Return the `CaseDoc`: a pytest file for the superstep after the entry *at*, or for the last superstep if None.
+
+    Raises:
+        InputError: No superstep follows, the graph cannot be imported, or the store keeps encrypted values.
+    """
+    from graphrt.testing.cases import case_of
+
+    with TemporaryDirectory(prefix="graphrt-case-") as folder:
+        path = case_of(thread.runtime, thread.thread, at, to=folder)
+        return {"name": path.name, "text": path.read_text(encoding="utf-8"), "seq": at or 0}
