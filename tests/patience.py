@@ -13,9 +13,9 @@ PATIENCE_S = 30.0
 """Seconds that a test waits before it fails; never reached if graphrt is correct."""
 
 
-def eventually(condition: Callable[[], T]) -> T:
-    """Wait until *condition* returns something true, and return it."""
-    until = time.monotonic() + PATIENCE_S
+def eventually(condition: Callable[[], T], seconds: float = PATIENCE_S) -> T:
+    """Wait until *condition* returns something true, and return it. The test fails after *seconds*."""
+    until = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < until, "the condition was not met in time"
         time.sleep(0.005)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 from tests.stores import postgres_server, postgres_support
 from tests.workers.graphs import State, asking, loop
 
@@ -52,13 +53,6 @@ def rows(system: str, what: str, thread: str) -> list[tuple[Any, ...]]:
     return postgres_server.run(
         system, f"SELECT {what} FROM {joined} WHERE input.inputs LIKE '%{thread}%' ORDER BY created_at"
     )
-
-
-def eventually(true: Callable[[], Any], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not come true"
-        time.sleep(0.02)
 
 
 def test_message_is_plain_json_of_a_constant_version(store: str, system: str, host: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import typing_extensions as te
-from tests.workers.test_worker import eventually
+from tests.patience import eventually
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.errors import GraphrtError, InputError

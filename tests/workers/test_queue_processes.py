@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 from graphrt import Runtime
 from graphrt.events import EffectRecorded
@@ -44,13 +45,6 @@ def has_recorded(runtime: Runtime[Any], thread: str, effect: str) -> bool:
     return bool(letters) or any(f"#{effect}" in key for key, _ in store.load(thread).staged)
 
 
-def until(true: Any, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.02)
-
-
 def test_a_fan_out_runs_on_several_processes(workers: Workers, tmp_path: Path) -> None:
     for _ in range(3):
         workers.add()
@@ -68,7 +62,7 @@ def test_killed_worker_is_replaced_in_the_middle_of_a_task(workers: Workers, tmp
     first = workers.add(lease_s=1.5)
     with Runtime(remote(), store=workers.url) as runtime:
         thread = runtime.start({"most": 1, "pause_s": 1.0, "folder": str(tmp_path)})
-        until(lambda: has_recorded(runtime, thread, "first"))  # the second effect has not begun
+        eventually(lambda: has_recorded(runtime, thread, "first"))  # the second effect has not begun
         first.kill()
         second = workers.add(lease_s=1.5)
         assert runtime.wait(thread, timeout_s=30).state.log == [0]
@@ -81,10 +75,10 @@ def test_suspended_worker_that_wakes_up_late_records_nothing(workers: Workers, t
     first = workers.add(lease_s=1.0)
     with Runtime(remote(), store=workers.url) as runtime:
         thread = runtime.start({"most": 1, "pause_s": 1.5, "folder": str(tmp_path)})
-        until(lambda: has_recorded(runtime, thread, "first"))
+        eventually(lambda: has_recorded(runtime, thread, "first"))
         first.send_signal(signal.SIGSTOP)
         second = workers.add(lease_s=1.0)
-        until(lambda: len(done(tmp_path)) == 2, 30.0)
+        eventually(lambda: len(done(tmp_path)) == 2)
         first.send_signal(signal.SIGCONT)
         result = runtime.wait(thread, timeout_s=30)
         time.sleep(2.0)  # the first one ends its node in the meantime

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 from graphrt import Runtime
 from graphrt.errors import InputError
@@ -18,7 +19,6 @@ from graphrt.testing import Fault, FlakyStore
 from graphrt.workers import Retention, Worker
 
 from .graphs import asking, loop
-from .test_worker import eventually
 
 DAY_S = 86_400.0
 

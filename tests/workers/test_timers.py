@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 from tests.stores import postgres_support
 
 from graphrt import END, GraphBuilder, Runtime
@@ -20,7 +21,6 @@ from graphrt.workers import Worker
 
 from .graphs import State, loop, sleeping
 from .process_support import Workers
-from .test_worker import eventually
 
 SQLITE = pytest.param("sqlite", marks=pytest.mark.full)
 POSTGRES = pytest.param("postgres", marks=[pytest.mark.needs("psycopg"), pytest.mark.full])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 from graphrt import Runtime
 from graphrt.stores import Store
@@ -17,7 +18,7 @@ from graphrt.workers._repeated_log import RepeatedLog
 
 from .graphs import State, deadly, loop
 from .process_support import ROOT
-from .test_worker import eventually, store
+from .test_worker import store
 
 __all__ = ["store"]
 
