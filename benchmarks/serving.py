@@ -195,7 +195,7 @@ async def heard(port: int, path: str) -> int:
     _, reader = await request(port, "GET", path)
     words = 0
     while line := await reader.readline():
-        words += line.count(b'"word ')
+        words += line.count(b"word ")
         if line == b"0\r\n" or b"event: end" in line:
             return words
     return words

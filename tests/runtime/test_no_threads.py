@@ -145,7 +145,7 @@ def test_lease_renewal_starts_later(refused: Callable[[str], None]) -> None:
 def test_mail_polling_starts_later(refused: Callable[[str], None]) -> None:
     store = Kept()
     watch = MailWatch(store)  # type: ignore[arg-type]
-    refused("graphrt-mail")
+    refused("graphrt-watch")
     with pytest.raises(RuntimeError, match="new thread"):
         watch.add("t", print, print)  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -86,7 +87,7 @@ class Client:
 
     def __init__(self) -> None:
         self.tokens: list[str] = []
-        """All deltas that it ever received."""
+        """All words that it ever received."""
         self.texts: dict[str, str] = {}
         self.progress: list[Any] = []
         self.tasks: list[tuple[str, str]] = []
@@ -109,7 +110,7 @@ class Client:
         self.missed += one.missed
         if isinstance(one.item, MessageItem) and isinstance(one.item.item, TextDelta):
             assert one.task_id == one.item.task_id
-            self.tokens.append(one.item.item.text)
+            self.tokens += re.findall(r"\S+\s*", one.item.item.text)  # pieces that come together are one
             self.texts[one.task_id] = self.texts.get(one.task_id, "") + one.item.item.text
         elif isinstance(one.item, Live):
             self.tasks.append((one.item.node, one.item.what))

@@ -240,7 +240,7 @@ def test_texts_of_parallel_tasks_stay_apart(open_: Open) -> None:
 
 
 def test_at_most_a_megabyte_of_an_open_task_is_stored(open_: Open) -> None:
-    speaker = Speaker([f"{n:06}" + "x" * 9_994 for n in range(151)])
+    speaker = Speaker([f"{n:06}" + "x" * 9_993 + " " for n in range(151)])
     desk = Desk(open_, speaker)
     desk.drive()
     speaker.until(150)
@@ -381,7 +381,7 @@ def test_reader_that_left_during_a_resend_gets_the_rest_of_it(open_: Open) -> No
     desk.drive()
     speaker.until(9)
     client, items = Client(), desk.reads()
-    read(client, items, lambda: len(client.tokens) == 3)
+    read(client, items, lambda: len(client.tokens) == 9)
     items = desk.reads(client.position)
     speaker.may_say = 100
     read(client, items)

@@ -23,7 +23,7 @@ def read(runtime: Runtime[Any], thread: str, client: Client, after_s: float, lea
     time.sleep(after_s)
     for one in runtime.follow(thread, live=True):
         client.take(one)
-        if leaves_after and len(client.tokens) == leaves_after:
+        if leaves_after and len(client.tokens) >= leaves_after:
             break
     if leaves_after:
         time.sleep(0.2)

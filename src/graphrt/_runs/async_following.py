@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
 
 import typing_extensions as te
 
-from graphrt._journal.per_store import PerStore, StoreWorker
-from graphrt._runs.following import Follower
+from graphrt._journal.mail_watch import MailWatch, watch_of
+from graphrt._runs.following import AFTER_LIVE_S, Follower
 from graphrt._runs.live_feed import INTEREST_S, LiveFeed
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
@@ -44,8 +44,6 @@ _LOOKS_S: Final = 0.02
 up the others."""
 _SOONEST_S: Final = 0.002
 """Minimum number of seconds between two polls of a watch."""
-_IDLE_S: Final = 0.5
-"""Seconds until the worker thread of a watch ends if no follower waits."""
 
 
 @final
@@ -95,7 +93,8 @@ class AsyncFollowing(Generic[T]):
         while isinstance(store, StoreWrapper):  # the tenants of a store are asked for together
             thread, store = store.inner_id(thread), store.store
         future = get_running_loop().create_future()
-        return await _watch_of(store).looked(_Wait(follower, thread, self._try_to_look, future), pause_s)
+        news = watch_of(store).readers(_News)
+        return await news.looked(_Wait(follower, thread, self._try_to_look, future), pause_s)
 
     def _look(self) -> None:
         """Look at the store. Items are kept here after they are read, since the caller may be cancelled meanwhile."""
@@ -216,26 +215,31 @@ class _Group:
 
 
 @final
-class _NewsWatch(StoreWorker):
-    """The followers that wait for news of one store, on all event loops of this process."""
+class _News:
+    """The followers that wait for news of one store, on all event loops of this process.
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, "graphrt-news")
+    Implements `_journal.mail_watch.Readers`.
+
+    Args:
+        watch: Its worker thread polls for them.
+    """
+
+    def __init__(self, watch: MailWatch) -> None:
+        self._watch = watch
+        self._changed = watch.changed
         self._groups: list[_Group] = []
         """The waiting followers. The longest pause has few groups, and each follower that had news begins in a
         separate group."""
-        self._wakes_at = inf
-        """Monotonic time at which the worker thread wakes by itself; infinite while it works."""
+        self._soonest_at = -inf
+        """Monotonic time of the earliest next poll."""
 
     async def looked(self, wait: _Wait, pause_s: float) -> bool:
         """Wait until a follower has polled the store; False if it must poll itself, for instance if the store fails."""
         group = _Group(pause_s, time.monotonic())
         group.waits.add(wait)
         with self._changed:
-            self._start()
             self._groups.append(group)
-            if group.due_at < self._wakes_at < inf:
-                self._changed.notify_all()
+            self._watch.poll_by(group.due_at)
         try:
             return await wait.future
         finally:
@@ -246,35 +250,30 @@ class _NewsWatch(StoreWorker):
                             one.waits.discard(wait)
                             one.known = None
 
-    def _is_busy(self) -> bool:
-        """Return whether any follower waits."""
-        return any(group.waits for group in self._groups)
+    def due_at(self, handed_over_at: float) -> float:
+        """Return the monotonic time of the next poll; see `_journal.mail_watch.Readers`."""
+        times = (
+            max(group.due_at, handed_over_at) if group.pause_s >= AFTER_LIVE_S else group.due_at
+            for group in self._groups
+            if group.waits
+        )
+        return max(self._soonest_at, min(times, default=inf))
 
-    def _next(self) -> list[_Group] | None:
-        """Return the groups whose pauses are over, once there are any; None if no follower waits any more."""
-        idle_at = time.monotonic() + _IDLE_S
-        soonest = time.monotonic() + _SOONEST_S
-        while True:
-            with self._changed:
-                self._groups = [group for group in self._groups if group.waits]
-                now = time.monotonic()
-                if not self._groups and (self._ending or now >= idle_at):
-                    self._worker = None  # under the lock: the next follower starts another one
-                    return None
-                due_at = min((group.due_at for group in self._groups), default=idle_at)
-                if self._groups and now >= max(due_at, soonest):
-                    return [group for group in self._groups if group.due_at - group.pause_s * _EARLY <= now]
-                self._wakes_at = max(due_at, soonest)
-                self._changed.wait(self._wakes_at - now)
-                self._wakes_at = inf
+    def look(self, store: Store) -> None:
+        """Poll for the followers whose pause is over, or nearly, and wake those with news.
 
-    def _do(self, store: Store, work: list[_Group]) -> None:
-        """Poll for the followers of some groups, and wake those with news. If the store fails, each polls itself."""
+        If the store fails, each polls itself.
+        """
+        now = time.monotonic()
         news: set[str] | None = None
+        with self._changed:
+            self._groups = [group for group in self._groups if group.waits]
+            work = [group for group in self._groups if group.due_at - group.pause_s * _EARLY <= now]
+            if not work:
+                return
+            known = work[0].read() if len(work) == 1 else _merged([group.read() for group in work])
+            feeds = self._feeds() if min(group.renew_at for group in work) <= now else ()
         with suppress(Exception):
-            with self._changed:
-                known = work[0].read() if len(work) == 1 else _merged([group.read() for group in work])
-                feeds = self._feeds() if min(group.renew_at for group in work) <= time.monotonic() else ()
             if feeds:
                 _renew(store, feeds)
             news = store.news(known)
@@ -289,6 +288,7 @@ class _NewsWatch(StoreWorker):
         for loop, futures in done.items():
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_wake, futures)
+        self._soonest_at = time.monotonic() + _SOONEST_S
 
     def _feeds(self) -> list[tuple[str, LiveFeed]]:
         """Return the followed live items, each with its thread, to renew the interest in them."""
@@ -336,14 +336,3 @@ def _renew(store: Store, feeds: Iterable[tuple[str, LiveFeed]]) -> None:
     places = store.follow_live({thread for thread, _ in feeds}, for_s=INTEREST_S)
     for thread, feed in feeds:
         feed.renewed(places[thread])
-
-
-_WATCHES: Final = PerStore(_NewsWatch)
-_watch_of: Final = _WATCHES.of
-
-
-def end(store: Store) -> None:
-    """End the watch of *store*, which was closed, if there is one in this process."""
-    while isinstance(store, StoreWrapper):
-        store = store.store
-    _WATCHES.end(store)

@@ -26,8 +26,9 @@ from graphrt.events import Entry
 Followed: TypeAlias = Entry | LiveItem
 """The items of a follower."""
 
-_AFTER_LIVE_S: Final = 0.04
-"""Seconds to pause after a poll that found only live items: slightly less than the interval between batches."""
+AFTER_LIVE_S: Final = 0.04
+"""Seconds to pause after a poll that found only live items: slightly more than the interval between batches. In the
+process that hands the batches over, readers are polled for right afterwards, since their pause is then nearly over."""
 _LIVE_ALONE_S: Final = 0.25
 """Seconds for which live items may be read without polling the thread. While a queued task shows a steady stream of
 items, an entry is delayed by at most this long."""
@@ -110,8 +111,8 @@ class Follower:
         # the first poll without news does not show that.
         self._ends_quietly = head.status not in ("running", "new") and (head.owned or bool(found))
         if found:
-            # A run hands over live items every 0.05 seconds; the next ones cannot arrive earlier.
-            self._pauses.again(SHORTEST_S if self._seq > had else _AFTER_LIVE_S)
+            # A run hands over live items every 0.05 seconds.
+            self._pauses.again(SHORTEST_S if self._seq > had else AFTER_LIVE_S)
         return found
 
     def _shown(self, feed: LiveFeed) -> list[Followed]:
@@ -123,7 +124,7 @@ class Follower:
         if found:
             self._alone_at = self._alone_at or monotonic()
             self._has_more = read_to is not None
-            self._pauses.again(_AFTER_LIVE_S)
+            self._pauses.again(AFTER_LIVE_S)
         return found
 
     def known(self) -> tuple[int, int] | None:

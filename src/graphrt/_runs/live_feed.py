@@ -182,7 +182,7 @@ class LiveFeed:
         writer, task, again, begins = heading
         seq = again.seq if again is not None else found[-1].seq if found else 0
         is_first = self._present.get(task, writer) == writer
-        if not begins and (again is not None or (is_first and not (found and found[0].number == 1))):
+        if not begins and (again is not None or (is_first and not (found and found[0].first == 1))):
             return False
         if task:
             return seq >= self._closed_after(seq)

@@ -13,7 +13,7 @@ one task on one line. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
@@ -40,7 +40,8 @@ class LiveItem:
     mode: LiveMode
     """The stream mode that yields it in the process that drives the run."""
     item: Any
-    """The item, as that mode gives it: any value that a node emits, a `MessageItem`, or a `Live`.
+    """The item, as that mode gives it: any value that a node emits, a `MessageItem`, or a `Live`. Pieces of a text that
+    the reader gets at the same moment are one piece.
 
     Values of classes that only another graph knows are plain data."""
     seq: int
@@ -86,7 +87,8 @@ class Sent(NamedTuple):
     heading: Heading
     """The heading of its batch."""
     number: int
-    """Number of the item within its writer, from 1 and counting dropped items, so that a follower detects gaps."""
+    """Number of the item within its writer, from 1 and counting dropped items, so that a follower detects gaps. If it
+    combines several pieces of a text, which have consecutive numbers, that of the last piece."""
     seq: int
     """Number of the last entry before the item that the writer knew. A queue worker knows only the entries that existed
     when it began."""
@@ -99,6 +101,21 @@ class Sent(NamedTuple):
     """As in `LiveItem`."""
     last: int = 0
     """As in `Position`."""
+    pieces: Sequence[str] = ()
+    """The pieces of a text that it combines; empty for any other item."""
+
+    @property
+    def first(self) -> int:
+        """Number of its first piece, or of the item itself."""
+        return self.number - max(len(self.pieces), 1) + 1
+
+    def between(self, first: int, last: int) -> Sent:
+        """Return the item with those of its pieces whose numbers are from *first* to *last*; there is at least one."""
+        if first <= self.first and self.number <= last:
+            return self
+        pieces = self.pieces[max(first - self.first, 0) : last - self.first + 1]
+        item = replace(self.item, item=replace(self.item.item, text="".join(pieces)))
+        return self._replace(number=min(self.number, last), item=item, pieces=pieces)
 
 
 def line(codec: Codec, number: int, seq: int, mode: str, item: Any, task_id: str) -> bytes:
@@ -110,15 +127,17 @@ def line(codec: Codec, number: int, seq: int, mode: str, item: Any, task_id: str
     return codec.dump([number, seq, mode, _form(item), task_id])
 
 
-def texts(codec: Codec, seq: int, pieces: Sequence[tuple[int, MessageItem]]) -> bytes:
+def texts(seq: int, pieces: Sequence[tuple[int, MessageItem]]) -> bytes:
     """Return text pieces of one task and one class as one line, each with its number.
 
+    They need no codec, which would take ten times as long.
+
     Raises:
-        NotStorable: A text cannot be stored.
+        ValueError: A text cannot be stored, because it contains a lone surrogate.
     """
     number, item = pieces[0]
     form = [type(item.item).__name__, item.node, [one for one, _ in pieces], [one.item.text for _, one in pieces]]
-    return codec.dump([number, seq, _TEXTS, form, item.task_id])
+    return to_json([number, seq, _TEXTS, form, item.task_id])
 
 
 def batch(heading: Heading, lines: Iterable[bytes]) -> bytes:
@@ -142,7 +161,10 @@ def opened(codec: Codec, body: bytes) -> tuple[Heading, list[Sent]]:
 
 
 def _sent(codec: Codec, heading: Heading, one: bytes) -> Iterator[Sent]:
-    """Yield the items of a line: one item, or several text pieces."""
+    """Yield the items of a line: one item, or a text that combines the pieces that came together.
+
+    A reader gets them at the same moment, and each item costs it more time than a piece (decision 0318).
+    """
     try:
         number, seq, mode, form, task_id = codec.load(one)
     except StoreError as error:
@@ -156,9 +178,15 @@ def _sent(codec: Codec, heading: Heading, one: bytes) -> Iterator[Sent]:
     name, node, numbers, pieces = form
     classes = _classes()
     whole, piece = classes["MessageItem"], classes[name]
-    for number, text in zip(numbers, pieces, strict=True):
-        item = whole(node=node, task_id=task_id, item=piece(text=text))
-        yield Sent(heading, number, seq, "messages", item, task_id, len(text) + PIECE_BYTES)
+    start = 0
+    for end in range(1, len(numbers) + 1):
+        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:  # items of other tasks came in between
+            text = "".join(pieces[start:end])
+            item = whole(node=node, task_id=task_id, item=piece(text=text))
+            size = len(text) + PIECE_BYTES
+            number = numbers[end - 1]
+            yield Sent(heading, number, seq, "messages", item, task_id, size, pieces=pieces[start:end])
+            start = end
 
 
 PIECE_BYTES: Final = 32
@@ -195,6 +223,14 @@ def _item(form: Any) -> Any:
     if _INNER in values:
         values[_INNER] = _item(values[_INNER])
     return cls(**values)
+
+
+@cache
+def text_pieces() -> frozenset[type]:
+    """Return the classes of pieces of a text. Imported at first use, since few runs have a model."""
+    from graphrt.harness.protocol import TextDelta, ThinkingDelta
+
+    return frozenset({TextDelta, ThinkingDelta})
 
 
 _found: Final[dict[str, Any]] = {}

@@ -32,7 +32,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine.task import DONE, DUE, HANDLED, RUNNING
 from graphrt._flows.live import Live, ended, live
 from graphrt._journal.mail_watch import Handover
-from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, texts
+from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, text_pieces, texts
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import KEPT_S, NewBatch
 
@@ -280,12 +280,8 @@ class LiveRelay:
 
     def _kept_as(self, mode: str, item: Any, task_id: str) -> _Item | None:
         """Return the last item in the form in which it is kept; None if it cannot be stored."""
-        if mode == "messages" and task_id:
-            from graphrt.harness.protocol import TextDelta, ThinkingDelta  # already loaded: an agent shows the item
-
-            piece = item.item
-            if type(piece) in (TextDelta, ThinkingDelta):  # kept as it is, since its class is immutable
-                return _Item(self._number, mode, item, task_id, len(piece.text) + PIECE_BYTES)
+        if mode == "messages" and task_id and type(item.item) in text_pieces():  # kept as it is: it is immutable
+            return _Item(self._number, mode, item, task_id, len(item.item.text) + PIECE_BYTES)
         made = self._encoded(_Item(self._number, mode, item, task_id, 0), self._shown_at)
         return None if made is None else _Item(self._number, mode, made, task_id, len(made))
 
@@ -303,7 +299,9 @@ class LiveRelay:
             self._lost += 1
             return
         root = one.task_id.partition("/")[0]
-        shown = self._open.setdefault(root, deque())
+        shown = self._open.get(root)
+        if shown is None:
+            shown = self._open[root] = deque()
         shown.append(one)
         size = self._sizes.get(root, 0) + one.size
         while size > OPEN_BYTES:
@@ -461,8 +459,8 @@ class LiveRelay:
                 lost += 1
         for of_one in pieces.values():
             try:
-                lines.append(texts(self._codec, seq, of_one))
-            except NotStorable:
+                lines.append(texts(seq, of_one))
+            except ValueError:
                 lost += len(of_one)
         return lines, lost
 

@@ -21,7 +21,6 @@ from graphrt._journal.batch_format import blob_names
 from graphrt._journal.copies import named
 from graphrt._journal.leases import release_now
 from graphrt._journal.reader import WORLD
-from graphrt._runs import async_following
 from graphrt._runs.arguments import check_age, check_number, check_status
 from graphrt._runs.finding import threads, wanted_threads
 from graphrt._runs.inspection import replay
@@ -38,6 +37,7 @@ from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Store
+from graphrt.stores.wrapper import StoreWrapper
 
 T = TypeVar("T")
 
@@ -291,4 +291,6 @@ def _close_store(store: Store) -> None:
     finally:
         leases.end(store)
         mail_watch.end(store)
-        async_following.end(store)
+        while isinstance(store, StoreWrapper):  # readers wait for news of the innermost store
+            store = store.store
+            mail_watch.end(store)

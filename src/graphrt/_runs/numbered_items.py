@@ -54,16 +54,17 @@ class NumberedItems:
             self._catch_up(again)
         elif again is None and is_amid and (not found or found[-1].number <= self._last):
             return  # the re-telling has these items, except the finished ones
-        elif again is None and found and found[0].number > self._known + 1 and (telling := later()) is not None:
+        elif again is None and found and found[0].first > self._known + 1 and (telling := later()) is not None:
             first, (told, items) = found[0], telling
             self._catch_up(told)
-            missing = [one for one in items if one.number < first.number]
+            missing = [one.between(1, first.first - 1) for one in items if one.first < first.first]
             found = [*(one._replace(seq=first.seq, last=told.last) for one in missing), *found]
         for sent in found:
             number = sent.number
             if number <= self._number:
                 continue
-            missed = self._lost + max(number - 1 - self._known, 0)
+            sent = sent.between(self._number + 1, number)
+            missed = self._lost + max(sent.first - 1 - self._known, 0)
             self._lost, self._number = 0, number
             if again is not None:
                 sent = sent._replace(seq=again.seq, last=again.last)
