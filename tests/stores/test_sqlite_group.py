@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import signal
 import sys
 import threading
 from typing import Any
@@ -234,6 +235,21 @@ def finishing(jobs: list[Job]) -> None:
         job.state = DONE
 
 
+def others(group: Group, done: list[Any]) -> list[threading.Thread]:
+    """Start three callers with five jobs each; they add the state of each job to *done*."""
+
+    def call(name: int) -> None:
+        for number in range(5):
+            job = Job((name, number))
+            group.do(job, finishing)
+            done.append(job.state)
+
+    threads = [threading.Thread(target=call, args=(name,), daemon=True) for name in range(3)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
 def interrupting(line: int, hit: list[int]) -> Any:
     """A trace function that interrupts the group's code at the *line*-th executed line.
 
@@ -265,16 +281,7 @@ def test_interrupt_at_any_line_leaves_no_caller_waiting_forever():
         line, hit[0] = line + 1, 0
         group: Group = Group()
         done: list[Any] = []
-
-        def others(name: int, group: Group = group, done: list[Any] = done) -> None:
-            for number in range(5):
-                job = Job((name, number))
-                group.do(job, finishing)
-                done.append(job.state)
-
-        threads = [threading.Thread(target=others, args=(name,), daemon=True) for name in range(3)]
-        for thread in threads:
-            thread.start()
+        threads = others(group, done)
         sys.settrace(interrupting(line, hit))
         try:
             for number in range(3):
@@ -287,6 +294,34 @@ def test_interrupt_at_any_line_leaves_no_caller_waiting_forever():
         assert done == [DONE] * 15
         group.do(Job("after"), finishing)
     assert line > 10
+
+
+def test_ctrl_c_at_a_random_moment_leaves_no_caller_waiting_forever():
+    """As above by real signals, which the interpreter handles at fewer places than a trace function interrupts."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for number in range(100):
+            group: Group = Group()
+            done: list[Any] = []
+            threads = others(group, done)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.00003 * number)
+                for attempt in range(1_000):
+                    group.do(Job(("me", attempt)), finishing)
+            except KeyboardInterrupt:
+                interrupted += 1
+            joined(*threads)
+            assert done == [DONE] * 15
+            group.do(Job("after"), finishing)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted == 100
 
 
 @pytest.mark.parametrize("call", ["read", "write"])
