@@ -168,7 +168,7 @@ class Database:
                 raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
             for _ in range(_READS):
                 try:
-                    found = with_polling(partial(self._read_once, work), self._busy_timeout_s)
+                    result = with_polling(partial(self._read_once, work), self._busy_timeout_s)
                 except BaseException as error:
                     moved = self._moved() and isinstance(error, Exception)
                     if moved:  # read without locks while another process wrote, so the error may come from torn pages
@@ -178,7 +178,7 @@ class Database:
                         raise
                     raise explain(error, self.path, "nothing was changed", thread=thread) from error
                 if self._state is None or not self._moved():
-                    return found
+                    return result
                 self.drop()
             raise files.in_use(self.path, "another process keeps writing it")
 
@@ -187,12 +187,12 @@ class Database:
         db = self.connection()
         try:
             db.execute("BEGIN")
-            found = work(db)
+            result = work(db)
             db.execute("COMMIT")
         except BaseException as error:
             self._undo(db, error)
             raise
-        return found
+        return result
 
     def stamp(self, db: Connection) -> Stamp:
         """Return values that change with the file, to a caller inside `read`."""
@@ -214,15 +214,15 @@ class Database:
                 raise write.error
             finally:
                 del write  # breaks the reference cycle: write -> error -> traceback -> this frame -> write
-        found: T = write.found
-        return found
+        result: T = write.found
+        return result
 
     def _write_all(self, writes: list[Write[Any]]) -> None:
         """Perform the writes of a group of callers: in one transaction, or each in its own if one of them fails."""
         with self.lock:
             if not self._write(writes):
-                for one in writes:
-                    self._write([one])
+                for write in writes:
+                    self._write([write])
 
     def _write(self, writes: list[Write[Any]]) -> bool:
         """Perform *writes* in one transaction, and end them.
@@ -237,14 +237,14 @@ class Database:
             step = _BEGIN
             with_polling(partial(db.execute, "BEGIN IMMEDIATE"), self._busy_timeout_s)
             step = _WORK
-            for one in writes:
-                one.found = one.work(db)
+            for write in writes:
+                write.found = write.work(db)
             step = _END
             # With a rollback journal, COMMIT waits for readers. With a log it does not wait.
             with_polling(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
             self._changes += 1
-            for one in writes:
-                one.end()
+            for write in writes:
+                write.end()
         except BaseException as error:
             # SQLITE_BUSY from COMMIT means that the transaction is still open, so its outcome is not in doubt.
             doubtful = step == _END and primary(error) != BUSY
@@ -271,7 +271,7 @@ class Database:
                 file. Or the log does not match the database, or has reached its limit.
         """
         first = writes[0]  # for error texts; several writes later get individual ones
-        if self.closing and not all(one.last for one in writes):
+        if self.closing and not all(write.last for write in writes):
             raise STORE_CLOSED(store=f"The store of {self.path!r}")
         db = self._db or self.connection()
         if db.in_transaction and _held_twice(self.lock):  # inside a read of this thread, see `write`
@@ -294,9 +294,9 @@ class Database:
         """End a single write as failed. Return False if there are several, each of which is then written separately."""
         if len(writes) > 1:
             return False
-        one = writes[0]  # below, `fail` gets the error for the caller, and its cause
+        write = writes[0]  # below, `fail` gets the error for the caller, and its cause
         known = of_sqlite(error) or of_a_row(error)
-        one.fail(explain(error, self.path, one.kept, thread=one.thread) if known else error, error)
+        write.fail(explain(error, self.path, write.kept, thread=write.thread) if known else error, error)
         return True
 
     def _settle(self, writes: list[Write[Any]], error: BaseException, *, doubtful: bool) -> None:
@@ -305,19 +305,19 @@ class Database:
         If *doubtful*, whether they are stored is unknown, and is read from the file. An interruption is raised again:
         the next leader of the group then does the writes that are not `DONE`.
         """
-        for one in writes:
-            if one.state == DONE:
+        for write in writes:
+            if write.state == DONE:
                 continue
-            there = self._ask(one.landed, one.found) if doubtful else False
-            if there:
-                one.end()
+            is_stored = self._ask(write.landed, write.found) if doubtful else False
+            if is_stored:
+                write.end()
             elif of_sqlite(error):
-                kept = one.kept
-                if there is None:
-                    kept = f"whether this write on thread {one.thread!r} was stored is not known"
-                one.fail(explain(error, self.path, kept, thread=one.thread), error)
+                stored_state = write.kept
+                if is_stored is None:
+                    stored_state = f"whether this write on thread {write.thread!r} was stored is not known"
+                write.fail(explain(error, self.path, stored_state, thread=write.thread), error)
             elif isinstance(error, StoreError):  # the file could not be opened; each caller raises an error of its own
-                one.fail(copy(error), error)
+                write.fail(copy(error), error)
         if not (of_sqlite(error) or isinstance(error, StoreError)):
             raise error
 
@@ -334,13 +334,13 @@ class Database:
         if self._read_only is not None:
             self._writable(thread, f"thread {thread!r} was not claimed")
 
-    def _writable(self, thread: str, kept: str) -> Connection:
+    def _writable(self, thread: str, stored_state: str) -> Connection:
         """Return a connection that may write, if this user was granted that since the opening; otherwise raise."""
         if files.why_read_only(self.path) is None:
             self.drop()
         db = self.connection()
         if self._read_only is not None:
-            raise files.read_only(self.path, self._read_only, kept, thread=thread)
+            raise files.read_only(self.path, self._read_only, stored_state, thread=thread)
         return db
 
     def close(self) -> None:
@@ -351,10 +351,10 @@ class Database:
         with self.lock:
             self.drop()
 
-    def _ask(self, landed: Callable[[Connection, T], bool | None], found: T) -> bool | None:
+    def _ask(self, landed: Callable[[Connection, T], bool | None], result: T) -> bool | None:
         """Return the result of *landed* in its own transaction: whether a write is stored. None if unknown."""
         try:
-            return self.read(lambda db: landed(db, found))
+            return self.read(lambda db: landed(db, result))
         except StoreError:
             return None
 

@@ -91,13 +91,13 @@ def breaks(error: BaseException) -> bool:
     return primary(error) in _BROKEN
 
 
-def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError:
+def explain(error: Exception, path: str, stored_state: str, **data: Any) -> GraphrtError:
     """Return the graphrt error for *error*, which SQLite raised on the database *path*.
 
     Args:
         error: An error for which `of_sqlite` or `of_a_row` is true.
         path: The database.
-        kept: The state of the stored data, as the end of a sentence, for instance "nothing was changed".
+        stored_state: The state of the stored data, as the end of a sentence, for instance "nothing was changed".
         data: Attributes of the error, such as `thread`.
     """
     from sqlite3 import OperationalError
@@ -105,11 +105,11 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
     code = primary(error)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code == _TOO_BIG or isinstance(error, OverflowError):
-        return TOO_LARGE(kept=kept, database=path, **data)
+        return TOO_LARGE(kept=stored_state, database=path, **data)
     # Without a code: a row could not be decoded, including by the driver, as a text that is not valid UTF-8.
     if (of_a_row(error) or (not code and isinstance(error, OperationalError))) and data.get("thread"):
         return STORE_DAMAGED(
-            problem=f"Thread {data['thread']!r} is damaged: a stored value is not what was written: {kept}",
+            problem=f"Thread {data['thread']!r} is damaged: a stored value is not what was written: {stored_state}",
             known=f"found {error}",
             seq=None,
             **data,
@@ -125,8 +125,8 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
         # Pages that are damaged (CORRUPT), or a schema that is not the one that we created: a missing table, a datatype
         # mismatch; 0 for a row of no known thread.
         damage = f"is damaged, or not as this version of graphrt made it ({name}: {error})"
-        return STORE_DAMAGED(problem=f"The database {path!r} {damage}: {kept}", **data)
-    return declared(database=path, name=name, reason=error, kept=kept, **data)
+        return STORE_DAMAGED(problem=f"The database {path!r} {damage}: {stored_state}", **data)
+    return declared(database=path, name=name, reason=error, kept=stored_state, **data)
 
 
 def locked_while_opened(error: BaseException) -> bool:

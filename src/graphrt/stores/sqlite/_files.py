@@ -95,7 +95,7 @@ def with_polling(step: Callable[[], T], timeout_s: float) -> T:
     Raises:
         sqlite3.Error: The error of the last call.
     """
-    until = pause_s = 0.0  # set after the first SQLITE_BUSY, so that the usual call reads no clock
+    deadline = pause_s = 0.0  # set after the first SQLITE_BUSY, so that the usual call reads no clock
     while True:
         try:
             return step()
@@ -103,15 +103,15 @@ def with_polling(step: Callable[[], T], timeout_s: float) -> T:
             if primary(error) != BUSY:
                 raise
             now = monotonic()
-            if not until:
-                until, pause_s = now + timeout_s, _FIRST_S
-            if now >= until:
+            if not deadline:
+                deadline, pause_s = now + timeout_s, _FIRST_S
+            if now >= deadline:
                 raise
         sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - jitter, so that two processes do not poll in step
         pause_s = min(_MOST_S, pause_s * 1.5)
 
 
-def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
+def connect(path: str, timeout_s: float, query: str | None = None) -> Connection:
     """Return a connection without implicit transactions, which any worker thread may use.
 
     The only call of `sqlite3.connect` in the package.
@@ -120,12 +120,14 @@ def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
         path: The file.
         timeout_s: Seconds that SQLite itself waits for a lock. Usually 0: callers poll by `with_polling`, which is
             fairer between processes.
-        how: Query parameters of a SQLite URI, such as `mode=ro`; None: open by path.
+        query: Query parameters of a SQLite URI, such as `mode=ro`; None: open by path.
     """
     import sqlite3
 
-    name = path if how is None else f"{Path(path).as_uri()}?{how}"
-    return sqlite3.connect(name, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=how is not None)
+    name = path if query is None else f"{Path(path).as_uri()}?{query}"
+    return sqlite3.connect(
+        name, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=query is not None
+    )
 
 
 class State(NamedTuple):
@@ -175,24 +177,24 @@ def open_file(path: str, *, busy_timeout_s: float, pragmas: Pragmas | None) -> O
             where=f"database {path!r}",
         )
     _make(path)
-    what = why_read_only(path)
-    state = None if what is None else look(path)
+    part = why_read_only(path)
+    state = None if part is None else look(path)
     if state is not None and state.beside is not None:
         raise in_use(path, f"{state.beside!r} shows that another process has it open, or ended without closing it")
     try:
-        db = connect(path, 0.0) if what is None else connect(path, 0.0, "mode=ro&immutable=1")
+        db = connect(path, 0.0) if part is None else connect(path, 0.0, "mode=ro&immutable=1")
     except sqlite3.Error as error:
         raise explain(error, path, "nothing was changed") from error
     try:
-        if what is None:
+        if part is None:
             return Opened(db, with_polling(lambda: modes.set_up(db, path, pragmas), busy_timeout_s))
-        _set_up_reading(db, path, what)
+        _set_up_reading(db, path, part)
     except BaseException as error:
         db.close()
         if of_sqlite(error):
             raise explain(error, path, "nothing was changed") from error
         raise
-    return Opened(db, logged=False, read_only=what, state=state)
+    return Opened(db, logged=False, read_only=part, state=state)
 
 
 def why_read_only(path: str) -> str | None:
@@ -213,10 +215,10 @@ def look(path: str) -> State | None:
     `Database` compares it after each read with the state at the opening, and opens the file again if they differ.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 - called for each read without locks, and a Path costs more than the call
+        status = os.stat(path)  # noqa: PTH116 - called for each read without locks, and a Path costs more than the call
     except OSError:
         return None
-    return State((found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns, _beside(path))
+    return State((status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns, _beside(path))
 
 
 def _beside(path: str) -> str | None:
@@ -248,7 +250,7 @@ def _make(path: str) -> None:
         StoreError: What is there cannot be a database (see `_check`), or the file cannot be created.
     """
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -256,7 +258,7 @@ def _make(path: str) -> None:
             database=path, problem=f"cannot be opened ({error.strerror})", wanted="another path"
         ) from error
     else:
-        _check(path, found)
+        _check(path, status)
         return
     folder = Path(path).parent
     if not folder.is_dir():
@@ -277,19 +279,19 @@ def _make(path: str) -> None:
         ) from error
 
 
-def _check(path: str, found: os.stat_result) -> None:
-    """Check that *path* can hold a database, and that this user may read it. *found* is its `stat`.
+def _check(path: str, status: os.stat_result) -> None:
+    """Check that *path* can hold a database, and that this user may read it. *status* is its `stat`.
 
     Raises:
         StoreError: It is a folder or another special file, is too short, or may not be read.
     """
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise SQLITE_BAD_FILE(database=path, problem="is a directory", wanted="the path of a file in it")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise SQLITE_BAD_FILE(database=path, problem="is not a regular file", wanted="the path of a file")
-    if 0 < found.st_size < _SMALLEST:  # SQLite would treat a file of one byte as empty, and overwrite it
+    if 0 < status.st_size < _SMALLEST:  # SQLite would treat a file of one byte as empty, and overwrite it
         raise SQLITE_NOT_A_DATABASE(
-            database=path, name="size", reason=f"{found.st_size} bytes", kept="nothing was changed", thread=None
+            database=path, name="size", reason=f"{status.st_size} bytes", kept="nothing was changed", thread=None
         )
     if not os.access(path, os.R_OK):
         raise SQLITE_BAD_FILE(
@@ -297,8 +299,8 @@ def _check(path: str, found: os.stat_result) -> None:
         )
 
 
-def _set_up_reading(db: Connection, path: str, what: str) -> None:
-    """Set up a connection that only reads. *what* is from `why_read_only`, for the error.
+def _set_up_reading(db: Connection, path: str, part: str) -> None:
+    """Set up a connection that only reads. *part* is from `why_read_only`, for the error.
 
     Raises:
         StoreError: The file is not a store's, or has to be created.
@@ -306,23 +308,23 @@ def _set_up_reading(db: Connection, path: str, what: str) -> None:
     modes.distrust(db)  # settings for a file that may be damaged or hostile
     db.execute("PRAGMA query_only = ON")
     if not schema.check(schema.state(db), path):  # blank or of an older version, so it would have to be written first
-        raise read_only(path, what)
+        raise read_only(path, part)
 
 
-def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
+def read_only(path: str, part: str, stored_state: str = "", **data: Any) -> StoreError:
     """Return the error for a write to a file that this user may not write.
 
     Args:
         path: The file.
-        what: From `why_read_only`.
-        kept: What is stored now, as the end of a sentence; empty if that goes without saying.
+        part: From `why_read_only`.
+        stored_state: What is stored now, as the end of a sentence; empty if that goes without saying.
         data: Attributes of the error, such as `thread`.
     """
     return SQLITE_READ_ONLY(
         database=path,
         name="permissions",
-        reason=f"{what} is read-only for this user",
-        kept=kept or "nothing was changed",
+        reason=f"{part} is read-only for this user",
+        kept=stored_state or "nothing was changed",
         **data,
     )
 
@@ -333,10 +335,10 @@ def identity(path: str) -> tuple[int, int] | None:
     Stores call it when they open a file, and before commits: a commit to a file that was removed would be lost.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 - called before every commit, and creating a Path costs more than the call
+        status = os.stat(path)  # noqa: PTH116 - called before every commit, and creating a Path costs more than the call
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @final
@@ -362,17 +364,17 @@ class Folder:
         (decision 0063).
         """
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - as in `identity`
+            status = os.stat(self._path)  # noqa: PTH116 - as in `identity`
         except OSError:
             self._found = None
             return False
         # Both times: programs that restore a backup set mtime back, but not ctime (on Windows, the creation time).
-        now = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
-        if now == self._checked:
+        folder_state = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        if folder_state == self._checked:
             return True
         # A folder that has just changed is not trusted, because a second change could have the same timestamps.
-        settled_ns = _SETTLED_NS if found.st_mtime_ns % _SECOND_NS else _SETTLED_COARSE_NS
-        self._found = now if time_ns() - max(now[2:]) > settled_ns else None
+        settled_ns = _SETTLED_NS if status.st_mtime_ns % _SECOND_NS else _SETTLED_COARSE_NS
+        self._found = folder_state if time_ns() - max(folder_state[2:]) > settled_ns else None
         return False
 
     def checked(self) -> None:

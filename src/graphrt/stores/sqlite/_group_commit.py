@@ -135,8 +135,8 @@ class Group:
                 with self._mutex:  # a leader takes all jobs that wait, its own among them
                     self._taken, self._waiting = self._waiting, []
             try:
-                for one in self._taken:
-                    one.state = TAKEN
+                for taken_job in self._taken:
+                    taken_job.state = TAKEN
                 work(self._taken)
             finally:
                 with self._mutex:
@@ -151,18 +151,20 @@ class Group:
     def _hand_on(self, job: Write[Any]) -> None:
         """End the turn of *job*: wake the callers whose jobs are done, and make the longest waiting one the leader."""
         with self._mutex:
-            left: list[Write[Any]] = []
+            unfinished: list[Write[Any]] = []
             job.state = DONE  # even if the job was not done: then its caller was interrupted and is about to raise
-            for one in self._taken:
-                if one is job:
+            for taken_job in self._taken:
+                if taken_job is job:
                     continue
-                if one.state == DONE:
-                    _wake(one)
+                if taken_job.state == DONE:
+                    _wake(taken_job)
                 else:  # `work` was interrupted before it came to this job
-                    one.state = WAITING
-                    left.append(one)
-            self._taken = left
-            self._waiting = left + [one for one in self._waiting if one is not job and one not in left]
+                    taken_job.state = WAITING
+                    unfinished.append(taken_job)
+            self._taken = unfinished
+            self._waiting = unfinished + [
+                waiting_job for waiting_job in self._waiting if waiting_job is not job and waiting_job not in unfinished
+            ]
             heir = self._waiting[0] if self._waiting else None
             self._thread = None  # before the heir wakes, which names itself
             if heir is not None:
@@ -190,7 +192,7 @@ class Group:
                 job.wake.acquire()
 
 
-def _wake(one: Write[Any]) -> None:
-    """Wake the caller of *one*, which then finds its job done, or itself the leader."""
+def _wake(job: Write[Any]) -> None:
+    """Wake the caller of *job*, which then finds its job done, or itself the leader."""
     with suppress(RuntimeError):  # already released by an interrupted `_hand_on`
-        one.wake.release()
+        job.wake.release()

@@ -123,13 +123,13 @@ def set_up(db: Connection, path: str, pragmas: Pragmas | None) -> bool:
 
     try:
         careful(db, path)
-        found = schema.state(db)  # application id, version of the schema, number of tables and indices
+        file_state = schema.state(db)  # application id, version of the schema, number of tables and indices
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode in _SHARED_MEMORY:
             raise unsafe(path, "it has a write-ahead log, and processes cannot share memory where it lies") from error
         raise
-    current = schema.check(found, path)  # False if the tables must be created
-    if schema.is_blank(found):
+    current = schema.check(file_state, path)  # False if the tables must be created
+    if schema.is_blank(file_state):
         # The page size cannot be changed once the file has content or is in WAL mode.
         db.execute(f"PRAGMA page_size = {(pragmas.page_bytes if pragmas else schema.PAGE_BYTES):d}")
         logged = use_log(db, path) if pragmas is None else pragmas.journal == "wal" and _change_to_log(db, path)
@@ -168,7 +168,7 @@ def network_of(path: str) -> str | None:
         mounts = Path(_MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:  # not Linux
         return None
-    place, found, best = f"{Path(path)}/", "", -1
+    place, fs_type, best = f"{Path(path)}/", "", -1
     for line in mounts:
         # Fields before " - ": id, parent, device, root, mount point, and more. After it: type, source, options.
         before, _, after = line.partition(" - ")
@@ -176,12 +176,12 @@ def network_of(path: str) -> str | None:
         if len(fields) < 5 or not after:
             continue
         point = fields[4]
-        for escape, meant in _ESCAPES:
-            point = point.replace(escape, meant)
+        for escape, character in _ESCAPES:
+            point = point.replace(escape, character)
         # The longest mount point counts; of two mounts at one point, the later one hides the earlier one.
         if len(point) >= best and place.startswith(f"{point.rstrip('/')}/"):
-            found, best = after.split(" ", 1)[0], len(point)
-    return found if found in _NETWORKS else None
+            fs_type, best = after.split(" ", 1)[0], len(point)
+    return fs_type if fs_type in _NETWORKS else None
 
 
 def _check_place(path: str) -> None:

@@ -115,28 +115,28 @@ class LiveFile:
         def work(db: Connection) -> dict[str, int]:
             now = time.time()
             self._tidy(db, now)
-            most = now + LONGEST_INTEREST_S
-            until = min(now + for_s, most)
-            db.executemany(_FOLLOW, [{"thread": thread, "until": until, "most": most} for thread in followed])
+            max_until = now + LONGEST_INTEREST_S
+            until = min(now + for_s, max_until)
+            db.executemany(_FOLLOW, [{"thread": thread, "until": until, "most": max_until} for thread in followed])
             return {thread: int(db.execute(_NEWEST, (thread,)).fetchall()[0][0]) for thread in followed}
 
         return self._do(work, making=True) or {}
 
-    def followed(self, threads: Iterable[str], after: str, most: int) -> list[str]:
-        """Return those of *threads* after *after* that have a follower, at most *most* (-1: all); none without a file."""
-        wanted = sorted({thread for thread in threads if thread > after})
+    def followed(self, threads: Iterable[str], after: str, limit: int) -> list[str]:
+        """Return those of *threads* after *after* that have a follower, at most *limit* (-1: all); none without a file."""
+        candidates = sorted({thread for thread in threads if thread > after})
 
         def work(db: Connection) -> list[str]:
-            now, found = time.time(), list[str]()
-            for at in range(0, len(wanted), _AT_ONCE):
-                some = wanted[at : at + _AT_ONCE]
-                text = _FOLLOWED.replace("MARKS", ", ".join("?" * len(some)))
-                rows = db.execute(text, (now, now + LONGEST_INTEREST_S, *some)).fetchall()
-                found += [name for (name,) in rows]
-            return found
+            now, followed_threads = time.time(), list[str]()
+            for at in range(0, len(candidates), _AT_ONCE):
+                chunk = candidates[at : at + _AT_ONCE]
+                text = _FOLLOWED.replace("MARKS", ", ".join("?" * len(chunk)))
+                rows = db.execute(text, (now, now + LONGEST_INTEREST_S, *chunk)).fetchall()
+                followed_threads += [name for (name,) in rows]
+            return followed_threads
 
-        found = (self._do(work) or []) if wanted else []
-        return found if most < 0 else found[:most]
+        followed_threads = (self._do(work) or []) if candidates else []
+        return followed_threads if limit < 0 else followed_threads[:limit]
 
     def relay(self, batches: Sequence[NewBatch]) -> list[int]:
         """Keep *batches*, and return their places. Earlier batches of their threads up to `forget` are deleted."""
@@ -148,11 +148,11 @@ class LiveFile:
                 if forget:
                     db.execute("DELETE FROM batch WHERE thread = ? AND place <= ?", (thread, forget))
             for at in range(0, len(batches), _ROWS_AT_ONCE):
-                some = batches[at : at + _ROWS_AT_ONCE]
-                values = chain.from_iterable((one.thread, one.id, now, one.body) for one in some)
-                text = f"{_INSERT}(?, ?, ?, ?){', (?, ?, ?, ?)' * (len(some) - 1)}"
-                last = db.execute(text, [*values]).lastrowid or 0
-                places += range(last - len(some) + 1, last + 1)  # nothing else is inserted meanwhile
+                chunk = batches[at : at + _ROWS_AT_ONCE]
+                values = chain.from_iterable((batch.thread, batch.id, now, batch.body) for batch in chunk)
+                text = f"{_INSERT}(?, ?, ?, ?){', (?, ?, ?, ?)' * (len(chunk) - 1)}"
+                last_place = db.execute(text, [*values]).lastrowid or 0
+                places += range(last_place - len(chunk) + 1, last_place + 1)  # nothing else is inserted meanwhile
             return places
 
         return (self._do(work, making=True, brief=True) or []) if batches else []
@@ -181,10 +181,10 @@ class LiveFile:
 
         Called after the threads were deleted, or values of theirs were erased: those must not stay here.
         """
-        gone = [*threads]
+        thread_ids = [*threads]
 
         def work(db: Connection) -> None:
-            for thread in gone:
+            for thread in thread_ids:
                 db.execute("DELETE FROM batch WHERE thread = ?", (thread,))
 
         try:
@@ -197,9 +197,9 @@ class LiveFile:
         if time.monotonic() - self._tidied_at < _TIDY_S:
             return
         self._tidied_at = time.monotonic()
-        old, ahead = now - KEPT_S, now + LONGEST_INTEREST_S
-        db.execute("DELETE FROM follower WHERE until < ? OR until > ?", (old, ahead))
-        db.execute("DELETE FROM batch WHERE at < ? AND thread NOT IN (SELECT thread FROM follower)", (old,))
+        cutoff, ahead = now - KEPT_S, now + LONGEST_INTEREST_S
+        db.execute("DELETE FROM follower WHERE until < ? OR until > ?", (cutoff, ahead))
+        db.execute("DELETE FROM batch WHERE at < ? AND thread NOT IN (SELECT thread FROM follower)", (cutoff,))
         db.execute("DELETE FROM batch WHERE at > ?", (ahead,))
 
     def scrub(self) -> list[str]:
@@ -257,14 +257,14 @@ class LiveFile:
         """
         self._home.check()
         with self._lock:
-            for last in (False, True):  # whether this is the second attempt
+            for is_retry in (False, True):  # whether this is the second attempt
                 try:
                     return with_polling(lambda: self._once(work, making=making, brief=brief), _WAIT_S)
                 except Exception as error:
                     self._drop()  # the connection may be broken; the next one is new
                     if not (of_sqlite(error) or of_a_row(error)):
                         raise
-                    if last or (of_sqlite(error) and primary(error) not in _DAMAGED):
+                    if is_retry or (of_sqlite(error) and primary(error) not in _DAMAGED):
                         raise explain(error, self.path, "no live items were carried") from error
                     self._remove()
         return None
@@ -278,14 +278,14 @@ class LiveFile:
             return work(db)
         db.execute("BEGIN IMMEDIATE" if making else "BEGIN")
         try:
-            found = work(db)
+            result = work(db)
             db.execute("COMMIT")
             self._changes += making
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-        return found
+        return result
 
     def _opened(self, *, making: bool, brief: bool = False) -> Connection | None:
         """Return a connection to the file that is there now; None if there is none, and it is not made.
@@ -299,11 +299,11 @@ class LiveFile:
         now = time.monotonic()
         if brief and self._db is not None and now - self._seen_at < _SEEN_S:
             return self._db
-        there, self._seen_at = identity(self.path), now
-        if self._db is not None and there == self._file:
+        file_id, self._seen_at = identity(self.path), now
+        if self._db is not None and file_id == self._file:
             return self._db
         self._drop()  # another process has replaced the file
-        if there is None:
+        if file_id is None:
             if not making:
                 return None
             try:  # with mode 0600, which SQLite would not give it

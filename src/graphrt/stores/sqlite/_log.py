@@ -96,13 +96,13 @@ class Log:
         self._main, self._file, self._memory = files.identity(self._path), None, files.identity(f"{self._path}-shm")
         self._look()
 
-    def check(self, kept: str, thread: str) -> None:
+    def check(self, stored_state: str, thread: str) -> None:
         """Check that a commit written now will be durable, provided that the files are still those that were opened.
 
         Called before each transaction; `check_files`, which costs more, only if a name in the folder has changed.
 
         Args:
-            kept: What is stored now, for an error.
+            stored_state: What is stored now, for an error.
             thread: Id of the thread that is written.
 
         Raises:
@@ -110,12 +110,12 @@ class Log:
         """
         if self._torn is not None:
             raise LOG_MISFIT(
-                database=self._path, kept=kept, frames=self._torn.frames, done=self._torn.done, thread=thread
+                database=self._path, kept=stored_state, frames=self._torn.frames, done=self._torn.done, thread=thread
             )
         if self._left > self._limit_bytes:
-            self._relieve(kept, thread)
+            self._relieve(stored_state, thread)
 
-    def check_files(self, kept: str, thread: str) -> None:
+    def check_files(self, stored_state: str, thread: str) -> None:
         """Check that the log and its shared memory are the files that were opened.
 
         Raises:
@@ -123,9 +123,9 @@ class Log:
         """
         if not self._look() or files.identity(f"{self._path}-shm") != self._memory:
             file = f"The write-ahead log {self._name!r}, or its -shm file,"
-            raise SQLITE_REPLACED(file=file, database=self._path, kept=kept, thread=thread)
+            raise SQLITE_REPLACED(file=file, database=self._path, kept=stored_state, thread=thread)
 
-    def _relieve(self, kept: str, thread: str) -> None:
+    def _relieve(self, stored_state: str, thread: str) -> None:
         """Run a checkpoint because the log has reached its limit.
 
         If other processes are writing or running a checkpoint, the commit is accepted, and the next one tries again.
@@ -142,20 +142,20 @@ class Log:
                 return
             if not of_sqlite(error):
                 raise
-            raise explain(error, self._path, kept, thread=thread) from error
+            raise explain(error, self._path, stored_state, thread=thread) from error
         self._note(copied)
         if copied is not None and copied.done < copied.frames:
             raise LOG_TOO_LONG(
-                database=self._path, size=self._left, kept=kept, limit_bytes=self._limit_bytes, thread=thread
+                database=self._path, size=self._left, kept=stored_state, limit_bytes=self._limit_bytes, thread=thread
             )
 
-    def wrote(self, writes: int, size: int, hold: AbstractContextManager[Any]) -> None:
+    def wrote(self, writes: int, size: int, writer_lock: AbstractContextManager[Any]) -> None:
         """Count the writes of a transaction, and start a checkpoint in the background when one is due.
 
         Args:
             writes: Number of commits in the transaction.
             size: Estimated bytes of all of them together.
-            hold: A context manager that keeps the writers of this process out: the lock of `Database`.
+            writer_lock: A context manager that keeps the writers of this process out: the lock of `Database`.
         """
         self._pages += writes * _WRITTEN + size // PAGE_BYTES
         self._written += 1
@@ -164,13 +164,13 @@ class Log:
         if self._pages < PAGES or self.copying.locked():  # it is not time yet, or a checkpoint is running
             return
         # The lock is taken here and released by the new thread, so that no second checkpoint is started.
-        thread = Thread(target=self._copy_soon, args=(hold,), name="graphrt-checkpoint", daemon=True)
+        thread = Thread(target=self._copy_soon, args=(writer_lock,), name="graphrt-checkpoint", daemon=True)
         if not self.copying.acquire(blocking=False):
             return  # a checkpoint has begun meanwhile
         try:
             thread.start()
         except RuntimeError:  # no further thread can be started, or the interpreter is shutting down
-            self._copy_soon(hold)
+            self._copy_soon(writer_lock)
         except BaseException:  # Ctrl-C
             if thread.ident is None:  # the thread was not started, so it will not release the lock
                 self.copying.release()
@@ -190,23 +190,23 @@ class Log:
         """
         self._written = 0
         try:
-            found = os.stat(self._name)  # noqa: PTH116 - called for commits, where a Path would cost more than the call
+            status = os.stat(self._name)  # noqa: PTH116 - called for commits, where a Path would cost more than the call
         except OSError:  # there is no log, which is right only as long as none was seen
             return self._file is None
-        file = found.st_dev, found.st_ino
+        file = status.st_dev, status.st_ino
         if self._file is None:
             self._file = file
-        self._size = found.st_size
+        self._size = status.st_size
         if self._size - self._before > self._pages * PAGE_BYTES:
             self._pages = (self._size - self._before) // PAGE_BYTES
         return file == self._file
 
-    def _copy_soon(self, hold: AbstractContextManager[Any]) -> None:
+    def _copy_soon(self, writer_lock: AbstractContextManager[Any]) -> None:
         """Run a checkpoint in the background, log its failure, and release `copying`, which the caller acquired."""
         try:
             # Reset first: writes made meanwhile count for the next checkpoint.
             self._pages, self._before = 0, self._size
-            self._note(copy(self._path, self._main, hold))
+            self._note(copy(self._path, self._main, writer_lock))
         except Exception as error:  # the commits are safe in the log, and a later checkpoint copies them
             if not (of_sqlite(error) or isinstance(error, StoreError)):
                 raise
@@ -233,7 +233,7 @@ class Log:
             self._torn = copied
 
 
-def copy(path: str, file: tuple[int, int] | None, hold: AbstractContextManager[Any] | None) -> Copied | None:
+def copy(path: str, file: tuple[int, int] | None, writer_lock: AbstractContextManager[Any] | None) -> Copied | None:
     """Run a checkpoint of *path*: most of it while commits continue, and the remainder while commits wait.
 
     A read guard is a second connection with an open read transaction, a write guard one that holds the write lock.
@@ -242,7 +242,7 @@ def copy(path: str, file: tuple[int, int] | None, hold: AbstractContextManager[A
     Args:
         path: The database file.
         file: Device and inode that *path* must still have.
-        hold: Keeps the writers of this process out; None if the caller does so already.
+        writer_lock: Keeps the writers of this process out; None if the caller does so already.
 
     Returns:
         None if another process is running a checkpoint.
@@ -256,15 +256,15 @@ def copy(path: str, file: tuple[int, int] | None, hold: AbstractContextManager[A
         other = _connect(path, file)
         try:
             # Under a read guard, commits continue. The second round copies the pages written during the first one. So
-            # little is left for the write guard, under which commits wait. With *hold* None, they wait already.
-            for _ in range(0 if hold is None else 2):
+            # little is left for the write guard, under which commits wait. With *writer_lock* None, they wait already.
+            for _ in range(0 if writer_lock is None else 2):
                 guard.execute("BEGIN")
                 try:
                     _read(guard)
                     _copy(other)
                 finally:
                     guard.execute("ROLLBACK")
-            with hold or nullcontext():
+            with writer_lock or nullcontext():
                 with_polling(lambda: guard.execute("BEGIN IMMEDIATE"), _WAIT_S)
                 try:
                     return _copy(other)

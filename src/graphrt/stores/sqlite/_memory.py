@@ -82,28 +82,28 @@ def write(db: Connection, writes: Iterable[MemoryWrite], at: float) -> None:
     Raises:
         InputError: One of them cannot be kept.
     """
-    for one in checked_writes(writes, at):
-        path = f"{one.namespace}/"
-        if one.body is not None:
-            values = {"path": path, "key": one.key, "body": one.body, "at": at, "until": one.expires_at}
-            values["vector"] = one.vector
+    for change in checked_writes(writes, at):
+        path = f"{change.namespace}/"
+        if change.body is not None:
+            values = {"path": path, "key": change.key, "body": change.body, "at": at, "until": change.expires_at}
+            values["vector"] = change.vector
             db.execute(_PUT, values)
-        row = db.execute(_NO, (path, one.key)).fetchone()
+        row = db.execute(_NO, (path, change.key)).fetchone()
         if row is None:
             continue
         db.execute(_FORGET_WORDS, row)
-        if one.body is None:
+        if change.body is None:
             db.execute(_FORGET, row)
-        for word in one.words if one.body is not None else ():
+        for word in change.words if change.body is not None else ():
             db.execute(_PUT_WORD, (word, row[0]))
 
 
 def is_written(db: Connection, writes: Iterable[MemoryWrite], at: float) -> bool:
     """Return whether the memory is as `write` leaves it."""
-    for one in checked_writes(writes, at):
-        wanted = MemoryFilter(now=float("-inf"), namespace=one.namespace, key=one.key)
-        found = [(item.body, item.updated_at, item.expires_at, item.vector) for item in listed(db, wanted, 1)]
-        if found != ([] if one.body is None else [(one.body, at, one.expires_at, one.vector)]):
+    for change in checked_writes(writes, at):
+        item_filter = MemoryFilter(now=float("-inf"), namespace=change.namespace, key=change.key)
+        stored = [(item.body, item.updated_at, item.expires_at, item.vector) for item in listed(db, item_filter, 1)]
+        if stored != ([] if change.body is None else [(change.body, at, change.expires_at, change.vector)]):
             return False
     return True
 
@@ -117,12 +117,12 @@ def purge(db: Connection, expired_by: float, bounds: tuple[str, str]) -> int:
     return len(numbers)
 
 
-def listed(db: Connection, wanted: MemoryFilter, most: int) -> list[StoredItem]:
-    """Return the items that match *wanted*, in its order: at most *most* of them, or all for -1."""
+def listed(db: Connection, wanted: MemoryFilter, limit: int) -> list[StoredItem]:
+    """Return the items that match *wanted*, in its order: at most *limit* of them, or all for -1."""
     first, end = wanted.bounds
     part: dict[str, Any] = {"first": first, "end": end, "now": wanted.now, "key": wanted.key}
     if not wanted.searches:
-        return _items(db.execute(_LIST, part | {"most": most}).fetchall())
+        return _items(db.execute(_LIST, part | {"most": limit}).fetchall())
     words = tuple(dict.fromkeys(wanted.words)) or ("",)  # no item has the empty word
     vector = wanted.vector
     ((total, others),) = db.execute(_COUNT, part | {"length": None if vector is None else len(vector)}).fetchall()
@@ -135,14 +135,14 @@ def listed(db: Connection, wanted: MemoryFilter, most: int) -> list[StoredItem]:
     text = text.replace("SHARES", ", ".join(f"(:word{number}, :share{number})" for number in range(len(words))))
     if vector is not None:
         db.create_function("graphrt_nearness", 2, nearness, deterministic=True)
-    ranked = db.execute(text, part | values | {"vector": vector, "compared": MOST_COMPARED, "most": most}).fetchall()
+    ranked = db.execute(text, part | values | {"vector": vector, "compared": MOST_COMPARED, "most": limit}).fetchall()
     return [_items(db.execute(_ONE, (no,)).fetchall())[0]._replace(score=points) for no, points in ranked]
 
 
-def namespaces(db: Connection, wanted: NamespaceFilter, after: str | None, most: int) -> list[str]:
+def namespaces(db: Connection, wanted: NamespaceFilter, after: str | None, limit: int) -> list[str]:
     """Return the namespaces after *after* that match *wanted*."""
     first, end = wanted.bounds
-    page = {"first": first, "end": end, "now": wanted.now, "after": "" if after is None else f"{after}/", "most": most}
+    page = {"first": first, "end": end, "now": wanted.now, "after": "" if after is None else f"{after}/", "most": limit}
     return [str(path)[:-1] for (path,) in db.execute(_NAMESPACES, page).fetchall()]
 
 

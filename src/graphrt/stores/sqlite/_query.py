@@ -52,8 +52,8 @@ class SqliteSql(Sql):
         return _PARAMETER.sub(r":\1", text.replace("{s}.", ""))
 
     def among(self, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
-        given = {f"{name}{number}": value for number, value in enumerate(values)}
-        return f"IN ({', '.join(f':{one}' for one in given)})", given
+        parameters = {f"{name}{number}": value for number, value in enumerate(values)}
+        return f"IN ({', '.join(f':{parameter}' for parameter in parameters)})", parameters
 
     def begins(self, column: str, name: str) -> str:
         return f"substr({column}, 1, length(:{name})) = :{name}"
@@ -62,19 +62,19 @@ class SqliteSql(Sql):
         return f"instr({column}, :{name}) > 0"
 
     def tags(self, wanted: Filter[Any], tags: Sequence[str], rare: str | None) -> tuple[str, dict[str, Any]]:
-        given = {f"tag{number}": tag for number, tag in enumerate(tags)}
+        parameters = {f"tag{number}": tag for number, tag in enumerate(tags)}
         texts: list[str] = []
-        for number, (name, tag) in enumerate(given.items()):
+        for number, (name, tag) in enumerate(parameters.items()):
             if isinstance(wanted, ThreadFilter):
                 # The first tag leads the statement; see `threads`.
-                other = f"EXISTS (SELECT 1 FROM tag AS t WHERE t.name = :{name} AND t.no = thread.no)"
-                texts.append(other if number else f"tag.name = :{name}")
+                condition = f"EXISTS (SELECT 1 FROM tag AS t WHERE t.name = :{name} AND t.no = thread.no)"
+                texts.append(condition if number else f"tag.name = :{name}")
             elif tag == rare:
                 texts.append(f"q.no IN (SELECT no FROM tag WHERE name = :{name})")
             else:
                 # The plus sign keeps SQLite from looking up questions by their thread, not in the order of the inbox.
                 texts.append(f"EXISTS (SELECT 1 FROM tag WHERE name = :{name} AND no = +q.no)")
-        return " AND ".join(texts), given
+        return " AND ".join(texts), parameters
 
     def value(self, field: str, value: Any) -> Any:
         return folded(value) if field == "title" else value

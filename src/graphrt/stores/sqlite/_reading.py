@@ -108,7 +108,7 @@ class Columns:
 
     def __init__(self, what: str, types: Mapping[str, Any]) -> None:
         self._what: Final = what
-        self._types: Final = {name: get_args(one) or (one,) for name, one in types.items()}
+        self._types: Final = {name: get_args(kind) or (kind,) for name, kind in types.items()}
         self._kinds: Final = frozenset(product(*self._types.values()))
         """The types that a row may have, all columns together."""
 
@@ -121,8 +121,10 @@ class Columns:
         for row in rows:
             if tuple(map(type, row)) not in self._kinds:
                 columns = dict(zip(self._types, row, strict=True))
-                wrong = [f"{name} {short(one)}" for name, one in columns.items() if type(one) not in self._types[name]]
-                raise TypeError(f"{', '.join(wrong)} in {self._what.format_map(columns)}")
+                mismatches = [
+                    f"{name} {short(value)}" for name, value in columns.items() if type(value) not in self._types[name]
+                ]
+                raise TypeError(f"{', '.join(mismatches)} in {self._what.format_map(columns)}")
         return rows
 
 
@@ -181,11 +183,11 @@ def damaged(thread: Any, error: Exception, fix: str) -> StoreError:
 def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of the pair that `Holding._there` returns
     """Return the head (summary) of the thread of *row*. *owned*: a living owner holds it."""
     status = cast("Status", row.status)
-    made = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
+    summary = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
     tenant = tenant_of(row.id)
     if tenant is None and row.title is None and row.tags is None and not row.rank:  # most threads need no second tuple
-        return made
-    return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags), priority=-row.rank)
+        return summary
+    return summary._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags), priority=-row.rank)
 
 
 def short(value: Any) -> str:
@@ -218,10 +220,10 @@ def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | No
     Raises:
         StoreError: The row is damaged.
     """
-    found = db.execute(_BY_ID, (thread,)).fetchall()
-    if not found:
+    rows = db.execute(_BY_ID, (thread,)).fetchall()
+    if not rows:
         return None
-    return Row(*found[0]) if damaged else row_of(found[0])
+    return Row(*rows[0]) if damaged else row_of(rows[0])
 
 
 def has_moved(db: Connection, thread: str, seq: int, _place: int) -> bool:
@@ -235,8 +237,8 @@ def row_by_no(db: Connection, no: int) -> Row | None:
     Raises:
         StoreError: The row is damaged.
     """
-    found = db.execute(_BY_NO, (no,)).fetchall()
-    return row_of(found[0]) if found else None
+    rows = db.execute(_BY_NO, (no,)).fetchall()
+    return row_of(rows[0]) if rows else None
 
 
 def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) -> StoredThread:  # noqa: FBT001
@@ -257,17 +259,17 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) ->
     at = row.seq if upto is None else max(0, min(upto, row.seq))
     snapshot = None
     if not after:
-        found = SNAPSHOT_BODY.checked(db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall())
-        snapshot = StoredSnapshot(*found[0]) if found else None
+        rows = SNAPSHOT_BODY.checked(db.execute(_SNAPSHOT, (row.no, SNAPSHOT, at)).fetchall())
+        snapshot = StoredSnapshot(*rows[0]) if rows else None
         after = snapshot.seq if snapshot else 0
     base = row.no * SPAN
-    found = RECORD.checked(db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall())
-    entries = list(map(_new_record, found))
+    rows = RECORD.checked(db.execute(_RECORDS, (base, *_range(db, row.no, after, at))).fetchall())
+    entries = list(map(_new_record, rows))
     meta = BODY.checked(db.execute(_PART, (row.no, META, 0)).fetchall())
     bodies: list[tuple[str, bytes]] = []  # staged bodies belong to the newest state only
     if upto is None or upto >= row.seq:
-        found = MESSAGE.checked(db.execute(_PARTS, (row.no, STAGED)).fetchall())
-        bodies = [(key, body) for _, key, body in found]
+        rows = MESSAGE.checked(db.execute(_PARTS, (row.no, STAGED)).fetchall())
+        bodies = [(key, body) for _, key, body in rows]
     return StoredThread(head(row, owned), meta[0][0] if meta else None, snapshot, entries, bodies)
 
 
@@ -284,16 +286,16 @@ def pages(file: Database, row: Row, after: int, upto: int | None) -> Iterator[Re
 
 def _page(db: Connection, no: int, after: int, upto: int | None) -> list[Record]:
     """Return the records from entry *after* + 1 on, up to `_PAGE_RECORDS` or about `_PAGE_BYTES`."""
-    found: list[Record] = []
+    records: list[Record] = []
     size = 0
     cursor = db.execute(_RECORDS, (no * SPAN, *_range(db, no, after, SPAN - 1 if upto is None else upto)))
-    for each in cursor:
-        found.append(_new_record(each))
-        size += len(each[2])  # the body
-        if size >= _PAGE_BYTES or len(found) >= _PAGE_RECORDS:
+    for row in cursor:
+        records.append(_new_record(row))
+        size += len(row[2])  # the body
+        if size >= _PAGE_BYTES or len(records) >= _PAGE_RECORDS:
             break
     cursor.close()  # ends the statement if the loop was left early
-    return RECORD.checked(found)
+    return RECORD.checked(records)
 
 
 def _range(db: Connection, no: int, after: int, upto: int) -> tuple[int, int]:
@@ -318,8 +320,8 @@ def record_at(db: Connection, no: int, seq: int) -> tuple[bytes, bytes] | None:
 
     `_writing.landed` compares them with those of a commit, to find out whether it was stored.
     """
-    found = db.execute("SELECT body, seal FROM record WHERE key = ?", (no * SPAN + seq,)).fetchall()
-    return tuple(found[0]) if found else None
+    rows = db.execute("SELECT body, seal FROM record WHERE key = ?", (no * SPAN + seq,)).fetchall()
+    return tuple(rows[0]) if rows else None
 
 
 def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]:
@@ -329,13 +331,13 @@ def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]
         StoreError: One of them, or the row of the thread, is damaged.
     """
     row = row_by_id(db, thread)
-    there: dict[str, bytes] = {}
+    bodies: dict[str, bytes] = {}
     if row is not None:
         for name in filter(encodes, names):  # SQLite would raise for text that is not valid UTF-8, which names no blob
-            found = BODY.checked(db.execute(_PART, (row.no, BLOB, name)).fetchall())
-            if found:
-                there[name] = found[0][0]
-    return there
+            rows = BODY.checked(db.execute(_PART, (row.no, BLOB, name)).fetchall())
+            if rows:
+                bodies[name] = rows[0][0]
+    return bodies
 
 
 def snapshots(db: Connection, no: int) -> list[int]:
@@ -345,12 +347,12 @@ def snapshots(db: Connection, no: int) -> list[int]:
 
 def next_place(db: Connection, row: Row) -> int:
     """Return the place of the next body to stage: 0 if none is staged."""
-    found = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (row.no, STAGED)).fetchall()
-    place: int | None = PLACE.checked(found)[0][0]
+    rows = db.execute("SELECT max(place) FROM part WHERE no = ? AND kind = ?", (row.no, STAGED)).fetchall()
+    place: int | None = PLACE.checked(rows)[0][0]
     return 0 if place is None else place + 1
 
 
 def blob_names(db: Connection, no: int) -> list[str]:
     """Return the names of the blobs of the thread numbered *no*: `verify` reports those that no entry refers to."""
-    found = db.execute(NAMES, (no, BLOB)).fetchall()
-    return [name for (name,) in found if name.__class__ is str]
+    rows = db.execute(NAMES, (no, BLOB)).fetchall()
+    return [name for (name,) in rows if name.__class__ is str]

@@ -142,24 +142,24 @@ def _state(db: Connection) -> tuple[int, int, int]:
     return int(with_id), int(version), int(tables)
 
 
-def is_blank(found: tuple[int, int, int]) -> bool:
-    """Return whether the file with the state *found* (from `state`) is empty: no id, no version, no tables."""
-    return found == (0, 0, 0)
+def is_blank(file_state: tuple[int, int, int]) -> bool:
+    """Return whether the file with the state *file_state* (from `state`) is empty: no id, no version, no tables."""
+    return file_state == (0, 0, 0)
 
 
-def check(found: tuple[int, int, int], path: str) -> bool:
+def check(file_state: tuple[int, int, int], path: str) -> bool:
     """Return whether the file has the tables; False if it is blank.
 
     Args:
-        found: What `state` returned.
+        file_state: What `state` returned.
         path: The file, for an error.
 
     Raises:
         StoreError: The file belongs to another application (`store-damaged`), or another version of graphrt wrote it
             (`store-older`, `store-newer`).
     """
-    application, version, tables = found
-    if is_blank(found):
+    application, version, tables = file_state
+    if is_blank(file_state):
         return False
     if application != APPLICATION:
         raise SQLITE_NOT_A_DATABASE(

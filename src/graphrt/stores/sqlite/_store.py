@@ -181,8 +181,8 @@ class SqliteStore(StoreVerbs):
             if row is None or not row.seq:  # no entries: its owner died before the first, so it never existed
                 if not create:
                     raise UNKNOWN_THREAD(thread=thread)
-                new = Head(thread, 0, 1, "new", "", at, at, owned=True, tenant=tenant_of(thread))
-                return SqliteClaim(new, lease_s, 0, self._file.owner.token, 0, former)
+                new_head = Head(thread, 0, 1, "new", "", at, at, owned=True, tenant=tenant_of(thread))
+                return SqliteClaim(new_head, lease_s, 0, self._file.owner.token, 0, former)
             summary = head(row, owned=True)._replace(epoch=row.epoch + 1)
             return SqliteClaim(summary, lease_s, row.no, self._file.owner.token, reading.next_place(db, row), former)
 
@@ -200,18 +200,18 @@ class SqliteStore(StoreVerbs):
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. Void claims stay void. See `Store.renew`."""
-        own = [claim for claim in claims if self._gave(claim) and claim.is_stored]
-        if not own or self._file.closing:
+        own_claims = [claim for claim in claims if self._gave(claim) and claim.is_stored]
+        if not own_claims or self._file.closing:
             return
 
         def work(db: Connection) -> None:
             now = now_s()
-            for claim in own:
+            for claim in own_claims:
                 writing.renew(db, claim, now)
 
         # If the outcome is unknown, a failure is reported: a renewal may be repeated, and the next one follows after a
         # third of the lease. The error can name only one thread.
-        self._file.write(Write(work, lambda _db, _: False, "the leases were not renewed", own[0].thread))
+        self._file.write(Write(work, lambda _db, _: False, "the leases were not renewed", own_claims[0].thread))
 
     def release(self, claim: Claim) -> None:
         """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
@@ -229,9 +229,9 @@ class SqliteStore(StoreVerbs):
             row = reading.row_by_no(db, claim.no)
             return row is None or row.epoch != claim.epoch or row.owner is None
 
-        kept = f"thread {claim.thread!r} is still claimed"
+        stored_state = f"thread {claim.thread!r} is still claimed"
         free = partial(writing.free, claim=claim)
-        self._file.write(Write(free, landed, kept, claim.thread, then=lambda _: self._forget(claim)))
+        self._file.write(Write(free, landed, stored_state, claim.thread, then=lambda _: self._forget(claim)))
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing; it is durable when this returns. See `Store.commit`."""
@@ -258,13 +258,13 @@ class SqliteStore(StoreVerbs):
             size += len(write.body or b"")
         if commit.snapshot is not None:
             size += len(commit.snapshot.body)
-        kept = f"thread {thread!r} is at entry {commit.expected}; this commit was not stored"
+        stored_state = f"thread {thread!r} is at entry {commit.expected}; this commit was not stored"
         own.was_tried = True
         self._file.write(
             Write(
                 work,
                 lambda db, _: writing.landed(db, own, commit, seq),
-                kept,
+                stored_state,
                 thread,
                 then=partial(self._wrote, own, commit),
                 size=size,
@@ -302,44 +302,44 @@ class SqliteStore(StoreVerbs):
 
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         """Return a page of rows. See `Store.query`."""
-        most = -1 if limit is None else limit
-        found: list[Any]
+        max_rows = -1 if limit is None else limit
+        rows: list[Any]
         match wanted:
             case ThreadFilter():
-                found = self._file.read(lambda db: self._threads(db, wanted, after, most))
+                rows = self._file.read(lambda db: self._threads(db, wanted, after, max_rows))
             case DueFilter():
-                found = self._due(wanted, after, most)
+                rows = self._due(wanted, after, max_rows)
             case QuestionFilter():
-                found = self._file.read(lambda db: self._questions(db, wanted, after, most))
+                rows = self._file.read(lambda db: self._questions(db, wanted, after, max_rows))
             case MailFilter():
-                found = self._file.read(lambda db: self._mail(db, wanted, after, most), check_id(wanted.thread))
+                rows = self._file.read(lambda db: self._mail(db, wanted, after, max_rows), check_id(wanted.thread))
             case MemoryFilter():
-                found = self._file.read(lambda db: memory.listed(db, wanted, most))
+                rows = self._file.read(lambda db: memory.listed(db, wanted, max_rows))
             case NamespaceFilter():
-                found = self._file.read(lambda db: memory.namespaces(db, wanted, after, most))
+                rows = self._file.read(lambda db: memory.namespaces(db, wanted, after, max_rows))
             case FollowerFilter():
-                found = self._live.followed(wanted.threads, after or "", most)
+                rows = self._live.followed(wanted.threads, after or "", max_rows)
             case _:
                 assert isinstance(wanted, ScheduleFilter)  # noqa: S101 - the last kind of filter
-                found = self._file.read(lambda db: self._schedules(db, wanted, after, most))
-        return found
+                rows = self._file.read(lambda db: self._schedules(db, wanted, after, max_rows))
+        return rows
 
-    def _threads(self, db: Connection, wanted: ThreadFilter, after: str | None, most: int) -> list[Head]:
+    def _threads(self, db: Connection, wanted: ThreadFilter, after: str | None, max_rows: int) -> list[Head]:
         last = 2**62 if wanted.newest_first else 0  # beyond every number of a thread
         if after is not None:
             last = self._there(db, check_id(after))[0].no
 
-        def found() -> list[Row]:
-            return [row_of(row) for row in fetched(db, SQL.find(wanted), after=last, most=most)]
+        def read_rows() -> list[Row]:
+            return [row_of(row) for row in fetched(db, SQL.find(wanted), after=last, most=max_rows)]
 
         if wanted.has_mail and wanted.ids is not None:  # called as often as runs look for mail
-            question = replace(wanted, ids=frozenset(wanted.ids)), last, most
-            rows = self._answers.rows(self._file.stamp(db), question, 0.0, lambda: (found(), inf))
+            question = replace(wanted, ids=frozenset(wanted.ids)), last, max_rows
+            rows = self._answers.rows(self._file.stamp(db), question, 0.0, lambda: (read_rows(), inf))
         else:
-            rows = found()
+            rows = read_rows()
         return [head(row, owned=self._lives(row)) for row in rows]
 
-    def _due(self, wanted: DueFilter, after: str | None, most: int) -> list[Head]:
+    def _due(self, wanted: DueFilter, after: str | None, max_rows: int) -> list[Head]:
         """Return due threads without an owner. Pages are read until there are enough of them."""
         graphs = None if wanted.graphs is None else frozenset(wanted.graphs)
 
@@ -350,9 +350,9 @@ class SqliteStore(StoreVerbs):
             """
 
             def read() -> tuple[list[Row], float]:
-                found = fetched(db, SQL.due(wanted), rank=last[0], after=last[1], now=wanted.now, most=_AT_ONCE)
-                until = db.execute(_EXPIRES_NEXT, (wanted.now,)).fetchall()[0][0]
-                return [row_of(row) for row in found], inf if until is None else until
+                due_rows = fetched(db, SQL.due(wanted), rank=last[0], after=last[1], now=wanted.now, most=_AT_ONCE)
+                next_expiry = db.execute(_EXPIRES_NEXT, (wanted.now,)).fetchall()[0][0]
+                return [row_of(row) for row in due_rows], inf if next_expiry is None else next_expiry
 
             question = graphs, wanted.prefix, last
             rows = self._answers.rows(self._file.stamp(db), question, wanted.now, read)
@@ -366,34 +366,38 @@ class SqliteStore(StoreVerbs):
 
         # Without a thread to begin after, it begins before the highest priority.
         last: tuple[int, int] | None = (-(2**40), 0) if after is None else self._file.read(start)
-        found: list[Head] = []
-        while last is not None and (most < 0 or len(found) < most):
+        heads: list[Head] = []
+        while last is not None and (max_rows < 0 or len(heads) < max_rows):
             at = last
-            some, last = self._file.read(lambda db: page(db, at))  # noqa: B023 - called before it changes
-            found += some
-        return found if most < 0 else found[:most]
+            page_heads, last = self._file.read(lambda db: page(db, at))  # noqa: B023 - called before it changes
+            heads += page_heads
+        return heads if max_rows < 0 else heads[:max_rows]
 
-    def _questions(self, db: Connection, wanted: QuestionFilter, after: str | None, most: int) -> list[OpenQuestion]:
+    def _questions(
+        self, db: Connection, wanted: QuestionFilter, after: str | None, max_rows: int
+    ) -> list[OpenQuestion]:
         if wanted.thread is not None:
             self._there(db, check_id(wanted.thread))  # raises if there is no such thread
         # Without a token, the position before all questions.
         last = Position(float("-inf"), "", "") if after is None else from_token(after)
-        page = {"asked_at": last.asked_at, "id": last.thread, "place": last.place, "most": most}
-        found: list[OpenQuestion] = []
+        page = {"asked_at": last.asked_at, "id": last.thread, "place": last.place, "most": max_rows}
+        questions: list[OpenQuestion] = []
         for columns in fetched(db, inbox(db, wanted), **page):
             row = row_of(columns[8:])  # after the eight columns of the question, those of the thread
             question = reading.question_of(row.id, columns[:8])
             token = to_token(Position(question.asked_at, row.id, question.place))
-            found.append(OpenQuestion(head(row, owned=self._lives(row)), question, token))
-        return found
+            questions.append(OpenQuestion(head(row, owned=self._lives(row)), question, token))
+        return questions
 
-    def _mail(self, db: Connection, wanted: MailFilter, after: str | None, most: int) -> list[MailMessage]:
+    def _mail(self, db: Connection, wanted: MailFilter, after: str | None, max_rows: int) -> list[MailMessage]:
         self._there(db, wanted.thread)
-        rows = fetched(db, SQL.messages(wanted), after=place_of(after), most=most)
+        rows = fetched(db, SQL.messages(wanted), after=place_of(after), most=max_rows)
         return [MailMessage(*row) for row in MESSAGE.checked(rows)]
 
-    def _schedules(self, db: Connection, wanted: ScheduleFilter, after: str | None, most: int) -> list[StoredSchedule]:
-        rows = fetched(db, SQL.schedules(wanted), after=after or "", most=most)
+    def _schedules(
+        self, db: Connection, wanted: ScheduleFilter, after: str | None, max_rows: int
+    ) -> list[StoredSchedule]:
+        rows = fetched(db, SQL.schedules(wanted), after=after or "", most=max_rows)
         return [StoredSchedule(*row) for row in SCHEDULE.checked(rows)]
 
     # Mail, schedules and live items.
@@ -408,18 +412,18 @@ class SqliteStore(StoreVerbs):
 
         def work(db: Connection) -> tuple[bool, int]:
             """Return whether the message is new, and the number of the thread, which is 0 if there is none."""
-            found = writing.post_message(db, thread, id, body)
-            if not found[1]:
+            result = writing.post_message(db, thread, id, body)
+            if not result[1]:
                 raise UNKNOWN_THREAD(thread=thread)
-            return found
+            return result
 
         # If another caller posted the same message meanwhile, that is as good.
-        kept = f"the message to thread {thread!r} was not kept"
+        stored_state = f"the message to thread {thread!r} was not kept"
         return self._file.write(
             Write(
                 work,
-                lambda db, found: writing.message_is_there(db, found[1], id),
-                kept,
+                lambda db, result: writing.message_is_there(db, result[1], id),
+                stored_state,
                 thread,
                 size=len(body),
             )
@@ -432,11 +436,11 @@ class SqliteStore(StoreVerbs):
             Whether it is kept; False if another version, or none, is stored under its name.
         """
         name, graph, version, due_at, body = schedule
-        stands = (version, due_at)  # what the row then has; see `_changed`
+        expected_row = (version, due_at)  # what the row then has; see `_changed`
         if replaces is None:
-            return self._changed(_INSERT, schedule, name, lambda row: row == stands, size=len(body))
+            return self._changed(_INSERT, schedule, name, lambda row: row == expected_row, size=len(body))
         values = (graph, version, due_at, body, name, replaces)
-        return self._changed(_REPLACE, values, name, lambda row: row == stands, size=len(body))
+        return self._changed(_REPLACE, values, name, lambda row: row == expected_row, size=len(body))
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
         """Set when the schedule is due next to *to*, if it has this *version* and is due at *due_at*.
@@ -450,14 +454,14 @@ class SqliteStore(StoreVerbs):
         """Delete the schedule. Returns False if there was none."""
         return self._changed(_DELETE, (name,), name, lambda row: row is None)
 
-    def _changed(self, text: str, values: Any, name: str, stands: Callable[[Any], bool], *, size: int = 0) -> bool:
+    def _changed(self, text: str, values: Any, name: str, is_stored: Callable[[Any], bool], *, size: int = 0) -> bool:
         """Return whether a statement changed a row.
 
         Args:
             text: The statement, which changes at most one row.
             values: Its parameters.
             name: Name of the schedule.
-            stands: Returns whether the change is stored, from the row (version, time) or None if there is no row.
+            is_stored: Returns whether the change is stored, from the row (version, time) or None if there is no row.
                 Called if the COMMIT failed and its outcome is unknown.
             size: Bytes that are written, about.
         """
@@ -467,11 +471,11 @@ class SqliteStore(StoreVerbs):
 
         def landed(db: Connection, changed: bool) -> bool:  # noqa: FBT001 - `Write` says so
             # A statement that changed nothing needs no certainty.
-            return not changed or stands(db.execute(_ONE, (name,)).fetchone())
+            return not changed or is_stored(db.execute(_ONE, (name,)).fetchone())
 
         # In an error, the schedule takes the place of a thread's id.
-        kept = f"schedule {name!r} is as it was"
-        return self._file.write(Write(work, landed, kept, f"of schedule {name}", size=size))
+        stored_state = f"schedule {name!r} is as it was"
+        return self._file.write(Write(work, landed, stored_state, f"of schedule {name}", size=size))
 
     def write_memory(self, writes: Sequence[MemoryWrite], *, at: float) -> None:
         """Write to the memory, outside of any thread. See `Store.write_memory`."""
@@ -490,8 +494,10 @@ class SqliteStore(StoreVerbs):
         """Delete the items of the memory that have expired by then. See `Store.purge_memory`."""
         bounds = MemoryFilter(now=expired_by, namespace=namespace).bounds
         # If the outcome is unknown, a failure is reported: the call may be repeated.
-        kept = "no item of the memory was deleted"
-        return self._file.write(Write(lambda db: memory.purge(db, expired_by, bounds), lambda _db, _: False, kept, ""))
+        stored_state = "no item of the memory was deleted"
+        return self._file.write(
+            Write(lambda db: memory.purge(db, expired_by, bounds), lambda _db, _: False, stored_state, "")
+        )
 
     def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
         """Register followers of *threads* for *for_s* seconds; return the places of their newest batches."""
@@ -499,8 +505,8 @@ class SqliteStore(StoreVerbs):
 
     def relay(self, batches: Sequence[NewBatch]) -> list[int]:
         """Keep batches of live items in one transaction, and return their places. See `Store.relay`."""
-        for one in batches:
-            check_id(one.thread)
+        for batch in batches:
+            check_id(batch.thread)
         return self._live.relay(batches)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
@@ -545,29 +551,29 @@ class SqliteStore(StoreVerbs):
                 None was deleted. Only `delete` removes a damaged thread.
         """
         _checks.check_times(updated_before=updated_before)
-        wanted = [check_id(thread) for thread in threads]
+        ids = [check_id(thread) for thread in threads]
 
         def work(db: Connection) -> list[Row]:
             """Delete the threads, and return their rows. A thread that mail makes due is not old."""
             # A thread without entries (`seq` 0) does not exist for callers: its owner is about to write the first one.
-            rows = [row for thread in wanted if (row := reading.row_by_id(db, thread)) is not None and row.seq]
-            old = [
+            rows = [row for thread in ids if (row := reading.row_by_id(db, thread)) is not None and row.seq]
+            old_rows = [
                 row
                 for row in rows
                 if updated_before is None or (row.updated_at < updated_before and not due_by_mail(db, row))
             ]
-            free = [row for row in old if not self._lives(row)]
-            for row in free:
+            free_rows = [row for row in old_rows if not self._lives(row)]
+            for row in free_rows:
                 writing.forget(db, row.no)
-            return free
+            return free_rows
 
         def landed(db: Connection, rows: list[Row]) -> bool:
             return all(reading.row_by_no(db, row.no) is None for row in rows)
 
         # An error names no single thread.
-        gone = self._file.write(Write(work, landed, "all of the threads are still there", ""))
-        self._live.forget([row.id for row in gone])
-        return [row.id for row in gone]
+        deleted = self._file.write(Write(work, landed, "all of the threads are still there", ""))
+        self._live.forget([row.id for row in deleted])
+        return [row.id for row in deleted]
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the records up to the entry *upto*, which must have a snapshot. See `Store.prune`.
@@ -584,20 +590,20 @@ class SqliteStore(StoreVerbs):
             if not own.is_stored:
                 self._take(db, own, nothing, nothing.expected)
             row = self._owned(db, own)
-            there = reading.snapshots(db, row.no)
-            if upto not in there:
-                raise _checks.no_snapshot(thread, upto, there)
+            snapshot_seqs = reading.snapshots(db, row.no)
+            if upto not in snapshot_seqs:
+                raise _checks.no_snapshot(thread, upto, snapshot_seqs)
             first = writing.prune(db, row, upto, keep)
             return first - row.first, first
 
-        def landed(db: Connection, found: tuple[int, int]) -> bool:
+        def landed(db: Connection, result: tuple[int, int]) -> bool:
             # A prune that deleted no entry cannot be recognised. It is reported as failed, and may be repeated.
             row = reading.row_by_id(db, thread)
-            return found[0] > 0 and row is not None and row.first >= found[1]
+            return result[0] > 0 and row is not None and row.first >= result[1]
 
-        kept = f"thread {thread!r} still has all its records"
+        stored_state = f"thread {thread!r} still has all its records"
         own.was_tried = True
-        return self._file.write(Write(work, landed, kept, thread, then=lambda _: self._stored(own)))[0]
+        return self._file.write(Write(work, landed, stored_state, thread, then=lambda _: self._stored(own)))[0]
 
     def erase(
         self,
@@ -619,12 +625,12 @@ class SqliteStore(StoreVerbs):
         """
         thread, keep = claim.thread, set(keep_blobs)
         seq = _checks.check_commit(commit, thread)
-        wanted = _checks.replaced(records, thread)
+        replacements = _checks.replaced(records, thread)
         own = self._own(claim)
 
         def work(db: Connection) -> int:
             self._advance(db, own, commit, seq)
-            for record in wanted.values():
+            for record in replacements.values():
                 if not writing.replace(db, own.no, record):
                     raise _checks.no_record(thread, record)
             writing.remove_repeated(db, own.no, snapshots_after, keep)
@@ -638,7 +644,7 @@ class SqliteStore(StoreVerbs):
                 f"thread {thread!r} is as it was; nothing was erased",
                 thread,
                 then=partial(self._wrote, own, commit),
-                size=sum(len(record.body) for record in wanted.values()),
+                size=sum(len(record.body) for record in replacements.values()),
             )
         )
         self._live.forget([thread])
@@ -673,8 +679,8 @@ class SqliteStore(StoreVerbs):
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
         """Return the names of the blobs of *thread* that are not in *names*, and so unreferenced, for `verify`."""
-        found = self._file.read(lambda db: reading.blob_names(db, self._there(db, thread)[0].no), thread)
-        return sorted(set(found).difference(names))
+        stored_names = self._file.read(lambda db: reading.blob_names(db, self._there(db, thread)[0].no), thread)
+        return sorted(set(stored_names).difference(names))
 
     def close(self) -> None:
         """Release all claims and close the file. May be called again. In a forked child it does nothing."""
@@ -684,19 +690,19 @@ class SqliteStore(StoreVerbs):
             if self._file.closing:
                 return
             self._file.closing = True  # from now on, no other write is accepted
-            own = list(self._held.values())
+            own_claims = list(self._held.values())
             self._held.clear()
             self._reserved.clear()
 
         def work(db: Connection) -> None:
-            for claim in own:
+            for claim in own_claims:
                 writing.free(db, claim)
 
         try:
-            if own:
+            if own_claims:
                 # `last` lets this write pass although `closing` is set. Its outcome does not matter: see below. So an
                 # error is not shown, and needs no text.
-                self._file.write(Write(work, lambda _db, _: True, "", own[0].thread, last=True))
+                self._file.write(Write(work, lambda _db, _: True, "", own_claims[0].thread, last=True))
         except StoreError:
             pass  # the file cannot be written: the leases run out by themselves, and this object commits nothing more
         finally:
@@ -746,8 +752,8 @@ class SqliteStore(StoreVerbs):
         # The owner is this store object: a claim counts only if a caller has it (`_held`), or will get it when the
         # current transaction is committed (`giving`).
         if holder.owner.token == self._file.owner.token:
-            held = self._held.get(row.no)
-            epoch = self._file.giving.get(row.no) if held is None else held.epoch
+            held_claim = self._held.get(row.no)
+            epoch = self._file.giving.get(row.no) if held_claim is None else held_claim.epoch
             if epoch != row.epoch:
                 return False  # the call that made this claim failed, so no caller ever got it
         return holder.lives(row.lease, me=self._file.owner)

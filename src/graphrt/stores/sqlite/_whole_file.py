@@ -61,17 +61,17 @@ def backup(file: Database, path: str | PathLike[str]) -> str:
         InputError: There is something at *path* already, or it cannot be the path of a file.
         StoreError: The file cannot be read, or the copy cannot be written.
     """
-    return write_new(path, lambda made: _copy(file, made))
+    return write_new(path, lambda temp_path: _copy(file, temp_path))
 
 
-def _copy(file: Database, made: str) -> None:
-    """Copy *file* to *made*, the path of an empty temporary file.
+def _copy(file: Database, temp_path: str) -> None:
+    """Copy *file* to *temp_path*, the path of an empty temporary file.
 
     Raises:
         StoreError: The file cannot be read, or the copy cannot be written.
     """
     try:
-        target = files.connect(made, 0.0)  # waits for no lock: no other process uses the temporary file
+        target = files.connect(temp_path, 0.0)  # waits for no lock: no other process uses the temporary file
         try:
             # A second connection, so that other threads of this process can use the store meanwhile.
             with file.aside() as source:
@@ -84,7 +84,7 @@ def _copy(file: Database, made: str) -> None:
             target.execute("UPDATE thread SET lease = NULL, owner = NULL")
             target.execute("DELETE FROM thread WHERE seq = 0")
             target.execute("COMMIT")
-            modes.use_log(target, made)
+            modes.use_log(target, temp_path)
         finally:
             target.close()
     except Exception as error:
@@ -100,7 +100,9 @@ def survey(file: Database) -> Iterator[str | StoreFinding]:
     """
     broken = file.read(lambda db: [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_MOST})").fetchall()])
     if broken != ["ok"]:  # SQLite's answer for a sound file
-        yield from (StoreFinding(None, "damage", "file", f"SQLite finds the file damaged: {one}") for one in broken)
+        yield from (
+            StoreFinding(None, "damage", "file", f"SQLite finds the file damaged: {message}") for message in broken
+        )
     after = 0
     while True:
         rows = file.read(partial(_rows, statement=_IDS, values=(after, _PAGE)))
@@ -136,8 +138,8 @@ def scrub(file: Database) -> list[str]:
     except Exception as error:
         if not (of_sqlite(error) or isinstance(error, StoreError)):
             raise
-        shown = error if isinstance(error, StoreError) else explain(error, file.path, "the values are erased")
-        return [f"Freed pages of {file.path!r} were not overwritten, erase again to try it again: {shown.what}"]
+        failure = error if isinstance(error, StoreError) else explain(error, file.path, "the values are erased")
+        return [f"Freed pages of {file.path!r} were not overwritten, erase again to try it again: {failure.what}"]
     for _ in range(_TRIES):
         with file.lock:
             file.drop()  # the last connection copies the log into the file, and removes it

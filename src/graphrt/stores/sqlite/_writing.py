@@ -183,12 +183,12 @@ def advance(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, now_s:
     Returns:
         False if the claim is void, or the last entry is not the one that *commit* expects. Nothing was changed then.
     """
-    which = (claim.no, commit.expected, claim.epoch, now_s)
+    condition = (claim.no, commit.expected, claim.epoch, now_s)
     if commit.status is None and commit.graph is None:
-        done = db.execute(_STEP, (seq, commit.at, now_s + claim.lease_s, *which))
+        cursor = db.execute(_STEP, (seq, commit.at, now_s + claim.lease_s, *condition))
     else:
-        done = db.execute(_TURN, (seq, commit.at, now_s + claim.lease_s, commit.status, commit.graph, *which))
-    return done.rowcount == 1
+        cursor = db.execute(_TURN, (seq, commit.at, now_s + claim.lease_s, commit.status, commit.graph, *condition))
+    return cursor.rowcount == 1
 
 
 def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:  # noqa: C901 - one step for each part of a commit
@@ -234,8 +234,8 @@ def post_message(db: Connection, thread: str, id: str, body: bytes) -> tuple[boo
     no = int(row[0])
     if message_is_there(db, no, id):
         return False, no
-    ((last,),) = PLACE.checked(db.execute(_LAST_MESSAGE, (no,)).fetchall())
-    db.execute(_POST, (no, MAIL, id, last + 1, body))
+    ((last_place,),) = PLACE.checked(db.execute(_LAST_MESSAGE, (no,)).fetchall())
+    db.execute(_POST, (no, MAIL, id, last_place + 1, body))
     return True, no
 
 
@@ -352,15 +352,15 @@ def put_labels(db: Connection, no: int, thread: str, labels: Labels) -> None:
     """
     # `rank` is a column of `thread`, because threads that are due are listed by it.
     db.execute(_RANK, (-labels.priority, no, -labels.priority))
-    old = _tags(db, no)
+    old_tags = _tags(db, no)
     row = label_row(thread, labels)  # the columns of `_PUT_LABEL` after `no`
     if row is None:  # it has no tenant, title or tags
         db.execute(_FORGET_LABEL, (no,))
     else:
         db.execute(_PUT_LABEL, (no, *row))
-    for tag in old - labels.tags:  # rows of unchanged tags are not rewritten
+    for tag in old_tags - labels.tags:  # rows of unchanged tags are not rewritten
         db.execute(_FORGET_TAG, (tag, no))
-    for tag in sorted(labels.tags - old):
+    for tag in sorted(labels.tags - old_tags):
         db.execute(_PUT_TAG, (tag, no))
 
 
@@ -375,8 +375,8 @@ def _tags(db: Connection, no: int) -> frozenset[str]:
     Raises:
         ValueError, TypeError: The row is damaged.
     """
-    found = db.execute(_TAGS, (no,)).fetchall()
-    return load_tags(found[0][0]) if found else frozenset()
+    rows = db.execute(_TAGS, (no,)).fetchall()
+    return load_tags(rows[0][0]) if rows else frozenset()
 
 
 def put_questions(db: Connection, no: int, thread: str, questions: Sequence[Question]) -> None:
@@ -384,9 +384,9 @@ def put_questions(db: Connection, no: int, thread: str, questions: Sequence[Ques
 
     A question that is listed already keeps its `asked_at`, so that its position in the list of all questions stays.
     """
-    there = {question.place for question in questions}
+    open_places = {question.place for question in questions}
     for (place,) in db.execute(_PLACES, (no,)).fetchall():
-        if place not in there:
+        if place not in open_places:
             db.execute(_FORGET_QUESTION, (no, place))
     tenant = tenant_of(thread)
     for question in questions:
