@@ -102,7 +102,7 @@ class Writer:
         if head.priority:
             data["priority"] = head.priority
         if questions:  # the last field of a question is its body, which JSON cannot hold as bytes
-            data["questions"] = [[*one[:-1], b64encode(one.body).decode()] for one in questions]
+            data["questions"] = [[*question[:-1], b64encode(question.body).decode()] for question in questions]
         self.frame(Frame(HEAD, body=json.dumps(data).encode()))
 
     def record(self, record: Record) -> None:
@@ -144,12 +144,12 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
         header = file.read(_FRAME.size)
         if len(header) < _FRAME.size:
             raise bad("It is cut off.")
-        kind, first, second, named, size = _FRAME.unpack(header)
-        if kind > END or named > _LARGEST or size > _LARGEST:
+        kind, first, second, name_size, size = _FRAME.unpack(header)
+        if kind > END or name_size > _LARGEST or size > _LARGEST:
             raise bad("It was changed: one of its parts is not valid.")
-        name, body = _read(file, named), _read(file, size)
+        name, body = _read(file, name_size), _read(file, size)
         if kind == END:
-            if (first, second, named) != (0, 0, 0) or body != digest.digest() or file.read(1):
+            if (first, second, name_size) != (0, 0, 0) or body != digest.digest() or file.read(1):
                 raise bad("It was changed: its digest does not match.")
             return
         for piece in (header, name, body):
@@ -187,10 +187,10 @@ def read_head(frame: Frame) -> Head:
         times = (data["created_at"], data["updated_at"])
     except (ValueError, KeyError, TypeError):
         raise bad("It does not begin with a head.") from None
-    texts = all(isinstance(one, str) for one in (thread, graph, status))
+    texts = all(isinstance(text, str) for text in (thread, graph, status))
     # `true` is an int to isinstance, and json.loads accepts NaN and Infinity: neither is a number here.
-    numbers = all(one.__class__ is int for one in (seq, first)) and all(
-        is_number(one) and isfinite(one) for one in times
+    numbers = all(number.__class__ is int for number in (seq, first)) and all(
+        is_number(number) and isfinite(number) for number in times
     )
     # `first` is the oldest entry that is left: after a prune of all entries it is one more than `seq`.
     if frame.kind != HEAD or not texts or not numbers or status not in _STATUSES or not 1 <= first <= seq + 1:
@@ -199,8 +199,8 @@ def read_head(frame: Frame) -> Head:
     texts = is_list(tags) and all(isinstance(tag, str) for tag in tags)
     if not texts or not (title is None or isinstance(title, str)) or priority.__class__ is not int:
         raise bad("Its title, tags or priority are not valid.")
-    made = Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
-    return made._replace(title=title, tags=frozenset(tags), priority=priority)
+    head = Head(thread, seq, 0, status, graph, float(times[0]), float(times[1]), owned=False, first=first)
+    return head._replace(title=title, tags=frozenset(tags), priority=priority)
 
 
 def read_questions(frame: Frame) -> list[Question]:
@@ -209,21 +209,21 @@ def read_questions(frame: Frame) -> list[Question]:
     Raises:
         InputError: They are not valid (`bad-archive`).
     """
-    found: list[Question] = []
+    questions: list[Question] = []
     try:
-        for one in json.loads(frame.body).get("questions", ()):
-            place, kind, node, graph, asked_at, expires_at, stale, body = one
+        for values in json.loads(frame.body).get("questions", ()):
+            place, kind, node, graph, asked_at, expires_at, stale, body = values
             if not all(isinstance(text, str) for text in (place, kind, node, graph)):
                 raise TypeError("no text")
             expires = None if expires_at is None else float(expires_at)
-            found.append(
+            questions.append(
                 Question(
                     place, kind, node, graph, float(asked_at), expires, stale is True, b64decode(body, validate=True)
                 )
             )
     except (ValueError, TypeError, AttributeError):
         raise bad("Its open questions are not valid.") from None
-    return found
+    return questions
 
 
 def bad(why: str, fix: str | None = None) -> InputError:
@@ -251,24 +251,24 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
     """
     target = Path(checked_path(path)).absolute()
     _refuse_present(target)
-    handle, made = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=_folder(target))  # created with mode 0600
+    handle, temp_path = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=_folder(target))  # created with mode 0600
     os.close(handle)
     try:
-        write(made)
-        with Path(made).open("rb+") as file:  # Windows syncs only files that are open for writing
+        write(temp_path)
+        with Path(temp_path).open("rb+") as file:  # Windows syncs only files that are open for writing
             os.fsync(file.fileno())
         try:
-            os.link(made, target)  # unlike rename(2), link(2) fails if *target* was created in the meantime
+            os.link(temp_path, target)  # unlike rename(2), link(2) fails if *target* was created in the meantime
         except FileExistsError:
             _refuse_present(target)
             raise  # a partial write is undone
         except OSError:  # a file system without hard links
             _refuse_present(target)
-            Path(made).rename(target)
+            Path(temp_path).rename(target)
         _sync_folder(target.parent)
     finally:
         with suppress(OSError):  # a link leaves the temporary name behind; after a rename it is gone
-            Path(made).unlink()
+            Path(temp_path).unlink()
     return str(target)
 
 
@@ -327,17 +327,17 @@ def opened(source: Any) -> Generator[IO[bytes]]:
     if not hasattr(source, "read"):
         path = Path(checked_path(source))
         try:
-            found = path.open("rb")
+            opened_file = path.open("rb")
         except FileNotFoundError:
             raise CANNOT_OPEN_FILE(file=str(path), reason="there is no such file") from None
         except OSError as error:
             raise CANNOT_OPEN_FILE(file=str(path), reason=error.strerror) from error
-        with found as file:
+        with opened_file as file:
             yield file
         return
     check_open(source, "reading")
     # An import reads the file several times, and a pipe or a socket can be read only once.
-    with tempfile.TemporaryFile() as kept:
-        shutil.copyfileobj(source, kept)
-        kept.seek(0)
-        yield kept
+    with tempfile.TemporaryFile() as temp_file:
+        shutil.copyfileobj(source, temp_file)
+        temp_file.seek(0)
+        yield temp_file

@@ -89,11 +89,11 @@ def replaced(records: Iterable[Record], thread: str) -> dict[int, Record]:
     Raises:
         InputError: A body or seal is not `bytes` (`bad-commit`).
     """
-    found = {record.seq: record for record in records}
-    for record in found.values():
+    by_seq = {record.seq: record for record in records}
+    for record in by_seq.values():
         if type(record.body) is not bytes or type(record.seal) is not bytes:
             raise _not_bytes(thread, _record(record), record.body if type(record.seal) is bytes else record.seal)
-    return found
+    return by_seq
 
 
 def no_record(thread: str, record: Record) -> InputError:
@@ -168,14 +168,14 @@ def page_size(limit: int | None) -> int | None:
     Raises:
         InputError: *limit* is negative or not an int (`input`).
     """
-    given: Any = limit
-    if given is None:
+    checked_limit: Any = limit
+    if checked_limit is None:
         return None
-    if not (is_number(given, whole=True) and given >= 0):
+    if not (is_number(checked_limit, whole=True) and checked_limit >= 0):
         raise INVALID_ARGUMENT(
             argument="limit=", value=limit, wanted="the maximum number of rows, 0 or more, or None for all"
         )
-    return min(given, 2**62)  # SQL integers have 64 bits, while Python's are unbounded
+    return min(checked_limit, 2**62)  # SQL integers have 64 bits, while Python's are unbounded
 
 
 def _record(record: Record) -> str:

@@ -42,19 +42,19 @@ class Whole(NamedTuple):
     """The open questions, as listed."""
 
 
-def whole_of(store: Store, found: StoredThread) -> Whole:
-    """Return the whole thread up to the entry at which it was loaded as *found*, with its currently listed questions.
+def whole_of(store: Store, loaded: StoredThread) -> Whole:
+    """Return the whole thread up to the last entry of *loaded*, with its currently listed questions.
 
     Raises:
         ConflictError: It was pruned or deleted since then. StoreError: The store failed.
     """
     return Whole(
-        found.head,
-        found.meta,
-        found.staged,
-        snapshots_of(store, found),
-        list(records_of(store, found)),
-        listed(store, found.head.thread),
+        loaded.head,
+        loaded.meta,
+        loaded.staged,
+        snapshots_of(store, loaded),
+        list(records_of(store, loaded)),
+        listed(store, loaded.head.thread),
     )
 
 
@@ -100,11 +100,11 @@ def write_claimed(
         StoreError: The store failed.
     """
     # The claim is released below, by the last commit, `release` or `_remove`.
-    shown = False  # whether readers may see the thread
+    is_visible = False  # whether readers may see the thread
     try:
-        found = read()
-        records, snapshots = list(found.records), dict(found.snapshots)
-        end, pruned = found.head.seq, found.head.first - 1  # number of the last entry, and of the last pruned one
+        source = read()
+        records, snapshots = list(source.records), dict(source.snapshots)
+        end, pruned = source.head.seq, source.head.first - 1  # number of the last entry, and of the last pruned one
         for body in blobs():
             store.commit(claim, Commit(expected=0, at=at, blobs=body))
         newest = max(snapshots, default=None)
@@ -114,36 +114,36 @@ def write_claimed(
             records.insert(0, Record(pruned, pruned, b""))
             newest = pruned
             snapshots.setdefault(pruned, b"")
-        shown = True  # set before the commit, whose outcome is unknown if it fails
-        whole = Commit(
+        is_visible = True  # set before the commit, whose outcome is unknown if it fails
+        commit = Commit(
             expected=0,
             at=at,
             records=records,
-            stage=found.staged,
+            stage=source.staged,
             snapshot=None if newest is None else StoredSnapshot(newest, snapshots.pop(newest)),
-            meta=found.meta,
-            status=found.head.status,
-            graph=found.head.graph,
+            meta=source.meta,
+            status=source.head.status,
+            graph=source.head.graph,
             release=not pruned and not snapshots,  # `newest` was removed from `snapshots` above
-            labels=labels_of(found.head),
-            questions=found.questions or None,
+            labels=labels_of(source.head),
+            questions=source.questions or None,
         )
-        store.commit(claim, whole)
+        store.commit(claim, commit)
         if pruned:
             store.prune(claim, pruned)
         for seq, saved in sorted(snapshots.items()):
             store.commit(claim, Commit(expected=end, at=at, snapshot=StoredSnapshot(seq, saved)))
-        if not whole.release:
+        if not commit.release:
             store.release(claim)
     except BaseException as error:
-        _remove(store, claim, error, seen=shown)
+        _remove(store, claim, error, seen=is_visible)
         raise
 
 
 def labels_of(head: Head) -> Labels | None:
     """Return the labels of a thread; None if it has none."""
-    found = Labels(head.title, head.tags, head.priority)
-    return None if found == Labels() else found
+    labels = Labels(head.title, head.tags, head.priority)
+    return None if labels == Labels() else labels
 
 
 def listed(store: Store, thread: str) -> Sequence[Question]:
@@ -186,18 +186,18 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
     return claim
 
 
-def records_of(store: Store, found: StoredThread) -> Iterator[Record]:
-    """Yield all records of the thread, up to the last entry of *found*, the loaded thread.
+def records_of(store: Store, loaded: StoredThread) -> Iterator[Record]:
+    """Yield all records of the thread, up to the last entry of *loaded*.
 
-    Those after its newest snapshot are taken from *found*: they are in memory already.
+    Those after its newest snapshot are taken from *loaded*: they are in memory already.
 
     Raises:
-        ConflictError: Records were pruned or deleted since *found* was loaded.
+        ConflictError: Records were pruned or deleted since *loaded* was loaded.
     """
-    thread, end, seq = found.head.thread, found.head.seq, found.head.first - 1
-    newest = found.snapshot.seq if found.snapshot is not None else seq
+    thread, end, seq = loaded.head.thread, loaded.head.seq, loaded.head.first - 1
+    newest = loaded.snapshot.seq if loaded.snapshot is not None else seq
     older = store.records(thread, after=seq, upto=newest) if newest > seq else ()
-    for record in chain(older, found.records):
+    for record in chain(older, loaded.records):
         if record.seq <= seq:  # this record spans the snapshot, so it is in both
             continue
         if record.seq - record.count != seq:  # records before this one were removed in the meantime
@@ -208,23 +208,25 @@ def records_of(store: Store, found: StoredThread) -> Iterator[Record]:
         raise PRUNED_WHILE_READ(thread=thread, last=seq, end=end)
 
 
-def snapshots_of(store: Store, found: StoredThread) -> dict[int, bytes]:
+def snapshots_of(store: Store, loaded: StoredThread) -> dict[int, bytes]:
     """Return the bodies of all snapshots of the thread, by the `seq` of their entry."""
     # The protocol cannot list snapshots, so each load finds the next older one.
-    there: dict[int, bytes] = {}  # from the newest to the oldest
-    saved = found.snapshot
+    bodies: dict[int, bytes] = {}  # from the newest to the oldest
+    saved = loaded.snapshot
     while saved is not None:
-        there[saved.seq] = saved.body
-        saved = store.load(found.head.thread, upto=saved.seq - 1).snapshot if saved.seq else None
-    return there
+        bodies[saved.seq] = saved.body
+        saved = store.load(loaded.head.thread, upto=saved.seq - 1).snapshot if saved.seq else None
+    return bodies
 
 
-def some_blobs(store: Store, found: StoredThread, names: Iterable[str], *, most: int = 8) -> Iterator[dict[str, bytes]]:
+def some_blobs(
+    store: Store, loaded: StoredThread, names: Iterable[str], *, most: int = 8
+) -> Iterator[dict[str, bytes]]:
     """Yield the named blobs, reading at most *most* at a time, because their sizes are unknown until they are read.
 
     Args:
         store: The store.
-        found: The thread as it was loaded, before the entries were read that name the blobs.
+        loaded: The thread as it was loaded, before the entries were read that name the blobs.
         names: Names of blobs.
         most: Maximum number of them in memory at once.
 
@@ -232,25 +234,25 @@ def some_blobs(store: Store, found: StoredThread, names: Iterable[str], *, most:
         ConflictError: One is missing, and the thread was pruned, deleted or written to since it was loaded.
         StoreError: One is missing from the thread, which did not change: it is damaged.
     """
-    thread = found.head.thread
-    wanted = list(names)
-    for at in range(0, len(wanted), most):
-        part = wanted[at : at + most]
-        there = store.blobs(thread, part)
-        for name in part:
-            if name not in there:
-                raise _without_blob(store, found, name)
-        yield there
+    thread = loaded.head.thread
+    all_names = list(names)
+    for at in range(0, len(all_names), most):
+        chunk = all_names[at : at + most]
+        bodies = store.blobs(thread, chunk)
+        for name in chunk:
+            if name not in bodies:
+                raise _without_blob(store, loaded, name)
+        yield bodies
 
 
-def _without_blob(store: Store, found: StoredThread, name: str) -> StoreError:
-    """Return the error for a blob that is not in the thread, which was loaded as *found*."""
-    thread, first, end = found.head.thread, found.head.first, found.head.seq
+def _without_blob(store: Store, loaded: StoredThread, name: str) -> StoreError:
+    """Return the error for a blob that is missing from the thread *loaded*."""
+    thread, first, end = loaded.head.thread, loaded.head.first, loaded.head.seq
     try:
-        now = store.head(thread)
+        current = store.head(thread)
     except InputError:  # it was deleted
         return PRUNED_WHILE_READ(thread=thread, last=0, end=end)
-    if (now.first, now.seq) != (first, end):  # a prune or an erasure deleted the blob
+    if (current.first, current.seq) != (first, end):  # a prune or an erasure deleted the blob
         return PRUNED_WHILE_READ(thread=thread, last=first - 1, end=end)
     return STORE_DAMAGED(
         problem=f"A large value of thread {thread!r} is missing: {name}",

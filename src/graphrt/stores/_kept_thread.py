@@ -85,12 +85,12 @@ class KeptThread:
         """Return the summary of the thread."""
         owned = self.claim is not None
         times = (self.created_at, self.updated_at)
-        made = Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
+        summary = Head(self.id, self.seq, self.epoch, self.status, self.graph, *times, owned, self.first)
         tenant = tenant_of(self.id)
         if self.labels is None and tenant is None:
-            return made
+            return summary
         title, tags, priority = self.labels or _NO_LABELS
-        return made._replace(tenant=tenant, title=title, tags=tags, priority=priority)
+        return summary._replace(tenant=tenant, title=title, tags=tags, priority=priority)
 
     def part(self, after: int, upto: int | None) -> list[Record]:
         """Return the records that have an entry above *after* and, unless *upto* is None, one up to *upto*.
@@ -116,8 +116,8 @@ class KeptThread:
 
     def _take(self, places: Iterable[int]) -> None:
         """Delete the messages at *places*, and remember their ids."""
-        wanted = {*places}
-        for message in [message for message in self.mail.values() if message.place in wanted]:
+        taken_places = {*places}
+        for message in [message for message in self.mail.values() if message.place in taken_places]:
             del self.mail[message.id]
             self._taken[message.id] = None
         while len(self._taken) > REMEMBERED:  # the oldest ids are forgotten
@@ -169,9 +169,11 @@ class KeptThread:
         if labels is not None:
             self.labels = labels
         if questions is not None:
-            old = self.questions
+            earlier = self.questions
             # A question that is already listed keeps the time at which it was first listed.
             self.questions = {
-                one.place: one._replace(asked_at=old[one.place].asked_at) if one.place in old else one
-                for one in questions
+                question.place: question._replace(asked_at=earlier[question.place].asked_at)
+                if question.place in earlier
+                else question
+                for question in questions
             }

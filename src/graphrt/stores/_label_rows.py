@@ -61,10 +61,10 @@ def load_tags(text: str | None) -> frozenset[str]:
     """
     if text is None:
         return frozenset()
-    found: Any = json.loads(text)
-    if found.__class__ is not list or not all(tag.__class__ is str for tag in found):
+    tags: Any = json.loads(text)
+    if tags.__class__ is not list or not all(tag.__class__ is str for tag in tags):
         raise ValueError("not a list of tags")
-    return frozenset(found)
+    return frozenset(tags)
 
 
 class Position(NamedTuple):
@@ -96,8 +96,8 @@ def from_token(token: Any) -> Position:
     if isinstance(token, str) and len(token) <= _LONGEST and token.isascii():
         try:
             # `to_token` removes the padding, which would need escaping in a URL.
-            found: Any = json.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-            asked_at, thread, place = found
+            fields: Any = json.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            asked_at, thread, place = fields
         except (ValueError, TypeError, RecursionError):
             pass
         else:

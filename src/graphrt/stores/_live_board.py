@@ -37,8 +37,8 @@ class LiveBoard:
         with self._lock:
             self._tidy()
             self._until[thread] = max(self._until.get(thread, 0.0), monotonic() + for_s)
-            kept = self._batches.get(thread)
-            return kept[-1][1].place if kept else 0
+            batches = self._batches.get(thread)
+            return batches[-1][1].place if batches else 0
 
     def followed(self, threads: Iterable[str]) -> list[str]:
         """Return those of *threads* that currently have a follower. Drivers check this before they collect items."""
@@ -54,10 +54,10 @@ class LiveBoard:
         with self._lock:
             self._tidy()
             self._last += 1
-            kept = self._batches.setdefault(thread, deque())
-            kept.append((monotonic(), LiveBatch(self._last, id, body)))
-            while kept[0][1].place <= forget:  # ends at the new batch, whose place is greater
-                kept.popleft()
+            batches = self._batches.setdefault(thread, deque())
+            batches.append((monotonic(), LiveBatch(self._last, id, body)))
+            while batches[0][1].place <= forget:  # ends at the new batch, whose place is greater
+                batches.popleft()
             return self._last
 
     def after(self, thread: str, place: int, limit: int) -> list[LiveBatch]:
@@ -76,12 +76,12 @@ class LiveBoard:
 
         Called under the lock.
         """
-        old = monotonic() - KEPT_S
-        self._until = {thread: until for thread, until in self._until.items() if until > old}
-        for thread, kept in list(self._batches.items()):
+        cutoff = monotonic() - KEPT_S
+        self._until = {thread: until for thread, until in self._until.items() if until > cutoff}
+        for thread, batches in list(self._batches.items()):
             if thread in self._until:
                 continue
-            while kept and kept[0][0] < old:
-                kept.popleft()
-            if not kept:
+            while batches and batches[0][0] < cutoff:
+                batches.popleft()
+            if not batches:
                 del self._batches[thread]

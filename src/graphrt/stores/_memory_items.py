@@ -50,14 +50,14 @@ def words_of(*texts: str) -> tuple[str, ...]:
     """Return the distinct words of *texts* in order of first use, at most `MOST_WORDS`."""
     import unicodedata  # an extension module that hardly any program needs
 
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for text in texts:
         for word in _WORD(unicodedata.normalize("NFKC", text).casefold()):
             if len(word) <= LONGEST_WORD:
-                found[word] = None
-                if len(found) == MOST_WORDS:
-                    return tuple(found)
-    return tuple(found)
+                words[word] = None
+                if len(words) == MOST_WORDS:
+                    return tuple(words)
+    return tuple(words)
 
 
 def _bad(what: str, given: str, wanted: str) -> InputError:
@@ -75,8 +75,8 @@ def check_key(key: Any) -> str:
     """
     if type(key) is str and 1 <= len(key) <= LONGEST_KEY and key.isprintable():
         return key
-    given = f"{key[:80]!a}, of {len(key)} characters" if isinstance(key, str) else f"a {type(key).__name__}"
-    raise _bad("The key", given, f"a str of 1 to {LONGEST_KEY} printable characters")
+    description = f"{key[:80]!a}, of {len(key)} characters" if isinstance(key, str) else f"a {type(key).__name__}"
+    raise _bad("The key", description, f"a str of 1 to {LONGEST_KEY} printable characters")
 
 
 def check_size(body: bytes) -> bytes:
@@ -87,8 +87,8 @@ def check_size(body: bytes) -> bytes:
     """
     if len(body) <= LARGEST_BYTES:
         return body
-    wanted = f"a value of at most {LARGEST_BYTES:,} bytes in its stored form, and keep large ones elsewhere"
-    raise _bad("The value", f"as large as {len(body):,} bytes", wanted)
+    requirement = f"a value of at most {LARGEST_BYTES:,} bytes in its stored form, and keep large ones elsewhere"
+    raise _bad("The value", f"as large as {len(body):,} bytes", requirement)
 
 
 def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite]:
@@ -99,7 +99,7 @@ def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite
     Raises:
         InputError: One of them cannot be kept (`bad-namespace`, `bad-memory`).
     """
-    found: dict[tuple[str, str], MemoryWrite] = {}
+    last_writes: dict[tuple[str, str], MemoryWrite] = {}
     for write in writes:
         namespace, key, body, words, expires_at, vector = write
         if body is not None:
@@ -112,8 +112,8 @@ def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite
             raise _bad("The time", f"{expires_at!r} at {at!r}", "seconds since the epoch")
         if vector is not None and not is_packed(vector):
             raise _bad("The vector", "other than packed() makes them", "what it returned")
-        found[check_namespace(namespace), check_key(key)] = write
-    return [found[name] for name in sorted(found)]
+        last_writes[check_namespace(namespace), check_key(key)] = write
+    return [last_writes[name] for name in sorted(last_writes)]
 
 
 def written(write: MemoryWrite, before: StoredItem | None, at: float) -> StoredItem:
@@ -136,9 +136,9 @@ def weights(total: int, counts: Mapping[str, int], words: Sequence[str]) -> dict
         total: Number of the items in the searched namespaces.
         counts: Number of items with each word; a word without items may be omitted.
     """
-    found = {word: log(1 + (total - (m := counts.get(word, 0)) + 0.5) / (m + 0.5)) for word in words}
-    whole = sum(found.values())
-    return {word: weight / whole for word, weight in found.items()}
+    rarities = {word: log(1 + (total - (m := counts.get(word, 0)) + 0.5) / (m + 0.5)) for word in words}
+    total_rarity = sum(rarities.values())
+    return {word: weight / total_rarity for word, weight in rarities.items()}
 
 
 def score(share: float, near: float | None) -> float:
@@ -180,16 +180,17 @@ def found_in(wanted: MemoryFilter, items: Iterable[tuple[StoredItem, Collection[
     searched = dict.fromkeys(wanted.words)
     counts = {word: sum(word in words for _, words in fitting) for word in searched}
     shares = weights(len(fitting), counts, tuple(searched))
-    have = [sum(share for word, share in shares.items() if word in words) for _, words in fitting]
-    near: list[float | None] = [None] * len(fitting)
+    word_scores = [sum(share for word, share in shares.items() if word in words) for _, words in fitting]
+    similarities: list[float | None] = [None] * len(fitting)
     if wanted.vector is not None:
         vectors = [item.vector for item, _ in fitting]
-        check_lengths(wanted, sum(one is not None and len(one) != len(wanted.vector) for one in vectors))
-        compared = [number for number, one in enumerate(vectors) if one is not None][:MOST_COMPARED]
-        near = [0.0] * len(fitting)
+        check_lengths(wanted, sum(vector is not None and len(vector) != len(wanted.vector) for vector in vectors))
+        compared = [number for number, vector in enumerate(vectors) if vector is not None][:MOST_COMPARED]
+        similarities = [0.0] * len(fitting)
         for number in compared:
-            near[number] = nearness(vectors[number], wanted.vector)
+            similarities[number] = nearness(vectors[number], wanted.vector)
     scored = [
-        item._replace(score=score(share, close)) for (item, _), share, close in zip(fitting, have, near, strict=True)
+        item._replace(score=score(share, close))
+        for (item, _), share, close in zip(fitting, word_scores, similarities, strict=True)
     ]
     return sorted((item for item in scored if item.score > 0), key=lambda item: -item.score)

@@ -55,9 +55,9 @@ def export_thread(store: Store, thread: str, to: Any, *, decrypted: bool) -> Non
         _write(store, loaded, to)
         return
 
-    def write(made: str) -> None:
-        """Write the content of the temporary file *made*, which is renamed to *to* when it is complete."""
-        with Path(made).open("wb") as file:
+    def write(temp_path: str) -> None:
+        """Write the content of the temporary file *temp_path*, which is renamed to *to* when it is complete."""
+        with Path(temp_path).open("wb") as file:
             _write(store, loaded, file)
 
     archive.write_new(to, write)
@@ -71,7 +71,7 @@ def _write(store: Store, loaded: StoredThread, file: IO[bytes]) -> None:
     thread = loaded.head.thread
     writer = archive.Writer(file)
     writer.head(loaded.head, listed(store, thread))
-    named: set[str] = set()  # names of the blobs (large values) that the bodies refer to
+    referenced: set[str] = set()  # names of the blobs (large values) that the bodies refer to
 
     def plain(body: bytes) -> bytes:
         """Check that *body* is not encrypted, collect the names of blobs in it, and return it.
@@ -80,7 +80,7 @@ def _write(store: Store, loaded: StoredThread, file: IO[bytes]) -> None:
             StoreError: It is, and the store was opened without its keys (`missing-key`).
         """
         refuse_sealed(body, thread)  # the names of blobs are encrypted with it: the file would lack the blobs
-        named.update(blob_names(body))
+        referenced.update(blob_names(body))
         return body
 
     if loaded.meta is not None:
@@ -93,8 +93,8 @@ def _write(store: Store, loaded: StoredThread, file: IO[bytes]) -> None:
         plain(record.body)
         writer.record(record)
     # Blobs come last, because only the bodies name them; one at a time, because they are large.
-    for some in some_blobs(store, loaded, sorted(named), most=1):
-        for name, blob in some.items():
+    for blobs in some_blobs(store, loaded, sorted(referenced), most=1):
+        for name, blob in blobs.items():
             writer.frame(Frame(archive.BLOB, name=name.encode(), body=blob))
     writer.end()
 
@@ -136,14 +136,14 @@ def import_thread(
         # blobs are not kept in memory.
         head, questions = _checked(file)
         to = check_id(thread if thread is not None else head.thread)
-        before = head.thread if tenant_of(head.thread) is not None else shared_id(store, head.thread)
+        source_id = head.thread if tenant_of(head.thread) is not None else shared_id(store, head.thread)
 
         def read() -> Whole:
             """Return the whole thread except its blobs, with its old name if its id has changed."""
             file.seek(0)
-            found = _whole(head, archive.frames(file))._replace(questions=questions)
-            when = head.updated_at if at is None else at
-            return named(found, shared_id(store, to), source=before, at=when, keys=keys, adopt=adopt, seed=seed)
+            whole = _whole(head, archive.frames(file))._replace(questions=questions)
+            entry_at = head.updated_at if at is None else at
+            return named(whole, shared_id(store, to), source=source_id, at=entry_at, keys=keys, adopt=adopt, seed=seed)
 
         def blobs() -> Iterable[Mapping[str, bytes]]:
             """Return the blobs, in groups that are each written in one commit."""
@@ -195,30 +195,30 @@ def _is_text(name: bytes) -> bool:
 
 def _whole(head: Head, frames: Iterable[Frame]) -> Whole:
     """Build the thread of *head* from the checked *frames*: everything except the blobs."""
-    found = Whole(head, None, [], {}, [])
+    whole = Whole(head, None, [], {}, [])
     staged: list[tuple[str, Any]] = []
     for kind, first, second, name, body in frames:  # `first` and `second` as in `_checked`; of a snapshot its entry
         if kind == archive.META:
-            found = found._replace(meta=body)
+            whole = whole._replace(meta=body)
         elif kind == archive.SNAPSHOT:
-            found.snapshots[first] = body
+            whole.snapshots[first] = body
         elif kind == archive.STAGED:
             staged.append((name.decode(), body))
         elif kind == archive.RECORD:
-            found.records.append(Record(first, second, body, name))
-    return found._replace(staged=staged)
+            whole.records.append(Record(first, second, body, name))
+    return whole._replace(staged=staged)
 
 
 def _blobs(frames: Iterable[Frame]) -> Iterator[dict[str, bytes]]:
     """Yield the blobs by name, in groups of about `_TOGETHER` bytes."""
-    some: dict[str, bytes] = {}
+    group: dict[str, bytes] = {}
     size = 0
     for frame in frames:
         if frame.kind == archive.BLOB:
-            some[frame.name.decode()] = frame.body
+            group[frame.name.decode()] = frame.body
             size += len(frame.body)
             if size >= _TOGETHER:
-                yield some
-                some, size = {}, 0
-    if some:
-        yield some
+                yield group
+                group, size = {}, 0
+    if group:
+        yield group

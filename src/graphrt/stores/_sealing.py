@@ -168,8 +168,8 @@ class Keyring:
 
     def names(self, thread: str, name: str) -> list[str]:
         """Return all names under which the blob may be stored: one for each key, the current key's first."""
-        said = b"".join(_sized(part) for part in (thread, name))
-        return [hmac.digest(naming, said, "sha256").hex() for naming in self._naming]
+        message = b"".join(_sized(part) for part in (thread, name))
+        return [hmac.digest(naming, message, "sha256").hex() for naming in self._naming]
 
 
 def refuse_sealed(body: bytes, thread: str) -> None:

@@ -120,12 +120,12 @@ class Sql(ABC):
     @property
     def listed_status(self) -> str:
         """The status that listings show: that of a completed thread is "running" if a message begins its next run."""
-        begun = f"status = 'completed' AND {self.has_mail(f' AND {self.id_begins(BEGINS)}')}"
-        return f"CASE WHEN {begun} THEN 'running' ELSE status END"
+        begins_again = f"status = 'completed' AND {self.has_mail(f' AND {self.id_begins(BEGINS)}')}"
+        return f"CASE WHEN {begins_again} THEN 'running' ELSE status END"
 
-    def has_mail(self, which: str = "") -> str:
-        """Return the condition that a thread has messages that were not taken yet and match the condition *which*."""
-        return f"EXISTS (SELECT 1 FROM {self.mail} WHERE m.no = thread.no AND {self.untaken}{which})"
+    def has_mail(self, condition: str = "") -> str:
+        """Return the condition that a thread has messages that were not taken yet and match *condition*."""
+        return f"EXISTS (SELECT 1 FROM {self.mail} WHERE m.no = thread.no AND {self.untaken}{condition})"
 
     @property
     def listed_columns(self) -> str:
@@ -142,22 +142,22 @@ class Sql(ABC):
                 continue
             if field == "without" and getattr(wanted, "kind", None) is not None:
                 continue  # a requested kind is listed
-            found: dict[str, Any] = {}
+            parameters: dict[str, Any] = {}
             if text == "TAGS":
-                text, found = self.tags(wanted, sorted(value), rare)
+                text, parameters = self.tags(wanted, sorted(value), rare)
             elif "{among}" in text:
-                listed = [one for one in (self.value(field, one) for one in value) if self._fits(one)]
-                among, found = self.among(field, listed)
+                listed = [item for item in (self.value(field, item) for item in value) if self._fits(item)]
+                among, parameters = self.among(field, listed)
                 text = text.replace("{among}", among)
             elif text == "HAS_MAIL":
                 text = self.has_mail()
             else:
-                found = {field: self.value(field, value)}
+                parameters = {field: self.value(field, value)}
                 text = self._filled(text, field)
-            if not all(self._fits(one) for one in found.values()):
+            if not all(self._fits(parameter) for parameter in parameters.values()):
                 return None
             texts.append(text)
-            values |= found
+            values |= parameters
         return texts, values
 
     def _filled(self, text: str, field: str) -> str:
@@ -176,10 +176,10 @@ class Sql(ABC):
 
     def find(self, wanted: ThreadFilter) -> Statement | None:
         """Return the statement for threads. Its page has `after`, the number of a thread, and `most`."""
-        found = self.conditions(wanted)
-        if found is None:
+        conditions = self.conditions(wanted)
+        if conditions is None:
             return None
-        texts, values = found
+        texts, values = conditions
         source, leading = self.threads(wanted)
         sign, order = ("<", " DESC") if wanted.newest_first else (">", "")
         return self._statement(
@@ -194,10 +194,10 @@ class Sql(ABC):
         It collects the numbers of three kinds of due threads, by their indexes: running ones, those with mail that makes
         them due, and those with an expired question. The running threads are limited, because there may be many.
         """
-        found = self.conditions(wanted)
-        if found is None:
+        conditions = self.conditions(wanted)
+        if conditions is None:
             return None
-        texts, values = found
+        texts, values = conditions
         fits = " AND ".join(["seq > 0", "(rank, thread.no) > (%(rank)s, %(after)s)", self.free, *texts])
         moves = f"(status <> 'interrupted' OR NOT {self.id_begins(WAITS)})"
         return self._statement(
@@ -224,15 +224,15 @@ class Sql(ABC):
             index: Text of the dialect that chooses an index; empty leaves the choice to the database.
             rare: A tag of few threads, with which the statement begins. None: it begins with the oldest question.
         """
-        found = self.conditions(wanted, rare)
-        if found is None:
+        conditions = self.conditions(wanted, rare)
+        if conditions is None:
             return None
-        texts, values = found
-        after = "(q.asked_at, q.no, q.place) > (%(asked_at)s, coalesce((SELECT no FROM {s}.thread WHERE id = %(id)s), 0), %(place)s)"
+        texts, values = conditions
+        is_after = "(q.asked_at, q.no, q.place) > (%(asked_at)s, coalesce((SELECT no FROM {s}.thread WHERE id = %(id)s), 0), %(place)s)"
         columns = ", ".join(f"q.{name}" for name in self.question_columns.split(", "))
         return self._statement(
             f"SELECT {columns}, {self.listed_columns} FROM (SELECT no, asked_at, place FROM {{s}}.question AS q {index}"
-            f" WHERE {' AND '.join([*texts, after])} ORDER BY q.asked_at, q.no, q.place LIMIT %(most)s) AS page"
+            f" WHERE {' AND '.join([*texts, is_after])} ORDER BY q.asked_at, q.no, q.place LIMIT %(most)s) AS page"
             " JOIN {s}.question AS q ON q.no = page.no AND q.place = page.place"
             " JOIN {s}.thread ON thread.no = page.no LEFT JOIN {s}.label ON label.no = page.no"
             " ORDER BY page.asked_at, page.no, page.place",
@@ -253,10 +253,10 @@ class Sql(ABC):
 
         No index: there are few schedules.
         """
-        found = self.conditions(wanted)
-        if found is None:
+        conditions = self.conditions(wanted)
+        if conditions is None:
             return None
-        texts, values = found
+        texts, values = conditions
         return self._statement(
             f"SELECT name, graph, version, due_at, body FROM {{s}}.schedule"
             f" WHERE {' AND '.join([*texts, 'name > %(after)s'])} ORDER BY name LIMIT %(most)s",

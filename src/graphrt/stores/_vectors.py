@@ -25,13 +25,13 @@ def packed(numbers: Iterable[Any]) -> bytes | None:
     If all numbers are 0, there is no direction, and the vector is similar to no other.
     """
     try:
-        given = [float(number) for number in numbers]
-        length = hypot(*given)
+        floats = [float(number) for number in numbers]
+        length = hypot(*floats)
     except (TypeError, ValueError, OverflowError):
         return None
-    if not (1 <= len(given) <= LONGEST and isfinite(length)):
+    if not (1 <= len(floats) <= LONGEST and isfinite(length)):
         return None
-    return packed_numbers(number / length for number in given) if length else packed_numbers(given)
+    return packed_numbers(number / length for number in floats) if length else packed_numbers(floats)
 
 
 def packed_numbers(numbers: Iterable[float]) -> bytes:
@@ -61,12 +61,12 @@ def is_packed(vector: Any) -> bool:
     )
 
 
-def nearness(one: bytes | None, other: bytes) -> float:
+def nearness(vector: bytes | None, query: bytes) -> float:
     """Return the similarity of two vectors of equal length: the cosine of their angle, from 0 to 1; 0 without one.
 
     A negative cosine counts as 0. The result is rounded so that databases that add in 32 bits get the same.
     """
-    if one is None:
+    if vector is None:
         return 0.0
-    cosine: float = sum(map(mul, unpacked(one), unpacked(other)))
+    cosine: float = sum(map(mul, unpacked(vector), unpacked(query)))
     return min(max(round(cosine, 4), 0.0), 1.0)

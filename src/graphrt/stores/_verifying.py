@@ -48,7 +48,9 @@ class Verification(NamedTuple):
     def damaged(self) -> tuple[str, ...]:
         """Ids of the damaged threads, in order of creation."""
         return tuple(
-            dict.fromkeys(one.thread for one in self.findings if one.kind == "damage" and one.thread is not None)
+            dict.fromkeys(
+                finding.thread for finding in self.findings if finding.kind == "damage" and finding.thread is not None
+            )
         )
 
 
@@ -65,15 +67,15 @@ def verify(store: Store, further: Further | None = None) -> Verification:
     """
     threads = entries = 0
     findings: list[StoreFinding] = []
-    for one in _surveyed(store):
-        if isinstance(one, StoreFinding):
-            findings.append(one)
+    for item in _surveyed(store):
+        if isinstance(item, StoreFinding):
+            findings.append(item)
             continue
-        found = _thread(store, one, further)  # number of entries, and findings
-        if found is not None:
+        result = _thread(store, item, further)  # number of entries, and findings
+        if result is not None:
             threads += 1
-            entries += found[0]
-            findings += found[1][:_MOST]
+            entries += result[0]
+            findings += result[1][:_MOST]
     return Verification(threads, entries, tuple(findings))
 
 
@@ -94,13 +96,13 @@ def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, li
     """Return the number of entries and the findings of *thread*, or None if the thread was deleted meanwhile."""
     # A thread that was written during the check may look damaged: a finding counts only if the thread did not change,
     # or at the last try.
-    left = _TRIES
+    tries_left = _TRIES
     while True:
-        left -= 1
+        tries_left -= 1
         try:
-            before = _standing(store, thread)
+            state_before = _standing(store, thread)
             entries, findings = _once(store, thread, further)
-            if not findings or not left or before == _standing(store, thread):
+            if not findings or not tries_left or state_before == _standing(store, thread):
                 return entries, findings
         except InputError:  # it was deleted in the meantime
             return None
@@ -147,10 +149,10 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
         findings.append(StoreFinding(thread, "damage", "record", f"It cannot be read: {type(error).__name__}: {error}"))
     # Only after a clean check, since a damaged body may name a blob.
     if not findings:
-        left = store._other_blobs(thread, check.named)
-        if left:
+        unreferenced = store._other_blobs(thread, check.named)
+        if unreferenced:
             findings.append(
-                StoreFinding(thread, "waste", "blob", f"Nothing refers to {len(left)} of its large values.")
+                StoreFinding(thread, "waste", "blob", f"Nothing refers to {len(unreferenced)} of its large values.")
             )
     return check.entries, findings
 

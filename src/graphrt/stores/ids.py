@@ -110,8 +110,8 @@ def check_tenant(value: Any) -> str:
 
 def tenant_of(thread: str) -> str | None:
     """Return the tenant whose thread has this id; None if it has no tenant."""
-    tenant, found, _ = thread.partition(BETWEEN)
-    return tenant if found else None
+    tenant, separator, _ = thread.partition(BETWEEN)
+    return tenant if separator else None
 
 
 def bare_id(thread: str) -> str:
@@ -174,5 +174,7 @@ def _what(value: Any) -> str:
         return f"The thread's id {shown} has {len(value):,} characters, {len(value) - LONGEST:,} too many."
     if not re.fullmatch(r"[A-Za-z0-9_]", value[0]):
         return f"The thread's id {shown} begins with {value[0]!a}."
-    place, bad = next((n, char) for n, char in enumerate(value, 1) if not re.fullmatch(r"[A-Za-z0-9_.:@+=-]", char))
-    return f"The thread's id {shown} has {bad!a} as character {place}."
+    place, bad_char = next(
+        (n, char) for n, char in enumerate(value, 1) if not re.fullmatch(r"[A-Za-z0-9_.:@+=-]", char)
+    )
+    return f"The thread's id {shown} has {bad_char!a} as character {place}."

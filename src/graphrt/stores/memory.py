@@ -94,19 +94,19 @@ class MemoryStore(StoreVerbs):
         """
         check_id(thread)
         with self._guard:
-            kept = self._open().get(thread)
-            if kept is None:
+            stored = self._open().get(thread)
+            if stored is None:
                 if not create:
                     raise UNKNOWN_THREAD(thread=thread)
-                kept = KeptThread(thread, at)
-            elif kept.claim is not None:
+                stored = KeptThread(thread, at)
+            elif stored.claim is not None:
                 raise CONFLICT(
-                    thread=thread, known=f"claim number {kept.epoch}, of this process; it holds until released"
+                    thread=thread, known=f"claim number {stored.epoch}, of this process; it holds until released"
                 )
-            kept.epoch += 1
-            claim = Claim(kept.head()._replace(owned=True), lease_s)  # `kept.claim` is set only below
-            kept.claim = claim
-            self._threads[thread] = kept  # last: a Ctrl-C before this leaves nothing behind
+            stored.epoch += 1
+            claim = Claim(stored.head()._replace(owned=True), lease_s)  # `stored.claim` is set only below
+            stored.claim = claim
+            self._threads[thread] = stored  # last: a Ctrl-C before this leaves nothing behind
             return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
@@ -115,18 +115,18 @@ class MemoryStore(StoreVerbs):
     def release(self, claim: Claim) -> None:
         """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
         with self._guard:
-            kept = self._threads.get(claim.thread)
-            if kept is not None and kept.claim is claim:
-                kept.free(self._threads)
+            stored = self._threads.get(claim.thread)
+            if stored is not None and stored.claim is claim:
+                stored.free(self._threads)
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
         with self._guard:
             seq = _checks.check_commit(commit, claim.thread)
-            kept = self._owned(claim)
-            if kept.seq != commit.expected:
-                raise THREAD_HAS_MOVED(thread=claim.thread, expected=commit.expected, got=kept.seq)
-            self._write(kept, commit, seq)
+            stored = self._owned(claim)
+            if stored.seq != commit.expected:
+                raise THREAD_HAS_MOVED(thread=claim.thread, expected=commit.expected, got=stored.seq)
+            self._write(stored, commit, seq)
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
@@ -142,36 +142,45 @@ class MemoryStore(StoreVerbs):
             table = self._table(wanted)
             if after is not None:
                 begin = self._place(wanted, after)
-                table = [one for one in table if one[0] > begin]
-            found = [row for _, row in sorted(table, key=lambda one: one[0]) if wanted.fits(row)]
-            return found[:limit]
+                table = [keyed_row for keyed_row in table if keyed_row[0] > begin]
+            rows = [row for _, row in sorted(table, key=lambda keyed_row: keyed_row[0]) if wanted.fits(row)]
+            return rows[:limit]
 
     def _table(self, wanted: Filter[Any]) -> list[tuple[tuple[Any, ...], Any]]:
         """Return all rows of the kind of *wanted*, sorted, each with its sort key."""
-        known = self._open()
-        threads: Iterable[KeptThread] = (kept for kept in known.values() if kept.seq)
+        threads_by_id = self._open()
+        threads: Iterable[KeptThread] = (stored for stored in threads_by_id.values() if stored.seq)
         match wanted:
             case ThreadFilter():
                 if wanted.ids is not None:  # few, so they are looked up directly
-                    threads = [known[id_] for id_ in {*wanted.ids} if id_ in known and known[id_].seq]
+                    threads = [
+                        threads_by_id[id_] for id_ in {*wanted.ids} if id_ in threads_by_id and threads_by_id[id_].seq
+                    ]
                 step = -1 if wanted.newest_first else 1
-                return [((step * kept.number,), kept.listed()) for kept in threads if kept.mail or not wanted.has_mail]
+                return [
+                    ((step * stored.number,), stored.listed())
+                    for stored in threads
+                    if stored.mail or not wanted.has_mail
+                ]
             case DueFilter():
-                due = [(kept.number, kept.head()) for kept in threads if kept.is_due(wanted.now)]
+                due = [(stored.number, stored.head()) for stored in threads if stored.is_due(wanted.now)]
                 return [((-head.priority, number), head) for number, head in due]
             case QuestionFilter():
                 if wanted.thread is not None:
                     threads = (self._get(wanted.thread),)
                 return [
-                    ((one.asked_at, kept.number, one.place), OpenQuestion(kept.listed(), one, to_token(position)))
-                    for kept in threads
-                    for one in kept.questions.values()
-                    for position in [Position(one.asked_at, kept.id, one.place)]
+                    (
+                        (question.asked_at, stored.number, question.place),
+                        OpenQuestion(stored.listed(), question, to_token(position)),
+                    )
+                    for stored in threads
+                    for question in stored.questions.values()
+                    for position in [Position(question.asked_at, stored.id, question.place)]
                 ]
             case MailFilter():
-                return [((one.place,), one) for one in self._get(wanted.thread).mail.values()]
+                return [((message.place,), message) for message in self._get(wanted.thread).mail.values()]
             case NamespaceFilter():
-                rows = {one.namespace for one, _ in self._memory.values() if wanted.covers(one)}
+                rows = {item.namespace for item, _ in self._memory.values() if wanted.covers(item)}
                 return [((f"{name}/",), name) for name in rows]
             case FollowerFilter():
                 return [((thread,), thread) for thread in self._live_board.followed(wanted.threads)]
@@ -184,12 +193,12 @@ class MemoryStore(StoreVerbs):
             case ThreadFilter():  # also for a thread without entries, which is not listed
                 return (self._get(after).number * (-1 if wanted.newest_first else 1),)
             case DueFilter():
-                kept = self._get(after)
-                return (-kept.head().priority, kept.number)
+                stored = self._get(after)
+                return (-stored.head().priority, stored.number)
             case QuestionFilter():
                 asked_at, thread, place = from_token(after)
-                kept_or_none = self._threads.get(thread)
-                return (asked_at, 0 if kept_or_none is None else kept_or_none.number, place)
+                stored_or_none = self._threads.get(thread)
+                return (asked_at, 0 if stored_or_none is None else stored_or_none.number, place)
             case MailFilter():
                 return (place_of(after),)
             case NamespaceFilter():
@@ -200,14 +209,14 @@ class MemoryStore(StoreVerbs):
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> StoredThread:
         """Load the thread in its present state, or as it was after the entry *upto*. See `Store.load`."""
         with self._guard:
-            kept = self._get(thread)
-            seq = kept.seq if upto is None else upto
-            at = bisect_right(kept.snapshots, seq, key=_SEQ)
-            snapshot = kept.snapshots[at - 1] if at and not after else None
-            records = kept.part(snapshot.seq if snapshot else after, upto)
+            stored = self._get(thread)
+            seq = stored.seq if upto is None else upto
+            at = bisect_right(stored.snapshots, seq, key=_SEQ)
+            snapshot = stored.snapshots[at - 1] if at and not after else None
+            records = stored.part(snapshot.seq if snapshot else after, upto)
             # Staged bodies belong to the newest state only.
-            staged = tuple(kept.staged.items()) if seq >= kept.seq else ()
-            return StoredThread(kept.head(), kept.meta, snapshot, records, staged)
+            staged = tuple(stored.staged.items()) if seq >= stored.seq else ()
+            return StoredThread(stored.head(), stored.meta, snapshot, records, staged)
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Return an iterator over the records from entry *after* + 1 to entry *upto*, in order. See `Store.records`.
@@ -220,16 +229,16 @@ class MemoryStore(StoreVerbs):
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Return those of the named blobs that exist. See `Store.blobs`."""
         with self._guard:
-            kept = self._open().get(check_id(thread))
-            return {name: kept.blobs[name] for name in names if name in kept.blobs} if kept else {}
+            stored = self._open().get(check_id(thread))
+            return {name: stored.blobs[name] for name in names if name in stored.blobs} if stored else {}
 
     def delete(self, thread: str) -> None:
         """Delete the thread with all its stored data. See `Store.delete`."""
         with self._guard:
-            kept = self._get(thread)
-            if kept.claim is not None:
+            stored = self._get(thread)
+            if stored.claim is not None:
                 raise CONFLICT(
-                    thread=thread, known=f"claim number {kept.epoch}, of this process; it holds until released"
+                    thread=thread, known=f"claim number {stored.epoch}, of this process; it holds until released"
                 )
             del self._threads[thread]
             self._live_board.forget([thread])
@@ -238,18 +247,18 @@ class MemoryStore(StoreVerbs):
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)
         with self._guard:
-            kept = self._owned(claim)
-            if all(saved.seq != upto for saved in kept.snapshots):
-                raise _checks.no_snapshot(claim.thread, upto, (saved.seq for saved in kept.snapshots))
-            gone = bisect_right(kept.records, upto, key=_SEQ)  # number of records to delete
-            before = kept.first
-            if gone:
-                kept.first = kept.records[gone - 1].seq + 1
-                del kept.records[:gone]
-            kept.snapshots = [saved for saved in kept.snapshots if saved.seq >= upto]
+            stored = self._owned(claim)
+            if all(saved.seq != upto for saved in stored.snapshots):
+                raise _checks.no_snapshot(claim.thread, upto, (saved.seq for saved in stored.snapshots))
+            deletions = bisect_right(stored.records, upto, key=_SEQ)  # number of records to delete
+            old_first = stored.first
+            if deletions:
+                stored.first = stored.records[deletions - 1].seq + 1
+                del stored.records[:deletions]
+            stored.snapshots = [saved for saved in stored.snapshots if saved.seq >= upto]
             if keep is not None:
-                kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
-            return kept.first - before
+                stored.blobs = {name: body for name, body in stored.blobs.items() if name in keep}
+            return stored.first - old_first
 
     def erase(
         self,
@@ -265,64 +274,64 @@ class MemoryStore(StoreVerbs):
         Stored records are replaced by *records* of the same numbers, without the values. Snapshots of entries after
         *snapshots_after*, and all blobs but *keep_blobs*, are deleted.
         """
-        wanted = _checks.replaced(records, claim.thread)
+        replacements = _checks.replaced(records, claim.thread)
         keep = set(keep_blobs)
         with self._guard:
             seq = _checks.check_commit(commit, claim.thread)
-            kept = self._owned(claim)
-            if kept.seq != commit.expected:
-                raise THREAD_HAS_MOVED(thread=claim.thread, expected=commit.expected, got=kept.seq)
+            stored = self._owned(claim)
+            if stored.seq != commit.expected:
+                raise THREAD_HAS_MOVED(thread=claim.thread, expected=commit.expected, got=stored.seq)
             # Positions of the stored records. All are checked before the first one is replaced.
-            places = {record.seq: at for at, record in enumerate(kept.records)}
-            for record in wanted.values():
+            places = {record.seq: at for at, record in enumerate(stored.records)}
+            for record in replacements.values():
                 at = places.get(record.seq)
-                if at is None or kept.records[at].count != record.count:
+                if at is None or stored.records[at].count != record.count:
                     raise _checks.no_record(claim.thread, record)
-            for record in wanted.values():
-                kept.records[places[record.seq]] = record
-            kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
-            kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
+            for record in replacements.values():
+                stored.records[places[record.seq]] = record
+            stored.snapshots = [saved for saved in stored.snapshots if saved.seq <= snapshots_after]
+            stored.blobs = {name: body for name, body in stored.blobs.items() if name in keep}
             self._live_board.forget([claim.thread])  # live items may also contain the erased values
-            self._write(kept, commit, seq)
+            self._write(stored, commit, seq)
 
-    def _write(self, kept: KeptThread, commit: Commit, seq: int) -> None:
+    def _write(self, stored: KeptThread, commit: Commit, seq: int) -> None:
         """Write *commit*, with its messages to other threads, after all other checks. Called under the lock.
 
         A message to a thread that does not exist, or has no entries, is dropped, because the deletion of one thread
         must not fail the commit of another. `post` raises in this case, because it does nothing else.
 
         Args:
-            kept: The thread.
+            stored: The thread.
             commit: What is written.
             seq: Number of the thread's last entry after it.
         """
         posts, memory = tuple(commit.posts), commit.memory  # read before anything changes
         writes = checked_writes(memory, commit.at) if memory else ()
-        kept.write(commit, seq)
+        stored.write(commit, seq)
         if writes:
             self._remember(writes, commit.at)
         for thread, id_, body in posts:
-            other = self._threads.get(thread)
-            if other is not None and other.seq:
-                other.post(id_, body)
+            recipient = self._threads.get(thread)
+            if recipient is not None and recipient.seq:
+                recipient.post(id_, body)
         if commit.release:
-            kept.free(self._threads)
+            stored.free(self._threads)
 
     def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a message to *thread* until a commit takes it; return False if its *id* came before."""
         _checks.check_message(check_id(thread), id, body)
         with self._guard:
-            kept = self._get(thread)
-            if not kept.seq:
+            stored = self._get(thread)
+            if not stored.seq:
                 raise UNKNOWN_THREAD(thread=thread)
-            return kept.post(id, body)
+            return stored.post(id, body)
 
     def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
         """Keep *schedule* if the store has the version *replaces* of its name, or none for None; else return False."""
         with self._guard:
             self._open()
-            known = self._schedules.get(schedule.name)
-            if (None if known is None else known.version) != replaces:
+            current = self._schedules.get(schedule.name)
+            if (None if current is None else current.version) != replaces:
                 return False
             self._schedules[schedule.name] = schedule
             return True
@@ -331,10 +340,10 @@ class MemoryStore(StoreVerbs):
         """Set when the schedule is due next to *to*, if it has this *version* and is due at *due_at*; else False."""
         with self._guard:
             self._open()
-            known = self._schedules.get(name)
-            if known is None or (known.version, known.due_at) != (version, due_at):
+            current = self._schedules.get(name)
+            if current is None or (current.version, current.due_at) != (version, due_at):
                 return False
-            self._schedules[name] = known._replace(due_at=to)
+            self._schedules[name] = current._replace(due_at=to)
             return True
 
     def delete_schedule(self, name: str) -> bool:
@@ -354,20 +363,22 @@ class MemoryStore(StoreVerbs):
         """Make the changes *writes*, which were checked, at *at*."""
         for write in writes:
             name = (write.namespace, write.key)
-            before = self._memory.pop(name, None)
+            previous = self._memory.pop(name, None)
             if write.body is not None:
-                self._memory[name] = (written(write, before and before[0], at), frozenset(write.words))
+                self._memory[name] = (written(write, previous and previous[0], at), frozenset(write.words))
 
     def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
         """Delete expired items. See `Store.purge_memory`."""
-        lives = MemoryFilter(now=expired_by, namespace=namespace)
-        there = replace(lives, now=float("-inf"))
+        living = MemoryFilter(now=expired_by, namespace=namespace)
+        all_items = replace(living, now=float("-inf"))
         with self._guard:
             self._open()
-            gone = [name for name, (one, _) in self._memory.items() if there.covers(one) and not lives.covers(one)]
-            for name in gone:
+            expired = [
+                name for name, (item, _) in self._memory.items() if all_items.covers(item) and not living.covers(item)
+            ]
+            for name in expired:
                 del self._memory[name]
-            return len(gone)
+            return len(expired)
 
     def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
         """Register interest in *threads* for *for_s* seconds, and return the places of their newest batches, or 0."""
@@ -377,7 +388,7 @@ class MemoryStore(StoreVerbs):
     def relay(self, batches: Sequence[NewBatch]) -> list[int]:
         """Keep batches of live items, and return their places. See `Store.relay`."""
         board = self._board()
-        return [board.relay(check_id(one.thread), one.id, one.body, one.forget) for one in batches]
+        return [board.relay(check_id(batch.thread), batch.id, batch.body, batch.forget) for batch in batches]
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after the place *after*, in order."""
@@ -423,10 +434,10 @@ class MemoryStore(StoreVerbs):
             InputError: There is no such thread (`unknown-thread`), or the id is not valid.
             StoreError: The store is closed.
         """
-        kept = self._open().get(check_id(thread))
-        if kept is None:
+        stored = self._open().get(check_id(thread))
+        if stored is None:
             raise UNKNOWN_THREAD(thread=thread)
-        return kept
+        return stored
 
     def _owned(self, claim: Claim) -> KeptThread:
         """Return the thread that *claim* holds.
@@ -435,9 +446,9 @@ class MemoryStore(StoreVerbs):
             ConflictError: The claim is void (`lost-lease`).
             StoreError: The store is closed.
         """
-        kept = self._threads.get(claim.thread)
-        if kept is None or kept.claim is not claim:
+        stored = self._threads.get(claim.thread)
+        if stored is None or stored.claim is not claim:
             self._open()  # a closed store has no threads
-            state = "there is no such thread now" if kept is None else f"its newest claim is number {kept.epoch}"
+            state = "there is no such thread now" if stored is None else f"its newest claim is number {stored.epoch}"
             raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known=state)
-        return kept
+        return stored

@@ -134,10 +134,10 @@ class TenantStore(StoreWrapper):
 
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         """Return a page of the tenant's rows. See `Store.query`."""
-        found = super().select(wanted, after=after, limit=limit)
+        rows = super().select(wanted, after=after, limit=limit)
         # A filter for another tenant finds nothing. The shared store was still called, to check the arguments.
-        other = isinstance(wanted, (ThreadFilter, QuestionFilter)) and wanted.tenant not in (None, self.tenant)
-        return [] if other else found
+        is_foreign = isinstance(wanted, (ThreadFilter, QuestionFilter)) and wanted.tenant not in (None, self.tenant)
+        return [] if is_foreign else rows
 
     def call(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
         """Call the shared store; errors name threads as the tenant does. Refuse if this object is closed."""

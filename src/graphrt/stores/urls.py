@@ -136,17 +136,17 @@ def _third_party(scheme: str, url: str) -> Store:
     """
     from importlib.metadata import entry_points
 
-    found = entry_points(group=GROUP)
-    if scheme not in found.names:
-        schemes = ["memory", "sqlite", "postgresql", *sorted(found.names)]
+    installed = entry_points(group=GROUP)
+    if scheme not in installed.names:
+        schemes = ["memory", "sqlite", "postgresql", *sorted(installed.names)]
         raise UNKNOWN_STORE(
             what=repr(scheme[:80] + ":"),
             problem="no store is known by this scheme",
             examples=_EXAMPLES,
-            known=f"{_EXAMPLES}; installed: {names(sorted(found.names)) or 'no others'}",
+            known=f"{_EXAMPLES}; installed: {names(sorted(installed.names)) or 'no others'}",
             guess=closest(scheme, schemes),
         )
-    store: object = found[scheme].load()(url)
+    store: object = installed[scheme].load()(url)
     if not isinstance(store, Store):
         raise UNKNOWN_STORE(
             what=f"The scheme {scheme[:80]!r}",

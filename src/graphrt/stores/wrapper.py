@@ -166,31 +166,31 @@ class StoreWrapper(StoreVerbs):
         at = None if after is None else self.inner_after(wanted, after)
         if isinstance(wanted, MemoryFilter) and wanted.searches and self._bodies is not None:
             return self._searched(wanted, limit)
-        found = self.call(self.store.query, self.inner_filter(wanted), after=at, limit=limit)
-        return [self._outer_row(wanted, row) for row in found]
+        rows = self.call(self.store.query, self.inner_filter(wanted), after=at, limit=limit)
+        return [self._outer_row(wanted, row) for row in rows]
 
     def _searched(self, wanted: MemoryFilter, limit: int | None) -> list[StoredItem]:
         """Search the memory in bodies that the inner store cannot read, by reading all of the namespaces."""
-        part = self.inner_filter(replace(wanted, words=(), vector=None))
-        rows = [self._outer_item(row) for row in self.call(self.store.query, part)]
+        unsearched = self.inner_filter(replace(wanted, words=(), vector=None))
+        rows = [self._outer_item(row) for row in self.call(self.store.query, unsearched)]
         return found_in(wanted, [(item, frozenset(words)) for item, words in rows])[:limit]
 
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> StoredThread:
-        found: StoredThread = self.call(self.store.load, self.inner_id(thread), upto=upto, after=after)
-        found = found._replace(head=self._outer_head(found.head))
+        loaded: StoredThread = self.call(self.store.load, self.inner_id(thread), upto=upto, after=after)
+        loaded = loaded._replace(head=self._outer_head(loaded.head))
         if self._bodies is None:
-            return found
-        opened, meta, snapshot = self._bodies.open, found.meta, found.snapshot
-        return found._replace(
+            return loaded
+        opened, meta, snapshot = self._bodies.open, loaded.meta, loaded.snapshot
+        return loaded._replace(
             meta=None if meta is None else opened(meta, thread, "meta", ""),
             snapshot=snapshot and StoredSnapshot(snapshot.seq, opened(snapshot.body, thread, "snapshot", snapshot.seq)),
-            records=[self._outer_record(thread, record) for record in found.records],
-            staged=[(key, opened(body, thread, "staged", key)) for key, body in found.staged],
+            records=[self._outer_record(thread, record) for record in loaded.records],
+            staged=[(key, opened(body, thread, "staged", key)) for key, body in loaded.staged],
         )
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        found: Iterator[Record] = self.call(self.store.records, self.inner_id(thread), after=after, upto=upto)
-        return self.outer_records(found, thread)
+        inner_records: Iterator[Record] = self.call(self.store.records, self.inner_id(thread), after=after, upto=upto)
+        return self.outer_records(inner_records, thread)
 
     def outer_records(self, records: Iterator[Record], thread: str) -> Iterator[Record]:
         """Yield *records*, those of *thread*, which the inner store reads page by page."""
@@ -199,18 +199,20 @@ class StoreWrapper(StoreVerbs):
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         inner = self.inner_id(thread)
         if self._bodies is None:
-            found: dict[str, bytes] = self.call(self.store.blobs, inner, names)
-            return found
-        stored = {name: self._bodies.names(thread, name) for name in names}
-        found = self.call(self.store.blobs, inner, [one for ones in stored.values() for one in ones])
-        there: dict[str, bytes] = {}
-        for name, ones in stored.items():
+            bodies: dict[str, bytes] = self.call(self.store.blobs, inner, names)
+            return bodies
+        stored_names = {name: self._bodies.names(thread, name) for name in names}
+        bodies = self.call(
+            self.store.blobs, inner, [inner_name for inner_names in stored_names.values() for inner_name in inner_names]
+        )
+        opened: dict[str, bytes] = {}
+        for name, inner_names in stored_names.items():
             # A blob is never replaced. If it was stored again after a change of keys, the one under the other name
             # counts.
-            body = next((found[one] for one in reversed(ones) if one in found), None)
+            body = next((bodies[inner_name] for inner_name in reversed(inner_names) if inner_name in bodies), None)
             if body is not None:
-                there[name] = self._bodies.open(body, thread, "blob", name)
-        return there
+                opened[name] = self._bodies.open(body, thread, "blob", name)
+        return opened
 
     def delete(self, thread: str) -> None:
         self.call(self.store.delete, self.inner_id(thread))
@@ -235,12 +237,12 @@ class StoreWrapper(StoreVerbs):
         keep_blobs: Iterable[str],
     ) -> None:
         thread = claim.thread
-        wanted = _checks.replaced(records, thread)
+        replacements = _checks.replaced(records, thread)
         self.call(
             self.store.erase,
             self.inner_claim(claim),
             self._inner_commit(thread, commit),
-            records=[self._inner_record(thread, record) for record in wanted.values()],
+            records=[self._inner_record(thread, record) for record in replacements.values()],
             snapshots_after=snapshots_after,
             keep_blobs=self._inner_names(thread, keep_blobs),
         )
@@ -271,27 +273,31 @@ class StoreWrapper(StoreVerbs):
 
     def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
         inner = {self.inner_id(thread): thread for thread in threads}
-        found: dict[str, int] = self.call(self.store.follow_live, inner, for_s=for_s)
-        return {inner[thread]: place for thread, place in found.items()}
+        places: dict[str, int] = self.call(self.store.follow_live, inner, for_s=for_s)
+        return {inner[thread]: place for thread, place in places.items()}
 
     def relay(self, batches: Sequence[NewBatch]) -> list[int]:
         inner = [
-            one._replace(thread=self.inner_id(one.thread), body=self._seal(one.body, one.thread, "live", one.id))
-            for one in batches
+            batch._replace(
+                thread=self.inner_id(batch.thread), body=self._seal(batch.body, batch.thread, "live", batch.id)
+            )
+            for batch in batches
         ]
         return self.call(self.store.relay, inner)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
-        found: list[LiveBatch] = self.call(self.store.relayed, self.inner_id(thread), after=after, limit=limit)
-        return [self._opened(one, thread, "live", one.id) for one in found]
+        batches: list[LiveBatch] = self.call(self.store.relayed, self.inner_id(thread), after=after, limit=limit)
+        return [self._opened(batch, thread, "live", batch.id) for batch in batches]
 
     def forget_live(self, threads: Iterable[str]) -> None:
         self.call(self.store.forget_live, [self.inner_id(thread) for thread in threads])
 
     def news(self, known: Mapping[str, tuple[int, int]]) -> set[str]:
         inner = {self.inner_id(thread): thread for thread in known}
-        found: set[str] = self.call(self.store.news, {one: known[thread] for one, thread in inner.items()})
-        return {inner[one] for one in found}
+        moved: set[str] = self.call(
+            self.store.news, {inner_thread: known[thread] for inner_thread, thread in inner.items()}
+        )
+        return {inner[inner_thread] for inner_thread in moved}
 
     def close(self) -> None:
         self.call(self.store.close)
@@ -330,7 +336,10 @@ class StoreWrapper(StoreVerbs):
             blobs={bodies.name(thread, name): seal(body, thread, "blob", name) for name, body in commit.blobs.items()},
             meta=None if meta is None else seal(meta, thread, "meta", ""),
             questions=commit.questions
-            and [one._replace(body=seal(one.body, thread, "question", one.place)) for one in commit.questions],
+            and [
+                question._replace(body=seal(question.body, thread, "question", question.place))
+                for question in commit.questions
+            ],
         )
 
     def _inner_writes(self, writes: Sequence[MemoryWrite], at: float) -> list[MemoryWrite]:
@@ -338,15 +347,15 @@ class StoreWrapper(StoreVerbs):
 
         Words and vector would reveal the content of a sealed body, so they are sealed with it, as its first two lines.
         """
-        found: list[MemoryWrite] = []
+        inner_writes: list[MemoryWrite] = []
         for write in checked_writes(writes, at):
             inner = write._replace(namespace=self.inner_namespace(write.namespace))
             if self._bodies is not None and write.body is not None:
                 plain = b"%b\n%b\n%b" % (" ".join(write.words).encode(), b64encode(write.vector or b""), write.body)
                 body = self._bodies.seal(plain, write.namespace, "memory", write.key)
                 inner = inner._replace(body=body, words=(), vector=None)
-            found.append(inner)
-        return found
+            inner_writes.append(inner)
+        return inner_writes
 
     def _outer_item(self, item: StoredItem) -> tuple[StoredItem, Sequence[str]]:
         """Return an item of the inner store in the form for callers, with its vector, and with its words if sealed."""
@@ -373,7 +382,11 @@ class StoreWrapper(StoreVerbs):
 
     def _inner_names(self, thread: str, names: Iterable[str]) -> list[str]:
         """Return all names that the blobs *names* may have in the inner store."""
-        return [*names] if self._bodies is None else [one for name in names for one in self._bodies.names(thread, name)]
+        return (
+            [*names]
+            if self._bodies is None
+            else [inner_name for name in names for inner_name in self._bodies.names(thread, name)]
+        )
 
     def _outer_head(self, head: Head) -> Head:
         """Return *head* of the inner store with the id that callers know."""
