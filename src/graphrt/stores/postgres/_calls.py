@@ -62,10 +62,10 @@ class Calls:
                     try:
                         return work(connection, lost)
                     except driver().Error as error:
-                        gone = _errors.is_lost(error, connection)  # otherwise the outcome is known
-                        lost = lost or gone
+                        is_lost = _errors.is_lost(error, connection)  # otherwise the outcome is known
+                        lost = lost or is_lost
                         failure = self._link.failure(error, doing=doing, kept=unknown if lost else kept)
-                        if gone:
+                        if is_lost:
                             connection.close()  # so that the pool does not lend it again
                         elif error.sqlstate not in _errors.AGAIN:  # neither a deadlock nor a serialization failure
                             raise failure from error

@@ -99,14 +99,14 @@ class Owner:
                 self._named = self._identity
             return self._identity
 
-    def add(self, claim: PostgresClaim, named: tuple[int | None, int | None]) -> None:
-        """Add a claim that was stored with the identity *named*; `moved` returns whether that is still ours."""
+    def add(self, claim: PostgresClaim, identity: tuple[int | None, int | None]) -> None:
+        """Add a claim that was stored with *identity*; `moved` returns whether that is still ours."""
         with self._lock:
             self.claims[claim.no] = claim
             if (
-                named != self._identity
+                identity != self._identity
             ):  # our backend was replaced in the meantime, and all claims except this one were updated
-                self._named = named
+                self._named = identity
 
     def moved(self) -> tuple[int | None, int | None] | None:
         """Return the identity that our claims must name from now on, or None if they already do.
@@ -178,8 +178,8 @@ def reserve(
         row = connection.execute(link.named(_statements.LOOK), [thread], binary=True).fetchone()
         epoch = 0
         if row is not None:
-            no, *stands, first, title, tags, rank, former, token, owned, holder, since, left_s = row
-            seq, epoch = stands[:2]
+            no, *head_values, first, title, tags, rank, former, token, owned, holder, since, left_s = row
+            seq, epoch = head_values[:2]
             if owned and token not in ours:
                 # The server needs a moment to end the backend of a process that has just died.
                 if time.monotonic() > give_up:
@@ -187,8 +187,8 @@ def reserve(
                 time.sleep(_LOOK_S)
                 continue
             if seq:
-                stands[1] = epoch + 1
-                head = _statements.to_head(thread, (*stands, True, first, title, tags, rank))
+                head_values[1] = epoch + 1
+                head = _statements.to_head(thread, (*head_values, True, first, title, tags, rank))
                 return PostgresClaim(head, lease_s, no, owner, former)
             # Its owner died before the first entry: the thread counts as never created. Its epochs are not reset.
             _forget_empty(link, owner, connection, thread, no)

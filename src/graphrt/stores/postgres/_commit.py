@@ -55,8 +55,10 @@ class Writing:
         self._changes: Final = _parts.commit_changes(commit, claim.lease_s, release=release)
         """Names of the changes, and their parameters."""
         # For a thread that is deleted, only its messages to others and its memory are written.
-        kept = Commit(commit.expected, commit.at, posts=commit.posts, memory=commit.memory) if self._empties else commit
-        self._parts: Final = _parts.commit_parts(kept, claim.thread)
+        written = (
+            Commit(commit.expected, commit.at, posts=commit.posts, memory=commit.memory) if self._empties else commit
+        )
+        self._parts: Final = _parts.commit_parts(written, claim.thread)
         tenant = tenant_of(claim.thread)
         if tenant is not None and commit.labels is None and not (claim.is_stored or claim.head.seq):
             # A new thread without labels, which would include the tenant.
@@ -136,18 +138,18 @@ class Writing:
         The epoch decides: another claim on the thread would have raised it.
         """
         claim, owner, head, commit = self.claim, self.claim.owner, self.claim.head, self.commit
-        new = not head.seq
+        is_new = not head.seq
         pid, start = owner.identity()
         changes, values = self._changes
-        shape = ("new" if new else "free", *changes, *(part.name for part in parts))
+        shape = ("new" if is_new else "free", *changes, *(part.name for part in parts))
         text = _texts.get(shape)
         if text is None:
-            text = _texts[shape] = _statements.first_text(shape[1:], new=new)
+            text = _texts[shape] = _statements.first_text(shape[1:], new=is_new)
         claim.tokens.add(self._token)
         self._named = (pid, start)
-        if new:
-            first = [claim.thread, self._seq, commit.at, self._token, head.created_at, claim.epoch, owner.text]
-            values = [*first, pid, start, *values]
+        if is_new:
+            leading_values = [claim.thread, self._seq, commit.at, self._token, head.created_at, claim.epoch, owner.text]
+            values = [*leading_values, pid, start, *values]
             if commit.expected:
                 return False
         else:
@@ -191,8 +193,8 @@ class Writing:
         values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]  # no record has the number -1
         row = connection.execute(self._link.named(_statements.FENCE), values, binary=True).fetchone()
         if row is None:  # the claim is void, or the thread had no entries and `free` deleted it
-            stands = connection.execute(self._link.named(_statements.STANDS), [self.claim.no]).fetchone()
-            return self._empties and stands is None
+            current_row = connection.execute(self._link.named(_statements.STANDS), [self.claim.no]).fetchone()
+            return self._empties and current_row is None
         token, self.claim.fence, _, body = row  # the third is the thread's last entry
         # A caller that repeats a commit of unknown outcome creates a new `Writing` with another token, so the last
         # record is recognised by its body.

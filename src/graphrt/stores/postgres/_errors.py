@@ -70,11 +70,11 @@ def store_error(error: Any, *, doing: str, kept: str, secret: str = "", where: s
     state: str | None = error.sqlstate
     code = _CODES.get(state or "", STORE_UNAVAILABLE.code)
     # Only the server's message, since the text of a client error may have several lines.
-    said = (error.diag.message_primary if state else None) or str(error) or type(error).__name__
-    said = "; ".join(line.strip() for line in said.splitlines() if line.strip())
+    message = (error.diag.message_primary if state else None) or str(error) or type(error).__name__
+    message = "; ".join(line.strip() for line in message.splitlines() if line.strip())
     return _DECLARED[code](
         doing=doing,
-        reason=hide(said, secret),
+        reason=hide(message, secret),
         sqlstate=f" (SQLSTATE {state})" if state else "",
         value=state,
         where=where,
@@ -89,4 +89,4 @@ def hide(text: str, secret: str) -> str:
 
 def is_starting(error: StoreError) -> bool:
     """Return whether *error* is a connection refused by a server that is still starting."""
-    return any(said in error.what for said in _STARTING)
+    return any(sign in error.what for sign in _STARTING)

@@ -93,16 +93,24 @@ PURGE: Final = "DELETE FROM {s}.memory WHERE expires_at <= %s AND path >= %s AND
 def columns(writes: Sequence[MemoryWrite], at: float) -> list[list[Any]]:
     """Return the columns of those *writes* that are not deletions, made at *at*, for `REMEMBER`."""
     rows = [
-        (f"{one.namespace}/", one.key, one.body, " ".join(one.words), one.expires_at, at, _array(one.vector))
-        for one in writes
-        if one.body is not None
+        (
+            f"{change.namespace}/",
+            change.key,
+            change.body,
+            " ".join(change.words),
+            change.expires_at,
+            at,
+            _array(change.vector),
+        )
+        for change in writes
+        if change.body is not None
     ]
     return [list(column) for column in zip(*rows, strict=True)] if rows else []
 
 
 def deleted(writes: Sequence[MemoryWrite]) -> list[list[Any]]:
     """Return the columns of those *writes* that are deletions, for `FORGET`."""
-    rows = [(f"{one.namespace}/", one.key) for one in writes if one.body is None]
+    rows = [(f"{change.namespace}/", change.key) for change in writes if change.body is None]
     return [list(column) for column in zip(*rows, strict=True)] if rows else []
 
 
@@ -118,12 +126,12 @@ def write(calls: Calls, writes: Sequence[MemoryWrite], at: float) -> None:
     calls.call(work, "write to the memory", unknown="Whether it was written is not known: write it again.")
 
 
-def listed(calls: Calls, wanted: MemoryFilter, most: int | None) -> list[StoredItem]:
-    """Return the items that match *wanted*, in its order, at most *most* of them."""
+def listed(calls: Calls, wanted: MemoryFilter, limit: int | None) -> list[StoredItem]:
+    """Return the items that match *wanted*, in its order, at most *limit* of them."""
     first, end = wanted.bounds
     part = {"first": first, "end": end, "now": wanted.now, "key": wanted.key}
     if not wanted.searches:
-        return _items(calls.ask("read the memory", _LIST, part | {"most": most}).fetchall())
+        return _items(calls.ask("read the memory", _LIST, part | {"most": limit}).fetchall())
     words = list(dict.fromkeys(wanted.words)) or [""]  # no item has the empty word
     length = None if wanted.vector is None else len(wanted.vector) // 4
 
@@ -141,19 +149,21 @@ def listed(calls: Calls, wanted: MemoryFilter, most: int | None) -> list[StoredI
                 if extension is not None:
                     product = _INNER_PRODUCT.replace("EXTENSION", extension)
                     text = _BY_MEANING.replace("PART", _ALL).replace("PRODUCT", product)
-            values = {"words": words, "shares": shares, "vector": _array(wanted.vector), "most": most}
+            values = {"words": words, "shares": shares, "vector": _array(wanted.vector), "most": limit}
             ranked = calls.run(connection, text, part | values).fetchall()
             names = {"paths": [path for path, _, _ in ranked], "keys": [key for _, key, _ in ranked]}
-            items = {(one.namespace, one.key): one for one in _items(calls.run(connection, _THESE, names).fetchall())}
+            items = {
+                (item.namespace, item.key): item for item in _items(calls.run(connection, _THESE, names).fetchall())
+            }
             return [items[path[:-1], key]._replace(score=points) for path, key, points in ranked]
 
     return calls.call(work, "search the memory")
 
 
-def namespaces(calls: Calls, wanted: NamespaceFilter, after: str | None, most: int | None) -> list[str]:
+def namespaces(calls: Calls, wanted: NamespaceFilter, after: str | None, limit: int | None) -> list[str]:
     """Return the namespaces after *after* that match *wanted*."""
     first, end = wanted.bounds
-    page = {"first": first, "end": end, "now": wanted.now, "key": None, "most": most}
+    page = {"first": first, "end": end, "now": wanted.now, "key": None, "most": limit}
     page["after"] = "" if after is None else f"{after}/"
     return [path[:-1] for (path,) in calls.ask("list the memory", _NAMESPACES, page).fetchall()]
 

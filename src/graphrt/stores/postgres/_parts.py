@@ -173,7 +173,7 @@ def commit_parts(commit: Commit, thread: str) -> list[Part]:
             ("forget_items", _memory.deleted(writes)),
         ):
             if values:
-                parts.append(Part(name, values, sum(len(one.body or b"") for one in writes)))
+                parts.append(Part(name, values, sum(len(write.body or b"") for write in writes)))
     return parts
 
 
@@ -182,16 +182,16 @@ def _bundles(name: str, rows: Iterable[Sequence[Any]], body: int) -> Iterator[Pa
 
     The parameters of a part are its columns, the arrays that `unnest` takes. *body* is the place of the body in a row.
     """
-    some: list[Sequence[Any]] = []
+    bundle: list[Sequence[Any]] = []
     size = 0
     for row in rows:
-        if some and size + len(row[body]) > LARGE:
-            yield Part(name, [list(column) for column in zip(*some, strict=True)], size)
-            some, size = [], 0
-        some.append(row)
+        if bundle and size + len(row[body]) > LARGE:
+            yield Part(name, [list(column) for column in zip(*bundle, strict=True)], size)
+            bundle, size = [], 0
+        bundle.append(row)
         size += len(row[body])
-    if some:
-        yield Part(name, [list(column) for column in zip(*some, strict=True)], size)
+    if bundle:
+        yield Part(name, [list(column) for column in zip(*bundle, strict=True)], size)
 
 
 def _label_parts(commit: Commit, thread: str) -> Iterator[Part]:
@@ -202,17 +202,17 @@ def _label_parts(commit: Commit, thread: str) -> Iterator[Part]:
         columns = [None] * 3 if row is None else [row.tenant, row.title, row.folded]
         yield Part("labels", [*columns, sorted(commit.labels.tags)], 0)
     if commit.questions is not None:
-        yield Part("unlist", [[to_bytes(one.place) for one in commit.questions]], 0)
+        yield Part("unlist", [[to_bytes(question.place) for question in commit.questions]], 0)
         rows = [
             (
-                one.asked_at,
-                one.expires_at,
-                one.stale,
-                one.kind,
-                *map(to_bytes, (one.place, one.graph, one.node)),
-                one.body,
+                question.asked_at,
+                question.expires_at,
+                question.stale,
+                question.kind,
+                *map(to_bytes, (question.place, question.graph, question.node)),
+                question.body,
             )
-            for one in commit.questions
+            for question in commit.questions
         ]
         for listed in _bundles("list", rows, 7):
             yield listed._replace(values=[tenant_of(thread), *listed.values])

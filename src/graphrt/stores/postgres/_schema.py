@@ -194,12 +194,12 @@ def _exists(connection: Connection, schema: str, named: Callable[[str], bytes]) 
     Raises:
         StoreError: They are of another version, or the table `schema_version` is not graphrt's.
     """
-    found = connection.execute(
+    row = connection.execute(
         b"SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         b" WHERE n.nspname = %s AND c.relname = 'schema_version')",
         [schema],
     ).fetchone()
-    if not found or not found[0]:
+    if not row or not row[0]:
         return False
     # Another application may have a table of that name: its columns are checked before it is read.
     shape = {
@@ -231,15 +231,15 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
     Raises:
         StoreError: It has one.
     """
-    taken = connection.execute(
+    row = connection.execute(
         b"SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
         b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question', 'mail',"
         b" 'schedule', 'memory', 'live_follower', 'live_batch')"
         b" ORDER BY 1",
         [schema],
     ).fetchone()
-    if taken:
-        raise _foreign(schema, taken[0])
+    if row:
+        raise _foreign(schema, row[0])
 
 
 def _foreign(schema: str, table: str) -> StoreError:

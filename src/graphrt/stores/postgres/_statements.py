@@ -181,8 +181,8 @@ def first_text(parts: Iterable[str], *, new: bool) -> str:
     # A new thread has nothing staged. Each other change is "column = value".
     pairs = [change.split(" = ", 1) for change in changes if not change.startswith("generation")]
     pairs += [[column, value] for column, value in (("status", "'new'"), ("graph", "''")) if column not in dict(pairs)]
-    made = _MAKE.replace("COLUMNS", ", ".join(column for column, _ in pairs))
-    return _text(made.replace("VALUES_OF", ", ".join(value for _, value in pairs)), parts)
+    insertion = _MAKE.replace("COLUMNS", ", ".join(column for column, _ in pairs))
+    return _text(insertion.replace("VALUES_OF", ", ".join(value for _, value in pairs)), parts)
 
 
 def next_text(part: str) -> str:
@@ -190,11 +190,11 @@ def next_text(part: str) -> str:
     return _text(_TAKEN, [part])
 
 
-def _text(take: str, parts: Iterable[str]) -> str:
-    """Return the statement that begins with *take*, which returns the thread's row, and writes *parts*."""
+def _text(row_text: str, parts: Iterable[str]) -> str:
+    """Return the statement that begins with *row_text*, which returns the thread's row, and writes *parts*."""
     # All parts read `it`, the thread's row. If it is empty, they write nothing: the commit is whole or nothing. A part
     # runs although no statement reads it. `unstage` is in `CHANGES` and in `PARTS`; other changes are not parts.
-    steps = [f"it AS ({take})"]
+    steps = [f"it AS ({row_text})"]
     steps += [f"p{n} AS ({PARTS[part]})" for n, part in enumerate(parts) if part in PARTS]
     return f"WITH {', '.join(steps)} SELECT no FROM it"
 
@@ -317,11 +317,11 @@ def to_head(thread: str, row: tuple[Any, ...]) -> Head:
     Its columns are seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags and rank.
     """
     seq, epoch, status, graph, created_at, updated_at, owned, first, title, tags, rank = row
-    made = Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
+    head = Head(thread, seq, epoch, status, to_text(graph), created_at, updated_at, owned, first)
     tenant = tenant_of(thread)
     if tenant is None and title is None and not tags and not rank:
-        return made
-    return made._replace(tenant=tenant, title=title, tags=frozenset(tags or ()), priority=-rank)
+        return head
+    return head._replace(tenant=tenant, title=title, tags=frozenset(tags or ()), priority=-rank)
 
 
 def to_loaded(thread: str, rows: list[tuple[Any, ...]]) -> StoredThread | None:

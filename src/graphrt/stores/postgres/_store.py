@@ -147,7 +147,7 @@ class PostgresStore(StoreVerbs):
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. See `Store.renew`."""
-        given = [
+        renewed = [
             claim
             for claim in claims
             if isinstance(claim, PostgresClaim) and claim.owner is self._owner and claim.is_stored
@@ -155,7 +155,7 @@ class PostgresStore(StoreVerbs):
         if self._link.closed:
             return  # the claims are void
         self._stay_alive()
-        ours = _claims.columns(given)
+        ours = _claims.columns(renewed)
         if ours[0]:  # the numbers of the threads
             self._calls.ask("renew the leases", _statements.RENEW, ours)
 
@@ -202,13 +202,13 @@ class PostgresStore(StoreVerbs):
         self._written(writing, writing.run, f"commit to thread {thread!r}", nothing, unknown)
 
     def _written(
-        self, writing: Writing, work: Callable[[Connection, bool], None], doing: str, kept: str, unknown: str
+        self, writing: Writing, work: Callable[[Connection, bool], None], doing: str, stored_state: str, unknown: str
     ) -> None:
         """Call *work*, which writes a commit; the texts are for an error, as in `Calls.call`."""
         claim = writing.claim
         self._stay_alive()
         try:
-            self._calls.call(work, doing, kept=kept, unknown=unknown)
+            self._calls.call(work, doing, kept=stored_state, unknown=unknown)
         except StoreError as error:
             # If the outcome is unknown, the next commit must first look for this one. The claim may be stored, so the
             # next call for this thread takes it over.
@@ -279,22 +279,24 @@ class PostgresStore(StoreVerbs):
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         """Return those of the named blobs that exist. See `Store.blobs`."""
         check_id(thread)
-        wanted = [to_bytes(name) for name in names]
-        rows = self._calls.ask(f"read blobs of thread {thread!r}", _statements.BLOBS, [thread, wanted]).fetchall()
+        encoded_names = [to_bytes(name) for name in names]
+        rows = self._calls.ask(
+            f"read blobs of thread {thread!r}", _statements.BLOBS, [thread, encoded_names]
+        ).fetchall()
         return {to_text(name): body for name, body in rows}
 
     # Queries.
 
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         """Return a page of rows. See `Store.query`."""
-        found: list[Any]
+        result: list[Any]
         match wanted:
             case ThreadFilter():
                 last = 2**62 if wanted.newest_first else 0  # numbers that come before all threads in the order
                 if after is not None:
                     last = self._head(after)[1]
                 rows = self._fetched("find threads", SQL.find(wanted), after=last, most=limit)
-                found = [_statements.to_head(row[0], row[1:]) for row in rows]
+                result = [_statements.to_head(row[0], row[1:]) for row in rows]
             case DueFilter():
                 rank, last = -(2**31), 0  # before all threads: the smallest number of the column's type
                 if after is not None:
@@ -302,39 +304,39 @@ class PostgresStore(StoreVerbs):
                     rank = -head.priority
                 page = {"rank": rank, "after": last, "now": wanted.now, "most": limit}
                 rows = self._fetched("list the threads that are due", SQL.due(wanted), **page)
-                found = [_statements.to_head(row[0], row[1:]) for row in rows]
+                result = [_statements.to_head(row[0], row[1:]) for row in rows]
             case QuestionFilter():
-                found = self._questions(wanted, after, limit)
+                result = self._questions(wanted, after, limit)
             case MailFilter():
                 self._head(wanted.thread)  # raises if there is no such thread
                 page = {"after": place_of(after), "most": limit}
                 rows = self._fetched(f"read mail of thread {wanted.thread!r}", SQL.messages(wanted), **page)
-                found = [MailMessage(place, to_text(name), body) for place, name, body in rows]
+                result = [MailMessage(place, to_text(name), body) for place, name, body in rows]
             case MemoryFilter():
-                found = _memory.listed(self._calls, wanted, limit)
+                result = _memory.listed(self._calls, wanted, limit)
             case NamespaceFilter():
-                found = _memory.namespaces(self._calls, wanted, after, limit)
+                result = _memory.namespaces(self._calls, wanted, after, limit)
             case FollowerFilter():
                 values = {"threads": [*wanted.threads], "after": after or "", "most": limit}
-                found = [row[0] for row in self._calls.ask("look for followers", _statements.FOLLOWED, values)]
+                result = [row[0] for row in self._calls.ask("look for followers", _statements.FOLLOWED, values)]
             case _:
                 assert isinstance(wanted, ScheduleFilter)  # noqa: S101 - the last kind of filter
                 rows = self._fetched("list schedules", SQL.schedules(wanted), after=after or "", most=limit)
-                found = [StoredSchedule(name, to_text(graph), *rest) for name, graph, *rest in rows]
-        return found
+                result = [StoredSchedule(name, to_text(graph), *rest) for name, graph, *rest in rows]
+        return result
 
     def _questions(self, wanted: QuestionFilter, after: str | None, limit: int | None) -> list[OpenQuestion]:
         if wanted.thread is not None:
             self._head(check_id(wanted.thread))  # raises if there is no such thread
         last = Position(float("-inf"), "", "") if after is None else from_token(after)  # the first is before all others
         page = {"asked_at": last.asked_at, "id": last.thread, "place": to_bytes(last.place), "most": limit}
-        found: list[OpenQuestion] = []
+        questions: list[OpenQuestion] = []
         for row in self._fetched("list open questions", SQL.inbox(wanted), **page):
             question = question_of(row[:8])  # the columns of the question; those of the head follow, with the id first
             head = _statements.to_head(row[8], tuple(row[9:]))
             token = to_token(Position(question.asked_at, head.thread, question.place))
-            found.append(OpenQuestion(head, question, token))
-        return found
+            questions.append(OpenQuestion(head, question, token))
+        return questions
 
     def _fetched(self, doing: str, statement: Statement | None, **page: Any) -> list[tuple[Any, ...]]:
         """Return the rows of *statement* with the parameters of its page; none if it is None: no row can match."""
@@ -360,15 +362,15 @@ class PostgresStore(StoreVerbs):
                 return None
             return again and row[0] == body  # it may be our own, sent before the connection was lost
 
-        kept = self._calls.call(
+        is_new = self._calls.call(
             work,
             f"post a message to thread {thread!r}",
             kept="It was not kept.",
             unknown="Whether it was kept is not known: post it again under the same id.",
         )
-        if kept is None:
+        if is_new is None:
             raise UNKNOWN_THREAD(thread=thread)
-        return kept
+        return is_new
 
     def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
         """Keep *schedule*; return False if the store has a different version from *replaces*."""
@@ -418,10 +420,10 @@ class PostgresStore(StoreVerbs):
         """Keep batches of live items by one statement, and return their places. See `Store.relay`."""
         # After a lost connection a batch may be there twice. Followers skip items whose numbers they have read.
         values = {
-            "threads": [check_id(one.thread) for one in batches],
-            "ids": [to_bytes(one.id) for one in batches],
-            "bodies": [one.body for one in batches],
-            "forgets": [one.forget for one in batches],
+            "threads": [check_id(batch.thread) for batch in batches],
+            "ids": [to_bytes(batch.id) for batch in batches],
+            "bodies": [batch.body for batch in batches],
+            "forgets": [batch.forget for batch in batches],
         }
         rows = self._calls.ask("show live items", _statements.RELAY, values).fetchall() if batches else []
         return [int(place) for (place,) in rows]
@@ -440,8 +442,8 @@ class PostgresStore(StoreVerbs):
         """Return the threads of *known* that have something new for a reader. See `Store.news`."""
         rows = [(check_id(thread), *at) for thread, at in known.items()]
         columns = [[*column] for column in zip(*rows, strict=True)]
-        found = self._calls.ask("look for news", _statements.NEWS, columns).fetchall() if rows else []
-        return {thread for (thread,) in found}
+        moved = self._calls.ask("look for news", _statements.NEWS, columns).fetchall() if rows else []
+        return {thread for (thread,) in moved}
 
     # Whole threads.
 
@@ -470,24 +472,24 @@ class PostgresStore(StoreVerbs):
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that have no owner, in one transaction. See `Store.delete_many`."""
         _checks.check_times(updated_before=updated_before)
-        wanted = [check_id(thread) for thread in threads]
-        values = {"ids": wanted, "before": updated_before}
-        gone: list[str] = []
+        ids = [check_id(thread) for thread in threads]
+        values = {"ids": ids, "before": updated_before}
+        deleted: list[str] = []
 
         def work(connection: Connection, again: bool) -> None:  # noqa: FBT001
             with connection.transaction():
-                there = {id_ for (id_,) in self._calls.run(connection, _statements.LOCK_MANY, [wanted])}
+                present = {id_ for (id_,) in self._calls.run(connection, _statements.LOCK_MANY, [ids])}
                 # In a retry, the missing threads were deleted by the first attempt.
-                went = [one for one in gone if one not in there] if again else []
+                deleted_before = [thread_id for thread_id in deleted if thread_id not in present] if again else []
                 connection.execute(_statements.LOOK_AGAIN.encode())  # as in `delete`
                 free = self._calls.run(connection, _statements.FREE_OF, values).fetchall()  # (number, id)
                 for no, _ in free:
                     self._calls.run(connection, _statements.FORGET, {"no": no})
-                gone[:] = [*went, *(id_ for _, id_ in free)]
+                deleted[:] = [*deleted_before, *(id_ for _, id_ in free)]
 
         self._calls.call(work, "delete threads")
-        self.forget_live(gone)
-        return gone
+        self.forget_live(deleted)
+        return deleted
 
     def _lock(self, connection: Connection, claim: PostgresClaim) -> int:
         """Lock the thread's row, which keeps other commits out, and return the number of its oldest entry.
@@ -497,8 +499,8 @@ class PostgresStore(StoreVerbs):
         """
         row = self._calls.run(connection, _statements.LOCK_CLAIM, [claim.no, claim.epoch]).fetchone()
         if row is None:
-            why = "it was released, its lease ran out, or it was taken over"
-            raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known=why)
+            reason = "it was released, its lease ran out, or it was taken over"
+            raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known=reason)
         return int(row[0])
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
@@ -508,16 +510,16 @@ class PostgresStore(StoreVerbs):
         thread = claim.thread
         keep = None if keep_blobs is None else [to_bytes(name) for name in keep_blobs]
         values = {"no": claim.no, "upto": upto, "keep": keep}
-        before: list[int] = []
+        first_seqs: list[int] = []
 
         def work(connection: Connection, _: bool) -> int:  # noqa: FBT001
             with connection.transaction():
-                before.append(self._lock(connection, claim))
-                there = [seq for (seq,) in self._calls.run(connection, _statements.SNAPSHOTS, [claim.no])]
-                if upto not in there:
-                    raise _checks.no_snapshot(thread, upto, there)
+                first_seqs.append(self._lock(connection, claim))
+                snapshot_seqs = [seq for (seq,) in self._calls.run(connection, _statements.SNAPSHOTS, [claim.no])]
+                if upto not in snapshot_seqs:
+                    raise _checks.no_snapshot(thread, upto, snapshot_seqs)
                 pruned = self._calls.run(connection, _statements.PRUNE, values).fetchall()
-                return int(pruned[0][0]) - before[0]  # counted from the `first` that the first attempt found
+                return int(pruned[0][0]) - first_seqs[0]  # counted from the `first` that the first attempt found
 
         return self._calls.call(work, f"prune thread {thread!r}")
 
@@ -534,20 +536,20 @@ class PostgresStore(StoreVerbs):
         own, thread = self._own(claim), claim.thread
         self._store_claim(own)
         writing = Writing(self._link, commit, own, self._calls.token())
-        wanted = _checks.replaced(records, thread)
-        keep = {"no": own.no, "after": snapshots_after, "keep": [to_bytes(name) for name in keep_blobs]}
+        replacements = _checks.replaced(records, thread)
+        removal = {"no": own.no, "after": snapshots_after, "keep": [to_bytes(name) for name in keep_blobs]}
 
         def work(connection: Connection, again: bool) -> None:  # noqa: FBT001
             if (again or own.unsure) and writing.landed(connection):
                 return
             with connection.transaction():
                 self._lock(connection, own)
-                for record in wanted.values():
+                for record in replacements.values():
                     values = [record.body, record.seal, own.no, record.seq, record.count]
                     if self._calls.run(connection, _statements.REPLACE_RECORD, values).rowcount != 1:
                         raise _checks.no_record(thread, record)
                 # Removed first, so that the commit may write a snapshot or a blob in place of a removed one.
-                self._calls.run(connection, _statements.REMOVE_REPEATED, keep)
+                self._calls.run(connection, _statements.REMOVE_REPEATED, removal)
                 writing.write(connection)
 
         unknown = f"Whether values of thread {thread!r} were erased is not known."
@@ -574,9 +576,9 @@ class PostgresStore(StoreVerbs):
     def _survey(self) -> Iterator[str | StoreFinding]:
         """Yield the ids of all threads, and findings about rows without a thread, for `verify`."""
         yield from super()._survey()
-        for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):  # "records", "17, 18" and so on
+        for kind, numbers in self._calls.ask("look for strays", _statements.STRAYS):  # "records", "17, 18" and so on
             yield StoreFinding(
-                None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}."
+                None, "waste", "orphan", f"There are {kind} of threads that are not there: number {numbers}."
             )
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:

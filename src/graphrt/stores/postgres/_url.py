@@ -65,10 +65,10 @@ def read(url: str) -> Address:
         )
     pairs = [pair.partition("=")[::2] for pair in query.split("&") if pair]  # (name, value)
     # libpq decodes its own values, so they are passed on unchanged.
-    own = {name: unquote(value) for name, value in pairs if name in _OWN}
+    own_options = {name: unquote(value) for name, value in pairs if name in _OWN}
     libpq = {name: value for name, value in pairs if name not in _OWN}
     _refuse_unknown(libpq)
-    schema = own.get("schema", "graphrt")
+    schema = own_options.get("schema", "graphrt")
     if not _FITS(schema) or schema.startswith("pg_") or schema == "information_schema":
         raise INVALID_ARGUMENT(
             argument="The name of a schema",
@@ -82,29 +82,29 @@ def read(url: str) -> Address:
         libpq=f"{scheme}://{login}{at}{hosts}{slash}{database}{'?' if options else ''}{options}",
         given=frozenset(libpq),
         schema=schema,
-        unsafe=_switch(own.get("unsafe", "false")),
+        unsafe=_switch(own_options.get("unsafe", "false")),
         secret=unquote(libpq.get("password", "") or password),
         place=f"database {name!r} on {host}, schema {schema!r}",
         # All of `_OWN` but the first two, `schema` and `unsafe`, are numbers.
-        numbers={name: _number(name, own[name]) for name in _OWN[2:] if name in own},
+        numbers={name: _number(name, own_options[name]) for name in _OWN[2:] if name in own_options},
     )
 
 
-def _refuse_unknown(given: Iterable[str]) -> None:
-    """Check that all options *given*, which are not graphrt's own, are known to the installed libpq.
+def _refuse_unknown(options: Iterable[str]) -> None:
+    """Check that all *options*, which are not graphrt's own, are known to the installed libpq.
 
     Raises:
         InputError: One of them is not (`unknown-store`).
     """
     known: set[str] = {option.keyword.decode() for option in driver().pq.Conninfo.get_defaults()}
-    for name in given:
+    for name in options:
         if name not in known:
-            near = closest(name, [*_OWN, *known])
+            guess = closest(name, [*_OWN, *known])
             raise UNKNOWN_STORE(
                 what="A store's URL",
                 problem=f"a PostgreSQL store has no option {name[:80]!r}",
                 examples=f"options {names(_OWN)}, and those of libpq",
-                guess=near,
+                guess=guess,
             )
 
 

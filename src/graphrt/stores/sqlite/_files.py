@@ -335,7 +335,7 @@ def identity(path: str) -> tuple[int, int] | None:
     Stores call it when they open a file, and before commits: a commit to a file that was removed would be lost.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116 - called before every commit, and creating a Path costs more than the call
+        status = os.stat(path)  # noqa: PTH116 - called before every commit; creating a Path costs more than the call
     except OSError:
         return None
     return status.st_dev, status.st_ino

@@ -123,7 +123,7 @@ class LiveFile:
         return self._do(work, making=True) or {}
 
     def followed(self, threads: Iterable[str], after: str, limit: int) -> list[str]:
-        """Return those of *threads* after *after* that have a follower, at most *limit* (-1: all); none without a file."""
+        """Return those of *threads* after *after* that have a follower, up to *limit* (-1: all); none without a file."""
         candidates = sorted({thread for thread in threads if thread > after})
 
         def work(db: Connection) -> list[str]:

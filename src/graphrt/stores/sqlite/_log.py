@@ -190,7 +190,7 @@ class Log:
         """
         self._written = 0
         try:
-            status = os.stat(self._name)  # noqa: PTH116 - called for commits, where a Path would cost more than the call
+            status = os.stat(self._name)  # noqa: PTH116 - called for commits, where a Path would cost more
         except OSError:  # there is no log, which is right only as long as none was seen
             return self._file is None
         file = status.st_dev, status.st_ino
