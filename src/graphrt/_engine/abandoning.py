@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphrt._engine.task import Task
 
 
-def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
+def give_up_superstep(engine: Engine, messages: Mapping[str, Any]) -> None:
     """Log the abandoned work, then close the open superstep, if there is one, and clear the due nodes.
 
     The number of a superstep that was only due is not reused either. Its tasks may have started without a trace in the
@@ -30,7 +30,7 @@ def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
     outcomes of finished tasks that were not folded yet are lost.
 
     Args:
-        said: Partial messages by field, which the caller has already folded (`edit.say`).
+        messages: Partial messages by field, which the caller has already folded (`edit.say`).
     """
     open_tasks = engine.tasks
     if engine.due and not open_tasks:
@@ -47,7 +47,7 @@ def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
         # over.
         usage=used_by(open_tasks),
         threads=children_of(engine),  # the commit of this event posts them a request to cancel
-        said=said,
+        said=messages,
     )
     # Log the recorded effects and model calls before the event that abandons their tasks. Readers of the journal sum up
     # usage from these entries, and the calls are billed although the updates of their tasks are never folded.
@@ -58,15 +58,15 @@ def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
 
 def stopped_replies(tasks: list[Task]) -> list[str]:
     """Return the streamed text of interrupted replies of *tasks*, including nested graphs, in task order."""
-    found: list[str] = []
+    texts: list[str] = []
     for task in tasks:
         extra = task.extra
         if extra is not None and task.status not in (DONE, HANDLED):
             if extra.models is not None:
-                found += extra.models.said()
+                texts += extra.models.said()
             if extra.child is not None:  # the engine of the task's nested graph
-                found += stopped_replies(extra.child.tasks)
-    return found
+                texts += stopped_replies(extra.child.tasks)
+    return texts
 
 
 def _unknown_effects(tasks: list[Task]) -> list[str]:
@@ -74,11 +74,11 @@ def _unknown_effects(tasks: list[Task]) -> list[str]:
 
     These are effects of the kind `"once"` without a result: their start is stored before they run (`Extra.intents`).
     """
-    found: list[str] = []
+    effects: list[str] = []
     for task in tasks:
         extra = task.extra
         if extra is not None:
-            found += [f"{task.id}#{key}" for key in list(extra.intents) if key not in extra.effects]
+            effects += [f"{task.id}#{key}" for key in list(extra.intents) if key not in extra.effects]
             if extra.child is not None:  # the engine of the task's nested graph
-                found += _unknown_effects(extra.child.tasks)
-    return found
+                effects += _unknown_effects(extra.child.tasks)
+    return effects

@@ -60,8 +60,8 @@ def advice(engine: RunState, task: Task, error: BaseException) -> str:
             )
         if kind == engine.plan.state.cls.__name__:
             return f"A field of the state is an attribute: state.{next(iter(engine.fields), 'field')}.{_of_send(task)}"
-    if isinstance(error, KeyError) and error.args[:1] and (there := _in_argument(task, error.args[0])):
-        return f"The key is in the argument of the Send, not in the state: {there}."
+    if isinstance(error, KeyError) and error.args[:1] and (expression := _in_argument(task, error.args[0])):
+        return f"The key is in the argument of the Send, not in the state: {expression}."
     return ""
 
 
@@ -77,8 +77,8 @@ def _of_attribute(engine: RunState, task: Task, owner: Any, name: str) -> str:
     if kind is dict and name in engine.fields and engine.plan.state.kind == "typeddict":
         return f"The state is a dictionary: state[{name!r}]."
     if kind is (dict if engine.plan.state.kind == "typeddict" else engine.plan.state.cls):
-        if there := _in_argument(task, name):
-            return f"The attribute is in the argument of the Send, not in the state: {there}."
+        if expression := _in_argument(task, name):
+            return f"The attribute is in the argument of the Send, not in the state: {expression}."
         if kind is not dict and task.arg is not None:
             return f"The state has no {name!r}.{_of_send(task)}"
     return ""
@@ -115,16 +115,16 @@ def other_answer(engine: RunState, task: Task) -> str:
     extra = task.more()
     # Questions with a valid answer (`current`: neither withdrawn nor discarded). Questions with `static` come from the
     # node's policy, such as `interrupt_before`: their answers only let the task continue.
-    given = [
+    answered = [
         question for question in extra.interrupts if question.answered and question.current and not question.static
     ]
     # With a nested graph (`child`), the error of the inner task already contains this advice.
-    if engine.thread is None or extra.child is not None or not given:
+    if engine.thread is None or extra.child is not None or not answered:
         return ""
     # A recorded result is looked up by name, so another answer would get the effect of this one (decision 0057).
-    if any(effects_after(task, question) for question in given):
+    if any(effects_after(task, question) for question in answered):
         return ""
-    answer = "answer" if len(given) == 1 else "{id: answer}"
+    answer = "answer" if len(answered) == 1 else "{id: answer}"
     return f"If the answer was wrong, replace it: resume({engine.thread!r}, {answer})."
 
 

@@ -132,11 +132,11 @@ def have(engine: RunState, event: events.ThreadStarted) -> None:
 
 def children_of(engine: RunState) -> tuple[str, ...]:
     """Return the child threads that are cancelled with *engine*'s thread, including those of open nested graphs."""
-    found = dict(engine.children)
+    threads = dict(engine.children)
     for task in engine.tasks:
         if task.extra is not None and task.extra.child is not None:
-            found.update(dict.fromkeys(children_of(task.extra.child)))
-    return tuple(found)
+            threads.update(dict.fromkeys(children_of(task.extra.child)))
+    return tuple(threads)
 
 
 def waiting_for(engine: RunState, thread: str | None = None) -> list[str]:

@@ -50,14 +50,14 @@ def _chosen(node: NodePlan, arg: Any, around: Plan) -> Any:
             `states=`. The codec of the run was created for these classes, and could not store values of another one.
         Exception: The *choose* function raised.
     """
-    given: ChosenGraph = node.fn
-    graph: Any = given.choose(own(arg))  # a copy, so that user code cannot change the argument of the task
+    chooser: ChosenGraph = node.fn
+    graph: Any = chooser.choose(own(arg))  # a copy, so that user code cannot change the argument of the task
     plan: Plan | None = getattr(graph, "__graphrt_plan__", None)
     if plan is None:
         raise BAD_CHOICE(node=node.name, given=a_type(graph), where=around.place())
     for cls in _states(plan):
-        if cls is not around.state.cls and cls not in given.states:
-            known = [one.__name__ for one in (around.state.cls, *given.states)]
+        if cls is not around.state.cls and cls not in chooser.states:
+            known = [state_class.__name__ for state_class in (around.state.cls, *chooser.states)]
             raise STATE_OF_CHOICE(node=node.name, state_class=cls.__name__, classes=known, where=around.place())
     return graph
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from graphrt.events.status import Status
 
 
-def say(engine: Engine, said: Mapping[str, Any], *, past: bool = False) -> None:
+def say(engine: Engine, messages: Mapping[str, Any], *, past: bool = False) -> None:
     """Fold partial messages into the values, by field: the text streamed by replies of an abandoned superstep.
 
     Args:
         past: As for `folded_in`.
     """
-    engine.take(folded_in(engine, said, reset=False, past=past), said)
+    engine.take(folded_in(engine, messages, reset=False, past=past), messages)
 
 
 def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: bool = False) -> Values:
@@ -130,9 +130,9 @@ def unfinished(engine: Engine, node: str | None, *, include_finished: bool = Fal
     """
     if engine.unrouted:
         return [task for task in engine.unrouted if task.node.name == node]
-    mine = [task for task in engine.tasks if task.node.name == node]
-    left = [task for task in mine if task.status not in (DONE, HANDLED)]
-    return left or (mine if include_finished else [])
+    node_tasks = [task for task in engine.tasks if task.node.name == node]
+    pending = [task for task in node_tasks if task.status not in (DONE, HANDLED)]
+    return pending or (node_tasks if include_finished else [])
 
 
 def status_after(engine: Engine, before: Status) -> Status:

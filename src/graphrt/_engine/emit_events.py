@@ -289,7 +289,7 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
 
     They are staged under the task's id and replace its earlier staged events (decision 0020). The log is unchanged.
     """
-    kept = engine.swap_log([])  # a separate log for the functions below
+    saved_log = engine.swap_log([])  # a separate log for the functions below
     over = task.status in (DONE, HANDLED)  # a final failure is not staged: it is logged when it ends the run
     if task.extra is not None:
         effects(engine, task)
@@ -299,7 +299,7 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
             note(engine, event)
     if over:
         ended(engine, task)
-    return engine.swap_log(kept) or []
+    return engine.swap_log(saved_log) or []
 
 
 def failures(engine: RunState) -> None:
@@ -338,13 +338,13 @@ def folded(engine: RunState) -> dict[str, str]:
     stored, and fields that a node changed in place (`spoilt`), are omitted. Empty without a thread and in a nested
     graph.
     """
-    found: dict[str, str] = {}
+    checksums: dict[str, str] = {}
     if engine.thread is not None and not engine.path:
         for name in engine.plan.custom:
             if name in engine.values and name not in engine.spoilt:
                 with contextlib.suppress(NotStorable):
-                    found[name] = f"{crc32(engine.plan.codec.dump(engine.values[name])):08x}"
-    return found
+                    checksums[name] = f"{crc32(engine.plan.codec.dump(engine.values[name])):08x}"
+    return checksums
 
 
 def error_name(error: BaseException | None) -> str:

@@ -32,8 +32,8 @@ def reduced_erased(field: Field, current: Any, incoming: Any) -> Any:
     kind = _container(field, current, incoming)
     if kind is None:
         return ERASED
-    one, two = (_container_of(kind, value) for value in (current, incoming))
-    return field.reduce(one, two)
+    current_container, incoming_container = (_container_of(kind, value) for value in (current, incoming))
+    return field.reduce(current_container, incoming_container)
 
 
 def _container(field: Field, current: Any, incoming: Any) -> Any:
@@ -50,9 +50,9 @@ def _container(field: Field, current: Any, incoming: Any) -> Any:
     # The current value decides. If it was erased as a whole, use the field's empty value (its identity) for a reducer
     # that accepts any iterable. For a sum use the update, because the identity may be a number.
     for value in (current, empty, incoming) if items else (current, incoming, empty):
-        found: Any = value.__class__
+        container_type: Any = value.__class__
         if issubclass(type(value), _CONTAINERS):
-            return found
+            return container_type
     return list if items else None
 
 

@@ -24,15 +24,15 @@ def erased_fields(engine: Engine, values: Mapping[str, Any]) -> list[str]:
     Args:
         values: The state by field: the engine's own, or the one that a run would start with.
     """
-    found: list[str] = []
+    names: list[str] = []
     for name, field in engine.fields.items():
         value = values.get(name)
         if value is not None and erased_in(value):
             try:
                 field.check_whole(value)
             except Exception:  # noqa: BLE001 - the user's validator may raise anything about it
-                found.append(name)
-    return found
+                names.append(name)
+    return names
 
 
 def holds_erased(engine: Engine) -> bool:
@@ -70,11 +70,13 @@ def _of_task(task: Task) -> Iterator[str]:
     ):  # not `in`, which calls `__eq__` of the user's objects
         yield f"an effect of task {task.id}"
     writes = extra.memory.get(task.execution)
-    wrote = [
+    memory_writes = [
         *(() if writes is None else writes.items.values()),
-        *(one for e in extra.effects.values() for one in e.memory),
+        *(write for e in extra.effects.values() for write in e.memory),
     ]
-    if any(erased_in(part) for one in wrote for part in (one.namespace, one.key, one.value, one.embedded)):
+    if any(
+        erased_in(part) for write in memory_writes for part in (write.namespace, write.key, write.value, write.embedded)
+    ):
         yield f"what task {task.id} wrote to the memory"
     child = extra.child
     if child is not None:

@@ -115,14 +115,14 @@ def nested_since_commit(logged: Sequence[Logged], path: str, known: Sequence[str
     Args:
         known: Those of earlier events.
     """
-    found = list(known)
+    paths = list(known)
     for where, event in logged:
         if where != path:
-            found.append(where)
+            paths.append(where)
         # `TasksRouted` after answered `interrupt_after` questions ends the wait of a superstep that has committed.
         elif event.__class__ in _SETTLES or (isinstance(event, events.TasksRouted) and event.reason == "answered"):
-            found = []
-    return found
+            paths = []
+    return paths
 
 
 _SETTLES: Final = frozenset(
@@ -141,7 +141,7 @@ def without_outdated_outcome(engine: Engine, logged: Sequence[Logged]) -> Sequen
         if isinstance(event, events.InterruptAnswered):
             question = engine.questions.get(questions.local_id(engine, event.id))
             if question is not None and question.nth > event.nth:
-                return [one for one in logged if not isinstance(one[1], events.TaskSucceeded | events.TaskFailed)]
+                return [pair for pair in logged if not isinstance(pair[1], events.TaskSucceeded | events.TaskFailed)]
     return logged
 
 

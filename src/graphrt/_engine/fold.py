@@ -220,7 +220,7 @@ def _changes(
     except failures() as error:
         raised, cause = _no_state(reducer, f"raised {describe_error(error)}", update, task, where()), error
     raised.__cause__ = cause
-    raise FoldError(raised, [one for one in tasks if one.updates]) from cause
+    raise FoldError(raised, [writer for writer in tasks if writer.updates]) from cause
 
 
 def state_changed(reducer: StateReducer, fields: Sequence[str], node: str, where: Place) -> UpdateError:
@@ -297,23 +297,23 @@ def _reduced(
         # A reducer that changes its first argument would change every snapshot, so it gets a copy of a container.
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
     except failures() as error:  # its text is shown only if the field is tracked
-        wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
-        said = describe_error(error)
+        writers = [t for t in tasks if any(field.name in update for update in t.updates)]
+        description = describe_error(error)
         known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
         if field.untracked:  # the text of the exception may quote a value, which must not leave the run (R16)
-            said = type(error).__name__
+            description = type(error).__name__
             known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
         raised = REDUCER_FAILED(
             reducer=field.reducer_name,
             of=f"field {field.name!r}",
-            problem=f"raised {said}",
+            problem=f"raised {description}",
             field=field.name,
             node=task.node.name,
             where=where(),
             known=known,
         )
         raised.__cause__ = None if field.untracked else error  # the chained exception would show the value, too
-        raise FoldError(raised, wrote) from raised.__cause__
+        raise FoldError(raised, writers) from raised.__cause__
 
 
 def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
@@ -337,34 +337,38 @@ def _place(error: BaseException) -> str:
     return f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at is not None else "an unknown place"
 
 
-def _conflict(field: Field, one: Task, two: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
-    """Return the error for two tasks of a superstep, *one* and *two*, that wrote *field* (R6).
+def _conflict(field: Field, first: Task, second: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
+    """Return the error for two tasks of a superstep, *first* and *second*, that wrote *field* (R6).
 
     It names all *tasks* that wrote it, and shows the values unless the field is untracked.
     """
-    wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
-    nodes = tuple(dict.fromkeys(t.node.name for t in wrote))
-    writes = [(t.id, update[field.name]) for t in wrote for update in t.updates if field.name in update]
+    writers = [t for t in tasks if any(field.name in update for update in t.updates)]
+    nodes = tuple(dict.fromkeys(t.node.name for t in writers))
+    writes = [(t.id, update[field.name]) for t in writers for update in t.updates if field.name in update]
     why = (
         "which has no aggregating reducer"
         if not field.aggregates
         else "one of them with Overwrite or DELETE, which allows no other write"
     )
-    both = f"{one.node.name!r} and {two.node.name!r}" if one.node is not two.node else f"{one.node.name!r} twice"
+    both = (
+        f"{first.node.name!r} and {second.node.name!r}"
+        if first.node is not second.node
+        else f"{first.node.name!r} twice"
+    )
     return FoldError(
         CONCURRENT_UPDATE(
             field=field.name,
             why=why,
             writers=both,
             nodes=nodes,
-            node=two.node.name,
+            node=second.node.name,
             values=() if field.untracked else tuple(value for _, value in writes),
             where=where(),
             known=f"{', '.join(id_ for id_, _ in writes)} wrote it; the field is untracked"
             if field.untracked
             else ", ".join(f"{id_} wrote {short(value)}" for id_, value in writes),
         ),
-        wrote,
+        writers,
     )
 
 

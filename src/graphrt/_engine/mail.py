@@ -81,11 +81,11 @@ def _answer(engine: Engine, letter: Letter) -> None:
     letters.
     """
     open_ = {question.id for question in engine.open_interrupts() if question.kind not in NOT_FOR_PEOPLE}
-    given = {id_: answer for id_, answer in letter.content["answers"].items() if id_ in open_}
-    if not given:
+    answers = {id_: answer for id_, answer in letter.content["answers"].items() if id_ in open_}
+    if not answers:
         drop(engine, letter, "no question that it answers was open any more")
         return
-    engine.answer(given)
+    engine.answer(answers)
 
 
 def drop(engine: Engine, letter: Letter, reason: str) -> None:
@@ -102,16 +102,16 @@ def deliver(engine: Engine) -> bool:
     Returns:
         Whether a task got one; it is due then.
     """
-    given = False
+    delivered = False
     for question in engine.open_interrupts() if engine.signals else ():
         if question.kind != SIGNAL:
             continue
         # A signal is (id, name, value); the payload of the question is the name that the task waits for.
-        found = next((signal for signal in engine.signals if signal[1] == question.payload), None)
-        if found is None:
+        next_signal = next((signal for signal in engine.signals if signal[1] == question.payload), None)
+        if next_signal is None:
             continue
-        engine.take_signal(found[0])
-        emit_events.note(engine, events.SignalTaken(id=found[0], interrupt=question.id))
-        engine.answer({question.id: found[2]})
-        given = True
-    return given
+        engine.take_signal(next_signal[0])
+        emit_events.note(engine, events.SignalTaken(id=next_signal[0], interrupt=question.id))
+        engine.answer({question.id: next_signal[2]})
+        delivered = True
+    return delivered

@@ -164,12 +164,14 @@ class ModelCalls:
 
     def said(self) -> list[str]:
         """Return the texts of replies cut off in the last attempt and not completed since, in that order."""
-        cut = {call: one for call, one in self.stopped.items() if call not in self.replies and type(one.text) is str}
-        last = max((one.attempt for one in cut.values()), default=0)
+        cut = {
+            call: reply for call, reply in self.stopped.items() if call not in self.replies and type(reply.text) is str
+        }
+        last = max((reply.attempt for reply in cut.values()), default=0)
         return [
-            one.text
-            for call, one in cut.items()
-            if one.attempt == last and call.failed_attempts == self.failed_attempts
+            reply.text
+            for call, reply in cut.items()
+            if reply.attempt == last and call.failed_attempts == self.failed_attempts
         ]
 
     def used(self) -> Usage | None:
@@ -178,14 +180,14 @@ class ModelCalls:
         Calls interrupted by a crash are included as unreported ones, with their reservations, because they may have
         been billed (rule R11).
         """
-        found = [reply.usage or UNREPORTED for reply in list(self.replies.values())]
+        usages = [reply.usage or UNREPORTED for reply in list(self.replies.values())]
         for counted in list(self.usages.values()):
-            found += [one.usage for one in list(counted.values())]
+            usages += [event.usage for event in list(counted.values())]
         for call in list(self.holds):
-            found += map(usage_of, self.lost(call))
+            usages += map(usage_of, self.lost(call))
         total: Usage | None = None
-        for one in found:
-            total = one if total is None else total + one
+        for usage in usages:
+            total = usage if total is None else total + usage
         return total
 
     def lost(self, call: ModelCall) -> tuple[Amounts, ...]:
@@ -198,15 +200,15 @@ class ModelCalls:
 
     def failed(self, call: ModelCall) -> list[Usage]:
         """Return the usage of each execution of *call* without a recorded reply, in order."""
-        return [one.usage for one in list(self.usages.get(call, {}).values())]
+        return [event.usage for event in list(self.usages.get(call, {}).values())]
 
     def charged(self, call: ModelCall) -> Amounts:
         """Return the usage of all executions of *call* for budgets, including those interrupted by a crash."""
         total = Amounts()
         reply = self.replies.get(call)
-        found = [] if reply is None else [reply.usage or UNREPORTED]
-        for one in (*found, *self.failed(call), *map(usage_of, self.lost(call))):
-            total = total.plus(used_amounts(one))
+        usages = [] if reply is None else [reply.usage or UNREPORTED]
+        for usage in (*usages, *self.failed(call), *map(usage_of, self.lost(call))):
+            total = total.plus(used_amounts(usage))
         return total
 
     def granted(self, of: str) -> Amounts | None:
@@ -222,11 +224,11 @@ class ModelCalls:
 
         For budgets that start over with each execution of the node, as those of agents do.
         """
-        found: dict[str, Amounts] = {}
+        totals: dict[str, Amounts] = {}
         for question, grant in list(self.grants.items()):
             if question.rpartition("/budget/")[0] == key:  # the part before it identifies the call, see `grants`
-                found[grant.of] = found.get(grant.of, Amounts()).plus(grant.amounts)
-        return found
+                totals[grant.of] = totals.get(grant.of, Amounts()).plus(grant.amounts)
+        return totals
 
     # -- events --------------------------------------------------------------------------------------------------
 

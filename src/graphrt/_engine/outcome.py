@@ -105,7 +105,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     if kind is dict and (reply or task.node.writable):
         fields = task.node.writable  # the fields that its update may write
         checked: dict[str, Any] = {}
-        odd = False
+        rejected = False
         try:
             for name in reply:
                 field, value = fields[name], reply[name]
@@ -114,9 +114,9 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
             if engine.codec is not None:
                 checked = stamp(engine.codec, checked, engine.plan.state.untracked)
         except Exception:  # noqa: BLE001 - whatever it is, `check_reply` meets it again and reports it
-            odd = True
+            rejected = True
         # Outside the `except`: errors must not be chained to a validation error, which quotes values (R16).
-        if odd or engine.redactor is not None:
+        if rejected or engine.redactor is not None:
             check_reply(engine, task, reply)
         else:
             task.updates = (checked,)
@@ -153,7 +153,7 @@ MARKERS = frozenset({Sentinel, Replacement})
 """Classes of the markers that an update may contain: DELETE and Overwrite."""
 
 
-def _written(engine: RunState, task: Task, wrote: Wrote) -> None:
+def _written(engine: RunState, task: Task, writes: Wrote) -> None:
     """Add the writes of tools to the outcome of an ended task, and apply their target.
 
     Fail the task if the targets of tools differ from each other or from the node's own Command.
@@ -162,18 +162,18 @@ def _written(engine: RunState, task: Task, wrote: Wrote) -> None:
         return
     try:
         goto = task.goto
-        for targets in wrote.gotos:
-            found = _checked_goto(engine, task, targets)
-            if goto is not None and (found != goto or goto.__class__ is HandOver):
+        for targets in writes.gotos:
+            checked_goto = _checked_goto(engine, task, targets)
+            if goto is not None and (checked_goto != goto or goto.__class__ is HandOver):
                 raise DIFFERENT_GOTOS(
                     who=f"Agents in node {task.node.name!r}, or one of them and the node itself,",
                     first=short(_names(goto)),
-                    second=short(_names(found)),
+                    second=short(_names(checked_goto)),
                     node=task.node.name,
                     where=engine.where(task),
                 )
-            goto = found
-        updates = tuple(stamped(engine, task, update) for update in wrote.updates)
+            goto = checked_goto
+        updates = tuple(stamped(engine, task, update) for update in writes.updates)
     except GraphrtError as error:
         _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
         return
@@ -217,8 +217,12 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
     Args:
         spending: 0 or 1 updates that subtract the tokens from that field.
     """
-    left = engine.values.get(TOKEN_BUDGET)
-    if task.status != DONE or not spending or any(update.get(TOKEN_BUDGET, left) != left for update in task.updates):
+    tokens_left = engine.values.get(TOKEN_BUDGET)
+    if (
+        task.status != DONE
+        or not spending
+        or any(update.get(TOKEN_BUDGET, tokens_left) != tokens_left for update in task.updates)
+    ):
         return
     # A node that returned the field unchanged did not set it: nodes that return whole states return every field.
     rest = [{name: update[name] for name in update if name != TOKEN_BUDGET} for update in task.updates]
@@ -319,7 +323,7 @@ def check_reply(engine: RunState, task: Task, reply: Any) -> None:
             if reply.result is not None:
                 raise RESULT_OF_A_NODE(node=task.node.name, quoted=short(reply.result), where=engine.where(task))
         if engine.plan.update.takes_several and issubclass(type(update), (list, tuple)):
-            task.updates = tuple(stamped(engine, task, _checked(engine, task, one, update)) for one in update)
+            task.updates = tuple(stamped(engine, task, _checked(engine, task, item, update)) for item in update)
             task.more()  # not a plain superstep, whose commit considers only one update
         elif update is not None:
             task.updates = (stamped(engine, task, _checked(engine, task, update)),)

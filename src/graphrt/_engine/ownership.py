@@ -31,11 +31,11 @@ def _measure() -> int:
     # must add 1: a local variable (3), then a copied dict (4). Without the variable, the count is 3 again.
     values = {"x": [0]}
     alone = _count(values, "x")
-    kept = values["x"]
+    holder = values["x"]
     shared = _count(values, "x")
     copied = dict(values)
     twice = _count(values, "x")
-    del kept
+    del holder
     once = _count(copied, "x")
     return alone if (alone, shared, twice, once) == (2, 3, 4, 3) else 0
 

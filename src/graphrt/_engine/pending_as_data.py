@@ -49,7 +49,7 @@ def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict
                 errors, handled = {}, {}
             errors[at] = item.error.error  # the exception, or a group of several
             handled[at] = tuple(
-                HandledTask(task=one.task_id, node=one.node, arg=one.arg) for one in item.error.failures
+                HandledTask(task=failure.task_id, node=failure.node, arg=failure.arg) for failure in item.error.failures
             )
     return tuple(item.node.name for item in due), sends, errors, handled
 
@@ -68,8 +68,8 @@ def due_again(
     """
     nodes = engine.plan.by_name
     if not sends and not errors:
-        found = [nodes.get(name) or stand_in(engine, name) for name in names]
-        return [node.due or plain_activation(node) for node in found]
+        due_nodes = [nodes.get(name) or stand_in(engine, name) for name in names]
+        return [node.due or plain_activation(node) for node in due_nodes]
     return [
         Due(nodes.get(name) or stand_in(engine, name), sends.get(at), _handled(at, errors, handled), at in sends)
         for at, name in enumerate(names)
@@ -87,14 +87,14 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
     if error is None:
         return None
     tasks = handled[at]
-    each: Sequence[BaseException] = [error]
+    exceptions: Sequence[BaseException] = [error]
     if len(tasks) != 1:  # the error of several tasks is a group, with one exception for each
         parts: Any = getattr(error, "exceptions", ())
         # An erased group is read as one error in place of all of them (`Body.get_error`).
-        each = parts or [error] * len(tasks)
+        exceptions = parts or [error] * len(tasks)
     failures = (
-        TaskFailure(error=one, node=task.node, task_id=task.task, arg=task.arg)
-        for one, task in zip(each, tasks, strict=True)
+        TaskFailure(error=exception, node=task.node, task_id=task.task, arg=task.arg)
+        for exception, task in zip(exceptions, tasks, strict=True)
     )
     return Handled(error, tuple(failures))
 
@@ -130,14 +130,14 @@ def join_standings(engine: RunState, states: Iterable[JoinState]) -> tuple[JoinS
     A generation is one round of arrivals: which sources arrived, and whether the join fired for them.
     """
     nodes = engine.plan.nodes
-    found: list[JoinStanding] = []
+    standings: list[JoinStanding] = []
     for state in states:
         node, sources = _key(engine, state)
         arrived = tuple(sorted(nodes[at].name for at in state.arrived))
-        found.append(
+        standings.append(
             JoinStanding(node=node, sources=sources, arrived=arrived, fired=state.fired, emptied=state.emptied)
         )
-    return tuple(found)
+    return tuple(standings)
 
 
 def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:

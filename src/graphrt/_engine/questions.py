@@ -192,7 +192,7 @@ def ended(engine: RunState, event: Ended, *, journalled: bool = True) -> None:
     id_ = local_id(engine, event.id)
     if isinstance(event, events.InterruptExpired):
         if id_ in engine.questions and engine.questions[id_].open:
-            _follow(engine, id_, gone=engine.questions.pop(id_))
+            _follow(engine, id_, expired=engine.questions.pop(id_))
         return
     question = _known(engine, id_)
     about_another = not isinstance(event, events.InterruptWithdrawn) and 0 < event.nth < question.nth
@@ -264,21 +264,21 @@ def asker(engine: RunState, id_: str) -> Task | None:
     return asker(task.extra.child, id_)
 
 
-def _follow(engine: RunState, id_: str, gone: OpenInterrupt | None = None) -> None:
+def _follow(engine: RunState, id_: str, expired: OpenInterrupt | None = None) -> None:
     """Make the task that asked *id_*, and its enclosing tasks, due if they can run after the event of the question.
 
     Args:
-        gone: The question if it expired, so that it leaves the tasks.
+        expired: The question if it expired, so that it leaves the tasks.
     """
     task = _inside(engine, id_)
     if task is None or task.extra is None:
         return
     extra = task.extra
     if extra.child is not None:
-        _follow(extra.child, id_, gone)
-        extra.interrupts = [one for one in extra.interrupts if one.open or one.task_id == task.id]
-    if gone is not None:
-        extra.interrupts = [one for one in extra.interrupts if one is not gone]
+        _follow(extra.child, id_, expired)
+        extra.interrupts = [question for question in extra.interrupts if question.open or question.task_id == task.id]
+    if expired is not None:
+        extra.interrupts = [question for question in extra.interrupts if question is not expired]
     if task.status == PAUSED and may_go_on(task):
         task.again()
 
@@ -366,14 +366,14 @@ def ask(
     return question
 
 
-def _same(engine: RunState, one: Any, other: Any) -> bool:
+def _same(engine: RunState, first: Any, second: Any) -> bool:
     """Return whether two payloads are equal by `==` or by their stored bytes, where NaN equals itself."""
     with contextlib.suppress(Exception):  # `==` is user code; if it raises, the bytes decide
-        if one == other:
+        if first == second:
             return True
     dump = engine.plan.codec.dump
     try:
-        return dump(one) == dump(other)
+        return dump(first) == dump(second)
     except NotStorable:
         return False
 
@@ -431,18 +431,18 @@ def take_known(engine: RunState) -> None:
             _attach(task.more(), question)
 
 
-def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None) -> list[Task]:
+def after(engine: RunState, tasks: Sequence[Task], task_ids: Collection[str] | None) -> list[Task]:
     """Return those of *tasks* whose `interrupt_after` asks a question between their fold and their routers.
 
     Args:
-        told: Ids of the tasks in a journalled commit that is repeated; None decides by the policies of the nodes.
+        task_ids: Ids of the tasks in a journalled commit that is repeated; None decides by the policies of the nodes.
 
     Raises:
         InputError: The run has no thread that could wait.
     """
-    if told is not None:
-        return [task for task in tasks if task.id in told]
-    found: list[Task] = []
+    if task_ids is not None:
+        return [task for task in tasks if task.id in task_ids]
+    asking: list[Task] = []
     for task in tasks:
         if not task.node.pauses or not task.node.policy.interrupt_after or task.status != DONE:
             continue
@@ -452,8 +452,8 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
             continue
         if engine.thread is None:
             raise no_thread(engine, task)
-        found.append(task)
-    return found
+        asking.append(task)
+    return asking
 
 
 def pause_after(engine: RunState, asking: Collection[str]) -> None:
@@ -580,7 +580,7 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
     If no task failed, the superstep could not be folded or routed, and the answer of any task may be the cause. Tasks
     of nested graphs are included.
     """
-    found: list[tuple[Task, OpenInterrupt]] = []
+    pairs: list[tuple[Task, OpenInterrupt]] = []
     # Selected by failure, not by status: a failed task becomes due when its staged questions and answers are applied.
     failed = [task for task in engine.tasks if task.status != HANDLED and task.extra and task.extra.failure is not None]
     for task in failed or engine.tasks:
@@ -589,10 +589,10 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
         if extra is None or task.status == HANDLED or (failed and task.status == DONE):
             continue
         if extra.child is not None:  # the engine of a nested graph, whose tasks received the answers
-            found += replaceable(extra.child)
+            pairs += replaceable(extra.child)
         else:
-            found += [(task, q) for q in extra.interrupts if q.answered and q.current and not q.static]
-    return found
+            pairs += [(task, q) for q in extra.interrupts if q.answered and q.current and not q.static]
+    return pairs
 
 
 def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
@@ -603,9 +603,9 @@ def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
     """
     extra = task.more()
     # `answers`: how many answers the task had received by then. If an effect has ended, its end counts.
-    given = {key: effect.answers for key, effect in extra.intents.items()}
-    given |= {key: effect.answers for key, effect in extra.effects.items()}
-    return [key for key, answers in given.items() if answers >= question.nth]
+    answer_counts = {key: effect.answers for key, effect in extra.intents.items()}
+    answer_counts |= {key: effect.answers for key, effect in extra.effects.items()}
+    return [key for key, answers in answer_counts.items() if answers >= question.nth]
 
 
 # -- events of questions, to be logged or staged ----------------------------------------------------------------
@@ -711,7 +711,9 @@ def journalled(engine: RunState, *, usage: bool) -> Iterator[events.Event]:
         usage: Whether to include the usage of the task's model calls.
     """
     open_ = engine.open_interrupts()
-    asked: list[OpenInterrupt] = [one for one in engine.questions.values() if engine.path in one.logged_in]
+    asked: list[OpenInterrupt] = [
+        candidate for candidate in engine.questions.values() if engine.path in candidate.logged_in
+    ]
     for question in asked:
         task = _inside(engine, question.id) or next(
             (t for t in engine.unrouted if question in t.more().interrupts), None
@@ -721,4 +723,8 @@ def journalled(engine: RunState, *, usage: bool) -> Iterator[events.Event]:
             yield event if usage else replace(event, usage=None)
             if question.answer_logged:
                 yield answered_event(question)
-    yield from (answered_event(one) for one in engine.questions.values() if one.answer_logged and one not in asked)
+    yield from (
+        answered_event(candidate)
+        for candidate in engine.questions.values()
+        if candidate.answer_logged and candidate not in asked
+    )

@@ -108,8 +108,8 @@ class Routed:
 
     def _error(self, at: int) -> Handled | None:
         """Return the failures that the node with index *at* handles, as one value; None if it handles none."""
-        found = self.errors.get(at)
-        return Handled.together(found) if found else None
+        handled = self.errors.get(at)
+        return Handled.together(handled) if handled else None
 
 
 def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
@@ -141,10 +141,10 @@ def handed_over(tasks: Sequence[Task]) -> HandOver | None:
     Raises:
         RouteError: Two of them hand over to different targets (`different-gotos`).
     """
-    found = [task for task in tasks if task.goto.__class__ is HandOver]
-    for task in found[1:]:
-        if task.goto != found[0].goto:
-            first, second = found[0], task
+    handing_over = [task for task in tasks if task.goto.__class__ is HandOver]
+    for task in handing_over[1:]:
+        if task.goto != handing_over[0].goto:
+            first, second = handing_over[0], task
             raise DIFFERENT_GOTOS(
                 who=f"Nodes {first.node.name!r} and {second.node.name!r}, which hand over to the graph above,",
                 first=short(first.goto),
@@ -152,7 +152,7 @@ def handed_over(tasks: Sequence[Task]) -> HandOver | None:
                 node=second.node.name,
                 where=second.engine.where(second),
             )
-    return found[0].goto if found else None  # type: ignore[return-value]  # a HandOver, see above
+    return handing_over[0].goto if handing_over else None  # type: ignore[return-value]  # a HandOver, see above
 
 
 def router_of(engine: RunState) -> Router:
@@ -196,8 +196,8 @@ class Router:
                     plain[handler.index] = handler
                     failure = task.more().failure
                     assert failure is not None  # noqa: S101 - a HANDLED task has one
-                    told = TaskFailure(error=failure, node=node.name, task_id=task.id, arg=own(task.arg))
-                    result.errors.setdefault(handler.index, []).append(Handled(failure, (told,)))
+                    task_failure = TaskFailure(error=failure, node=node.name, task_id=task.id, arg=own(task.arg))
+                    result.errors.setdefault(handler.index, []).append(Handled(failure, (task_failure,)))
             elif task.goto is not None:  # replaces all edges of the node, join arrivals included (R3)
                 for target in task.goto:
                     if target.__class__ is NodePlan:
@@ -277,43 +277,43 @@ class Router:
             where=self.where(),
         )
 
-    def read(self, node: NodePlan, branch: BranchPlan, said: Any, view: Any) -> Routed:
+    def read(self, node: NodePlan, branch: BranchPlan, returned: Any, view: Any) -> Routed:
         """Return the target of *branch*, the only edge of *node*.
 
         Args:
-            said: The unchecked result of its router for the state *view*.
+            returned: The unchecked result of its router for the state *view*.
 
         Raises:
             RouteError: As for `follow`.
         """
         self.view = view
         result = Routed()
-        self._read(node, branch, said, result)
+        self._read(node, branch, returned, result)
         return result
 
-    def _read(self, node: NodePlan, branch: BranchPlan, said: Any, result: Routed) -> None:
-        """Add the targets of the returned value *said* to *result*: a label, a Send, or a list or tuple of them."""
-        if issubclass(type(said), (list, tuple)):
-            if not said:  # ends the branch (R3), and may keep a join from firing
+    def _read(self, node: NodePlan, branch: BranchPlan, returned: Any, result: Routed) -> None:
+        """Add the targets of the returned value *returned* to *result*: a label, a Send, or a list or tuple of them."""
+        if issubclass(type(returned), (list, tuple)):
+            if not returned:  # ends the branch (R3), and may keep a join from firing
                 result.emptied.append(branch)
             known, sends = self.plan.by_name, result.sends
-            for one in said:
+            for item in returned:
                 # A Send to a node that takes a context needs no further check; a fan-out has thousands of these.
-                if one.__class__ is Send and (name := one.node).__class__ is str and name in known:
+                if item.__class__ is Send and (name := item.node).__class__ is str and name in known:
                     target = known[name]
                     if target.wants_context:
-                        arg = one.arg  # copied, so that only its task holds it (R15)
+                        arg = item.arg  # copied, so that only its task holds it (R15)
                         sends.append(_make(Due, (target, arg if arg.__class__ in SCALARS else own(arg), None, True)))
                         continue
-                self._one(node, branch, one, said, result)
+                self._one(node, branch, item, returned, result)
         else:
-            self._one(node, branch, said, said, result)
+            self._one(node, branch, returned, returned, result)
 
-    def _one(self, node: NodePlan, branch: BranchPlan, label: Any, said: Any, result: Routed) -> None:
+    def _one(self, node: NodePlan, branch: BranchPlan, label: Any, returned: Any, result: Routed) -> None:
         """Add the target of *label*, one item of the router's result, to *result*.
 
         Args:
-            said: The router's complete result, for the error.
+            returned: The router's complete result, for the error.
 
         Raises:
             RouteError: It is not a label or Send, or has no route.
@@ -325,11 +325,11 @@ class Router:
             raise BAD_ROUTE(
                 router=branch.router_name,
                 source=self._name(node),
-                quoted=self._quoted(said),
+                quoted=self._quoted(returned),
                 labels=_labels(branch),
                 declared_at=branch.where or None,
                 node=self._node(node),
-                value=self._told(said),
+                value=self._told(returned),
                 where=self.where(),
                 fix="Return [] to end the branch." if label is None else None,
             )
@@ -354,13 +354,13 @@ class Router:
         else:
             result.ends = True
 
-    def _quoted(self, said: Any) -> str:
+    def _quoted(self, returned: Any) -> str:
         """Return the text of a router's result, without values of untracked fields (R16)."""
-        return quoted(said, self.plan.state.untracked, self.view)
+        return quoted(returned, self.plan.state.untracked, self.view)
 
-    def _told(self, said: Any) -> Any:
+    def _told(self, returned: Any) -> Any:
         """Return the result of a router, for an attribute of an error; None if it reveals an untracked value (R16)."""
-        return None if tells(said, self.plan.state.untracked, self.view) else said
+        return None if tells(returned, self.plan.state.untracked, self.view) else returned
 
     def targets(self, goto: Any, node: NodePlan, *, by: str | None = None) -> tuple[Any, ...]:
         """Return the checked targets of a goto, in order: NodePlans, END, and Dues of Sends.

@@ -36,12 +36,12 @@ def used_by(tasks: Sequence[Task], before: Usage | None = None) -> Usage | None:
     total = before
     for task in tasks:
         extra = task.extra
-        one = extra.usage if extra is not None else None
+        usage = extra.usage if extra is not None else None
         # A loaded task gets the usage of its nested graph when it continues.
-        if one is None and extra is not None and extra.child is not None:
-            one = used(extra.child)
-        if one is not None:
-            total = one if total is None else total + one
+        if usage is None and extra is not None and extra.child is not None:
+            usage = used(extra.child)
+        if usage is not None:
+            total = usage if total is None else total + usage
     return total
 
 
@@ -83,5 +83,5 @@ def budget_field(engine: RunState, values: Mapping[str, Any] | None = None) -> i
     field = engine.fields.get(TOKEN_BUDGET)
     if field is None or (field.aggregates and field.reduce not in (spend, add, operator.add)):
         return None
-    left: Any = (engine.values if values is None else values).get(TOKEN_BUDGET)
-    return left if left.__class__ is int else None
+    tokens: Any = (engine.values if values is None else values).get(TOKEN_BUDGET)
+    return tokens if tokens.__class__ is int else None

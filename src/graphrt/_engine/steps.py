@@ -78,11 +78,11 @@ class Diff:
     def _written(self, *, absent_before: bool) -> dict[str, Any]:
         """Return copies of the new values of fields, either those without or those with a value before the task."""
         after = self._after()
-        found: dict[str, Any] = {}
+        written: dict[str, Any] = {}
         for name, before in self._step._undo.items():
             if (before is ABSENT) is absent_before and name in after:
-                found[name] = own(after[name])
-        return found
+                written[name] = own(after[name])
+        return written
 
     def _after(self) -> Values:
         """Return the values after the task. For the newest step this is not a copy and must not be changed."""

@@ -114,10 +114,10 @@ def tracked(engine: RunState, update: Mapping[str, Any]) -> Mapping[str, Any]:
     untracked = engine.plan.state.untracked
     if not untracked or untracked.isdisjoint(update):
         return update
-    kept = {name: value for name, value in update.items() if name not in untracked}
+    tracked_values = {name: value for name, value in update.items() if name not in untracked}
     if not isinstance(update, Stamped):
-        return kept
-    stripped = Stamped(kept)
+        return tracked_values
+    stripped = Stamped(tracked_values)
     stripped.lines, stripped.blobs = update.lines, update.blobs  # untracked fields have no bytes
     return stripped
 

@@ -54,14 +54,14 @@ class Handled:
         return tuple(replace(failure, arg=own(failure.arg)) for failure in self.failures)
 
     @classmethod
-    def together(cls, found: Sequence[Handled]) -> Handled:
-        """Return *found*, 1 or more in task order, as one value for their common handler.
+    def together(cls, handled: Sequence[Handled]) -> Handled:
+        """Return *handled*, 1 or more in task order, as one value for their common handler.
 
         A single one is returned unchanged. Several become one flat exception group.
         """
-        failures = tuple(failure for one in found for failure in one.failures)
-        if len(found) == 1:
-            return found[0]
+        failures = tuple(failure for item in handled for failure in item.failures)
+        if len(handled) == 1:
+            return handled[0]
         return cls(BaseExceptionGroup("several tasks failed", [failure.error for failure in failures]), failures)
 
 

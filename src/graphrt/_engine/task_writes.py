@@ -57,7 +57,7 @@ class TaskWrites:
     def items(self) -> Mapping[tuple[str, str], MemoryWritten]:
         """The newest write of each item, by namespace and key, the newest last."""
         items: dict[tuple[str, str], MemoryWritten] = {}
-        for _, event in sorted(self._written, key=lambda one: one[0]):
+        for _, event in sorted(self._written, key=lambda pair: pair[0]):
             name = (event.namespace, event.key)
             items.pop(name, None)
             items[name] = event
