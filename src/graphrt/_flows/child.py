@@ -88,9 +88,9 @@ def nested(task: Task, control: Control) -> Flow:
         # Data of these errors lives in `__dict__`; an attribute that was not given reads as None.
         if error.node is None:  # the error is about the nested graph as a whole, for instance a limit
             error.__dict__["node"] = task.node.name
-        given = parent.where(task).known
-        if "arg" in given:  # an error of a plain inner task has no argument; this task's argument started the graph
-            error.__dict__.setdefault("arg", given["arg"])
+        known = parent.where(task).known
+        if "arg" in known:  # an error of a plain inner task has no argument; this task's argument started the graph
+            error.__dict__.setdefault("arg", known["arg"])
         return Failed(error, raise_as_is=True)
     if status in (CANCELLED, HANDED_OVER):  # handed over: another process continues the thread
         return STOPPED  # the task stays due, and the next drive continues the nested graph
@@ -166,17 +166,17 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
         )
     engine = child_of(task)
     what = f"the input of nested graph {plan.name!r}"
-    kept = _kept(task, parent, plan)
+    previous = _kept(task, parent, plan)
     if repeated and task.arg is ERASED:  # the argument of the Send may have set any field of the input
         values = plan.state.unchecked(dict.fromkeys(plan.state.fields, ERASED))
-    elif kept is not None:
-        values = _later(task, parent, engine, kept, what)
+    elif previous is not None:
+        values = _later(task, parent, engine, previous, what)
     else:
-        given = _input(task, parent, plan)
-        if repeated and any(map(erased_in, given.values())):
-            values = plan.state.unchecked(given)  # with defaults, and not validated
+        inputs = _input(task, parent, plan)
+        if repeated and any(map(erased_in, inputs.values())):
+            values = plan.state.unchecked(inputs)  # with defaults, and not validated
         else:  # validated; `only`: the fields of the graph's input schema, None for all
-            values = plan.state.initial(given, where=parent.where(task), only=plan.spec.input_names)
+            values = plan.state.initial(inputs, where=parent.where(task), only=plan.spec.input_names)
         # `whole`: an input has complete values, while an update may have operands of reducers.
         values = dict(redacted_update(engine, values, what, whole=True))
     # Limits of supersteps and visits apply to each graph separately (R17); these two come from the parent.
@@ -204,37 +204,37 @@ def _kept(task: Task, parent: RunState, plan: Plan) -> dict[str, Any] | None:
     Ephemeral and untracked fields, which are not kept, are left out.
     """
     name = task.node.policy.stateful
-    kept: Any = None if name is None else parent.values.get(name)
-    if kept is None or kept is ERASED:
+    stored: Any = None if name is None else parent.values.get(name)
+    if stored is None or stored is ERASED:
         return None
     fields = [field for field in plan.state.fields.values() if not (field.ephemeral or field.untracked)]
-    if is_mapping(kept):
-        return {field.name: kept[field.name] for field in fields if field.name in kept}
-    return {field.name: getattr(kept, field.name) for field in fields if hasattr(kept, field.name)}
+    if is_mapping(stored):
+        return {field.name: stored[field.name] for field in fields if field.name in stored}
+    return {field.name: getattr(stored, field.name) for field in fields if hasattr(stored, field.name)}
 
 
-def _later(task: Task, parent: RunState, engine: Engine, kept: Mapping[str, Any], what: str) -> dict[str, Any]:
+def _later(task: Task, parent: RunState, engine: Engine, previous: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Return the initial values of a later task of a stateful node.
 
     Shared fields, or those of an `input=` mapping, have the parent's values. The result of an `input=` function, and
     the argument of a Send, is an update, as the input of a finished thread is.
 
     Args:
-        kept: The final values of the previous task.
+        previous: The final values of the previous task.
         what: Noun for the values, for errors of redaction.
 
     Raises:
         InputError, UpdateError: As for `_input`, or an update does not fit.
     """
     plan, where = engine.plan, parent.where(task)
-    given, arg = _parts(task, parent, plan)
+    inputs, arg = _parts(task, parent, plan)
     is_made = callable(task.node.policy.input) and not is_mapping(task.node.policy.input)
     if plan.update.kind == "overwrite":  # no field has a reducer
-        given, arg, is_made = {**given, **arg}, {}, False
-    replaced = {} if is_made else given
-    values = plan.state.initial({**kept, **redacted_update(engine, replaced, what, whole=True)}, where=where)
+        inputs, arg, is_made = {**inputs, **arg}, {}, False
+    replaced = {} if is_made else inputs
+    values = plan.state.initial({**previous, **redacted_update(engine, replaced, what, whole=True)}, where=where)
     engine.start(values)
-    for update in (given if is_made else None, arg):
+    for update in (inputs if is_made else None, arg):
         if update:
             checked = plan.update.entered(update, node=task.node.name, where=where)
             values = folded_in(engine, redacted_update(engine, checked, what), reset=False)
@@ -268,8 +268,8 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
     Raises:
         InputError: A mapping function raised or returned no mapping, or the argument of the Send is not a mapping.
     """
-    given, arg = _parts(task, parent, plan)
-    return {**given, **arg}
+    inputs, arg = _parts(task, parent, plan)
+    return {**inputs, **arg}
 
 
 def _parts(task: Task, parent: RunState, plan: Plan) -> tuple[dict[str, Any], Mapping[str, Any]]:
@@ -280,32 +280,34 @@ def _parts(task: Task, parent: RunState, plan: Plan) -> tuple[dict[str, Any], Ma
     Raises:
         InputError: As for `_input`.
     """
-    wanted: Any = task.node.policy.input  # None, a mapping of child's to parent's field, or a function
+    option: Any = task.node.policy.input  # None, a mapping of child's to parent's field, or a function
     takes_arg = False  # whether it is a function of the state and the argument
     values = parent.values
-    given: dict[str, Any]
-    if wanted is None:
+    inputs: dict[str, Any]
+    if option is None:
         # `input_names`: fields of the child's input schema; None without one.
         names = plan.spec.input_names if plan.spec.input_names is not None else plan.state.fields
-        given = {name: values[name] for name in names if name in values}
-    elif is_mapping(wanted):
-        given = {mine: values[theirs] for mine, theirs in wanted.items() if theirs in values}
+        inputs = {name: values[name] for name in names if name in values}
+    elif is_mapping(option):
+        inputs = {
+            child_field: values[parent_field] for child_field, parent_field in option.items() if parent_field in values
+        }
     else:
-        takes_arg = node_shape(wanted).wants_context  # its second parameter is the argument
-        given_to = partial(wanted, task.state) if takes_arg else wanted
-        made = _call(given_to, own(task.arg) if takes_arg else task.state, "input", task, parent)
-        if not is_mapping(made):  # computed from the parent's values, so the parent's unquoted fields apply
+        takes_arg = node_shape(option).wants_context  # its second parameter is the argument
+        given_to = partial(option, task.state) if takes_arg else option
+        returned = _call(given_to, own(task.arg) if takes_arg else task.state, "input", task, parent)
+        if not is_mapping(returned):  # computed from the parent's values, so the parent's unquoted fields apply
             raise INPUT_OF_WRONG_KIND(
                 who=f"What input= of nested graph {task.node.name!r} returns",
                 wanted="a mapping of the nested graph's fields",
-                given=quoted(made, parent.plan.state.unquoted),
+                given=quoted(returned, parent.plan.state.unquoted),
                 where=parent.where(task),
             )
-        given = dict(made)
+        inputs = dict(returned)
     if task.arg is None or takes_arg or task.node.choose:  # for `chosen_graph`, the argument only chose the graph
-        return given, {}
+        return inputs, {}
     if is_mapping(task.arg):
-        return given, task.arg
+        return inputs, task.arg
     raise INPUT_OF_WRONG_KIND(
         who=f"The argument of a Send to nested graph {task.node.name!r}",
         wanted="a mapping of the nested graph's fields",
@@ -326,44 +328,46 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
         InputError: A function raised, or did not return an update.
         UpdateError: An update does not fit the parent's fields.
     """
-    wanted: Any = task.node.policy.output  # None, a mapping of parent's to child's field, or a function
+    option: Any = task.node.policy.output  # None, a mapping of parent's to child's field, or a function
     node, where = task.node.name, parent.where(task)
     update = (
         parent.plan.update
     )  # checks updates: `entries` takes one apart (None if it is not one), `checked` validates
-    if callable(wanted) and not isinstance(wanted, Mapping):
-        made = _call(wanted, engine.make_view(engine.values), "output", task, parent)
-        if made is None:
+    if callable(option) and not isinstance(option, Mapping):
+        returned = _call(option, engine.make_view(engine.values), "output", task, parent)
+        if returned is None:
             return ()
-        entries = update.entries(made)
+        entries = update.entries(returned)
         if entries is None:  # computed from the child's values, so the child's unquoted fields apply
-            shown = quoted(made, engine.plan.state.unquoted)
+            shown = quoted(returned, engine.plan.state.unquoted)
             raise NESTED_OUTPUT_NOT_AN_UPDATE(option="output", node=node, quoted=shown, where=where)
         return (update.checked(entries, node=node, where=where),)
-    found: list[dict[str, Any]] = []
+    updates: list[dict[str, Any]] = []
     inner = engine.plan.update
     translate = task.node.policy.update_of
     if translate is not None or inner.whole is not None or update.whole is not None:
-        for wrote in engine.trail or ():
-            if wrote.keys() == {TOKEN_BUDGET}:  # the cost of model calls, which the parent counts itself
+        for committed in engine.trail or ():
+            if committed.keys() == {TOKEN_BUDGET}:  # the cost of model calls, which the parent counts itself
                 continue
-            made = inner.returned(wrote)
+            returned = inner.returned(committed)
             if translate is not None:
-                made = _call(translate, own(made), "update_of", task, parent)
-            if made is None:
+                returned = _call(translate, own(returned), "update_of", task, parent)
+            if returned is None:
                 continue
-            entries = update.entries(made) if translate is not None or inner.cls == update.cls else None
+            entries = update.entries(returned) if translate is not None or inner.cls == update.cls else None
             if entries is None:
-                shown = quoted(made, engine.plan.state.unquoted)
+                shown = quoted(returned, engine.plan.state.unquoted)
                 raise NESTED_OUTPUT_NOT_AN_UPDATE(option="update_of", node=node, quoted=shown, where=where)
-            found.append(update.checked(entries, node=node, where=where))
-        return tuple(found)
-    pairs = _output_names(wanted, parent, engine.plan)
-    for wrote in engine.trail or ():  # committed updates of the child
-        mine = {theirs: wrote[name] for theirs, name in pairs if name in wrote}
-        if mine:
-            found.append(update.checked(mine, node=node, where=where))
-    return tuple(found)
+            updates.append(update.checked(entries, node=node, where=where))
+        return tuple(updates)
+    pairs = _output_names(option, parent, engine.plan)
+    for committed in engine.trail or ():  # committed updates of the child
+        mapped = {
+            parent_field: committed[child_field] for parent_field, child_field in pairs if child_field in committed
+        }
+        if mapped:
+            updates.append(update.checked(mapped, node=node, where=where))
+    return tuple(updates)
 
 
 def _output_names(wanted: Any, parent: RunState, plan: Plan) -> list[tuple[str, str]]:

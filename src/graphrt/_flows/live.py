@@ -78,13 +78,13 @@ def reported(task: Task, reply: Any) -> Flow:
             yield live(task, "withdrawn")
         if reply is not STOPPED and task.extra is not None and task.extra.retries:
             _, wait_s, error = task.extra.retries[-1]  # (number of the failed attempt, backoff, its error)
-            told = {
+            details = {
                 "attempt": task.attempt,
                 "wait_s": wait_s,
                 "error": emit_events.error_name(error),
                 "message": emit_events.first_line(error),
             }
-            yield live(task, "retrying", told)
+            yield live(task, "retrying", details)
         return
     # A task whose failure was handled does not run again, and its attempt is not in the journal, so its items are void.
     # In the next drive, a task that failed permanently runs again, and a nested graph continues.
@@ -128,6 +128,6 @@ def step_items(tasks: Sequence[Task]) -> list[Live]:
     """
     steps: list[Live] = []
     for task in tasks:
-        update = shown(task.engine.plan.update, [tracked(task.engine, one) for one in task.updates])
+        update = shown(task.engine.plan.update, [tracked(task.engine, written) for written in task.updates])
         steps.append(live(task, "step", own(update)))  # a copy: readers may change what they get
     return steps

@@ -41,29 +41,29 @@ Staged = Mapping[str, Sequence[Logged]]
 """
 
 
-def restore_open(engine: Engine, staged: Staged, told: Sequence[str]) -> None:
+def restore_open(engine: Engine, staged: Staged, journalled: Sequence[str]) -> None:
     """Restore the open superstep of *engine*, whose journal has been folded; called when a thread is loaded.
 
     Args:
         staged: Staged data of the thread in the store. If it is older than the journal's record of a question, it
             changes nothing (`_engine.questions`).
-        told: Paths of the events of nested graphs that were journalled since the last commit, one for each event. These
-            events are also staged, and must not be journalled a second time.
+        journalled: Paths of the events of nested graphs that were journalled since the last commit, one for each event.
+            These events are also staged, and must not be journalled a second time.
 
     Raises:
         LookupError, ValueError, TypeError: The staged events do not fit the graph.
     """
     if staged:
-        _restore(engine, staged, kept_in(staged), told)
+        _restore(engine, staged, kept_in(staged), journalled)
 
 
-def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
+def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], journalled: Sequence[str]) -> None:
     """Restore the open superstep of *engine*, which may be that of a nested graph.
 
     Args:
         staged: All staged events of the thread; those of other graphs are skipped by their keys.
         kept: Data that a fork kept for tasks of nested graphs, by task id.
-        told: As for `restore_open`.
+        journalled: As for `restore_open`.
     """
     if engine.unrouted:  # folded, and waiting for the answer to an `interrupt_after`
         return  # its outcomes are in the journal, and the staged ones are out of date
@@ -73,11 +73,11 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
             return
         engine.open_superstep()  # without a check of limits, which were checked when it ran
     for task in engine.tasks:
-        mine = task.id
-        effects = f"{mine}#"
-        if mine in staged:  # all known data of the task
+        task_id = task.id
+        effects = f"{task_id}#"
+        if task_id in staged:  # all known data of the task
             _forget(task)
-            evolve_all(engine, without_outdated_outcome(engine, staged[mine]), journalled=False)
+            evolve_all(engine, without_outdated_outcome(engine, staged[task_id]), journalled=False)
             _check_updates(engine, task)
         # Effects that were stored while the task was still running, and data that a fork kept. Applied after the task's
         # own row, which takes precedence if both have a result: records contain a digest of that row, so changes of it
@@ -89,9 +89,9 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
             if kept:
                 task.more().kept = kept
             if task.status in (DONE, HANDLED):  # with an outcome, its nested graph has ended
-                _settle_child(task, staged, kept, told)
+                _settle_child(task, staged, kept, journalled)
             else:
-                _restore_child(task, staged, kept, told)
+                _restore_child(task, staged, kept, journalled)
 
 
 def _check_updates(engine: Engine, task: Task) -> None:
@@ -116,7 +116,7 @@ def _forget(task: Task) -> None:
         extra.retries = []
 
 
-def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
+def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], journalled: Sequence[str]) -> None:
     """Restore the nested graph of an unfinished *task*, with its questions; does nothing if no event of it is staged.
 
     The parameters are those of `_restore`.
@@ -125,7 +125,7 @@ def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]
     if not any(key.startswith(path) and not key.endswith(KEPT) for key in staged):
         return
     child = _child_as_staged(task, staged, kept)
-    _drop_journalled(child, told)
+    _drop_journalled(child, journalled)
     extra = task.more()
     extra.child = child
     extra.usage = None  # `nested` computes it again from the child
@@ -138,8 +138,8 @@ def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]
     if may_go_on(task):
         task.status = DUE
     elif task.status != FAILED:
-        has_failed = any(one.status == FAILED for one in child.tasks)
-        task.status = DUE if has_failed and not any(one.open for one in left_with(task)) else PAUSED
+        has_failed = any(inner.status == FAILED for inner in child.tasks)
+        task.status = DUE if has_failed and not any(question.open for question in left_with(task)) else PAUSED
 
 
 def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) -> Engine:
@@ -159,7 +159,7 @@ def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged
     return child
 
 
-def _settle_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
+def _settle_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]], journalled: Sequence[str]) -> None:
     """Keep the staged events of a nested graph that has ended, which are journalled with the outcome of its *task*.
 
     The parameters are those of `_restore`.
@@ -173,7 +173,7 @@ def _settle_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]],
         child.batches += 1
     # The task's own row contains the graph's last events, which were not staged as a batch. Their path is the graph's.
     child.settled += [(path, event) for path, event in staged.get(task.id, ()) if path != task.engine.path]
-    _drop_journalled(child, told)
+    _drop_journalled(child, journalled)
     if task.extra is not None and task.extra.edited:
         child.settled += _left_inside(task, staged, kept)
     if child.settled:  # otherwise nothing is left to journal, and the task does not need an engine
@@ -192,20 +192,20 @@ def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) 
         # records are written as they were staged, possibly twice.
         path = f"{task.id}/"
         rows = [key for key in staged if key.startswith(path) and not key.startswith(f"{path}+")]
-        return [one for key in rows for one in staged[key] if isinstance(one[1], emit_events.RECORDS)]
+        return [pair for key in rows for pair in staged[key] if isinstance(pair[1], emit_events.RECORDS)]
     child.settled = []  # the caller has them
     child.listen()
     emit_events.left_open(child)
     return emit_events.take(child)
 
 
-def _drop_journalled(child: Engine, told: Sequence[str]) -> None:
+def _drop_journalled(child: Engine, journalled: Sequence[str]) -> None:
     """Drop the staged events of *child* that are already journalled, as after a failure of its task.
 
     They are the first of `child.settled`, since events are journalled in the order in which they were staged.
 
     Args:
-        told: As for `restore_open`.
+        journalled: As for `restore_open`.
     """
-    count = sum(path.startswith(child.path) for path in told)
+    count = sum(path.startswith(child.path) for path in journalled)
     del child.settled[:count]

@@ -410,9 +410,9 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> 
         task.status = RUNNING
     yield Start(due)
     collect = COLLECT if ends.run is None else Collect(ends.run)
-    left = len(due)
+    remaining = len(due)
     late = False  # whether the run's deadline is over
-    while left:
+    while remaining:
         if control.halt is not None:
             yield from _stop(engine, control, ends)
             return
@@ -432,14 +432,14 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> 
                 task.status = RUNNING
                 yield Start((task,))
             else:
-                left -= 1
+                remaining -= 1
                 failed = failed or task.status == FAILED
-        if ends.run is not None and left and not failed:
+        if ends.run is not None and remaining and not failed:
             late = late or (yield NOW) >= ends.run  # tasks that wait for `max_concurrency` have no timeout yet
         if failed or late:
             yield from _stop(engine, control, ends)
             break
-        if left and engine.dirty:  # after the last outcome, they are written with the commit or the end of the run
+        if remaining and engine.dirty:  # after the last outcome, they are written with the commit or the end of the run
             yield from stage(engine)
     if late and engine.failed() is None:
         raise too_late(engine)
