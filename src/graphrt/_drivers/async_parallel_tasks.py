@@ -162,7 +162,7 @@ class AsyncParallelTasks:
     async def _wait(self, until: float | None = None) -> None:
         """Wait for `ring`, until the next attempt times out or *until* at the latest."""
         self._bell = self._loop.create_future()
-        moments = [one for one in (until, self.schedule.until()) if one is not None]
+        moments = [moment for moment in (until, self.schedule.until()) if moment is not None]
         try:
             if moments:
                 await asyncio.wait([self._bell], timeout=max(0.0, min(moments) - monotonic()))
@@ -200,7 +200,9 @@ class AsyncParallelTasks:
             for ended, number, reply in await self.collect():
                 if ended is task and number == execution:
                     return reply
-        return next((one[2] for one in await self.stop() if one[0] is task and one[1] == execution), STOPPED)
+        return next(
+            (outcome[2] for outcome in await self.stop() if outcome[0] is task and outcome[1] == execution), STOPPED
+        )
 
     async def stop(self) -> list[Ended]:
         """Cancel and await async tasks, and await sync ones for up to `grace_s`.

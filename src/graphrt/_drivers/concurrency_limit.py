@@ -24,14 +24,15 @@ class ConcurrencyLimit:
     it holds itself, and no level exceeds its limit (decision 0049).
 
     Args:
-        most: Maximum number of tasks in flight in this graph and the graphs nested in it. None applies only *above*.
+        max_tasks: Maximum number of tasks in flight in this graph and the graphs nested in it. None applies only
+            *above*.
         above: Limit of the enclosing graph; None at the top.
     """
 
     __slots__ = ("_above", "_lock", "_most", "_used", "_waiting")
 
-    def __init__(self, most: int | None, above: ConcurrencyLimit | None = None) -> None:
-        self._most = most
+    def __init__(self, max_tasks: int | None, above: ConcurrencyLimit | None = None) -> None:
+        self._most = max_tasks
         self._above = above
         self._used = 0
         """Number of places taken by this graph."""

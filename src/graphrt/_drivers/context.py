@@ -195,12 +195,12 @@ class Context(Attempt, Generic[D]):
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value of this attempt, created by *make* on first use, because most attempts do not need it."""
-        kept = self._kept
-        if kept is None:
-            kept = self._kept = {}
-        if name not in kept:
-            kept[name] = make()
-        return kept[name]
+        cache = self._kept
+        if cache is None:
+            cache = self._kept = {}
+        if name not in cache:
+            cache[name] = make()
+        return cache[name]
 
     def _calls(self) -> RememberedCalls:
         """Return the function that finds the records of the calls of this attempt."""
@@ -364,8 +364,8 @@ class Context(Attempt, Generic[D]):
 
     def _served(self) -> TaskAgents | None:
         """Return the services of agents and budgets if the attempt has used them, else None."""
-        kept = self._kept
-        return None if kept is None else kept.get("agents")
+        cache = self._kept
+        return None if cache is None else cache.get("agents")
 
     @property
     def memory(self) -> TaskMemory:
@@ -462,7 +462,7 @@ class Context(Attempt, Generic[D]):
         """Return the latest question *name* of this task; None if it was not asked."""
         extra = self._task.extra
         asked = () if extra is None else reversed(extra.interrupts)
-        return next((one for one in asked if not one.static and one.base == name), None)
+        return next((question for question in asked if not question.static and question.base == name), None)
 
     def _ask(
         self, name: str, payload: Any, answer_type: Any = None, *, keyed: bool = True, kind: str = "question",
@@ -782,27 +782,27 @@ class Context(Attempt, Generic[D]):
 # -- ctx.call, ctx.interrupt and other questions ------------------------------------------------------------
 
 
-def _check_call(task: Task, given: Any) -> None:
-    """Check that the node of *task* may call the async function *given*; `Context.call` begins with this.
+def _check_call(task: Task, function: Any) -> None:
+    """Check that the node of *task* may call the async function *function*; `Context.call` begins with this.
 
     Raises:
         NodeError: The node is async (`call-in-async-node`).
-        InputError: *given* is not a function, but for instance a coroutine (`input`).
+        InputError: *function* is not a function, but for instance a coroutine (`input`).
     """
-    if inspect.iscoroutine(given):  # rejected in any case, by one of the errors below
-        given.close()  # else Python warns that it was never awaited
+    if inspect.iscoroutine(function):  # rejected in any case, by one of the errors below
+        function.close()  # else Python warns that it was never awaited
     if task.node.is_async:
         raise CALL_IN_ASYNC_NODE(node=task.node.name, where=task.engine.where(task))
-    if inspect.iscoroutine(given):
-        raise _no_function(task, "a coroutine", f"{given.__qualname__}() was called already")
-    if not callable(given):
-        raise _no_function(task, brief(given), "")
+    if inspect.iscoroutine(function):
+        raise _no_function(task, "a coroutine", f"{function.__qualname__}() was called already")
+    if not callable(function):
+        raise _no_function(task, brief(function), "")
 
 
-def _no_function(task: Task, given: str, known: str) -> InputError:
+def _no_function(task: Task, received: str, known: str) -> InputError:
     """Return the error for a call of `ctx.call` without a function."""
     return ARGUMENT_OUT_OF_BOUNDS(
-        problem=f"ctx.call() takes an async function and its arguments, not {given}",
+        problem=f"ctx.call() takes an async function and its arguments, not {received}",
         known=known,
         wanted="the function and its arguments: ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt))",
         where=task.engine.where(task),
@@ -885,7 +885,7 @@ def _begun(
     services: RunServices,
     task: Task,
     graph: Any,
-    given: Any,
+    child_input: Any,
     name: Any,
     title: Any,
     tags: Any,
@@ -900,7 +900,7 @@ def _begun(
     Raises:
         InputError: As `start`.
     """
-    children, mine = _of_thread(services, task)
+    children, own_thread = _of_thread(services, task)
     where = task.engine.where(task)
     if not hasattr(graph, "__graphrt_plan__"):
         raise INVALID_ARGUMENT(
@@ -918,11 +918,11 @@ def _begun(
             where=where,
             boundary=True,
         )
-    labels = children.check(graph, given, title, tags)
-    call = Call(f"name={name}") if name is not None else _found_start(context, task, graph, given)
+    labels = children.check(graph, child_input, title, tags)
+    call = Call(f"name={name}") if name is not None else _found_start(context, task, graph, child_input)
     key, extra = call.key, task.more()
     known = extra.threads.get(key)  # the record of an earlier execution of the node; in a copied thread, of its source
-    thread = child_id(mine, task.id, key)  # always the same for the same call, without a tenant
+    thread = child_id(own_thread, task.id, key)  # always the same for the same call, without a tenant
     if known is not None and known.thread != thread and _known(task, known.thread) is not None:
         # This thread is a copy or fork. Its source waited for its own child, whose outcome is recorded.
         return ChildThread(graph, known.thread), None
@@ -948,13 +948,13 @@ def _begun(
         # Staged before the thread is created. Unlike the keys of effects, this key does not end with a number.
         if new:
             services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])])
-        children.make(graph, given, thread, labels, detached=event.detached)
+        children.make(graph, child_input, thread, labels, detached=event.detached)
         made(task, key)
 
     return child, make
 
 
-def _found_start(context: Context[Any], task: Task, graph: Any, given: Any) -> Call:
+def _found_start(context: Context[Any], task: Task, graph: Any, child_input: Any) -> Call:
     """Return the record of a `ctx.start` call without a name. A person may have decided which recorded call it is.
 
     Raises:
@@ -964,9 +964,9 @@ def _found_start(context: Context[Any], task: Task, graph: Any, given: Any) -> C
     calls, extra = context._calls(), task.more()
     plan = graph.__graphrt_plan__
     # A mapping or an instance of the state. Only explicitly set fields count, if they are known.
-    is_mapping = issubclass(type(given), Mapping)
-    names: Any = given if is_mapping else getattr(given, "model_fields_set", plan.state.fields)
-    values: dict[str, Any] = {name: given[name] if is_mapping else getattr(given, name) for name in names}
+    is_mapping = issubclass(type(child_input), Mapping)
+    names: Any = child_input if is_mapping else getattr(child_input, "model_fields_set", plan.state.fields)
+    values: dict[str, Any] = {name: child_input[name] if is_mapping else getattr(child_input, name) for name in names}
     # The input as the graph receives it, without values that its journal omits too (R16).
     tracked = {name: value for name, value in values.items() if name not in plan.state.untracked}
 
@@ -1044,7 +1044,7 @@ def _asked(
     while True:
         name = f"thread {wakes} {thread}"
         # `base` is the key without its version. `current` means that the answer is valid and was not discarded.
-        last = next((one for one in reversed(task.more().interrupts) if one.base == name), None)
+        last = next((question for question in reversed(task.more().interrupts) if question.base == name), None)
         if last is None or not last.answered or not last.current:
             return children, thread, name
         context._ask(name, thread, kind=THREAD)  # returns at once, and records that the answer was used
@@ -1071,7 +1071,7 @@ def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> N
         InputError: It is a child of another thread, or of none.
     """
     started = any(
-        one.thread == child.thread for one in task.more().threads.values()
+        event.thread == child.thread for event in task.more().threads.values()
     )  # started by this task: no need to read the store
     if not started and not children.has(child.graph, child.thread):
         raise NOT_A_CHILD(child=child.thread, thread=bare_id(task.engine.thread or ""), where=task.engine.where(task))

@@ -41,13 +41,13 @@ def embedded(texts: list[str], returned: Any) -> list[dict[str, Any]]:
         raise _refused(texts, f"a {type(returned).__name__}") from None
     if len(rows) != len(texts):
         raise _refused(texts, f"{len(rows)} vectors")
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for text, row in zip(texts, rows, strict=True):
         vector = packed(row)
         if vector is None:
             raise _refused(texts, f"{row!r:.80}, which is not a vector,")
-        found.append({"text": text, "vector": vector})
-    return found
+        records.append({"text": text, "vector": vector})
+    return records
 
 
 def _refused(texts: list[str], returned: str) -> InputError:

@@ -68,15 +68,15 @@ class LoopThread:
 
         Called on the loop by `close`.
         """
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
             if not task.cancelling():  # a second cancel would interrupt the cleanup of the first
                 task.cancel()
 
         async def end() -> None:
             """Wait a limited time for the cancelled tasks to clean up, and stop the loop."""
-            if left:
-                await asyncio.wait(left, timeout=_WAIT_S)
+            if tasks:
+                await asyncio.wait(tasks, timeout=_WAIT_S)
             self._loop.stop()
 
         self._ending = self._loop.create_task(end())  # referenced here, because the loop holds its tasks only weakly

@@ -112,20 +112,20 @@ def _recorded(
 ) -> tuple[Mapping[str, Arguments], Mapping[str, Arguments]]:
     """Return the arguments, by key, of the effects of task and log whose keys are *prefix* and an ordinal."""
     extra, log = task.extra, services.recorded
-    found: dict[str, Arguments] = {}
+    arguments: dict[str, Arguments] = {}
     if extra is not None:
-        found = {key: effect.arguments for key, effect in extra.intents.items()}
-        found |= {key: effect.arguments for key, effect in extra.effects.items()}
+        arguments = {key: effect.arguments for key, effect in extra.intents.items()}
+        arguments |= {key: effect.arguments for key, effect in extra.effects.items()}
     logged: Mapping[str, Arguments] = {}
     if log is not None:
         logged = {key: value for key, value in log.arguments(task).items() if log.knows(task, key)}
-    return _in_order(found, prefix), _in_order(logged, prefix)
+    return _in_order(arguments, prefix), _in_order(logged, prefix)
 
 
-def _in_order(found: Mapping[str, Arguments], prefix: str) -> dict[str, Arguments]:
+def _in_order(arguments: Mapping[str, Arguments], prefix: str) -> dict[str, Arguments]:
     """Return the items whose keys are *prefix* and an ordinal, by their ordinals."""
-    keys = [key for key in found if key.startswith(prefix) and key[len(prefix) :].isdecimal()]
-    return {key: found[key] for key in sorted(keys, key=lambda key: int(key[len(prefix) :]))}
+    keys = [key for key in arguments if key.startswith(prefix) and key[len(prefix) :].isdecimal()]
+    return {key: arguments[key] for key in sorted(keys, key=lambda key: int(key[len(prefix) :]))}
 
 
 def perform(

@@ -181,7 +181,7 @@ class ParallelTasks:
 
     def _wait_s(self, until: float | None) -> float:
         """Return the seconds until the next timeout or *until*, but at most one slice."""
-        ends = [one for one in (until, self.schedule.until()) if one is not None]
+        ends = [end for end in (until, self.schedule.until()) if end is not None]
         return slice_s(max(0.0, min(ends) - monotonic()) if ends else None)
 
     def _expire(self) -> None:
@@ -199,7 +199,11 @@ class ParallelTasks:
         while schedule.flying:
             self.bell.clear()
             with schedule.lock:
-                flying = [one for one in schedule.flying.items() if one[1] not in asked and one[1] is not STARTING]
+                flying = [
+                    attempt
+                    for attempt in schedule.flying.items()
+                    if attempt[1] not in asked and attempt[1] is not STARTING
+                ]
             for (task, execution), handle in flying:
                 asked.add(handle)
                 if isinstance(handle, (Job, TimedSteps)):
@@ -236,7 +240,7 @@ class ParallelTasks:
             for ended, number, reply in self.collect():
                 if ended is task and number == execution:  # otherwise it is a late reply of an earlier attempt
                     return reply
-        return next((one[2] for one in self.stop() if one[0] is task and one[1] == execution), STOPPED)
+        return next((outcome[2] for outcome in self.stop() if outcome[0] is task and outcome[1] == execution), STOPPED)
 
     def watch(self, flow: Flow, task: Task) -> Any:
         """Run *task*, for which *flow* waits, and the timed tasks that follow it, on a worker thread.

@@ -94,10 +94,10 @@ class _Calls:
             if key not in self.logged:
                 known = {key: value for key, value in known.items() if key not in self.logged}
         if differs is not None or key in taken or (arguments is not None and _LEFT_OUT not in arguments):
-            for other, found in known.items():
-                if other not in taken and found is not ERASED and _alike(found, arguments):
-                    taken.add(other)
-                    return Call(other, arguments)
+            for candidate, stored in known.items():
+                if candidate not in taken and stored is not ERASED and _alike(stored, arguments):
+                    taken.add(candidate)
+                    return Call(candidate, arguments)
         while key in known or key in taken:
             ordinal += 1
             key = f"{prefix}{ordinal}"
@@ -240,8 +240,8 @@ class RememberedCalls:
         # Only the texts directly in `deps`, not those in its lists and objects, which may be large. Short texts, such
         # as the name of a region, are hardly secrets, and would match harmless arguments.
         for value in _held(self._deps):
-            found = _secrets(codec, value) if isinstance(value, Secret) else [value] if isinstance(value, str) else []
-            yield from (_part(text) for text in found if len(text) >= _SHORTEST_PART)
+            texts = _secrets(codec, value) if isinstance(value, Secret) else [value] if isinstance(value, str) else []
+            yield from (_part(text) for text in texts if len(text) >= _SHORTEST_PART)
 
 
 def _held(deps: Any) -> list[Any]:
@@ -332,9 +332,9 @@ def _alike(recorded: Arguments, present: Arguments) -> bool:
         return True
     if recorded is None or present is None or not (_LEFT_OUT in recorded or _LEFT_OUT in present):
         return False
-    one, other = from_json(recorded), from_json(present)
-    return len(one) == len(other) and all(
-        left == right or _is_left_out(left) or _is_left_out(right) for left, right in zip(one, other, strict=True)
+    old, new = from_json(recorded), from_json(present)
+    return len(old) == len(new) and all(
+        left == right or _is_left_out(left) or _is_left_out(right) for left, right in zip(old, new, strict=True)
     )
 
 

@@ -109,7 +109,7 @@ class Schedule:
     def hold(self) -> None:
         """Recompute whether tasks are held back: the reply that held them was taken, or is in `ended`."""
         with self.lock:  # a copy, because worker threads append to it
-            self.held = any(one[2].__class__ in ODD for one in self.ended)
+            self.held = any(ended[2].__class__ in ODD for ended in self.ended)
 
     def next(self, place: int, handle: Any = None) -> Task | None:
         """Return the next task of *place*, which is in flight from now on; None if none may start.
@@ -199,7 +199,7 @@ class Schedule:
             return []
         now, handles = monotonic(), list[Any]()
         with self.lock:
-            for key, time in [one for one in self.times.items() if one[1].until <= now]:
+            for key, time in [item for item in self.times.items() if item[1].until <= now]:
                 handle = self.flying[key]
                 give_up(key[0], TIMED_OUT)
                 self._landed(*key, handle, time.reply())
@@ -228,12 +228,12 @@ class Schedule:
                 `stop` returns.
         """
         while self.ended:
-            one = self.ended.popleft()
-            if one[2].__class__ is Escaped:
+            ended = self.ended.popleft()
+            if ended[2].__class__ is Escaped:
                 self.ended.extendleft(reversed(batch))
                 batch.clear()
-                raise one[2].error
-            batch.append(one)
+                raise ended[2].error
+            batch.append(ended)
 
     def stop(self) -> list[Any]:
         """Start no more tasks; return functions that cancel the remaining waits."""
@@ -262,7 +262,7 @@ class Schedule:
 
     def stopped(self) -> list[Ended]:
         """Return the outcomes of tasks that ended nevertheless, at the end of a stop."""
-        batch = [one for one in self.ended if one[2].__class__ is not Escaped]
+        batch = [ended for ended in self.ended if ended[2].__class__ is not Escaped]
         self.ended.clear()
         if self.limit is not None:
             self.limit.abandon()  # abandoned tasks do not occupy slots of enclosing graphs

@@ -25,13 +25,13 @@ class SharedThreads:
     """The thread pool and the loop thread of one runtime.
 
     Args:
-        most: Maximum number of worker threads in the pool.
+        max_threads: Maximum number of worker threads in the pool.
     """
 
     __slots__ = ("_kept", "_loop", "_pool", "loop_source", "most")
 
-    def __init__(self, most: int) -> None:
-        self.most: int = most
+    def __init__(self, max_threads: int) -> None:
+        self.most: int = max_threads
         self.loop_source: Callable[[], LoopThread] | None = None
         """Returns the loop thread that all runs share; None until `keep`."""
         self._loop: LoopThread | None = None

@@ -280,8 +280,8 @@ class TaskMemory:
 
     def get(self, namespace: str, key: str) -> MemoryItem | None:
         """Return the item, or None if there is none or it has expired."""
-        found = self._read("get", namespace, key)
-        return found[0] if found else None
+        items = self._read("get", namespace, key)
+        return items[0] if items else None
 
     def search(self, namespace: str, query: str = "", *, limit: int = 10) -> list[MemoryItem]:
         """Return items of *namespace* and of those below it; see `Memory.search`."""
@@ -308,8 +308,8 @@ class TaskMemory:
 
     async def aget(self, namespace: str, key: str) -> MemoryItem | None:
         """Return the item, or None; see `get`."""
-        found = await self._aread("get", namespace, key)
-        return found[0] if found else None
+        items = await self._aread("get", namespace, key)
+        return items[0] if items else None
 
     async def asearch(self, namespace: str, query: str = "", *, limit: int = 10) -> list[MemoryItem]:
         """Return items of *namespace*; see `search`."""
@@ -362,8 +362,8 @@ class TaskMemory:
         inner = replace(wanted, namespace=f"{tenant}{wanted.namespace}", now=self._services.clock())
         # Request as many additional items as the task has written itself, because these may replace items of the store.
         limit = (args[2] if len(args) == 3 else 1) + len(self._writes())
-        found = self._store.query(inner, limit=limit)
-        return [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in found]
+        items = self._store.query(inner, limit=limit)
+        return [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in items]
 
     @property
     def _codec(self) -> Codec:
@@ -376,7 +376,7 @@ class TaskMemory:
     def _overlaid(self, wanted: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
         """Combine the items read from the store with the writes of this execution, which come first."""
         writes = self._writes()
-        mine: list[MemoryItem] = []
+        own_items: list[MemoryItem] = []
         for (namespace, key), event in reversed([*writes.items()]):  # the newest write first
             item = MemoryItem(
                 namespace=namespace,
@@ -388,19 +388,19 @@ class TaskMemory:
             )
             score = self._score(wanted, event)
             if not event.deleted and score:
-                mine.append(replace(item, score=score))
-        mine.sort(key=lambda item: -item.score)
-        rest = [MemoryItem(**one) for one in stored if (one["namespace"], one["key"]) not in writes]
-        return [*mine, *rest][: args[2] if len(args) == 3 else 1]
+                own_items.append(replace(item, score=score))
+        own_items.sort(key=lambda item: -item.score)
+        rest = [MemoryItem(**record) for record in stored if (record["namespace"], record["key"]) not in writes]
+        return [*own_items, *rest][: args[2] if len(args) == 3 else 1]
 
     def _score(self, wanted: MemoryFilter, event: events.MemoryWritten) -> float:
         """Return the score of an item written by this execution, with equal weight for all words; 0 without a match."""
         first, end = wanted.bounds
-        there = first <= f"{event.namespace}/" < end
+        matches = first <= f"{event.namespace}/" < end
         if wanted.key is not None:
-            there = (event.namespace, event.key) == (wanted.namespace, wanted.key)
-        if not there or not wanted.searches:
-            return float(there)
+            matches = (event.namespace, event.key) == (wanted.namespace, wanted.key)
+        if not matches or not wanted.searches:
+            return float(matches)
         words = words_in(event.key, self._codec.dump(event.value))
         share = len(set(wanted.words).intersection(words)) / len(wanted.words)
         vector, near = vector_of(event.embedded), None
@@ -421,9 +421,9 @@ def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> Memo
         wanted = f"a number of items, 1 to {MOST_FOUND:,}"
         raise INVALID_ARGUMENT(argument="limit= of a search", value=limit, wanted=wanted, boundary=True)
     words = words_of(query)[:LONGEST_SEARCH]
-    found = MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=bare, scope=True), words=words)
+    criteria = MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=bare, scope=True), words=words)
     # A query that consists only of punctuation has no words, so it matches no item.
-    return replace(found, words=("",)) if query.strip() and not words else found
+    return replace(criteria, words=("",)) if query.strip() and not words else criteria
 
 
 def recorded(item: StoredItem, codec: Codec) -> dict[str, Any]:

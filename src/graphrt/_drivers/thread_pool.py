@@ -48,8 +48,8 @@ class ThreadPool:
 
     __slots__ = ("_home", "_idle", "_inner", "_jobs", "_number", "_users", "_wake", "_workers", "most")
 
-    def __init__(self, most: int) -> None:
-        self.most: int = most
+    def __init__(self, max_threads: int) -> None:
+        self.most: int = max_threads
         self._home = Home("This thread pool")
         self._wake = threading.Condition()
         """Its lock guards the other fields, and idle worker threads wait for its signal. The lock is reentrant, because
