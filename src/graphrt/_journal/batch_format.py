@@ -194,20 +194,20 @@ def _vouched(body: Body, line: int) -> Vouch:
     """
     if body.is_erased(line):
         return NOTHING
-    found = from_json(body.lines[line])
-    if line < 1 or found.__class__ is not dict:
+    data = from_json(body.lines[line])
+    if line < 1 or data.__class__ is not dict:
         raise TypeError("what it vouches for is no object")
-    staged = found.get("staged", {})
+    staged = data.get("staged", {})
     if {value.__class__ for value in (*staged, *staged.values())} - {str}:
         raise TypeError("what it vouches for is of another type")
-    return Vouch(_pair(found.get("names")), staged, _pair(found.get("snapshot")))
+    return Vouch(_pair(data.get("names")), staged, _pair(data.get("snapshot")))
 
 
-def _pair(found: Any) -> tuple[int, str] | None:
+def _pair(pair: Any) -> tuple[int, str] | None:
     """Check a pair of number and digest, as in `Vouch.names` and `Vouch.snapshot`; None if it is missing."""
-    if found is None:
+    if pair is None:
         return None
-    number, text = found
+    number, text = pair
     if number.__class__ is not int or text.__class__ is not str:
         raise TypeError("what it vouches for is of another type")
     return number, text

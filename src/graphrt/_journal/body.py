@@ -184,16 +184,16 @@ class Body:
     def get_fields(self, pairs: Sequence[int]) -> dict[str, Any]:
         """Return the fields that `put_fields` wrote as *pairs*, by name."""
         names, lines, load, fetch = self.names.known, self.lines, self.codec.load, self.fetch
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for number, at in zip(pairs[::2], pairs[1::2], strict=True):
             # Negative numbers would count from the end; line 0 is the structure.
             if number < 0 or at <= 0:
                 raise IndexError  # as for numbers that are too large; `decode` makes it a StoreError
             name = names[number]
-            found[name] = load(lines[at], fetch)
+            values[name] = load(lines[at], fetch)
             if not self.path:  # as in `put_fields`
                 self.written.append((name, at))
-        return found
+        return values
 
     def put_error(self, error: BaseException) -> int:
         """Write an exception on a separate line, and return the line's number."""

@@ -86,18 +86,18 @@ class Chain:
     __slots__ = ("_keys", "_labels", "_leaves", "_tree", "digests", "kid", "leaf", "name", "thread")
 
     def __init__(self, thread: str, digests: Mapping[str, str] | None = None, *, keys: LogKeys | None = None) -> None:
-        kept = dict(digests or {})
-        tree = kept.pop(TREE, _NO_LEAVES)
+        data = dict(digests or {})
+        tree = data.pop(TREE, _NO_LEAVES)
         self.thread: str = thread
-        self.name: str = kept.pop(NAME, thread)
+        self.name: str = data.pop(NAME, thread)
         """Id of the thread to which the records belong: the last copy that they name, or the thread with which the
         chain began."""
-        self.kid: bytes = bytes.fromhex(kept.pop(KID, "")) or UNKEYED
+        self.kid: bytes = bytes.fromhex(data.pop(KID, "")) or UNKEYED
         """Name of the key of the last header; `UNKEYED` without one."""
         self._tree: Tree = _read_tree(tree)
         self._leaves: list[bytes] = []
         """Leaves that are not in the tree yet. A thread that is only read does not need its tree."""
-        self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in kept.items()}
+        self.digests: dict[str, bytes] = {name: bytes.fromhex(value) for name, value in data.items()}
         """Maps a field to its rolling digest: a hash over the commitments of all lines that were folded into it."""
         self._labels: list[tuple[str, bytes]] = []
         """Fields sorted by name, each with the bytes that precede its digest in the hash of the state."""
@@ -119,14 +119,14 @@ class Chain:
 
     def saved(self) -> dict[str, str]:
         """Return the chain's data for a snapshot: digests in hexadecimal, by field, and the end of the chain."""
-        kept = {LEAF: self.leaf.hex()}
+        data = {LEAF: self.leaf.hex()}
         if self.kid != UNKEYED:
-            kept[KID] = self.kid.hex()
+            data[KID] = self.kid.hex()
         if self.name != self.thread:
-            kept[NAME] = self.name
+            data[NAME] = self.name
         tree = self.tree
-        kept[TREE] = f"{tree.size}:{b''.join(tree.roots).hex()}"
-        return {**kept, **{name: value.hex() for name, value in sorted(self.digests.items())}}
+        data[TREE] = f"{tree.size}:{b''.join(tree.roots).hex()}"
+        return {**data, **{name: value.hex() for name, value in sorted(self.digests.items())}}
 
     def copy(self) -> Chain:
         """Return an independent copy of the chain, to continue from here."""
@@ -195,7 +195,7 @@ class Chain:
         if keys is None:  # `writable` has refused a chain whose last header has a key
             return UNKEYED_BEGIN + state + self.leaf + salts_seed  # the result of `packed`
         # Computed before `kid` changes: the first record under a new key also has a MAC under the previous one.
-        macs = [mac for one in self._signers(kid) if (mac := keys.mac(one, self.leaf)) is not None]
+        macs = [mac for signer in self._signers(kid) if (mac := keys.mac(signer, self.leaf)) is not None]
         self.kid = kid
         return packed(kid, state, self.leaf, macs, salts_seed)
 
@@ -345,7 +345,7 @@ def next_seal(
     salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
     leaf = leaf_of(seq, 1, at, kid, last.leaf, _commits(lines, salts_of(salts_seed, len(lines))), last.state)
     signers = () if keys is None else (kid,) if before in (kid, UNKEYED) else (kid, before)
-    macs = [mac for one in signers if keys is not None and (mac := keys.mac(one, leaf)) is not None]
+    macs = [mac for signer in signers if keys is not None and (mac := keys.mac(signer, leaf)) is not None]
     return packed(kid, last.state, leaf, macs, salts_seed)
 
 
@@ -364,17 +364,17 @@ def _opened(seal: bytes, lines: Sequence[bytes], seq: int, count: int) -> tuple[
     return parts, commits
 
 
-def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -> list[bytes] | None:
+def _kept_commits(lines: Sequence[bytes], pairs: Sequence[tuple[bytes, bytes]]) -> list[bytes] | None:
     """Return the commitments to *lines*; None if a line marked as erased still has its value.
 
     Args:
-        kept: A pair for each line: its salt and b"", or b"" and its commitment if it was erased.
+        pairs: A pair for each line: its salt and b"", or b"" and its commitment if it was erased.
     """
-    if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(kept, lines, strict=True)):
+    if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(pairs, lines, strict=True)):
         return None
     return [
         commitment or sha256(COMMIT + salt + line).digest()
-        for (salt, commitment), line in zip(kept, lines, strict=True)
+        for (salt, commitment), line in zip(pairs, lines, strict=True)
     ]
 
 

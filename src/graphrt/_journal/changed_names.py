@@ -59,7 +59,9 @@ def changed_joins(
     def now(node: str, sources: Any) -> JoinKey:
         return again.get(node, node), tuple(sorted(again.get(name, name) for name in sources))
 
-    earlier = {now(one["node"], one["before"]): now(one["node"], one["now"]) for one in meta.get("joins") or ()}
+    earlier = {
+        now(record["node"], record["before"]): now(record["node"], record["now"]) for record in meta.get("joins") or ()
+    }
     if is_same:
         return earlier
     before = dict.fromkeys(now(*key) for key in _joins_of(meta.get("topology") or {}))
@@ -100,13 +102,13 @@ def joins_as_data(changed: Mapping[JoinKey, JoinKey]) -> list[dict[str, Any]]:
 def are_joins(data: Any) -> bool:
     """Return whether *data* has the form that `joins_as_data` gives it."""
     return all(
-        one.__class__ is dict
-        and one.get("node").__class__ is str
+        item.__class__ is dict
+        and item.get("node").__class__ is str
         and all(
             names.__class__ is list and all(name.__class__ is str for name in names)
-            for names in (one.get("before"), one.get("now"))
+            for names in (item.get("before"), item.get("now"))
         )
-        for one in data
+        for item in data
     )
 
 

@@ -62,10 +62,10 @@ def changed_classes(
 
 def classes_with(changed: Iterable[str], before: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the classes *changed*, and those whose values may contain their instances; *before* has the older data."""
-    found = set(changed)
-    while more := {name for name, data in before.items() if name not in found and found & _leads_to(data)}:
-        found |= more
-    return tuple(sorted(found))
+    classes = set(changed)
+    while more := {name for name, data in before.items() if name not in classes and classes & _leads_to(data)}:
+        classes |= more
+    return tuple(sorted(classes))
 
 
 def _leads_to(data: Mapping[str, Any]) -> set[str]:
@@ -111,10 +111,10 @@ class _Comparison:
     def _follow(self, path: str, before: Typed, now: Typed) -> None:
         """Queue the classes that are in both types; a class that only the older type has was replaced."""
         older, present = before.get("classes", ()), now.get("classes", ())
-        gone = tuple(name for name in older if name not in present)
-        if gone:
+        removed = tuple(name for name in older if name not in present)
+        if removed:
             what = f"field {path!r} leads to other classes ({path}: {names(older)} -> {names(present)})"
-            self._found.append(Change(what, False, (*self._owner, *gone)))
+            self._found.append(Change(what, False, (*self._owner, *removed)))
         for name in older:
             if name in present and name not in self._met and name not in self._custom:
                 self._met.add(name)
@@ -141,9 +141,9 @@ class _Comparison:
 
     def _enum(self, path: str, name: str, before: Any, now: Any) -> None:
         """Compare the members of an enum: a list of names, or the numbers of a Flag by name."""
-        gone = [member for member in before if member not in now]
-        if gone:
-            self._add(f"members {names(gone)} of {name}, in field {path!r}, are gone", fits=False)
+        removed = [member for member in before if member not in now]
+        if removed:
+            self._add(f"members {names(removed)} of {name}, in field {path!r}, are gone", fits=False)
         added = [member for member in now if member not in before]
         if added:
             self._add(f"members {names(added)} of {name}, in field {path!r}, are new", fits=True)

@@ -111,8 +111,8 @@ def _judged(
     written = _written(reader, loaded)
     waits = _waiting_updates(reader, loaded)
     changed = _fields(before, plan, written, waits, migration, blocking, changes)
-    gone = before.get("classes", {}).keys() - now.get("classes", {}).keys()
-    classes = classes_with(changed | gone, before.get("classes", {}))
+    removed = before.get("classes", {}).keys() - now.get("classes", {}).keys()
+    classes = classes_with(changed | removed, before.get("classes", {}))
     _updates(before, now, plan, written, waits, blocking, changes)
     for name in dict.fromkeys(waiting or _entered(before, head.status)):
         present = plan.by_name.get(renamed.get(name, name))
@@ -141,15 +141,15 @@ def _lacks(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         now: Topology of the present graph.
     """
     present = {node["name"]: node for node in now["nodes"]}
-    gone = [node["name"] for node in before.get("nodes", ()) if node["name"] not in present]
-    if gone:
-        return f"its graph has nodes {names(gone)}, which this build lacks"
+    removed = [node["name"] for node in before.get("nodes", ()) if node["name"] not in present]
+    if removed:
+        return f"its graph has nodes {names(removed)}, which this build lacks"
     fields = [name for name in before.get("state", {}) if name not in now["state"]]
     if fields:
         return f"its graph has fields {names(fields)}, which this build lacks"
     for node in before.get("nodes", ()):
-        there = present[node["name"]]
-        inner = _lacks(node["graph"], there["graph"]) if "graph" in node and "graph" in there else ""
+        current = present[node["name"]]
+        inner = _lacks(node["graph"], current["graph"]) if "graph" in node and "graph" in current else ""
         if inner:
             return f"in its node {node['name']!r}, {inner}"
     return ""
@@ -177,14 +177,14 @@ def _nodes(
     new = {node["name"]: node for node in now["nodes"]}
     for name in dict.fromkeys(waiting):
         # `kind`: a function, a nested graph, or one chosen at run time; `graph`: topology of a nested one.
-        there = new.get(renamed.get(name, name))
-        if there is None:
+        current = new.get(renamed.get(name, name))
+        if current is None:
             blocking.append(f"node {name!r} is pending, but no longer exists in this graph")
-        elif name in old and (there["kind"] != old[name]["kind"] or _wiring(there) != _wiring(old[name])):
+        elif name in old and (current["kind"] != old[name]["kind"] or _wiring(current) != _wiring(old[name])):
             blocking.append(
                 f"node {name!r} is pending, and was changed from a function to a nested graph, from a nested graph to a function, or to another nested graph"
             )
-        elif name in old and there.get("version") != old[name].get("version"):
+        elif name in old and current.get("version") != old[name].get("version"):
             changes.append(f"node {name!r} is pending and has another version")
     for name, target in led_to:
         # END is a target, but not a node of either graph.
@@ -195,10 +195,10 @@ def _nodes(
     # Without a common node, it is another graph. This explains all other reasons, so it comes first.
     if old and not {renamed.get(name, name) for name in old} & new.keys():
         blocking.insert(0, f"the thread belongs to another graph: of its nodes {names(old)} this one has none")
-    gone = [name for name in old if name not in new]
+    removed = [name for name in old if name not in new]
     added = [name for name in new if name not in old]
-    if gone:
-        changes.append(f"nodes {names(gone)} are gone")
+    if removed:
+        changes.append(f"nodes {names(removed)} are gone")
     if added:
         changes.append(f"nodes {names(added)} are new")
 
@@ -235,13 +235,13 @@ def _fields(
     same: dict[str, tuple[Any, Any]] = {}
     misfits: list[Change] = []
     for name, field in old.items():
-        there = new.get(name)
-        if there is None:
+        current = new.get(name)
+        if current is None:
             misfits.append(Change(f"field {name!r} is gone from the state", fits=False))
             continue
-        if there["reducer"] != field["reducer"]:
+        if current["reducer"] != field["reducer"]:
             # Also with a migration: it gets the folded values, after the reducer has run.
-            what = f"field {name!r} has the reducer {there['reducer']} now, and had {field['reducer']}"
+            what = f"field {name!r} has the reducer {current['reducer']} now, and had {field['reducer']}"
             # A snapshot holds the result of the older reducer; only entries after it are folded again.
             if name in written:
                 blocking.append(
@@ -249,13 +249,13 @@ def _fields(
                 )
             else:
                 changes.append(what)
-        change = type_change(name, field, there)
+        change = type_change(name, field, current)
         if change is not None:
             misfits.append(change)
         if change is None or change.fits:
-            same[name] = field, there
-    found = [*misfits, *_classes(before, now, plan, same)]
-    _sort_out(found, obstacles, changes)
+            same[name] = field, current
+    type_changes = [*misfits, *_classes(before, now, plan, same)]
+    _sort_out(type_changes, obstacles, changes)
     if migrated:
         for name in old:
             pair = {name: same[name]} if name in same else {}
@@ -269,7 +269,7 @@ def _fields(
         obstacles.append(f"field {bare[0]!r} is new and has no default")
     if len(added) > len(bare):
         changes.append(f"fields {names(name for name in added if name not in bare)} are new")
-    return {name for change in found for name in change.classes}
+    return {name for change in type_changes for name in change.classes}
 
 
 def _classes(
@@ -300,12 +300,12 @@ def _nested(path: str, before: Mapping[str, Any], plan: Plan) -> list[Change]:
     """
     now = topology(plan)
     old, new = before["state"], now["state"]
-    found = _classes(before, now, plan, {f"{path}{name}": (old[name], new[name]) for name in old if name in new})
+    changes = _classes(before, now, plan, {f"{path}{name}": (old[name], new[name]) for name in old if name in new})
     for node in before["nodes"]:
         present = plan.by_name.get(node["name"])
         if "graph" in node and present is not None and present.child is not None:
-            found += _nested(f"{path}{node['name']}/", node["graph"], present.child)
-    return found
+            changes += _nested(f"{path}{node['name']}/", node["graph"], present.child)
+    return changes
 
 
 def _entered(before: Mapping[str, Any], status: str) -> list[str]:
@@ -318,9 +318,9 @@ def _wiring(node: Mapping[str, Any]) -> dict[str, Any] | None:
     return without_classes(node["graph"]) if "graph" in node else None
 
 
-def _sort_out(found: Sequence[Change], obstacles: list[str], changes: list[str]) -> None:
+def _sort_out(type_changes: Sequence[Change], obstacles: list[str], changes: list[str]) -> None:
     """Add each change to *obstacles* if stored values may no longer fit, else to *changes*."""
-    for change in found:
+    for change in type_changes:
         (changes if change.fits else obstacles).append(change.what)
 
 
@@ -346,21 +346,21 @@ def _updates(
     if before is not None and now is not None and before["reducer"] == now["reducer"]:
         change = type_change("update", before, now)
         if change is None or change.fits:
-            found = [change] if change is not None else []
-            found += _classes(older, present, plan, {"update": (before, now)})
-            _sort_out(found, blocking if written or waits else changes, changes)
+            type_changes = [change] if change is not None else []
+            type_changes += _classes(older, present, plan, {"update": (before, now)})
+            _sort_out(type_changes, blocking if written or waits else changes, changes)
             return
     if before == now:
         return
 
-    def told(one: Any) -> str:
+    def described(update: Any) -> str:
         return (
             "reducers of fields"
-            if one is None
-            else f"the reducer {one['reducer']} of updates of the type {one['type']}"
+            if update is None
+            else f"the reducer {update['reducer']} of updates of the type {update['type']}"
         )
 
-    what = f"the graph has {told(now)} now, and had {told(before)}"
+    what = f"the graph has {described(now)} now, and had {described(before)}"
     (blocking if written else changes).append(f"{what}, which folded entries that are still there" if written else what)
 
 
@@ -370,19 +370,19 @@ def _written(reader: Reader, loaded: StoredThread) -> set[str]:
     Raises:
         StoreError: A record is damaged. Reducers cannot be judged without it, so `judge` raises as well.
     """
-    found: set[str] = set()
+    fields: set[str] = set()
     for record in loaded.records:
         for path, event in reader.batch(record).logged:
             if path:
                 continue
             if isinstance(event, events.SuperstepCommitted):
-                found |= set(event.wrote)
+                fields |= set(event.wrote)
             elif isinstance(event, events.ThreadUpdated):
-                found |= set(event.values)
+                fields |= set(event.values)
             # The input of a new thread becomes its state unchanged, without reducers (R7).
             elif isinstance(event, events.RunStarted) and not event.fresh:
-                found |= set(event.input)
-    return found
+                fields |= set(event.input)
+    return fields
 
 
 def pending(meta: Mapping[str, Any], reader: Reader, loaded: StoredThread) -> tuple[str, ...]:
@@ -450,7 +450,7 @@ def _staged(reader: Reader, loaded: StoredThread) -> Iterator[Logged]:
             logged = reader.staged(key, body)
         except StoreError:  # skipped here; restoring the open superstep reports the damage
             continue
-        yield from (one for one in logged if not one[0])
+        yield from (pair for pair in logged if not pair[0])
 
 
 def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: StoredThread) -> list[tuple[str, str]]:
@@ -459,12 +459,12 @@ def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: StoredThread) -> li
     Both have their names in the thread's last graph. The outcomes are staged, and the commit will use these targets.
     Other tasks will follow the edges of the graph at that time.
     """
-    found: list[tuple[str, str]] = []
+    targets: list[tuple[str, str]] = []
     for _, event in _staged(reader, loaded):
         if isinstance(event, events.TaskSucceeded):
             # Targets in the enclosing graph are found at the task that runs the nested graph.
-            found += [(event.node, target) for target in (() if event.above else event.goto or ())]
-    return [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in found]
+            targets += [(event.node, target) for target in (() if event.above else event.goto or ())]
+    return [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in targets]
 
 
 def refusal(verdict: Compatibility) -> InputError:

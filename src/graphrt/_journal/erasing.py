@@ -133,8 +133,8 @@ class Part(NamedTuple):
 
     def without(self, more: Iterable[int] = ()) -> list[bytes]:
         """Return the lines, with the chosen ones replaced, and those with the numbers *more* too."""
-        gone = {*self.chosen, *more}
-        return [ERASED_LINE if number in gone else line for number, line in enumerate(self.lines)]
+        erased = {*self.chosen, *more}
+        return [ERASED_LINE if number in erased else line for number, line in enumerate(self.lines)]
 
 
 def part_of(lines: Sequence[bytes], names: Sequence[str], first: int, choose: Choose) -> Part:
@@ -146,16 +146,16 @@ def part_of(lines: Sequence[bytes], names: Sequence[str], first: int, choose: Ch
         first: Number of its first entry.
         choose: Chooses the lines to erase.
     """
-    found = list(places(from_json(lines[0]), names))
+    line_places = list(places(from_json(lines[0]), names))
     chosen = frozenset(
         place.line
-        for place in found
+        for place in line_places
         if place.kind in _KINDS
         and lines[place.line] != ERASED_LINE
         and not lines[place.line].startswith(_MARKER)
         and choose(first + place.entry, place, lines[place.line])
     )
-    return Part(lines, found, chosen)
+    return Part(lines, line_places, chosen)
 
 
 def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set[int]:
@@ -165,21 +165,21 @@ def repeated(part: Part, fields: set[str | None], *, snapshots_from: int) -> set
         fields: Fields of which values were erased in the record of *part* or before it, for their checksums.
         snapshots_from: Snapshots of this entry and later ones are dropped, so that no record may vouch for them.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     for place in part.places:
         line = part.lines[place.line]
         if line == ERASED_LINE:
             continue
         if place.kind == "checksums" and not fields.isdisjoint(from_json(line)):
-            found.add(place.line)
+            numbers.add(place.line)
         if place.kind == "vouch":
             vouched = from_json(line)
             dropped = vouched.get("snapshot", [0])[0] >= snapshots_from > 0  # 0 if it does not vouch for a snapshot
             # The line in the first record is kept, because it vouches for names, whose changes would otherwise go
             # undetected.
             if "names" not in vouched and ("staged" in vouched or dropped):
-                found.add(place.line)
-    return found
+                numbers.add(place.line)
+    return numbers
 
 
 @final
@@ -241,9 +241,9 @@ class ThreadErasure:
         self._read_records()
         self._read_staged()
 
-    def _look(self, *found: str) -> None:
+    def _look(self, *texts: str) -> None:
         """Look for the text in names and ids."""
-        self.text_stays = self.text_stays or (self._text is not None and any(self._text in one for one in found))
+        self.text_stays = self.text_stays or (self._text is not None and any(self._text in text for text in texts))
 
     def _look_in(self, line: bytes) -> None:
         """Look for the text in JSON that holds no values."""
@@ -341,11 +341,11 @@ class ThreadErasure:
             place.field for part in self.parts() for place in part.places if place.line in part.chosen
         } - {None}  # of lines that hold no field
         since = self.since
-        found = {
+        by_seq = {
             seq: {*part.chosen, *repeated(part, fields if seq >= since else set(), snapshots_from=since)}
             for seq, (_, part) in self._cut.items()
         }
-        return {seq: tuple(sorted(numbers)) for seq, numbers in sorted(found.items()) if numbers}
+        return {seq: tuple(sorted(numbers)) for seq, numbers in sorted(by_seq.items()) if numbers}
 
     def rewritten(self) -> dict[int, Record]:
         """Return the records that change, by their `seq`."""
@@ -397,7 +397,7 @@ class ThreadErasure:
         payload = encode(body, batch, staged=beside, snapshot=(base.seq, digest(base.body)) if base else None)
         chain = self.chain
         seal = chain.seal(seq, 1, at, body.lines, body.written, seed) if chain is not None else b""  # 1 entry
-        changed = [one for one in staged if self._staged[one[0]].chosen]
+        changed = [row for row in staged if self._staged[row[0]].chosen]
         return Commit(expected=seq - 1, at=at, records=(Record(seq, 1, payload, seal),), stage=changed, snapshot=base)
 
     def loaded_after(self, rewritten: Mapping[int, Record], commit: Commit) -> StoredThread:
@@ -405,7 +405,9 @@ class ThreadErasure:
         head = self.loaded.head
         saved = commit.snapshot or self._snapshot_before(self.since)
         after = saved.seq if saved is not None else 0
-        records = [rewritten.get(one.seq, one) for one in self._store.records(head.thread, after=after, upto=head.seq)]
+        records = [
+            rewritten.get(record.seq, record) for record in self._store.records(head.thread, after=after, upto=head.seq)
+        ]
         return self.loaded._replace(
             head=head._replace(seq=head.seq + 1),
             snapshot=saved,
@@ -420,16 +422,16 @@ class ThreadErasure:
     def blobs(self, rewritten: Mapping[int, Record], commit: Commit) -> tuple[set[str], set[str]]:
         """Return the names of the remaining large values, and of those that are unreferenced after the erasure."""
         head = self.loaded.head
-        kept = blob_names(self.loaded.meta or b"")
+        remaining = blob_names(self.loaded.meta or b"")
         for _, payload in self.staged():
-            kept |= blob_names(payload)
+            remaining |= blob_names(payload)
         for record in self._store.records(head.thread, after=head.first - 1, upto=head.seq):
-            kept |= blob_names(rewritten.get(record.seq, record).body)
+            remaining |= blob_names(rewritten.get(record.seq, record).body)
         saved = commit.snapshot
         if saved is not None:
-            kept |= blob_names(saved.body)
+            remaining |= blob_names(saved.body)
         saved = self._snapshot_before(self.since)  # later snapshots are dropped
         while saved is not None:
-            kept |= blob_names(saved.body)
+            remaining |= blob_names(saved.body)
             saved = self._snapshot_before(saved.seq)
-        return kept, self._blobs - kept
+        return remaining, self._blobs - remaining

@@ -107,19 +107,19 @@ def _nested(code: int | None = None) -> FieldCodec:
     Args:
         code: Code of the event if it is constant and not stored; None to store it.
     """
-    given: list[Any] = [] if code is None else [code]
+    prefix: list[Any] = [] if code is None else [code]
 
     def put(body: Body, event: Any) -> list[Any]:
         stored, _, *fields = encode_event(body, body.path, event)
-        return fields if given else [stored, *fields]
+        return fields if prefix else [stored, *fields]
 
     def get(body: Body, stored: Sequence[Any]) -> Any:
-        found, *fields = [*given, *stored]
-        return decode_event(body, [found, body.path, *fields])[1]
+        event_code, *fields = [*prefix, *stored]
+        return decode_event(body, [event_code, body.path, *fields])[1]
 
     def lines(stored: Sequence[Any], names: Sequence[str]) -> Iterable[Line]:
-        found, *fields = [*given, *stored]
-        return lines_of(found, fields, names)
+        event_code, *fields = [*prefix, *stored]
+        return lines_of(event_code, fields, names)
 
     return FieldCodec(put, get, ..., lines)
 
@@ -255,10 +255,10 @@ def _default(field: Field[Any], how: FieldCodec) -> Any:
 
 def _form(kind: Any) -> Form:
     """Return the fields of an event class that are stored, in order, each with its codec and default."""
-    found = [(field, _OTHERS.get((kind, field.name)) or _CODECS[field.name]) for field in fields(kind)]
+    with_codecs = [(field, _OTHERS.get((kind, field.name)) or _CODECS[field.name]) for field in fields(kind)]
     return tuple(
         (field.name, how._replace(empty=_default(field, how)))
-        for field, how in found
+        for field, how in with_codecs
         if field.name != "node" or kind not in NODE_IN_TASK_ID
     )
 

@@ -214,9 +214,9 @@ class FastStepBytes:
         superstep, node, update, target = fresh
         # `Fresh` has the whole update, but entries must not contain values of untracked fields; `wrote` still names
         # them.
-        kept = {name: value for name, value in update.items() if name not in self._untracked} if update else {}
+        tracked = {name: value for name, value in update.items() if name not in self._untracked} if update else {}
         done = events.TaskSucceeded(
-            task=f"{superstep}.0:{node.name}", node=node.name, updates=(kept,) if update else ()
+            task=f"{superstep}.0:{node.name}", node=node.name, updates=(tracked,) if update else ()
         )
         commit = events.SuperstepCommitted(
             superstep=superstep,

@@ -67,19 +67,19 @@ Form: TypeAlias = tuple[tuple[str, FieldCodec], ...]
 """Names and codecs of an event's fields, in stored order."""
 
 
-def each(one: FieldCodec, empty: Any = ()) -> FieldCodec:
-    """Return the codec of a sequence of *one*, stored as a list."""
+def each(codec: FieldCodec, empty: Any = ()) -> FieldCodec:
+    """Return the codec of a sequence of *codec*, stored as a list."""
 
     def put(body: Body, values: Iterable[Any]) -> list[Any]:
-        return [one.put(body, value) for value in values]
+        return [codec.put(body, value) for value in values]
 
     def get(body: Body, stored: Iterable[Any]) -> tuple[Any, ...]:
         return tuple([read(body, part) for part in stored])
 
     def lines(stored: Iterable[Any], names: Sequence[str]) -> Iterable[Line]:
-        return [line for part in stored for line in one.lines(part, names)]
+        return [line for part in stored for line in codec.lines(part, names)]
 
-    read = one.get
+    read = codec.get
     return FieldCodec(put, get, empty, lines)
 
 
@@ -87,7 +87,7 @@ def by(key: FieldCodec, value: FieldCodec) -> FieldCodec:
     """Return the codec of a mapping of *key* to *value*, stored as a flat list: key, value, key, value, and so on."""
 
     def put(body: Body, items: Mapping[Any, Any]) -> list[Any]:
-        return [part for at, one in items.items() for part in (key.put(body, at), value.put(body, one))]
+        return [part for at, item in items.items() for part in (key.put(body, at), value.put(body, item))]
 
     def get(body: Body, stored: Sequence[Any]) -> dict[Any, Any]:
         return {key.get(body, at): value.get(body, part) for at, part in zip(stored[::2], stored[1::2], strict=True)}
@@ -205,8 +205,8 @@ def _put_tags(body: Body, tags: Sequence[str]) -> int:
 
 def _get_tags(body: Body, at: int) -> tuple[str, ...]:
     """Read the tags of a thread; none if they were erased."""
-    found = body.get(at)
-    return tuple(found) if found.__class__ is list else ()
+    tags = body.get(at)
+    return tuple(tags) if tags.__class__ is list else ()
 
 
 def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
@@ -286,7 +286,7 @@ def _put_handled(body: Body, items: Mapping[int, Sequence[HandledTask]]) -> list
     """Write the failed tasks that due `on_error` nodes handle: position of the node, then task and argument of each."""
     return [
         # Only a task that was started by a Send has an argument. Line 0 is the structure, so 0 can mean "none".
-        [at, [[_put_task(body, one.task), 0 if one.arg is None else body.put(one.arg)] for one in handled]]
+        [at, [[_put_task(body, task.task), 0 if task.arg is None else body.put(task.arg)] for task in handled]]
         for at, handled in items.items()
     ]
 

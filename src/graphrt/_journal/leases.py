@@ -151,7 +151,9 @@ class LeaseRenewer(StoreWorker):
                 now = time.monotonic()
                 store.renew(claims)
                 # Renewing a void claim does nothing and raises no error, so an expired claim remains uncertain.
-                self._extend([one for one in claims if self._until.get(id(one), 0.0) > time.monotonic()], now)
+                self._extend(
+                    [renewed for renewed in claims if self._until.get(id(renewed), 0.0) > time.monotonic()], now
+                )
         for claim, until in owed:
             with contextlib.suppress(Exception):
                 store.release(claim)

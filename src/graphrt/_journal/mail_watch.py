@@ -190,10 +190,10 @@ class MailWatch(StoreWorker):
 def _hand_over(store: Store, runs: Iterable[Shown]) -> None:
     """Store the items that *runs* have collected, in one call: for one run, it costs as much as for twenty."""
     with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(shown.handing_over()) for shown in runs]
-        places = iter(store.relay([one for some in found for one in some.batches]))
-        for some in found:
-            some.places.extend(islice(places, len(some.batches)))
+        handovers = [stack.enter_context(shown.handing_over()) for shown in runs]
+        places = iter(store.relay([batch for handover in handovers for batch in handover.batches]))
+        for handover in handovers:
+            handover.places.extend(islice(places, len(handover.batches)))
 
 
 _WATCHES: Final = PerStore(MailWatch)

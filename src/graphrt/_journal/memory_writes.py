@@ -75,9 +75,9 @@ def _texts(value: Any) -> Iterator[str]:
     elif value.__class__ is int:
         yield str(value)
     elif isinstance(value, list):
-        for one in value:  # pyright: ignore[reportUnknownVariableType]  # JSON
-            yield from _texts(one)
+        for part in value:  # pyright: ignore[reportUnknownVariableType]  # JSON
+            yield from _texts(part)
     elif isinstance(value, dict) and value.get(TAG) not in _HIDDEN:  # pyright: ignore[reportUnknownMemberType]
-        for name, one in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for name, part in value.items():  # pyright: ignore[reportUnknownVariableType]
             if name != TAG:
-                yield from _texts(one)
+                yield from _texts(part)

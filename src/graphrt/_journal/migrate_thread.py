@@ -55,21 +55,21 @@ def prepare(fold: Fold, verdict: Compatibility) -> None:
     is_same = verdict.kind == "identical"
     if is_same and meta.keys().isdisjoint(_CHANGED):  # it was never driven by another graph
         return
-    gone: dict[str, str] = dict(meta.get("gone") or {})
+    removed: dict[str, str] = dict(meta.get("gone") or {})
     if not is_same:
         older: Mapping[str, Any] = meta.get("topology") or {}
         before: Mapping[str, Any] = older.get("state") or {}
-        gone |= {name: field["reducer"] for name, field in before.items() if name not in engine.plan.state.fields}
+        removed |= {name: field["reducer"] for name, field in before.items() if name not in engine.plan.state.fields}
     again: Mapping[str, str] = verdict.migration.nodes if verdict.migration is not None else {}
     renamed = renamed_nodes(meta, again)
     joins = changed_joins(meta, again, engine.plan, is_same=is_same)
     # Also kept in the meta, which the next commit stores, because later loads fold the same entries.
-    kept: dict[str, Any] = {"gone": gone, "renamed": renamed, "joins": joins_as_data(joins)}
-    kept["plain"] = bool(verdict.classes) or bool(meta.get("plain"))
-    fold.meta = {**meta, **{key: data for key, data in kept.items() if data}}
+    additions: dict[str, Any] = {"gone": removed, "renamed": renamed, "joins": joins_as_data(joins)}
+    additions["plain"] = bool(verdict.classes) or bool(meta.get("plain"))
+    fold.meta = {**meta, **{key: data for key, data in additions.items() if data}}
     by_name = engine.plan.by_name
     engine.fold_older(
-        {name: _stand_in(name, label) for name, label in gone.items()},
+        {name: _stand_in(name, label) for name, label in removed.items()},
         {old: by_name[new] for old, new in renamed.items() if new in by_name},
         under_older_names(joins, renamed, engine.plan),
     )
@@ -126,9 +126,9 @@ def adopt(fold: Fold, verdict: Compatibility) -> None:
     why = verdict.migration.name if verdict.migration is not None else f"compatible: {'; '.join(verdict.reasons)}"
     untracked = engine.plan.state.untracked
     # Untracked fields are in no entry (R16).
-    kept = None if values is None else {name: value for name, value in values.items() if name not in untracked}
+    tracked = None if values is None else {name: value for name, value in values.items() if name not in untracked}
     fold.fingerprint = verdict.target
-    fold.migrated = events.ThreadMigrated(source=verdict.source, target=verdict.target, why=why, values=kept)
+    fold.migrated = events.ThreadMigrated(source=verdict.source, target=verdict.target, why=why, values=tracked)
 
 
 def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> dict[str, Any]:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 def labels_after(logged: Sequence[Logged]) -> Labels | None:
     """Return the labels of a thread after *logged*, pairs of path and event; None if no event sets them."""
-    found: Labels | None = None
+    labels: Labels | None = None
     for path, event in logged:
         if isinstance(event, events.ThreadLabelled) and not path:
             # An erased title is read as an `Erased`, which is not a label.
             title: Any = event.title
-            found = Labels(title if isinstance(title, str) else None, frozenset(event.tags), event.priority)
-    return found
+            labels = Labels(title if isinstance(title, str) else None, frozenset(event.tags), event.priority)
+    return labels
 
 
 def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
@@ -50,7 +50,7 @@ def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
     if status == "cancelled":
         return []
     hidden = (SIGNAL,) if status in ("running", "interrupted") else (SIGNAL, TASK)
-    return [one for one in engine.open_interrupts() if one.kind not in hidden]
+    return [question for question in engine.open_interrupts() if question.kind not in hidden]
 
 
 def listed(
@@ -67,10 +67,10 @@ def listed(
         asked_at: When they were asked, in seconds since the epoch: one time for all, or a function of the question's
             id.
     """
-    found: list[Question] = []
+    questions: list[Question] = []
     for question in open_questions(engine, status):
         at = asked_at(question.id) if callable(asked_at) else asked_at
-        found.append(
+        questions.append(
             Question(
                 # Ids are `thread/task#key`, and ids of threads have no slash. A copy of the thread has another id.
                 place=question.id.partition("/")[2],
@@ -83,7 +83,7 @@ def listed(
                 body=_body(question, engine.plan.codec),
             )
         )
-    return found
+    return questions
 
 
 @final
@@ -146,7 +146,7 @@ def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
         shown = from_json(question.body)
     parts: Mapping[Any, Any] = shown if is_mapping(shown) else {}
     key = question.place.partition("#")[2]  # the place is `task#key`
-    found = OpenInterrupt(f"{thread}/{question.place}", key, question.node, parts.get("payload"), kind=question.kind)
-    found.answer_type, found.expires_at, found.stale = parts.get("answer_type"), question.expires_at, question.stale
-    found.default = parts.get("default", UNSET)
-    return found
+    result = OpenInterrupt(f"{thread}/{question.place}", key, question.node, parts.get("payload"), kind=question.kind)
+    result.answer_type, result.expires_at, result.stale = parts.get("answer_type"), question.expires_at, question.stale
+    result.default = parts.get("default", UNSET)
+    return result

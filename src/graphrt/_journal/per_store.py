@@ -100,6 +100,6 @@ class PerStore(Generic[W]):
     def end(self, store: Store) -> None:
         """End the worker of *store*, which was closed, if there is one in this process."""
         with self._lock:
-            found = self._found.get(store)
-        if found is not None and found[0] == os.getpid():
-            found[1].end()
+            entry = self._found.get(store)
+        if entry is not None and entry[0] == os.getpid():
+            entry[1].end()

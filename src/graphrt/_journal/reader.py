@@ -162,9 +162,9 @@ class Reader:
         """
         if error.thread is None:
             where = f"entry {place}" if isinstance(place, int) else place
-            here, said = f"thread {self.thread!r}" + (f", {where}" if where else ""), error.where
+            outer, inner = f"thread {self.thread!r}" + (f", {where}" if where else ""), error.where
             error.__dict__.update({"thread": self.thread, **data})
-            error.where = f"{here}: {said}" if said else here
+            error.where = f"{outer}: {inner}" if inner else outer
         return error
 
     def batch(self, record: Record) -> Batch:
@@ -277,14 +277,14 @@ class Reader:
         """
         if not self.beside:
             return
-        there = outcomes(staged)
-        gone = sorted(key for key in self.beside if key not in there)
+        ends = outcomes(staged)
+        missing = sorted(key for key in self.beside if key not in ends)
         # An empty end vouches only that a body exists.
-        changed = sorted(key for key, end in self.beside.items() if end and there.get(key, end) != end)
-        if gone or changed:
-            what = "gone" if gone else "not what was written"
+        changed = sorted(key for key, end in self.beside.items() if end and ends.get(key, end) != end)
+        if missing or changed:
+            what = "gone" if missing else "not what was written"
             raise STAGED_OUTCOMES_CHANGED(
-                thread=self.thread, problem=what, seq=seq, known=", ".join(map(repr, (gone or changed)[:8]))
+                thread=self.thread, problem=what, seq=seq, known=", ".join(map(repr, (missing or changed)[:8]))
             )
 
     def _forged(self, what: str, record: Record, known: str) -> StoreError:

@@ -107,8 +107,8 @@ def parsed(seal: bytes, lines: int) -> Seal | None:
     rest = seal[_MACS + MAC_BYTES * number :]
     if version == VERSION:
         return Seal(kid, state, leaf, macs, salts_of(rest, lines), ()) if len(rest) == SEED_BYTES else None
-    kept = _kept(rest, lines) if version == ERASED else ()
-    return Seal(kid, state, leaf, macs, b"", kept) if kept else None
+    pairs = _kept(rest, lines) if version == ERASED else ()
+    return Seal(kid, state, leaf, macs, b"", pairs) if pairs else None
 
 
 def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
@@ -116,7 +116,7 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
 
     At least one line must be erased: otherwise the same record would have two valid seals.
     """
-    kept: list[tuple[bytes, bytes]] = []
+    pairs: list[tuple[bytes, bytes]] = []
     at, erased = 0, False
     for _ in range(lines):
         kind = rest[at : at + 1]
@@ -125,9 +125,9 @@ def _kept(rest: bytes, lines: int) -> tuple[tuple[bytes, bytes], ...]:
         if kind not in (b"\x00", b"\x01") or len(value) != size:
             return ()
         erased = erased or kind == b"\x01"
-        kept.append((value, b"") if kind == b"\x00" else (b"", value))
+        pairs.append((value, b"") if kind == b"\x00" else (b"", value))
         at += 1 + size
-    return tuple(kept) if erased and at == len(rest) else ()
+    return tuple(pairs) if erased and at == len(rest) else ()
 
 
 def erased_lines(seal: bytes, lines: int) -> set[int]:
@@ -150,9 +150,9 @@ def erased(seal: bytes, lines: Sequence[bytes], numbers: Collection[int]) -> byt
     assert parts is not None  # noqa: S101 - the caller has verified the record
     begin = bytes([ERASED]) + seal[1 : _MACS + MAC_BYTES * len(parts.macs)]
     salts = parts.salts
-    kept = parts.kept or tuple((salts[at : at + SALT_BYTES], b"") for at in range(0, len(salts), SALT_BYTES))
+    pairs = parts.kept or tuple((salts[at : at + SALT_BYTES], b"") for at in range(0, len(salts), SALT_BYTES))
     rest = b""
-    for number, (line, (salt, commitment)) in enumerate(zip(lines, kept, strict=True)):
+    for number, (line, (salt, commitment)) in enumerate(zip(lines, pairs, strict=True)):
         if number in numbers and not commitment:
             commitment = sha256(COMMIT + salt + line).digest()
         rest += b"\x01" + commitment if commitment else b"\x00" + salt

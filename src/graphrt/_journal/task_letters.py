@@ -135,13 +135,13 @@ def packed(
 
 def reports(codec: Codec, letters: Iterable[Stored], thread: str) -> list[Report]:
     """Return those of *letters* to *thread* that are about tasks, decoded, in order."""
-    found: list[Report] = []
+    decoded: list[Report] = []
     for stored in letters:
         letter = read(codec, stored, thread)
         if letter.what == "task":
             content = letter.content  # the keys that `packed` writes are the fields of `Report` after place and id
-            found.append(Report(letter.place, letter.id, **{name: content[name] for name in Report._fields[2:]}))
-    return found
+            decoded.append(Report(letter.place, letter.id, **{name: content[name] for name in Report._fields[2:]}))
+    return decoded
 
 
 def failed_key(task: str) -> str:
@@ -179,7 +179,7 @@ def merged(engine: RunState, reader: Reader, known: dict[str, Sequence[Logged]],
     # (task, version) of the tasks that wait for a queue according to the journal. A question of the kind TASK accepts
     # no answer. It is withdrawn when a worker has reported the end of the task, or by an edit.
     asked = engine.questions.values()
-    waiting = {(one.task_id, one.version) for one in asked if one.kind == TASK and one.open}
+    waiting = {(question.task_id, question.version) for question in asked if question.kind == TASK and question.open}
     counts: dict[tuple[str, int], int] = {}
     for letter in letters:
         about = letter.task, letter.version

@@ -180,8 +180,8 @@ class Fold(ThreadStanding):
         # One by one, because an edit sets the status according to the engine's remaining work directly after it. Other
         # commits are folded in one call, which is cheaper.
         if len(logged) > 1 and logged[-1][1].__class__ is events.ThreadUpdated:
-            for seq, one in enumerate(logged, first):
-                self.fold([one], seq, run)
+            for seq, pair in enumerate(logged, first):
+                self.fold([pair], seq, run)
             return
         try:
             evolve_all(self.engine, logged)

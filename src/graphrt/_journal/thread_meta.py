@@ -79,8 +79,8 @@ def read_meta(meta: bytes | None, thread: str) -> dict[str, Any]:
         raise _damaged(thread, str(error)[:80]) from error
     if wrong:
         raise _damaged(thread, f"its {wrong} is not what graphrt writes")
-    found: dict[str, Any] = data
-    return found
+    contents: dict[str, Any] = data
+    return contents
 
 
 def name_in(meta: Mapping[str, Any]) -> str:

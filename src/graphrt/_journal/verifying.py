@@ -91,8 +91,8 @@ class Check:
         self.head = head = loaded.head
         meta = read_meta(loaded.meta, self._thread)
         reader = Reader(self._store, self._thread, PLAIN, meta=meta)
-        digests, found = self._snapshots(reader, loaded)
-        yield from found
+        digests, problems = self._snapshots(reader, loaded)
+        yield from problems
         # Check whether its id was swapped with another thread's: with its meta, else with its records.
         foreign = list(_found("head", partial(check_own, self._store, self._thread, meta)))
         yield from foreign
@@ -114,19 +114,23 @@ class Check:
         They are read from the newest to the oldest.
         """
         digests: dict[int, dict[str, str]] = {}
-        found: list[Problem] = []
+        problems: list[Problem] = []
         saved, end = loaded.snapshot, loaded.head.seq
         while saved is not None:
             if saved.seq > end:
-                found.append(("snapshot", f"There is a snapshot of entry {saved.seq}, after the last one.", saved.seq))
-            kept: list[StateSaved] = []
-            found += _found("snapshot", partial(_keep, kept, partial(reader.saved, saved.body, saved.seq)), saved.seq)
-            if kept:
-                digests[saved.seq] = dict(kept[0].digests)
+                problems.append(
+                    ("snapshot", f"There is a snapshot of entry {saved.seq}, after the last one.", saved.seq)
+                )
+            states: list[StateSaved] = []
+            problems += _found(
+                "snapshot", partial(_keep, states, partial(reader.saved, saved.body, saved.seq)), saved.seq
+            )
+            if states:
+                digests[saved.seq] = dict(states[0].digests)
             self._named |= blob_names(saved.body)
             # The protocol has no list of snapshots, but loading an earlier position returns the previous one.
             saved = self._store.load(self._thread, upto=saved.seq - 1).snapshot if saved.seq > 0 else None
-        return digests, found
+        return digests, problems
 
     def _records(
         self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]], *, named: bool
@@ -172,12 +176,12 @@ class Check:
             yield from self._misplaced(head)
             if named:
                 yield from _found("head", partial(check_name, self._store, self._thread, chain and chain.name))
-        for gone, numbers in self._gone.items() if whole else ():
-            if taken := numbers - self._erased.get(gone, set()):
+        for entry, numbers in self._gone.items() if whole else ():
+            if withheld := numbers - self._erased.get(entry, set()):
                 yield (
                     "withheld",
-                    f"{len(taken)} values of the record that ends with entry {gone} were taken away: no entry ValuesErased names them.",
-                    gone,
+                    f"{len(withheld)} values of the record that ends with entry {entry} were taken away: no entry ValuesErased names them.",
+                    entry,
                 )
 
     def _misplaced(self, head: Head) -> Iterator[Problem]:
@@ -201,8 +205,8 @@ class Check:
             StoreError: The record is damaged.
         """
         batch, body = reader.checked(record, chain)
-        if chain is not None and (gone := erased_lines(record.seal, len(body.lines))):
-            self._gone[record.seq] = gone
+        if chain is not None and (erased := erased_lines(record.seal, len(body.lines))):
+            self._gone[record.seq] = erased
         note_erased(batch.logged, self._erased)
         self._at = batch.at
         for path, event in batch.logged:
@@ -242,9 +246,9 @@ def note_erased(logged: Iterable[Logged], known: dict[int, set[int]]) -> None:
                 known.setdefault(seq, set()).update(numbers)
 
 
-def _keep(kept: list[T], call: Callable[[], T]) -> None:
-    """Append the result of *call* to *kept*, because `_found` drops results. Nothing is appended if it raises."""
-    kept.append(call())
+def _keep(results: list[T], call: Callable[[], T]) -> None:
+    """Append the result of *call* to *results*, because `_found` drops results. Nothing is appended if it raises."""
+    results.append(call())
 
 
 def _found(code: str, call: Callable[[], object], seq: int | None = None) -> Iterator[Problem]:
