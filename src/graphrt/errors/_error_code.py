@@ -215,8 +215,8 @@ def _shown(value: Any, spec: str, conversion: str | None) -> str:
         if conversion == "r":
             return repr(value)
         if "|" in spec:
-            one, _, many = spec.partition("|")
-            return one if (value if isinstance(value, int) else len(value)) == 1 else many
+            singular, _, plural = spec.partition("|")
+            return singular if (value if isinstance(value, int) else len(value)) == 1 else plural
         if spec.startswith(_COUNT):
             return _words.count(value if isinstance(value, int) else len(value), spec.removeprefix(_COUNT))
         if spec in _WORDS:

@@ -15,11 +15,11 @@ def sections() -> dict[str, str]:
     Raises:
         FileNotFoundError: The page exists neither in the package nor in a checkout.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in re.split(r"^## (?=[a-z0-9-]+\s*$)", page(), flags=re.MULTILINE)[1:]:
         code, _, text = part.partition("\n")
-        found[code.strip()] = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).strip()
-    return found
+        texts[code.strip()] = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).strip()
+    return texts
 
 
 def page() -> str:

@@ -38,34 +38,34 @@ class Place:
 
 def parts(known: Mapping[str, Any]) -> list[str]:
     """Return the parts of a "Where" line, made of the attributes of an error or a `Place`."""
-    found: list[str] = []
+    texts: list[str] = []
     if (graph := known.get("graph")) is not None:
-        found.append(f"graph {graph!r}")
+        texts.append(f"graph {graph!r}")
     path = known.get("path") if "graph" in known else None
     declared = known.get("declared_at")
     # The path of a nested graph may already end with the node's name.
     if (node := known.get("node")) is not None and not ("task_id" not in known and path and path.endswith(f":{node}")):
-        found.append(f"node {node!r} at {declared}" if declared else f"node {node!r}")
+        texts.append(f"node {node!r} at {declared}" if declared else f"node {node!r}")
     elif declared:
-        found.append(f"at {declared}")
+        texts.append(f"at {declared}")
     if (task := known.get("task_id")) is not None:
-        found.append(f"task {task}")
+        texts.append(f"task {task}")
     else:
         if (superstep := known.get("superstep")) is not None:
-            found.append(f"superstep {superstep}")
+            texts.append(f"superstep {superstep}")
         if path:
-            found.append(f"nested in task {path}")
+            texts.append(f"nested in task {path}")
     if (arg := known.get("arg")) is not None:
-        found.append(f"argument {brief(arg)}")
+        texts.append(f"argument {brief(arg)}")
     if (model := known.get("model")) is not None:
-        found.append(f"model {model!r}")
+        texts.append(f"model {model!r}")
     if (thread := known.get("thread")) is not None:
-        found.append(f"thread {thread!r}")
+        texts.append(f"thread {thread!r}")
     if (run := known.get("run_id")) is not None:
-        found.append(f"run {run}")
+        texts.append(f"run {run}")
     if (seq := known.get("seq")) is not None:
-        found.append(f"entry {seq}")
-    return found
+        texts.append(f"entry {seq}")
+    return texts
 
 
 def line(text: str, known: Mapping[str, Any], what: str) -> str:
@@ -76,13 +76,13 @@ def line(text: str, known: Mapping[str, Any], what: str) -> str:
         known: Attributes of the error, which add their parts.
         what: The first line of the message; a part that it or *text* contains is not repeated.
     """
-    said = f"{text}\n{what}".casefold()
-    found = [part for part in parts(known) if part.casefold() not in said]
-    return ", ".join([text, *found] if text else found)
+    message = f"{text}\n{what}".casefold()
+    details = [part for part in parts(known) if part.casefold() not in message]
+    return ", ".join([text, *details] if text else details)
 
 
-def brief(value: object, most: int = MOST_ARGUMENT) -> str:
-    """Return the `repr` of *value* on one line, cut to *most* characters; a `__repr__` that raises is handled.
+def brief(value: object, max_chars: int = MOST_ARGUMENT) -> str:
+    """Return the `repr` of *value* on one line, cut to *max_chars* characters; a `__repr__` that raises is handled.
 
     Addresses in memory are left out: `<function later>`.
     """
@@ -90,13 +90,13 @@ def brief(value: object, most: int = MOST_ARGUMENT) -> str:
     import reprlib
 
     shown = reprlib.Repr()
-    shown.maxstring = shown.maxother = shown.maxlong = most
+    shown.maxstring = shown.maxother = shown.maxlong = max_chars
     try:
         text = shown.repr(value)
     except Exception:  # noqa: BLE001 - user code; the error that is reported matters more
         text = f"<{type(value).__name__}>"
     text = re.sub(_ADDRESS, ">", " ".join(text.split()))
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    return text if len(text) <= max_chars else f"{text[: max_chars - 3]}..."
 
 
 def a(noun: str) -> str:
@@ -116,10 +116,10 @@ def count(number: int, noun: str, many: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
-def names(items: Iterable[object], *, most: int = 12) -> str:
-    """Quote *items* for the "Known" line: at most *most* of them, and the number of the rest."""
+def names(items: Iterable[object], *, max_items: int = 12) -> str:
+    """Quote *items* for the "Known" line: at most *max_items* of them, and the number of the rest."""
     rest = iter(items)
-    text = ", ".join(repr(item) for item in islice(rest, most))
+    text = ", ".join(repr(item) for item in islice(rest, max_items))
     more = sum(1 for _ in rest)
     return f"{text} and {more} more" if more else text
 
@@ -130,8 +130,8 @@ def closest(name: object, known: Iterable[str]) -> str:
 
     if not isinstance(name, str):
         return ""
-    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return found[0] if found else ""
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else ""
 
 
 def said(error: BaseException) -> str:

@@ -371,18 +371,18 @@ class GraphBuilder(Generic[S, U, I_co]):
         self._add(name, fn, policy, here())
         return self
 
-    def _add(self, name: Any, fn: Any, given: Mapping[str, Any], where: str) -> None:
-        """Declare a node with the policy arguments *given*, for `add_node`, `@g.node` and manifests."""
-        own = frozenset(given)
+    def _add(self, name: Any, fn: Any, arguments: Mapping[str, Any], where: str) -> None:
+        """Declare a node with the policy arguments *arguments*, for `add_node`, `@g.node` and manifests."""
+        own = frozenset(arguments)
         fn = function_of(fn)
         if is_harness(fn):
-            fn, given, problem = harness_node(name, fn, given, self._state, where)
+            fn, arguments, problem = harness_node(name, fn, arguments, self._state, where)
             self._problems += [] if problem is None else [problem]
         fields = fields_of(fn)
         if fields is not None and fields.writes:  # the first line of `declare_fields` for the function
-            given = {"writes": fields.writes, **given}
-        tools = offered_tools(fn, given)
-        policy, problems = read_policy(name, given, self._ref, where)
+            arguments = {"writes": fields.writes, **arguments}
+        tools = offered_tools(fn, arguments)
+        policy, problems = read_policy(name, arguments, self._ref, where)
         self._problems += problems
         hint = hints.return_hint(fn, self._localns) if getattr(fn, "__annotations__", None) else hints.UNRESOLVED
         self._declared.append(NodeSpec(name, fn, policy, where, hint, fields, tools, own))
@@ -398,10 +398,10 @@ class GraphBuilder(Generic[S, U, I_co]):
             policy: `retry`, `timeout_s`, `idle_timeout_s`, `inline`, `queue`, `on_error`, `on_fatigue`, `max_visits`,
                 `tools`, `budget`. A second call adds to the first.
         """
-        given: dict[str, Any] = dict(policy)
-        read, problems = read_policy("set_node_defaults", given, self._ref, here(), known=DEFAULTS)
+        arguments: dict[str, Any] = dict(policy)
+        read, problems = read_policy("set_node_defaults", arguments, self._ref, here(), known=DEFAULTS)
         self._problems += problems
-        self._defaults |= {option: getattr(read, option) for option in given if option in DEFAULTS}
+        self._defaults |= {option: getattr(read, option) for option in arguments if option in DEFAULTS}
         return self
 
     def _with_defaults(self, item: Declared) -> Declared:

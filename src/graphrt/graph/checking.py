@@ -24,13 +24,13 @@ def checked(spec: GraphSpec, limits: Limits, allow: frozenset[str]) -> Plan:
     Raises:
         DefinitionError: The graph has problems; `.problems` has all of them, in declaration order.
     """
-    found = errors(spec, limits)
+    problems = errors(spec, limits)
     for code in sorted(allow.difference(JUDGEMENTS), key=str):  # `str`: a caller may pass anything
-        found.append(BAD_ALLOW(accepted=code, judgements=JUDGEMENTS))
+        problems.append(BAD_ALLOW(accepted=code, judgements=JUDGEMENTS))
     plan: Plan | None = None
-    if not found:  # judgements need a plan, and only a graph without errors has one
+    if not problems:  # judgements need a plan, and only a graph without errors has one
         plan = Plan(spec, limits)
-        found = [problem for problem in judgements(plan) if problem.code not in allow]
-    if found or plan is None:  # the second condition is only for type checkers
-        raise DEFINITION(who=f"Graph {spec.name!r}", problems=found, where=f"defined at {spec.where}")
+        problems = [problem for problem in judgements(plan) if problem.code not in allow]
+    if problems or plan is None:  # the second condition is only for type checkers
+        raise DEFINITION(who=f"Graph {spec.name!r}", problems=problems, where=f"defined at {spec.where}")
     return plan

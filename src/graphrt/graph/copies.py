@@ -30,14 +30,14 @@ def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
     Raises:
         DefinitionError: A node is unknown, or a function cannot be called as a node.
     """
-    given = {node_name(ref): fn for ref, fn in replacements.items()}
+    functions = {node_name(ref): fn for ref, fn in replacements.items()}
     known = plan.by_name
     problems = [
         UNKNOWN_NODE(edge="call of with_nodes()", name=repr(name), fix=f"Known: {names(known)}.")
-        for name in given
+        for name in functions
         if name not in known
     ]
-    for name, fn in given.items():
+    for name, fn in functions.items():
         # The signature of a function must be that of a node. A compiled graph has none to check.
         shape = node_shape(fn) if getattr(fn, "__graphrt_plan__", None) is None else None
         if shape is not None and shape.problem:
@@ -47,7 +47,12 @@ def with_functions(plan: Plan, replacements: Mapping[Any, Any]) -> Plan:
     if problems:
         raise DEFINITION(who="The replacement by with_nodes()", problems=problems, where=plan.place())
     return _declared_anew(
-        plan, {name: replace(node, fn=function_of(given[name])) for name, node in _nodes(plan).items() if name in given}
+        plan,
+        {
+            name: replace(node, fn=function_of(functions[name]))
+            for name, node in _nodes(plan).items()
+            if name in functions
+        },
     )
 
 

@@ -33,34 +33,40 @@ def declared_builder(
         limits: How large the manifest may be.
     """
 
-    def compiled(found: ReadGraph) -> Any:
+    def compiled(graph: ReadGraph) -> Any:
         """Compile a nested graph. The reader also compiles the whole graph, to report all problems at once."""
-        return _declared(builder, found).compile()
+        return _declared(builder, graph).compile()
 
     made: B = _declared(builder, read_graph(spec, registry, compiled, state, limits))
     return made
 
 
-def _declared(builder: Any, found: ReadGraph) -> Any:
-    """Return an instance of the class *builder* with the declarations of *found*."""
-    if found.overwrite:  # nodes return the full next state, not an update
-        made = builder.overwrite(found.state, name=found.name, version=found.version, hands_over_to=found.hands_over_to)
-    else:
-        made = builder(
-            found.state,
-            found.update,
-            reducer=found.reducer,
-            name=found.name,
-            version=found.version,
-            hands_over_to=found.hands_over_to,
-            **found.schemas,
+def _declared(builder: Any, graph: ReadGraph) -> Any:
+    """Return an instance of the class *builder* with the declarations of *graph*."""
+    if graph.overwrite:  # nodes return the full next state, not an update
+        instance = builder.overwrite(
+            graph.state, name=graph.name, version=graph.version, hands_over_to=graph.hands_over_to
         )
-    made._limits, made._allow = found.limits, found.allow
+    else:
+        instance = builder(
+            graph.state,
+            graph.update,
+            reducer=graph.reducer,
+            name=graph.name,
+            version=graph.version,
+            hands_over_to=graph.hands_over_to,
+            **graph.schemas,
+        )
+    instance._limits, instance._allow = graph.limits, graph.allow
     # A call is its kind, the arguments of the builder's private method, and the path in the manifest.
-    calls: Mapping[str, Callable[..., None]] = {"node": made._add, "branch": made._branch, "join": made._join}
-    for method, args, where in found.calls:
+    calls: Mapping[str, Callable[..., None]] = {
+        "node": instance._add,
+        "branch": instance._branch,
+        "join": instance._join,
+    }
+    for method, args, where in graph.calls:
         if method == "edge":  # the builder has no private method for edges
-            made._declared.append(EdgeSpec(args[0], args[1], where))
+            instance._declared.append(EdgeSpec(args[0], args[1], where))
         else:
             calls[method](*args, where)
-    return made
+    return instance

@@ -47,7 +47,7 @@ def is_harness(fn: Any) -> bool:
 
 
 def harness_node(
-    name: Any, harness: Any, given: Mapping[str, Any], state: StateSchema, where: str
+    name: Any, harness: Any, arguments: Mapping[str, Any], state: StateSchema, where: str
 ) -> tuple[Any, dict[str, Any], Problem | None]:
     """Return the node function of a harness, the policy arguments left, and the problem of `input=` and `output=`.
 
@@ -57,12 +57,12 @@ def harness_node(
     Args:
         name: The node's name.
         harness: The agent or harness.
-        given: The policy arguments, as the user wrote them.
+        arguments: The policy arguments, as the user wrote them.
         state: The schema of the state.
         where: `file:line` of the call.
     """
-    policy = {option: value for option, value in given.items() if option not in ("input", "output")}
-    source, target = given.get("input"), given.get("output")  # of the prompt, and for the reply
+    policy = {option: value for option, value in arguments.items() if option not in ("input", "output")}
+    source, target = arguments.get("input"), arguments.get("output")  # of the prompt, and for the reply
     chat = _conversation(state)
     if source is None:  # a custom prompt needs an `output=` and does not continue the conversation
         source = chat
@@ -71,7 +71,7 @@ def harness_node(
     # Fields to parts of the reply, for the fields that the node writes.
     wrote: dict[str, str] = {target: ""} if isinstance(target, str) else {}
     wrote |= target if is_mapping(target) else {}
-    tools: Any = given.get("tools")
+    tools: Any = arguments.get("tools")
     if tools is not None:
         policy["tools"] = tools = list(several(tools))
     reads = getattr(source, "fields", (source,) if isinstance(source, str) else ())
@@ -83,15 +83,15 @@ def harness_node(
         parts = {field: part for field, part in wrote.items() if not _is_missing(reply, part, is_chat=field == chat)}
         return {field: _part(reply, part, is_chat=field == chat) for field, part in parts.items()}
 
-    declare_form(node, "agent", {"agent": harness, "input": given.get("input"), "output": given.get("output")})
+    declare_form(node, "agent", {"agent": harness, "input": arguments.get("input"), "output": arguments.get("output")})
     return declare_fields(node, reads=reads, writes=wrote, agent=harness), policy, problem
 
 
 def _conversation(state: StateSchema) -> str | None:
     """Return the field of the conversation: the only one with the reducer `messages`, else "messages", else None."""
-    found = [name for name, field in state.fields.items() if field.reduce is reducers.messages]
-    if len(found) == 1:
-        return found[0]
+    candidates = [name for name, field in state.fields.items() if field.reduce is reducers.messages]
+    if len(candidates) == 1:
+        return candidates[0]
     return "messages" if "messages" in state.fields else None
 
 
@@ -154,5 +154,5 @@ def _part(reply: Any, part: str, *, is_chat: bool) -> Any:
         if is_chat:
             return list(reply.new_messages)
         return reply.text if reply.output is None else reply.output
-    found: Any = getattr(reply, part)
-    return list(found) if part in ("new_messages", "tool_calls") else found
+    value: Any = getattr(reply, part)
+    return list(value) if part in ("new_messages", "tool_calls") else value

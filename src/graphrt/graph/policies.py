@@ -106,7 +106,7 @@ class GraphPolicy(NodePolicy[S], total=False):
 
 def read_policy(
     name: Any,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     resolve: Callable[[Any], Any],
     where: str,
     *,
@@ -119,16 +119,16 @@ def read_policy(
 
     Args:
         name: The node's name.
-        given: The policy arguments, as the user wrote them.
+        arguments: The policy arguments, as the user wrote them.
         resolve: Returns the name of the node that a handle, a string or its function names.
         where: `file:line` of the call.
         known: Names of all valid arguments.
     """
-    if not given:
+    if not arguments:
         return _NOTHING, []
     node = name if isinstance(name, str) else None  # a name of another type is reported by `compile()`
-    options = {option: value for option, value in given.items() if option in known}
-    problems = [_unknown(name, option, where, known) for option in given if option not in known]
+    options = {option: value for option, value in arguments.items() if option in known}
+    problems = [_unknown(name, option, where, known) for option in arguments if option not in known]
     retry = options.get("retry")
     if is_number(retry, whole=True):
         options["retry"] = RetryPolicy(retry)
@@ -157,15 +157,15 @@ def read_policy(
     if "tools" in options:
         tools: Any = options["tools"]
         options["tools"] = several(tools)
-        options["tools"] = tuple(_tool_name(one) for one in options["tools"])
-        odd = [one for one in options["tools"] if not isinstance(one, str)]
-        if odd:
+        options["tools"] = tuple(_tool_name(tool) for tool in options["tools"])
+        invalid = [tool for tool in options["tools"] if not isinstance(tool, str)]
+        if invalid:
             options["tools"] = ()
             problems.append(
                 POLICY_OF_WRONG_KIND(
                     name=name,
                     option="tools",
-                    given=odd[0],
+                    given=invalid[0],
                     wanted="tools that the agent has, or their names",
                     node=node,
                     where=where,
@@ -188,7 +188,7 @@ def _tool_name(tool: Any) -> Any:
     return tool if isinstance(tool, str) else getattr(getattr(tool, "spec", None), "name", tool)
 
 
-def offered_tools(fn: Any, given: Mapping[str, Any]) -> tuple[ToolUse, ...]:
+def offered_tools(fn: Any, arguments: Mapping[str, Any]) -> tuple[ToolUse, ...]:
     """Return the state access that the node's tools declare, as far as the tools are known.
 
     They are known if the node declares the agent that it runs, or if `tools=` has the tools themselves rather than
@@ -196,13 +196,13 @@ def offered_tools(fn: Any, given: Mapping[str, Any]) -> tuple[ToolUse, ...]:
 
     Args:
         fn: The function of the node.
-        given: The policy arguments, as the user wrote them.
+        arguments: The policy arguments, as the user wrote them.
     """
     agent: Any = agent_of(fn)
-    wanted = several(given.get("tools", ()))
+    wanted = several(arguments.get("tools", ()))
     tools: Any = [tool for tool in wanted if hasattr(tool, "spec") and hasattr(tool, "policy")]
     if hasattr(agent, "__graphrt_tools__"):
-        tools = agent.__graphrt_tools__({_tool_name(tool) for tool in wanted} if "tools" in given else None)
+        tools = agent.__graphrt_tools__({_tool_name(tool) for tool in wanted} if "tools" in arguments else None)
     if not tools:
         return ()
     from graphrt.harness.tools.registry import needing_graph  # only a node with tools loads it
@@ -238,11 +238,11 @@ def _misplaced(name: Any, options: dict[str, Any], node: str | None, where: str)
     return problems
 
 
-def several(given: Any) -> tuple[Any, ...]:
+def several(value: Any) -> tuple[Any, ...]:
     """Return the names or targets in an option, which may be a single one, or something that is neither."""
-    if isinstance(given, (str, EndType)) or hasattr(given, "__graphrt_node__") or not hasattr(given, "__iter__"):
-        return (given,)
-    return tuple(given)
+    if isinstance(value, (str, EndType)) or hasattr(value, "__graphrt_node__") or not hasattr(value, "__iter__"):
+        return (value,)
+    return tuple(value)
 
 
 def _unknown(name: Any, option: str, where: str, known: Collection[str]) -> Problem:

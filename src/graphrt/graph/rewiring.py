@@ -115,11 +115,11 @@ def _changed(graph: CompiledGraph[Any, Any, Any], topology: Mapping[str, Any]) -
                 declared.append(_branch(item, edges))
     # Remaining static edges are new. They have no line of their own, so errors name the graph's line.
     declared += [EdgeSpec(_ref(src), _ref(dst), plan.spec.where) for src, dst in edges.static]
-    left = edges.left()
-    if left:  # a new router or a new join would need more than its edges
+    unused = edges.left()
+    if unused:  # a new router or a new join would need more than its edges
         raise ARGUMENT_OUT_OF_BOUNDS(
-            problem=f"The topology has {count(len(left), 'edge')} that the graph cannot have, "
-            f"the first from {left[0]['from']!r} to {left[0]['to']!r}",
+            problem=f"The topology has {count(len(unused), 'edge')} that the graph cannot have, "
+            f"the first from {unused[0]['from']!r} to {unused[0]['to']!r}",
             wanted="what graph.topology() returned; static edges may be added to it, and no routes or joins",
             where=plan.place(),
         )
@@ -216,11 +216,11 @@ def _node(
         problems: Problems of the policy are appended to it.
     """
     changes: dict[str, Any] = {}
-    given = {key: new[key] for key in _POLICIES if key in new and new[key] != old.get(key, _MISSING)}
-    if given:
-        read, found = read_policy(item.name, given, _ref, item.where)
-        problems += found
-        changes = {key: getattr(read, key) for key in given}
+    edited = {key: new[key] for key in _POLICIES if key in new and new[key] != old.get(key, _MISSING)}
+    if edited:
+        read, policy_problems = read_policy(item.name, edited, _ref, item.where)
+        problems += policy_problems
+        changes = {key: getattr(read, key) for key in edited}
     # Policies that were removed get their defaults.
     changes |= {key: getattr(_NOTHING, key) for key in _POLICIES if key in old and key not in new}
     for kind in ("on_error", "on_fatigue", "goto"):  # policies that lead to nodes: edges in a topology
@@ -239,22 +239,22 @@ def _join(item: JoinSpec, edges: _Edges) -> list[JoinSpec]:
     if item.dst is END:  # its sources have static edges to END in a topology
         sources = tuple(src for src in item.sources if edges.take(_name(src), "END"))
         return [replace(item, sources=sources)] if sources else []
-    kept = edges.join()
-    if not kept:
+    join_edges = edges.join()
+    if not join_edges:
         return []
-    sources = tuple(src for src in item.sources if any(edge["from"] == src for edge in kept))
+    sources = tuple(src for src in item.sources if any(edge["from"] == src for edge in join_edges))
     # All edges of a join have the same `need` (arrivals for which it waits) and `of` (number of sources). A join that
     # was declared for "all" stays so if neither was edited; otherwise it waits for a number.
-    need = kept[0]["need"]
-    when = item.when if need == kept[0]["of"] == len(sources) and item.when == "all" else need
-    return [replace(item, sources=sources, dst=_ref(kept[0]["to"]), when=when, starved=kept[0]["starved"])]
+    need = join_edges[0]["need"]
+    when = item.when if need == join_edges[0]["of"] == len(sources) and item.when == "all" else need
+    return [replace(item, sources=sources, dst=_ref(join_edges[0]["to"]), when=when, starved=join_edges[0]["starved"])]
 
 
 def _branch(item: BranchSpec, edges: _Edges) -> BranchSpec:
     """Return the declaration of a conditional edge with the routes that the topology has for it."""
-    kept = edges.branch(_name(item.src))
-    targets = {edge["label"]: edge["to"] for edge in kept if not edge.get("default")}
-    default = next((_ref(edge["to"]) for edge in kept if edge.get("default")), None)
+    branch_edges = edges.branch(_name(item.src))
+    targets = {edge["label"]: edge["to"] for edge in branch_edges if not edge.get("default")}
+    default = next((_ref(edge["to"]) for edge in branch_edges if edge.get("default")), None)
     known = pairs(item.routes)
     # Unchanged routes stay as they were declared, for instance as a list of nodes.
     if all(targets.get(_shown(label)) == _name(target) for label, target in known):

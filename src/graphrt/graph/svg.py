@@ -268,7 +268,7 @@ def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str, str]]) -> list
 
 def _postorder(nodes: Sequence[str], after: dict[str, list[str]]) -> list[str]:
     seen: set[str] = set()
-    found: list[str] = []
+    order: list[str] = []
     for root in nodes:
         stack: list[tuple[str, int]] = [(root, 0)] if root not in seen else []
         seen.add(root)
@@ -281,8 +281,8 @@ def _postorder(nodes: Sequence[str], after: dict[str, list[str]]) -> list[str]:
                     seen.add(target)
                     stack.append((target, 0))
             else:
-                found.append(name)
-    return found
+                order.append(name)
+    return order
 
 
 def _ordered(layers: list[list[str]], edges: Sequence[tuple[str, str, str]]) -> list[list[str]]:
