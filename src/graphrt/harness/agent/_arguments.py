@@ -30,39 +30,39 @@ __all__ = [
 ]
 
 
-def checked_model(given: Any, *, of: str = "An agent's model") -> ChatModel:
-    """Return *given* if it is a model, or the `LiteLLMModel` that it names.
+def checked_model(value: Any, *, of: str = "An agent's model") -> ChatModel:
+    """Return *value* if it is a model, or the `LiteLLMModel` that it names.
 
     Args:
-        given: A ChatModel, or a name such as "openai/gpt-4o-mini".
+        value: A ChatModel, or a name such as "openai/gpt-4o-mini".
         of: Beginning of the error's sentence: whose model it is.
 
     Raises:
         InputError: It is a class, or lacks a method or property of a ChatModel (`no-model`).
     """
-    if isinstance(given, str):
+    if isinstance(value, str):
         from graphrt.harness.litellm._model import LiteLLMModel
 
-        return LiteLLMModel(given)
-    a_class = isinstance(given, type)
-    missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(given, name)]
+        return LiteLLMModel(value)
+    a_class = isinstance(value, type)
+    missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(value, name)]
     if missing:
-        if isinstance(given, type):
+        if isinstance(value, type):
             raise NO_MODEL(
                 of=of,
-                given=f"the class {given.__name__}",
+                given=f"the class {value.__name__}",
                 lack="a class is not a model: its instances are",
-                value=given,
+                value=value,
             )
         a_harness = "That is a harness: give a ScriptedModel where you would give a MockHarness."
         raise NO_MODEL(
             of=of,
-            given=a_type(given),
+            given=a_type(value),
             lack=f"it has no {', '.join(missing)}",
-            value=given,
-            fix=a_harness if usable(given, "run") else None,
+            value=value,
+            fix=a_harness if usable(value, "run") else None,
         )
-    model: ChatModel = given
+    model: ChatModel = value
     return model
 
 
@@ -80,8 +80,8 @@ def checked_choice(option: str, value: Any) -> Any:
     return value
 
 
-def checked_fallbacks(given: Any) -> tuple[ChatModel, ...]:
-    return tuple(checked_model(one) for one in each("fallbacks", given))
+def checked_fallbacks(fallbacks: Any) -> tuple[ChatModel, ...]:
+    return tuple(checked_model(fallback) for fallback in each("fallbacks", fallbacks))
 
 
 def checked_retry(policy: Any) -> RetryPolicy:
@@ -110,24 +110,24 @@ def checked_retry(policy: Any) -> RetryPolicy:
     return policy
 
 
-def checked_sinks(given: Any) -> tuple[EventSink, ...]:
-    sinks = each("sinks", given)
+def checked_sinks(value: Any) -> tuple[EventSink, ...]:
+    sinks = each("sinks", value)
     for sink in sinks:
         if not callable(sink):
             raise INVALID_ARGUMENT(argument="A sink", value=sink, wanted="functions of one item")
     return sinks
 
 
-def checked_layers(given: Any) -> tuple[Middleware, ...]:
-    layers = each("middleware", given)
+def checked_layers(value: Any) -> tuple[Middleware, ...]:
+    layers = each("middleware", value)
     for layer in layers:
         missing = [name for name in LAYER if isinstance(layer, type) or not callable(getattr(layer, name, None))]
         if missing:
-            what = (
+            described = (
                 f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
             )
             raise BAD_MIDDLEWARE(
-                given=what,
+                given=described,
                 value=layer,
                 known="a class is not a layer: its instances are"
                 if isinstance(layer, type)
@@ -144,14 +144,16 @@ def _check_parameters(layer: Any) -> None:
         InputError: The parameters of a method do not fit (`bad-middleware`).
     """
     for name in HOOKS:
-        own: Any = getattr(layer, name, None)
-        told = [one for one in signature(getattr(Middleware, name)).parameters if one != "self"]
+        method: Any = getattr(layer, name, None)
+        parameters = [parameter for parameter in signature(getattr(Middleware, name)).parameters if parameter != "self"]
         try:
-            shape = signature(own) if callable(own) else None
+            shape = signature(method) if callable(method) else None
         except (TypeError, ValueError):
             continue  # written in C, without a signature
         try:
             if shape is not None:
-                shape.bind(*told)
+                shape.bind(*parameters)
         except TypeError as error:
-            raise LAYER_SIGNATURE(value=layer, name=name, shape=shape, arguments=", ".join(told), error=error) from None
+            raise LAYER_SIGNATURE(
+                value=layer, name=name, shape=shape, arguments=", ".join(parameters), error=error
+            ) from None

@@ -179,24 +179,24 @@ class BoundHarness(Generic[OutputT_co]):
             reply: AgentReply = await drive(host, prompt, options, options.pop("transcript", None))
             return reply
 
-    def _allowed(self, wanted: Any, tools: Sequence[Any]) -> Sequence[Any]:
-        """Return the tools that the agent may use: the *wanted* ones, or all *tools* of the node if that is None.
+    def _allowed(self, requested: Any, tools: Sequence[Any]) -> Sequence[Any]:
+        """Return the tools that the agent may use: the *requested* ones, or all *tools* of the node if that is None.
 
         Args:
-            wanted: The option `tools=` of the call: names, specs, tools or functions. A str is passed on unchanged: the
-                agent refuses it, because a text is not a list of tools.
+            requested: The option `tools=` of the call: names, specs, tools or functions. A str is passed on unchanged:
+                the agent refuses it, because a text is not a list of tools.
             tools: Those that the node allows.
 
         Raises:
             InputError: The node does not allow one of the wanted tools (`tool-not-allowed`).
         """
-        if wanted is None or isinstance(wanted, str):
-            return tools if wanted is None else wanted
+        if requested is None or isinstance(requested, str):
+            return tools if requested is None else requested
         allowed = {name_of(tool) for tool in tools}
-        refused = [name for tool in wanted if (name := name_of(tool)) not in allowed]
+        refused = [name for tool in requested if (name := name_of(tool)) not in allowed]
         if refused:
             raise TOOL_NOT_ALLOWED(node=self._host.node, tool=refused[0], allowed=names(allowed) or "none")
-        return list(wanted)
+        return list(requested)
 
     async def _plain(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
         """Run a harness that is not an agent: its reply is recorded as one model call.
@@ -227,15 +227,15 @@ class BoundHarness(Generic[OutputT_co]):
 
         links: list[Link] = [Recorded(host, host.ledger), chosen, *within(host.ledger, host)]
         with host.recorded_whole():
-            asked = chained(links, partial(ask_model, show, streams, host if form is None else None, _checked))
-            reply = await asked(call)
+            chain = chained(links, partial(ask_model, show, streams, host if form is None else None, _checked))
+            reply = await chain(call)
         if call.source == "journal" and show is not None:  # a new reply was shown by `ask_model`
             show(reply)
         if form is None:
             return reply
         where = f"node {host.node!r}"
-        read: AgentReply = with_output(reply, form, of=type(harness).__name__, where=where, prompt=prompt)
-        return read
+        parsed: AgentReply = with_output(reply, form, of=type(harness).__name__, where=where, prompt=prompt)
+        return parsed
 
     def __getattr__(self, name: str) -> Any:
         """Return the attribute *name* of the wrapped harness, such as its `profile`."""

@@ -60,14 +60,16 @@ def as_known(
     """
     if form is None:
         return request
-    asked = asked_of(form, model, request)
+    formed = asked_of(form, model, request)
     replies = host.replies
     if not replies:
-        return asked
-    held = replace(request, output=form.spec)
-    other = in_words(held) if asked.output is not None else held  # the form for the other kind of model
-    begun = ((way, f"{path}{of_run(agent, way)}.") for way in (asked, other))
-    return next((way for way, prefix in begun if any(key.startswith(prefix) for key in replies)), asked)
+        return formed
+    with_schema = replace(request, output=form.spec)
+    other = in_words(with_schema) if formed.output is not None else with_schema  # the form for the other kind of model
+    candidates = ((candidate, f"{path}{of_run(agent, candidate)}.") for candidate in (formed, other))
+    return next(
+        (candidate for candidate, prefix in candidates if any(key.startswith(prefix) for key in replies)), formed
+    )
 
 
 def of_arguments(arguments: Mapping[str, Any]) -> str:

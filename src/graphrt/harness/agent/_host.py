@@ -397,12 +397,12 @@ class StandaloneHost:
         """Do nothing, since no tool can have written anything."""
 
 
-def number(host: Host, what: str) -> int:
-    """Count *what* and return the count, which starts at 1 in every execution of the task.
+def number(host: Host, item: str) -> int:
+    """Count *item* and return the count, which starts at 1 in every execution of the task.
 
     The count is part of keys and distinguishes equal items, so that different items may occur in any order.
     """
-    count = host.numbers[what] = host.numbers.get(what, 0) + 1
+    count = host.numbers[item] = host.numbers.get(item, 0) + 1
     return count
 
 
@@ -438,8 +438,8 @@ class Place:
         """Return whether a model call made now is streamed."""
         host = self.host
         # A host that shows nothing needs no reader.
-        wanted = host.stream_models if host.emit is None else host.streams
-        return self.has_sinks if wanted is None else wanted
+        streamed = host.stream_models if host.emit is None else host.streams
+        return self.has_sinks if streamed is None else streamed
 
 
 @final
@@ -471,10 +471,10 @@ def warn_unseen(agent: str) -> None:
 
     Its calls are not recorded by the thread, and count towards neither the usage nor a budget.
     """
-    found = running()
-    if found is None:
+    current = running()
+    if current is None:
         return
-    task, services = found
+    task, services = current
     node, plan = task.node.name, task.engine.plan
     at = plan.spec_where(task.node.index)
     text = (

@@ -62,32 +62,32 @@ class LongResults:
 
     def shown(self, text: str, tool: Tool) -> str:
         """Return the result *text* of *tool* in the form sent to the model."""
-        own = tool.policy.max_result_chars
-        limit = self.limit if own is None else own
+        tool_limit = tool.policy.max_result_chars
+        limit = self.limit if tool_limit is None else tool_limit
         if limit is None or len(text) <= limit or isinstance(tool, _ReadResult):  # that one returns pages
             return text
-        more = ""
+        hint = ""
         if _SPEC.name not in self.taken:
             self.kept.append((text, limit))
-            more = f"; to read on, call {_SPEC.name}(result={len(self.kept)}, start={limit})"
-        return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters are not shown{more}]"
+            hint = f"; to read on, call {_SPEC.name}(result={len(self.kept)}, start={limit})"
+        return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters are not shown{hint}]"
 
 
 def _page(text: str, result: int, start: int, limit: int) -> str:
     """Return the characters of *text* from *start*, with a note about the range."""
     end = min(start + limit, len(text))
-    more = f"; to read on, call {_SPEC.name}(result={result}, start={end})" if end < len(text) else ""
-    return f"{text[start:end]}\n[characters {start} to {end} of {len(text)}{more}]"
+    hint = f"; to read on, call {_SPEC.name}(result={result}, start={end})" if end < len(text) else ""
+    return f"{text[start:end]}\n[characters {start} to {end} of {len(text)}{hint}]"
 
 
 @final
 class _ReadResult:
     """The tool that reads long results."""
 
-    def __init__(self, kept: list[tuple[str, int]]) -> None:
+    def __init__(self, results: list[tuple[str, int]]) -> None:
         self.spec: Final = _SPEC
         self.policy: Final = ToolPolicy(effect="pure")
-        self._kept = kept
+        self._kept = results
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Return *arguments* if they name a place in a result.
@@ -95,11 +95,11 @@ class _ReadResult:
         Raises:
             ToolArgumentsError: They do not.
         """
-        given = {"find": "", **arguments}
-        result, start, find = given.get("result"), given.get("start"), given["find"]
+        values = {"find": "", **arguments}
+        result, start, find = values.get("result"), values.get("start"), values["find"]
         known = len(self._kept)
         problem = ""
-        if not given.keys() <= _SPEC.parameters["properties"].keys() or type(find) is not str:
+        if not values.keys() <= _SPEC.parameters["properties"].keys() or type(find) is not str:
             problem = "Give `result`, `start` and, if you search, the text `find`."
         elif type(result) is not int or not 1 <= result <= known:
             problem = f"There is no result {result!r}: `result` is a number from 1 to {known}."
@@ -107,7 +107,7 @@ class _ReadResult:
             problem = f"`start` is a number from 0 to {len(self._kept[result - 1][0]) - 1}."
         if problem:
             raise TOOL_ARGUMENTS(text=problem, tool=_SPEC.name)
-        return given
+        return values
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> str:  # noqa: ARG002
         """Return a page of the result."""

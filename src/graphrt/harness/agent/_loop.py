@@ -202,16 +202,16 @@ class Loop:
                 text = f"Your answer does not have the form that was asked for: {problem}. Answer again."
                 self._say(UserMessage(text=text))
                 return None
-        why: str | None = None
+        reason: str | None = None
         if self.checks is not None:
             value = response.text if self.form is None else output
-            why = await self.checks.refusal(value, response.text, self.said)
-        if why is not None:
+            reason = await self.checks.refusal(value, response.text, self.said)
+        if reason is not None:
             self._refused = self._messages[-1]
-            again = self.repeats.of_answer(response.text)
+            note = self.repeats.of_answer(response.text)
             if self.repeats.beyond is not None:
                 return self.stopped("repeats")
-            self._say(UserMessage(text=f"Your answer was not accepted: {why}\nAnswer again.{again and ' '}{again}"))
+            self._say(UserMessage(text=f"Your answer was not accepted: {reason}\nAnswer again.{note and ' '}{note}"))
             return None
         if await self._take_signals():  # messages that came while the model answered are not lost
             return None
@@ -229,7 +229,7 @@ class Loop:
     def _asked_by_user(self) -> str:
         """Return the text of the user's last message before the run; after a handoff, before the original run."""
         prompt = self.request.messages if self.earlier is None else self.earlier[: self._prompted()]
-        texts = [one.text for one in prompt if isinstance(one, UserMessage)]
+        texts = [message.text for message in prompt if isinstance(message, UserMessage)]
         return texts[-1] if texts else prompt[-1].text
 
     def _begin(self) -> None:
@@ -256,16 +256,16 @@ class Loop:
         """Usage of all calls so far, sub-agents included; None if no model has reported any."""
         return _added(self.used, self._usage, *self.took[self._counted :], *self.below)
 
-    def _count(self, said: Usage | None) -> None:
+    def _count(self, reported: Usage | None) -> None:
         """Add the usage behind one response.
 
-        Middleware may set a price on a single call, so *said*, the usage in the response, counts. If middleware made
-        several calls for the response, their own usages count instead.
+        Middleware may set a price on a single call, so *reported*, the usage in the response, counts. If middleware
+        made several calls for the response, their own usages count instead.
         """
-        took = self.took[self._counted :]
+        usages = self.took[self._counted :]
         self._counted = len(self.took)
-        says_it = len(took) <= 1 and said is not None
-        self._usage = _added(self._usage, said) if says_it else _added(self._usage, *took)
+        is_reported = len(usages) <= 1 and reported is not None
+        self._usage = _added(self._usage, reported) if is_reported else _added(self._usage, *usages)
 
     def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
         return replace(
@@ -289,7 +289,7 @@ class Loop:
         """
         bound = getattr(self.limits, limit)
         if self.limits.on_limit == "raise":
-            subject, made = self.repeats.beyond, len(self.said)
+            subject, message_count = self.repeats.beyond, len(self.said)
             if subject is not None:
                 raise REPEATED(
                     subject=subject,
@@ -298,7 +298,7 @@ class Loop:
                     limit=bound,
                     models=self._models,
                     tools=self._tools,
-                    messages_made=made,
+                    messages_made=message_count,
                     messages=self.said,
                 )
             raise AGENT_LIMIT(
@@ -307,10 +307,12 @@ class Loop:
                 limit=bound,
                 models=self._models,
                 tools=self._tools,
-                messages_made=made,
+                messages_made=message_count,
                 messages=self.said,
             )
-        last = next((said for said in reversed(self.said) if isinstance(said, AssistantMessage)), AssistantMessage())
+        last = next(
+            (message for message in reversed(self.said) if isinstance(message, AssistantMessage)), AssistantMessage()
+        )
         self._say(*self._unanswered(bound, limit))
         return AgentReply(
             text="" if last == self._refused else last.text,  # a refused answer is not the reply
@@ -333,11 +335,11 @@ class Loop:
         """
         subject = f"A reply with tool calls of agent {self.name!r}, which were not made,"
         if response.finish_reason == "length":
-            why = f"the reply was cut off at {self._cut_off(subject)}. Make shorter calls, or fewer at once."
+            cause = f"the reply was cut off at {self._cut_off(subject)}. Make shorter calls, or fewer at once."
         else:
             _log.warning("%s was broken off by the provider's filter.", subject)
-            why = "the provider's filter broke the reply off."
-        return self.tooling.not_made(response.tool_calls, f"This call was not made: {why}")
+            cause = "the provider's filter broke the reply off."
+        return self.tooling.not_made(response.tool_calls, f"This call was not made: {cause}")
 
     def _cut_off(self, subject: str) -> str:
         """Log that `max_tokens` cut *subject* off, and return the bound in words; or raise.
@@ -345,20 +347,20 @@ class Loop:
         Raises:
             AgentLimitError: The limits say `on_length="raise"` (`answer-cut-off`).
         """
-        most = self.request.max_tokens
-        bound = "the bound of its model" if most is None else f"max_tokens={most}"
+        max_tokens = self.request.max_tokens
+        bound = "the bound of its model" if max_tokens is None else f"max_tokens={max_tokens}"
         problem = f"{subject} was cut off at {bound}."
         if self.limits.on_length == "raise":
-            raise ANSWER_CUT_OFF(problem=problem, name=self.name, limit=most, messages=self.said)
+            raise ANSWER_CUT_OFF(problem=problem, name=self.name, limit=max_tokens, messages=self.said)
         _log.warning("%s AgentLimits(on_length='raise') makes it an error.", problem)
         return bound
 
     def _unanswered(self, bound: Any, limit: str) -> list[ToolMessage]:
         """Answer each tool call that has no answer, since providers reject conversations with unanswered calls."""
-        answered = {said.tool_call_id for said in self.said if isinstance(said, ToolMessage)}
-        asked = [call for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls]
+        answered = {message.tool_call_id for message in self.said if isinstance(message, ToolMessage)}
+        calls = [call for message in self.said if isinstance(message, AssistantMessage) for call in message.tool_calls]
         text = _GIVEN_UP.format(limit=limit, bound=bound)
-        return [ToolMessage(tool_call_id=call.id, text=text, error=True) for call in asked if call.id not in answered]
+        return [ToolMessage(tool_call_id=call.id, text=text, error=True) for call in calls if call.id not in answered]
 
     def _unique(self, response: ModelResponse) -> ModelResponse:
         """Return *response* with tool call ids that are unique in the conversation; some providers give no ids.
@@ -368,8 +370,10 @@ class Loop:
         calls: Sequence[ToolCall] = response.tool_calls
         if not calls:
             return response
-        seen = {call.id for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls}
-        named: list[ToolCall] = []
+        seen = {
+            call.id for message in self.said if isinstance(message, AssistantMessage) for call in message.tool_calls
+        }
+        renamed: list[ToolCall] = []
         for number, call in enumerate(calls, 1):
             id_ = call.id or f"call-{self._models}-{number}"
             base, taken = call.id[:30] or "call", len(seen)
@@ -377,17 +381,17 @@ class Loop:
                 taken += 1
                 id_ = f"{base}-{taken}"
             seen.add(id_)
-            named.append(replace(call, id=id_) if id_ != call.id else call)
-        return replace(response, tool_calls=tuple(named)) if tuple(named) != calls else response
+            renamed.append(replace(call, id=id_) if id_ != call.id else call)
+        return replace(response, tool_calls=tuple(renamed)) if tuple(renamed) != calls else response
 
     def _misfit(self, problem: str, response: ModelResponse) -> BadResponseError:
-        who = f"agent {self.name!r}"
+        agent = f"agent {self.name!r}"
         return misfit(
-            problem, response, of=who, where=who, said=self.said, note="the model was asked to correct it once; "
+            problem, response, of=agent, where=agent, said=self.said, note="the model was asked to correct it once; "
         )
 
 
 def _added(*used: Usage | None) -> Usage | None:
     """Return the sum of the usages that are known; None if none is."""
-    known = [one for one in used if one is not None]
+    known = [usage for usage in used if usage is not None]
     return sum(known[1:], known[0]) if known else None

@@ -280,8 +280,8 @@ class Retried:
             except Exception as error:
                 wait_s: float | None = None
                 if attempt < policy.attempts and _is_retried(policy, error):
-                    asked_s = _retry_policy.hinted_wait(error)
-                    wait_s = _retry_policy.delay(policy, f"{self._path}{call.number}", attempt, asked_s)
+                    hinted_s = _retry_policy.hinted_wait(error)
+                    wait_s = _retry_policy.delay(policy, f"{self._path}{call.number}", attempt, hinted_s)
                     if wait_s is None:
                         error.add_note(f"Not asked again: {_retry_policy.asks_too_long(policy, error)}.")
                 if emit is not None:
@@ -350,17 +350,17 @@ class Budgeted:
                 hold.commit(used_amounts(failed))
                 if not isinstance(error, _LateError):
                     raise
-                left = error.left
+                seconds_left = error.left
             finally:
                 hold.release()
-            timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
-            _, over = min(timed, key=lambda one: one[0])
+            timed = [(member.remaining_s, member) for member in ledger.chain() if member.remaining_s is not None]
+            _, over = min(timed, key=lambda pair: pair[0])
             if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
                 raise BUDGET_TIME_OVER(
                     did="was cancelled, as it did not fit",
                     of=over.of,
                     seconds=over.budget.seconds,
-                    left=f", of which {left:g} s were left when the call began",
+                    left=f", of which {seconds_left:g} s were left when the call began",
                     limit=over.budget,
                     value=None,
                 )
@@ -375,15 +375,15 @@ class Timed:
 
     async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
         """Make *call*, within the seconds that are left when it begins."""
-        left = self._ledger.seconds_left() or 0.0
-        scope = asyncio.timeout(left)
+        seconds_left = self._ledger.seconds_left() or 0.0
+        scope = asyncio.timeout(seconds_left)
         try:
             async with scope:
                 return await next_(call)
         except TimeoutError:
             if not scope.expired():
                 raise  # the call's own TimeoutError
-        raise _LateError(left)
+        raise _LateError(seconds_left)
 
 
 def within(ledger: Ledger | None, host: Host) -> Sequence[Link]:
@@ -429,14 +429,14 @@ async def _count_failed(
     billed = bool(call.began)
     if isinstance(error, HarnessError):
         billed, reported = billed or error.billed, error.usage
-    around = surroundings()
-    if not billed or around.instead is not None:  # a run that is executed again has the usage from its log
+    current = surroundings()
+    if not billed or current.instead is not None:  # a run that is executed again has the usage from its log
         return None
     if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
         reported = None
     usage = _settled(reported, held, call.profile)
-    if around.watcher is not None:
-        around.watcher.billed(usage)
+    if current.watcher is not None:
+        current.watcher.billed(usage)
     call.failed.append(usage)
     await host.record(Billed(call.key, usage, call.profile.name))
     return usage
@@ -452,13 +452,13 @@ def count_earlier(ledger: Ledger, known_by: Ledger | None, recalled: Recalled) -
 
     These are *ledger* and the ledgers above it that are below *known_by*, which has loaded all of it from the journal.
     """
-    for one in ledger.chain():
-        if one is known_by:
+    for member in ledger.chain():
+        if member is known_by:
             break
         if any(recalled.used):
-            one.charge(recalled.used, here_only=True)
-        if one.of in recalled.granted:
-            one.allow(recalled.granted[one.of])
+            member.charge(recalled.used, here_only=True)
+        if member.of in recalled.granted:
+            member.allow(recalled.granted[member.of])
 
 
 async def ask_model(
@@ -478,10 +478,10 @@ async def ask_model(
             stream.
         call: The call.
     """
-    model, request, around = call.model, call.request, surroundings()
-    if around.watcher is not None:
-        around.watcher.asks(call.profile.name, call.messages)
-    streamed = around.instead is None and streams() and hasattr(model, "stream")
+    model, request, current = call.model, call.request, surroundings()
+    if current.watcher is not None:
+        current.watcher.asks(call.profile.name, call.messages)
+    streamed = current.instead is None and streams() and hasattr(model, "stream")
     response: Any = None
     if streamed:
         items: Any = model.stream(request)
@@ -492,16 +492,16 @@ async def ask_model(
                 if emit is not None:
                     emit(item)
         except asyncio.CancelledError:
-            heard = "".join(item.text for item in call.began if type(item) is TextDelta)
+            text = "".join(item.text for item in call.began if type(item) is TextDelta)
             in_form = call.of_model and request.output is not None  # if so, it is not a message
-            if heard and host is not None and not in_form:
-                await host.record(CutOff(call.key, heard, call.profile.name))
+            if text and host is not None and not in_form:
+                await host.record(CutOff(call.key, text, call.profile.name))
             raise
         finally:
             if hasattr(items, "aclose"):
                 await items.aclose()
     else:
-        response = await (model.invoke(request) if around.instead is None else around.instead())
+        response = await (model.invoke(request) if current.instead is None else current.instead())
     reply = check(call, response, streamed)
     if emit is not None and not streamed:
         emit(response)
@@ -546,8 +546,8 @@ def _problem(response: Any) -> str | None:
     for name, kinds in _TUPLES.items():
         items = getattr(response, name)
         if not issubclass(type(items), tuple) or any(type(item) not in kinds for item in items):
-            wanted = " and ".join(f"{kind.__name__}s" for kind in kinds)
-            return f"a response whose {name.replace('_', ' ')} are not a tuple of {wanted}"
+            expected = " and ".join(f"{kind.__name__}s" for kind in kinds)
+            return f"a response whose {name.replace('_', ' ')} are not a tuple of {expected}"
     return usage_problem(response.usage)
 
 

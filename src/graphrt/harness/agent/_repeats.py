@@ -40,18 +40,18 @@ class Repeats:
         Equal calls in one reply count as one failure, since the model had not seen the first result when it made the
         second call.
         """
-        noted: dict[str, str] = {}
-        told: list[ToolMessage] = []
+        notes: dict[str, str] = {}
+        annotated: list[ToolMessage] = []
         for call, result in zip(calls, results, strict=True):
             # Arguments that are not JSON have only their text.
             key = f"{call.name} {of_arguments(call.arguments) if call.error is None else call.arguments_text}"
             if not result.error:
                 self._failed.pop(key, None)
-            elif key not in noted:
-                noted[key] = self._note(key, _CALL, f"the failing call of tool {call.name!r}")
-            note = noted.get(key) if result.error else None
-            told.append(replace(result, text=f"{result.text}\n{note}") if note else result)
-        return told
+            elif key not in notes:
+                notes[key] = self._note(key, _CALL, f"the failing call of tool {call.name!r}")
+            note = notes.get(key) if result.error else None
+            annotated.append(replace(result, text=f"{result.text}\n{note}") if note else result)
+        return annotated
 
     def of_answer(self, text: str) -> str:
         """Return a sentence for the model if the refused answer *text* is a repeat, else an empty text."""

@@ -56,9 +56,9 @@ def models_of(agent: Modelled) -> tuple[ChatModel, ...]:
     layers = surroundings().doubles
     if not layers:
         return agent.models
-    found = [(layer.precise, model) for layer in layers if (model := layer.of(agent)) is not None]
-    precise = [model for is_precise, model in found if is_precise]
-    return (precise[-1] if precise else found[-1][1],) if found else agent.models
+    replacements = [(layer.precise, model) for layer in layers if (model := layer.of(agent)) is not None]
+    precise = [model for is_precise, model in replacements if is_precise]
+    return (precise[-1] if precise else replacements[-1][1],) if replacements else agent.models
 
 
 def tools_of(registry: ToolRegistry) -> ToolRegistry:
@@ -125,12 +125,12 @@ class NamedDoubles:
 
         These are names of models that no agent had, and of tools that no agent had or that no agent called.
         """
-        told = [
+        warnings = [
             f"models= has {name!r}, but no agent of that name was run. Agents that were: {_known(name, self._asked)}"
             for name in self.models
             if name not in self._asked
         ]
-        return [*told, *filter(None, map(self._unused, self.tools))]
+        return [*warnings, *filter(None, map(self._unused, self.tools))]
 
     def _unused(self, name: str) -> str:
         """Return the warning for a tool that the runs so far did not replace; empty if they did."""
@@ -161,33 +161,33 @@ _MODELS: Final = 'a mapping from names of agents to models, where a name is a te
 _TOOLS: Final = 'a mapping from names of tools to doubles, where a name is a text: tools={"charge": scripted("paid")}'
 
 
-def _by_name(argument: str, given: Any, wanted: str, *, without: str) -> Mapping[str, Any]:
-    """Return *given*, a mapping by names; an empty one for None.
+def _by_name(argument: str, value: Any, expected: str, *, without: str) -> Mapping[str, Any]:
+    """Return *value*, a mapping by names; an empty one for None.
 
     Args:
         argument: The argument, for errors.
-        given: What the caller passed.
-        wanted: What it should be.
+        value: What the caller passed.
+        expected: What it should be.
         without: A text that no name may have; empty for none.
 
     Raises:
         InputError: It is not a mapping, or a name is not a text or not allowed (`input`).
     """
-    if given is None:
+    if value is None:
         return {}
-    if not is_mapping(given):
-        raise INVALID_ARGUMENT(argument=argument, value=type(given), wanted=wanted)
-    for name in given:
+    if not is_mapping(value):
+        raise INVALID_ARGUMENT(argument=argument, value=type(value), wanted=expected)
+    for name in value:
         if not isinstance(name, str) or not name or (without and without in name):
-            raise INVALID_ARGUMENT(argument=f"A name in {argument}", value=name, wanted=wanted)
-    return given
+            raise INVALID_ARGUMENT(argument=f"A name in {argument}", value=name, wanted=expected)
+    return value
 
 
 def _known(name: str, known: Iterable[str]) -> str:
     """Return the names that are known, and the one that *name* may stand for, as the end of a warning."""
-    found = sorted(known)
-    near = closest(name, found)
-    return f"{names(found) or 'none'}" + (f"; did you mean {near!r}?" if near else ".")
+    known_names = sorted(known)
+    guess = closest(name, known_names)
+    return f"{names(known_names) or 'none'}" + (f"; did you mean {guess!r}?" if guess else ".")
 
 
 @final
@@ -206,18 +206,18 @@ class Override:
         return self._model if agent is self._agent else None
 
     def __enter__(self) -> ChatModel:
-        around = surroundings()
-        SURROUNDINGS.set(around.replaced(doubles=(*around.doubles, self)))
+        current = surroundings()
+        SURROUNDINGS.set(current.replaced(doubles=(*current.doubles, self)))
         return self._model
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        around = surroundings()
-        layers = around.doubles
-        mine = [place for place, layer in enumerate(layers) if layer is self]
-        if mine:  # empty if a fixture leaves the block in a different context
-            SURROUNDINGS.set(around.replaced(doubles=(*layers[: mine[-1]], *layers[mine[-1] + 1 :])))
+        current = surroundings()
+        layers = current.doubles
+        positions = [position for position, layer in enumerate(layers) if layer is self]
+        if positions:  # empty if a fixture leaves the block in a different context
+            SURROUNDINGS.set(current.replaced(doubles=(*layers[: positions[-1]], *layers[positions[-1] + 1 :])))
 
     def __call__(self, fn: F, /) -> F:
         """Decorate *fn*, sync or async: the model is replaced during each of its calls.

@@ -64,10 +64,10 @@ async def shown(
         go: Makes the run's coroutine from the function that shows an item.
     """
     queue: asyncio.Queue[Any] = asyncio.Queue()
-    loop, here = asyncio.get_running_loop(), get_ident()
+    loop, thread_id = asyncio.get_running_loop(), get_ident()
 
     def show(item: Any) -> None:
-        if get_ident() == here:
+        if get_ident() == thread_id:
             queue.put_nowait(item)
         else:  # a sync tool shows an item from its worker thread
             with suppress(RuntimeError):  # the loop is closed: the reader is gone

@@ -32,8 +32,8 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     ):
         raise RUN_SYNC_IN_LOOP(agent=agent, where="" if node is None else node._task.engine.where(node._task))
     if node is not None:
-        found: T = node._drive(make)
-        return found
+        result: T = node._drive(make)
+        return result
     warn_unseen(agent)
     running = _LOOP.submit(make())
     try:

@@ -156,38 +156,38 @@ class Tooling:
         """
         admitted = [self._admit(call) for call in calls]
         admitted = _one_handoff(await self._agreed(admitted))
-        ready = [one for one in admitted if isinstance(one, Ready)]
+        ready = [item for item in admitted if isinstance(item, Ready)]
         if len(ready) == 1:
-            done = {ready[0].call.id: await self._do(ready[0])}
+            outcomes = {ready[0].call.id: await self._do(ready[0])}
         else:
-            done = await self._do_all(ready)
+            outcomes = await self._do_all(ready)
         messages: list[ToolMessage] = []
         routed: list[tuple[str, Sequence[Any]]] = []
-        for call, one in zip(calls, admitted, strict=True):
-            result = done[call.id] if isinstance(one, Ready) else one
+        for call, item in zip(calls, admitted, strict=True):
+            result = outcomes[call.id] if isinstance(item, Ready) else item
             self.place.wrote.extend(result.wrote)
             if result.goto is not None:
                 routed.append((call.name, result.goto))
-            if not isinstance(one, Ready):
+            if not isinstance(item, Ready):
                 self._show(call, result.text)
             text = result.text
-            if isinstance(one, Ready):
-                text = as_read(call, one, self.long_results.shown(text, one.tool))
+            if isinstance(item, Ready):
+                text = as_read(call, item, self.long_results.shown(text, item.tool))
             messages.append(ToolMessage(tool_call_id=call.id, text=text, content=result.content, error=result.error))
         goto, handoff = _only_goto(routed), None
-        for place, one in enumerate(admitted):
-            found = getattr(one.tool, "handoff", None) if isinstance(one, Ready) else None
-            if found is not None and goto is not None:  # the run of the agent ends
-                messages[place] = ToolMessage(tool_call_id=calls[place].id, text=_NOT_HANDED_OVER, error=True)
-            elif found is not None and not messages[place].error:
-                handoff = found
+        for position, item in enumerate(admitted):
+            requested = getattr(item.tool, "handoff", None) if isinstance(item, Ready) else None
+            if requested is not None and goto is not None:  # the run of the agent ends
+                messages[position] = ToolMessage(tool_call_id=calls[position].id, text=_NOT_HANDED_OVER, error=True)
+            elif requested is not None and not messages[position].error:
+                handoff = requested
         return Turn(messages, goto, handoff)
 
-    def not_made(self, calls: Sequence[ToolCall], why: str) -> list[ToolMessage]:
-        """Return results that say *why* the calls of one answer were not made, in the order of *calls*."""
+    def not_made(self, calls: Sequence[ToolCall], reason: str) -> list[ToolMessage]:
+        """Return results with the *reason* why the calls of one answer were not made, in the order of *calls*."""
         for call in calls:
-            self._show(call, why)
-        return [ToolMessage(tool_call_id=call.id, text=why, error=True) for call in calls]
+            self._show(call, reason)
+        return [ToolMessage(tool_call_id=call.id, text=reason, error=True) for call in calls]
 
     def _show(self, call: ToolCall, text: str) -> None:
         """Emit the events of a call that was not made, for the reason *text*."""
@@ -218,9 +218,9 @@ class Tooling:
                 raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
             arguments = tool.check(call.arguments)
         except ToolArgumentsError as error:
-            wrong = self.refuse(call, error.what) if self.refuse is not None and call.error is None else None
-            if wrong is not None:
-                raise wrong from None
+            refusal = self.refuse(call, error.what) if self.refuse is not None and call.error is None else None
+            if refusal is not None:
+                raise refusal from None
             if self.bad_arguments == "raise":
                 raise
             return Done(text=error.what, error=True)
@@ -236,37 +236,37 @@ class Tooling:
         by_person: list[Ready] = []
         by_code: list[tuple[Ready, Approve]] = []
         known = host.answered
-        for one in admitted:
-            if isinstance(one, Done):
+        for item in admitted:
+            if isinstance(item, Done):
                 continue
-            if one.key in known:  # the answer stays valid even if the tool no longer asks for approval
-                by_person.append(one)
-            elif await needs_approval(one):
+            if item.key in known:  # the answer stays valid even if the tool no longer asks for approval
+                by_person.append(item)
+            elif await needs_approval(item):
                 if approve is None:
-                    by_person.append(one)
+                    by_person.append(item)
                 else:
-                    by_code.append((one, approve))
+                    by_code.append((item, approve))
         if not by_person and not by_code:
             return admitted
         try:
-            decided = answered(by_person, self.place)
+            decisions = answered(by_person, self.place)
         except Exception:
             raise
         except BaseException:  # the task pauses: a slow person does not delay the calls that need no approval
-            asked = {one.key for one in by_person} | {one.key for one, _ in by_code}
-            await self._do_all([one for one in admitted if isinstance(one, Ready) and one.key not in asked])
+            asked_keys = {item.key for item in by_person} | {item.key for item, _ in by_code}
+            await self._do_all([item for item in admitted if isinstance(item, Ready) and item.key not in asked_keys])
             raise
-        for one, decide in by_code:
-            ask = partial(allowed, decide, one.call)  # stored as an effect, so that the program's decision is final
-            agreed = await host.effect(f"{one.key}/approved", ask, "idempotent", {})
-            decided[one.key] = one if agreed is True else refused(one.call, "")
-        return [decided.get(one.key, one) if isinstance(one, Ready) else one for one in admitted]
+        for item, decide in by_code:
+            ask = partial(allowed, decide, item.call)  # stored as an effect, so that the program's decision is final
+            agreed = await host.effect(f"{item.key}/approved", ask, "idempotent", {})
+            decisions[item.key] = item if agreed is True else refused(item.call, "")
+        return [decisions.get(item.key, item) if isinstance(item, Ready) else item for item in admitted]
 
     # -- doing ---------------------------------------------------------------------------------------------------
 
     async def _do_all(self, ready: Sequence[Ready]) -> dict[str, Done]:
         """Execute all calls concurrently. If one fails, the others still finish, so that their results are kept."""
-        tasks = [asyncio.ensure_future(self._do_beside(number, one)) for number, one in enumerate(ready)]
+        tasks = [asyncio.ensure_future(self._do_beside(number, item)) for number, item in enumerate(ready)]
         if not tasks:
             return {}
         try:
@@ -279,165 +279,169 @@ class Tooling:
         failed = [error for task in tasks if (error := None if task.cancelled() else task.exception()) is not None]
         if failed:  # a BaseException that is not an Exception pauses the task, and takes precedence
             raise next((error for error in failed if not isinstance(error, Exception)), failed[0])
-        return {one.call.id: task.result() for one, task in zip(ready, tasks, strict=True)}
+        return {item.call.id: task.result() for item, task in zip(ready, tasks, strict=True)}
 
-    async def _do_beside(self, number: int, one: Ready) -> Done:
-        around = surroundings()  # of the call's own asyncio task
-        SURROUNDINGS.set(around.replaced(order=(*around.order, number)))
-        return await self._do(one)
+    async def _do_beside(self, number: int, ready: Ready) -> Done:
+        current = surroundings()  # of the call's own asyncio task
+        SURROUNDINGS.set(current.replaced(order=(*current.order, number)))
+        return await self._do(ready)
 
-    async def _do(self, one: Ready) -> Done:
+    async def _do(self, ready: Ready) -> Done:
         """Execute one call as an effect of the task, or return its remembered result, and emit its events."""
-        emit, call = self.place.emit, one.call
+        emit, call = self.place.emit, ready.call
         if emit is not None:
             emit(ToolStarted(call=call))
         value: Any = None
-        shown = call
+        made_call = call
 
         async def make() -> dict[str, Any]:
-            nonlocal value, shown
+            nonlocal value, made_call
             watcher = surroundings().watcher
             if watcher is None:
-                done = await self._call(one)
+                outcome = await self._call(ready)
             else:
-                done = await watcher.tool_call(call, lambda: self._call(one))
-            value, shown = done.value, done.made or call
-            more: dict[str, Any] = {} if done.usage is None else {"usage": usage_to(done.usage)}
-            if done.content:
-                more["content"] = list(done.content)
-            if done.wrote:
-                more["wrote"] = [dict(update) for update in done.wrote]
-            if done.goto is not None:
-                more["goto"] = list(done.goto)
+                outcome = await watcher.tool_call(call, lambda: self._call(ready))
+            value, made_call = outcome.value, outcome.made or call
+            extra: dict[str, Any] = {} if outcome.usage is None else {"usage": usage_to(outcome.usage)}
+            if outcome.content:
+                extra["content"] = list(outcome.content)
+            if outcome.wrote:
+                extra["wrote"] = [dict(update) for update in outcome.wrote]
+            if outcome.goto is not None:
+                extra["goto"] = list(outcome.goto)
             # The key does not identify the call: readers of the journal match the result to it by the call's id.
-            return {"text": done.text, "error": done.error, "call": call.id, **more}
+            return {"text": outcome.text, "error": outcome.error, "call": call.id, **extra}
 
         try:
-            about = {
+            details = {
                 "tool": call.name,
-                "arguments": dict(one.call.arguments),
-                "idempotency_key": self._idempotency_key(one),
+                "arguments": dict(ready.call.arguments),
+                "idempotency_key": self._idempotency_key(ready),
             }
-            made = Composed(make) if getattr(one.tool, "composed", False) else make
-            kept = _kept(call, await self.place.host.effect(one.key, made, one.tool.policy.effect, about))
+            work = Composed(make) if getattr(ready.tool, "composed", False) else make
+            stored = _kept(call, await self.place.host.effect(ready.key, work, ready.tool.policy.effect, details))
         except BaseException as error:
             if emit is not None:
                 emit(ToolEnded(call=call, text=type(error).__name__, error=True))
             raise
-        if "usage" in kept:
-            self.place.took.append(usage_from(kept["usage"]))
-        done = Done(
-            text=str(kept["text"]),
-            content=tuple(kept.get("content", ())),
-            error=bool(kept["error"]),
+        if "usage" in stored:
+            self.place.took.append(usage_from(stored["usage"]))
+        outcome = Done(
+            text=str(stored["text"]),
+            content=tuple(stored.get("content", ())),
+            error=bool(stored["error"]),
             value=value,
-            wrote=kept.get("wrote", ()),
-            goto=kept.get("goto"),
+            wrote=stored.get("wrote", ()),
+            goto=stored.get("goto"),
         )
         if emit is not None:
-            emit(ToolEnded(call=shown, text=done.text, content=done.content, error=done.error, value=done.value))
-        return done
+            emit(
+                ToolEnded(
+                    call=made_call, text=outcome.text, content=outcome.content, error=outcome.error, value=outcome.value
+                )
+            )
+        return outcome
 
-    def _idempotency_key(self, one: Ready) -> str:
+    def _idempotency_key(self, ready: Ready) -> str:
         """Return the idempotency key that the tool passes on; with it, a person can check whether the call happened."""
-        return f"{self.place.host.key}/{one.key}"
+        return f"{self.place.host.key}/{ready.key}"
 
-    async def _call(self, one: Ready) -> Done:
+    async def _call(self, ready: Ready) -> Done:
         """Call the tool through the middleware, within its timeout, and turn its result or failure into an outcome."""
-        place, policy = self.place, one.tool.policy
+        place, policy = self.place, ready.tool.policy
         context = ToolContext(
-            call=one.call,
+            call=ready.call,
             deps=place.host.deps,
-            idempotency_key=self._idempotency_key(one),
+            idempotency_key=self._idempotency_key(ready),
             depth=place.depth,
             node=place.host.node,
             thread=place.host.thread,
             emit=place.host.show,
-            state=place.host.state(one.tool, (*place.seen, *place.wrote)),
+            state=place.host.state(ready.tool, (*place.seen, *place.wrote)),
         )
 
-        made = one.call
+        made_call = ready.call
         command: Command[Any] | None = None
 
         async def run(call: ToolCall, context: ToolContext) -> Any:
-            nonlocal made
-            arguments = one.arguments
-            if call is not one.call:  # middleware passed on another call
-                arguments = _changed(one, call)
-                made = replace(call, id=one.call.id)
-            return await one.tool.call(arguments, context)
+            nonlocal made_call
+            arguments = ready.arguments
+            if call is not ready.call:  # middleware passed on another call
+                arguments = _changed(ready, call)
+                made_call = replace(call, id=ready.call.id)
+            return await ready.tool.call(arguments, context)
 
         # The place from which the tool may call agents.
-        below = replace(place, path=f"{one.key}/", took=[], wrote=[], seen=(*place.seen, *place.wrote))
+        inner = replace(place, path=f"{ready.key}/", took=[], wrote=[], seen=(*place.seen, *place.wrote))
         scope = asyncio.timeout(policy.timeout_s)
         try:
             async with scope:
-                with inside(agent=below):
-                    result = await around_tool(self.layers, run)(one.call, context)
-            command, done = _read(one, result)
+                with inside(agent=inner):
+                    result = await around_tool(self.layers, run)(ready.call, context)
+            command, outcome = _read(ready, result)
         except _PASSING:
             raise
-        except Retry as again:  # regardless of the tool's policy: the tool wants the model to see it
-            done = Done(text=again.why, error=True)
+        except Retry as retry:  # regardless of the tool's policy: the tool wants the model to see it
+            outcome = Done(text=retry.why, error=True)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            done = self._failed(one, error)  # not cancelled from outside: the tool cancelled its own work
+            outcome = self._failed(ready, error)  # not cancelled from outside: the tool cancelled its own work
         except TimeoutError as error:
-            done = self._late(one) if scope.expired() else self._failed(one, error)
+            outcome = self._late(ready) if scope.expired() else self._failed(ready, error)
         except Exception as error:
             if isinstance(error.__cause__, (ModelRequestForbiddenError, ScriptError)):  # from a graph used as a tool
                 raise
             if isinstance(error, GraphrtError) and error.code in _OF_THE_PROGRAM:
                 raise
-            done = self._failed(one, error)
-        used = sum(below.took[1:], below.took[0]) if below.took else None
-        done = replace(done, usage=used, made=made if made != one.call else None, wrote=below.wrote)
+            outcome = self._failed(ready, error)
+        used = sum(inner.took[1:], inner.took[0]) if inner.took else None
+        outcome = replace(outcome, usage=used, made=made_call if made_call != ready.call else None, wrote=inner.wrote)
         # Outside the `try`: mistakes in a Command belong to the program and are not a result for the model.
-        return done if command is None else self._commanded(one, command, done)
+        return outcome if command is None else self._commanded(ready, command, outcome)
 
-    def _commanded(self, one: Ready, command: Command[Any], done: Done) -> Done:
-        """Return *done* with the update and the targets of the Command that the tool returned.
+    def _commanded(self, ready: Ready, command: Command[Any], outcome: Done) -> Done:
+        """Return *outcome* with the update and the targets of the Command that the tool returned.
 
         Raises:
             UpdateError, RouteError: They do not fit the graph, or are not declared.
         """
-        wrote, goto = done.wrote, None
+        wrote, goto = outcome.wrote, None
         if command.update is not None:
-            wrote = [*wrote, self.place.host.update(one.tool, command.update)]
+            wrote = [*wrote, self.place.host.update(ready.tool, command.update)]
         if command.goto is not None:
-            goto = _targets(one.tool, command.goto)
-        return replace(done, wrote=wrote, goto=goto)
+            goto = _targets(ready.tool, command.goto)
+        return replace(outcome, wrote=wrote, goto=goto)
 
-    def _late(self, one: Ready) -> Done:
+    def _late(self, ready: Ready) -> Done:
         """Return the outcome of a tool that exceeded its timeout, or raise it, as the tool's policy says."""
-        text = f"Tool {one.call.name!r} took longer than {one.tool.policy.timeout_s:g} s."
-        if one.tool.policy.on_error == "raise":
-            raise TOOL_TIMEOUT(problem=text, tool=one.call.name) from None
+        text = f"Tool {ready.call.name!r} took longer than {ready.tool.policy.timeout_s:g} s."
+        if ready.tool.policy.on_error == "raise":
+            raise TOOL_TIMEOUT(problem=text, tool=ready.call.name) from None
         return Done(text=text, error=True)
 
-    def _failed(self, one: Ready, error: BaseException) -> Done:
+    def _failed(self, ready: Ready, error: BaseException) -> Done:
         """Return *error* as an outcome for the model, or raise it, as the tool's policy says."""
-        if one.tool.policy.on_error == "return":
+        if ready.tool.policy.on_error == "return":
             # For graphrt's errors only the sentence, since code locations and advice are for the developer.
             text = error.what if isinstance(error, GraphrtError) else str(error)
             return Done(text=text if isinstance(error, ToolError) else f"{type(error).__name__}: {text}", error=True)
         if isinstance(error, ToolError):
             raise error
-        raise TOOL_FAILED(tool=one.call.name, error=error) from error
+        raise TOOL_FAILED(tool=ready.call.name, error=error) from error
 
 
-def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
+def _read(ready: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
     """Return the result of a tool as its Command, if it is one, and the outcome that the model reads.
 
     Raises:
         ToolError: It has no JSON form, or only a node may return it.
     """
-    outcome = to_outcome(returned, tool=one.call.name, policy=one.tool.policy)
+    outcome = to_outcome(returned, tool=ready.call.name, policy=ready.tool.policy)
     command = outcome if isinstance(outcome, Command) else None
-    told: Any = outcome if command is None else command.result
-    return command, Done(text=told.text, content=told.content, error=told.error, value=told.value)
+    result: Any = outcome if command is None else command.result
+    return command, Done(text=result.text, content=result.content, error=result.error, value=result.value)
 
 
 def _targets(tool: Tool, goto: Any) -> list[Any]:
@@ -446,7 +450,7 @@ def _targets(tool: Tool, goto: Any) -> list[Any]:
     Raises:
         RouteError: The tool does not declare one of them (`undeclared-goto`).
     """
-    targets = [node_name(one) for one in (goto if issubclass(type(goto), (list, tuple)) else (goto,))]
+    targets = [node_name(item) for item in (goto if issubclass(type(goto), (list, tuple)) else (goto,))]
     declared = tool.policy.goto
     for target in targets:
         if (target.node if isinstance(target, Send) else target) not in declared:
@@ -464,17 +468,17 @@ _NOT_HANDED_OVER: Final = "The conversation was not handed over: another call le
 
 def _one_handoff(admitted: list[Ready | Done]) -> list[Ready | Done]:
     """Return *admitted* with an error for each handoff after the first: one agent can continue."""
-    found: list[Ready | Done] = []
+    result: list[Ready | Done] = []
     first = ""
-    for one in admitted:
-        handoff: Any = getattr(one.tool, "handoff", None) if isinstance(one, Ready) else None
+    for item in admitted:
+        handoff: Any = getattr(item.tool, "handoff", None) if isinstance(item, Ready) else None
         if handoff is not None and first:
-            found.append(Done(text=f"This call was not made: the conversation goes to {first!r}.", error=True))
+            result.append(Done(text=f"This call was not made: the conversation goes to {first!r}.", error=True))
             continue
         if handoff is not None:
             first = handoff.agent.name
-        found.append(one)
-    return found
+        result.append(item)
+    return result
 
 
 def _only_goto(routed: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any] | None:
@@ -494,44 +498,44 @@ def _only_goto(routed: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any] | N
     return routed[0][1] if routed else None
 
 
-def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:
-    """Return the checked arguments of *call*, which middleware passed on in place of that of *one*.
+def _changed(ready: Ready, call: ToolCall) -> Mapping[str, Any]:
+    """Return the checked arguments of *call*, which middleware passed on in place of that of *ready*.
 
     Raises:
         LayerError: It names another tool: the first was admitted and approved, and is remembered (`tool-renamed`).
         ToolArgumentsError: Its arguments do not fit.
     """
-    if call.name != one.call.name:
-        raise TOOL_RENAMED(first=one.call.name, value=call.name)
+    if call.name != ready.call.name:
+        raise TOOL_RENAMED(first=ready.call.name, value=call.name)
     if call.error is not None:
         raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
-    return one.tool.check(call.arguments)
+    return ready.tool.check(call.arguments)
 
 
-def _kept(call: ToolCall, found: Any) -> dict[str, Any]:
-    """Return the remembered outcome *found* of *call* as data.
+def _kept(call: ToolCall, recorded: Any) -> dict[str, Any]:
+    """Return the remembered outcome *recorded* of *call* as data.
 
     After a crash a person may have given the outcome of a tool with an unknown one. That is a value as the tool
     returns it, and becomes a text here.
     """
-    if issubclass(type(found), dict) and type(found.get("text")) is str and type(found.get("error")) is bool:
-        kept: dict[str, Any] = found
-        return kept
-    told = to_result(found, tool=call.name)
-    return {"text": told.text, "error": False, **({"content": told.content} if told.content else {})}
+    if issubclass(type(recorded), dict) and type(recorded.get("text")) is str and type(recorded.get("error")) is bool:
+        outcome: dict[str, Any] = recorded
+        return outcome
+    result = to_result(recorded, tool=call.name)
+    return {"text": result.text, "error": False, **({"content": result.content} if result.content else {})}
 
 
-async def needs_approval(one: Ready) -> bool:
+async def needs_approval(ready: Ready) -> bool:
     """Return whether a person has to approve the call, by the tool's policy.
 
     Raises:
         InputError: The tool's `approval=` returned neither True nor False (`input`). A forgotten `return` must
             not count as permission.
     """
-    wanted = one.tool.policy.approval
-    if isinstance(wanted, bool):
-        return wanted
-    return await _decided(wanted(one.arguments), "approval= of the tool", one.call)
+    approval = ready.tool.policy.approval
+    if isinstance(approval, bool):
+        return approval
+    return await _decided(approval(ready.arguments), "approval= of the tool", ready.call)
 
 
 async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: ToolCall) -> bool:
@@ -543,17 +547,17 @@ async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: T
     return await _decided(approve(call), "approve= of the agent", call)
 
 
-async def _decided(said: Any, who: str, call: ToolCall) -> bool:
-    if isawaitable(said):
-        said = await said
-    if not isinstance(said, bool):
+async def _decided(answer: Any, who: str, call: ToolCall) -> bool:
+    if isawaitable(answer):
+        answer = await answer
+    if not isinstance(answer, bool):
         raise WRONG_RETURN_VALUE(
             function=f"The {who}, asked about tool {call.name!r},",
-            returned=f"{said!r:.200}",
+            returned=f"{answer!r:.200}",
             wanted="True or False: only the answer of a person may be a mapping",
-            value=said,
+            value=answer,
         )
-    return said
+    return answer
 
 
 def refused(call: ToolCall, reason: str) -> Done:
@@ -561,77 +565,77 @@ def refused(call: ToolCall, reason: str) -> Done:
     return Done(text=f"A person refused this call of {call.name!r}{f': {reason}' if reason else ''}.", error=True)
 
 
-def as_read(call: ToolCall, one: Ready, text: str) -> str:
+def as_read(call: ToolCall, ready: Ready, text: str) -> str:
     """Return the result *text* for the model, preceded by the arguments if a person changed those of its *call*.
 
     The call in the conversation stays as the model made it. Without this sentence the model would assume, and later
     claim, that its own arguments were used.
     """
-    changed = one.call.arguments
-    if one.call is call or changed == call.arguments:
+    arguments = ready.call.arguments
+    if ready.call is call or arguments == call.arguments:
         return text
-    told = json.dumps(changed, ensure_ascii=False, default=repr)
-    return f"A person changed the arguments of this call of {call.name!r} to {told}. The result is:\n{text}"
+    arguments_text = json.dumps(arguments, ensure_ascii=False, default=repr)
+    return f"A person changed the arguments of this call of {call.name!r} to {arguments_text}. The result is:\n{text}"
 
 
-def answered(asking: Sequence[Ready], place: Place) -> dict[str, Ready | Done]:
+def answered(calls: Sequence[Ready], place: Place) -> dict[str, Ready | Done]:
     """Return the decision about each call, by its key: the call itself, perhaps with other arguments, or its refusal.
 
     If the answer is unusable, the question is asked again under a numbered key.
     """
-    decided: dict[str, Ready | Done] = {}
-    open_ = [(one, "", 1) for one in asking]
-    while open_:
+    decisions: dict[str, Ready | Done] = {}
+    pending = [(ready, "", 1) for ready in calls]
+    while pending:
         questions = [
             Question(
-                key=one.key if times == 1 else f"{one.key}/{times}",
-                payload=_payload(one, place, problem),
+                key=ready.key if times == 1 else f"{ready.key}/{times}",
+                payload=_payload(ready, place, problem),
                 answer_type=_ANSWER,
                 kind="approval",
             )
-            for one, problem, times in open_
+            for ready, problem, times in pending
         ]
-        again: list[tuple[Ready, str, int]] = []
-        for (one, _, times), answer in zip(open_, place.host.ask(questions), strict=True):
-            decision = _decision(one, answer)
+        repeated: list[tuple[Ready, str, int]] = []
+        for (ready, _, times), answer in zip(pending, place.host.ask(questions), strict=True):
+            decision = _decision(ready, answer)
             if isinstance(decision, str):
-                again.append((one, decision, times + 1))
+                repeated.append((ready, decision, times + 1))
             else:
-                decided[one.key] = decision
-        open_ = again
-    return decided
+                decisions[ready.key] = decision
+        pending = repeated
+    return decisions
 
 
-def _payload(one: Ready, place: Place, problem: str) -> dict[str, Any]:
+def _payload(ready: Ready, place: Place, problem: str) -> dict[str, Any]:
     payload = {
         "problem": "approve a tool call",
-        "tool": one.call.name,
-        "arguments": dict(one.call.arguments),
+        "tool": ready.call.name,
+        "arguments": dict(ready.call.arguments),
         "agent": "/".join(place.names),
     }
     return {**payload, "refused_answer": problem} if problem else payload
 
 
-def _decision(one: Ready, answer: Any) -> Ready | Done | str:
+def _decision(ready: Ready, answer: Any) -> Ready | Done | str:
     """Read an answer: True, False, or a mapping with `approve`, and optionally `reason` or new `arguments`.
 
     Returns:
         The call to make, its refusal, or a text that says why the answer is unusable.
     """
     if isinstance(answer, bool):
-        return one if answer else refused(one.call, "")
+        return ready if answer else refused(ready.call, "")
     agreed, edited = answer.get("approve"), answer.get("arguments")
     changed: dict[str, Any] = edited if issubclass(type(edited), dict) else {}
     if not isinstance(agreed, bool):
         return "Answer True, False, or a mapping whose 'approve' is one of them."
     if not agreed:
-        return refused(one.call, str(answer.get("reason") or ""))
+        return refused(ready.call, str(answer.get("reason") or ""))
     if edited is None:
-        return one
+        return ready
     if not issubclass(type(edited), dict):
         return "'arguments' must be a mapping."
-    call = replace(one.call, arguments=dict(changed), arguments_text="", error=None)
+    call = replace(ready.call, arguments=dict(changed), arguments_text="", error=None)
     try:
-        return replace(one, call=call, arguments=one.tool.check(call.arguments))
+        return replace(ready, call=call, arguments=ready.tool.check(call.arguments))
     except ToolArgumentsError as error:
         return error.what

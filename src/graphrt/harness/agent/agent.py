@@ -361,15 +361,15 @@ class Agent(Generic[OutputT_co]):
         Args:
             only: Names of the tools that a node offers, handoffs included; None for all.
         """
-        found = {id(tool): tool for tool in self._offered() if only is None or tool.spec.name in only}
+        by_id = {id(tool): tool for tool in self._offered() if only is None or tool.spec.name in only}
         reached: list[Agent[Any]] = [self]
-        tools = list(found.values())
+        tools = list(by_id.values())
         for tool in tools:  # grows during the iteration
             handoff: Handoff | None = getattr(tool, "handoff", None)
             if handoff is not None and handoff.agent not in reached:
                 reached.append(handoff.agent)
-                tools += [one for one in handoff.agent._offered() if id(one) not in found]
-                found |= {id(one): one for one in tools}
+                tools += [added for added in handoff.agent._offered() if id(added) not in by_id]
+                by_id |= {id(added): added for added in tools}
         return tuple(tools)
 
     def __graphrt_drive__(
@@ -393,17 +393,19 @@ class Agent(Generic[OutputT_co]):
         tools = self._offered(options.get("tools"))
         for tool, below in needing_graph(self.__graphrt_tools__(tools.names), below=outer is not None):
             host.admit(self.name, tool, below=below)  # before anything is paid
-        given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
-        request = _asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
+        run_options: dict[str, Any] = {
+            name: value for name, value in options.items() if name not in ("tools", "output")
+        }
+        request = _asked_first(prompt, {**run_options, "tools": tools.specs}, self._defaults)
         form = form_of(options.get("output"))
-        said: list[Message] = transcript if transcript is not None else []
+        messages: list[Message] = transcript if transcript is not None else []
         loop: Loop | None = None
         place: Place | None = None
         agent: Agent[Any] = self
         ledgers: dict[int, Ledger | None] = {}
         try:
             while True:
-                loop, place = await agent._part(host, outer, request, tools, form, loop, place, said, ledgers)
+                loop, place = await agent._part(host, outer, request, tools, form, loop, place, messages, ledgers)
                 with inside(agent=place):
                     reply = await agent._in_time(loop)
                     if loop.handoff is None or reply.stopped != ROUTED:  # it answered, or reached a limit
@@ -411,7 +413,7 @@ class Agent(Generic[OutputT_co]):
                 handoff = loop.handoff
                 if place.emit is not None:
                     place.emit(HandedOver(source=agent.name, target=handoff.agent.name))
-                passed = self._passed(handoff, loop.said, given)
+                passed = self._passed(handoff, loop.said, run_options)
                 agent = handoff.agent
                 tools = agent._offered()
                 request = _asked_first(passed, {"tools": tools.specs}, agent._defaults)
@@ -432,16 +434,23 @@ class Agent(Generic[OutputT_co]):
         reply = await ended(agent._layers, reply)
         return reply if agent is self else await ended(self._layers, reply)
 
-    def _passed(self, handoff: Handoff, said: Sequence[Message], given: Mapping[str, Any]) -> tuple[Message, ...]:
-        """Return the part of the conversation *said*, which this agent began, for the agent of *handoff*.
+    def _passed(
+        self, handoff: Handoff, conversation: Sequence[Message], run_options: Mapping[str, Any]
+    ) -> tuple[Message, ...]:
+        """Return the part of the conversation *conversation*, which this agent began, for the agent of *handoff*.
 
         Args:
             handoff: The handoff.
-            said: The conversation, with the instructions of this agent in front, if it has any.
-            given: Options of the run.
+            conversation: The conversation, with the instructions of this agent in front, if it has any.
+            run_options: Options of the run.
         """
-        own = given.get("system") is not None or self._defaults.get("system") is not None
-        return handoff.passed(tuple(said[1:] if own and isinstance(said[0], SystemMessage) else said), source=self.name)
+        has_instructions = run_options.get("system") is not None or self._defaults.get("system") is not None
+        return handoff.passed(
+            tuple(
+                conversation[1:] if has_instructions and isinstance(conversation[0], SystemMessage) else conversation
+            ),
+            source=self.name,
+        )
 
     async def _part(
         self,
@@ -450,8 +459,8 @@ class Agent(Generic[OutputT_co]):
         request: ModelRequest,
         tools: ToolRegistry,
         form: OutputForm | None,
-        before: Loop | None,
-        place_before: Place | None,
+        previous: Loop | None,
+        previous_place: Place | None,
         transcript: list[Message],
         ledgers: dict[int, Ledger | None],
     ) -> tuple[Loop, Place]:
@@ -463,8 +472,8 @@ class Agent(Generic[OutputT_co]):
             request: The first request of the part.
             tools: The tools that it offers.
             form: Form of the answer that the run asks for; None for the agent's own.
-            before: The part before, which ended with a handoff; None at the beginning of the run.
-            place_before: Its place.
+            previous: The part before, which ended with a handoff; None at the beginning of the run.
+            previous_place: Its place.
             transcript: Receives every message at once.
             ledgers: Ledgers of the agents of the run, by their ids; filled here.
         """
@@ -479,14 +488,14 @@ class Agent(Generic[OutputT_co]):
         request = as_known(host, path, self.name, request, form, models[0])
         place = self._place(host, outer, path + of_run(self.name, request) if host.records else path, ledgers)
         limits = self.limits
-        if before is not None and place_before is not None:
-            limits = replace(limits, handoffs=before.limits.handoffs)  # that of the agent that was asked
-            place = replace(place, wrote=place_before.wrote, took=[])
+        if previous is not None and previous_place is not None:
+            limits = replace(limits, handoffs=previous.limits.handoffs)  # that of the agent that was asked
+            place = replace(place, wrote=previous_place.wrote, took=[])
         caller = Caller(models, place, retry=self._retry, cache=self._cache)
         tooling = Tooling(
             tools,
             LongResults(
-                self.limits.result_chars, tools.names, [] if before is None else before.tooling.long_results.kept
+                self.limits.result_chars, tools.names, [] if previous is None else previous.tooling.long_results.kept
             ),
             place,
             layers=self._layers,
@@ -515,9 +524,9 @@ class Agent(Generic[OutputT_co]):
             checks=Checks(self._input_checks, self._checks, place, self.name) if has_checks else None,
             compactor=self._compactor(place, models[0], request),
         )
-        if before is not None:
-            loop.earlier, loop.used, loop.handed = before.said, before.usage, before.handed + 1
-            loop.prompted = before.prompted if before.prompted is not None else len(before.request.messages)
+        if previous is not None:
+            loop.earlier, loop.used, loop.handed = previous.said, previous.usage, previous.handed + 1
+            loop.prompted = previous.prompted if previous.prompted is not None else len(previous.request.messages)
         return loop, place
 
     def _compactor(self, place: Place, model: ChatModel, request: ModelRequest) -> Compactor | None:
@@ -551,11 +560,11 @@ class Agent(Generic[OutputT_co]):
         """
         run_by = surroundings().above if outer is None else None
         depth = outer.depth + 1 if outer is not None else run_by.depth if run_by is not None else 0
-        most = depth + self.limits.depth
+        max_depth = depth + self.limits.depth
         if outer is not None:
-            most = min(outer.most_depth, most)
+            max_depth = min(outer.most_depth, max_depth)
         elif run_by is not None:
-            most = min(run_by.most_depth, most)
+            max_depth = min(run_by.most_depth, max_depth)
         if outer is not None and depth > outer.most_depth:
             raise NESTED_TOO_DEEP(
                 called=f"Agent {self.name!r}",
@@ -579,7 +588,7 @@ class Agent(Generic[OutputT_co]):
             seen=() if outer is None else outer.seen,
             path=path,
             names=names,
-            most_depth=most,
+            most_depth=max_depth,
             ledger=ledger,
             emit=show,
             has_sinks=has_sinks,
@@ -587,14 +596,16 @@ class Agent(Generic[OutputT_co]):
 
     # -- what is asked -------------------------------------------------------------------------------------------
 
-    def _offered(self, wanted: Any = None) -> ToolRegistry:
-        """Return the tools of the agent, handoffs included, or of these the *wanted* ones: names, specs or tools."""
-        tools = self.tools if not self.handoffs else ToolRegistry((*self.tools, *(one.tool for one in self.handoffs)))
-        if wanted is None:
+    def _offered(self, requested: Any = None) -> ToolRegistry:
+        """Return the tools of the agent, handoffs included, or the *requested* ones of them: names, specs or tools."""
+        tools = self.tools
+        if self.handoffs:
+            tools = ToolRegistry((*self.tools, *(handoff.tool for handoff in self.handoffs)))
+        if requested is None:
             return tools
-        if isinstance(wanted, str):
-            return tools.only(wanted)  # raises: a string is not a list of tools
-        return tools.only([name_of(one) for one in wanted])
+        if isinstance(requested, str):
+            return tools.only(requested)  # raises: a string is not a list of tools
+        return tools.only([name_of(tool) for tool in requested])
 
 
 def _refusal(models: tuple[ChatModel, ...], caller: Caller) -> Callable[[ToolCall, str], ScriptError | None] | None:
@@ -615,14 +626,14 @@ def _summariser(compaction: Compaction, agent: str) -> Agent[Any] | None:
     Raises:
         InputError: `summarise` is neither a model nor an agent (`no-model`).
     """
-    wanted: Any = compaction.summarise
-    if wanted is None or hasattr(wanted, "__graphrt_drive__"):  # an agent
-        given: Agent[Any] | None = wanted
-        return given
-    return Agent(wanted, name=f"{agent}-summary", system=SUMMARISE, max_tokens=max(16, compaction.tokens // 4))
+    summariser: Any = compaction.summarise
+    if summariser is None or hasattr(summariser, "__graphrt_drive__"):  # an agent
+        harness: Agent[Any] | None = summariser
+        return harness
+    return Agent(summariser, name=f"{agent}-summary", system=SUMMARISE, max_tokens=max(16, compaction.tokens // 4))
 
 
-def _asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> ModelRequest:
+def _asked_first(prompt: Any, run_options: Mapping[str, Any], defaults: RunOptions) -> ModelRequest:
     """Return the request that begins a run: the agent's own instructions, then the prompt (decision 0038).
 
     Instructions come first, before system messages of *prompt*. They are only left out if *prompt* begins with an
@@ -630,35 +641,35 @@ def _asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) ->
 
     Args:
         prompt: As given to the run.
-        given: Options of the run.
+        run_options: Options of the run.
         defaults: Options of the agent.
 
     Raises:
         InputError: The prompt or an option is wrong.
     """
-    options: Any = given
+    options: Any = run_options
     if isinstance(prompt, str) or not hasattr(prompt, "__iter__"):
         return ModelRequest.build(prompt, options, defaults=defaults)
-    said = tuple(prompt)
-    if not any(isinstance(one, SystemMessage) for one in said):
-        return ModelRequest.build(said, options, defaults=defaults)
-    said = _without_form(said)
-    request = ModelRequest.build(said, options, defaults=defaults)
+    messages = tuple(prompt)
+    if not any(isinstance(message, SystemMessage) for message in messages):
+        return ModelRequest.build(messages, options, defaults=defaults)
+    messages = _without_form(messages)
+    request = ModelRequest.build(messages, options, defaults=defaults)
     own, *rest = request.messages
-    if len(rest) == len(said) and isinstance(rest[0], SystemMessage) and rest[0].text == own.text:
+    if len(rest) == len(messages) and isinstance(rest[0], SystemMessage) and rest[0].text == own.text:
         return replace(request, messages=tuple(rest))
     return request
 
 
-def _without_form(said: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the conversation *said* without a request for a form of answer at the end of its first system message.
+def _without_form(messages: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the conversation *messages* without a request for a form of answer at the end of its first system message.
 
     An earlier run added that request, for its own answer.
     """
-    first = said[0]
+    first = messages[0]
     if not isinstance(first, SystemMessage):
-        return said
+        return messages
     text = without_words(first.text)
     if text == first.text:
-        return said
-    return (replace(first, text=text), *said[1:]) if text else said[1:] or said
+        return messages
+    return (replace(first, text=text), *messages[1:]) if text else messages[1:] or messages

@@ -54,11 +54,11 @@ class ResponseCache:
                     self._known.move_to_end(key)
                     return _free(known), True
                 flying = self._flying.get((process.id, key))
-                mine: Future[ModelResponse] | None = None
+                future: Future[ModelResponse] | None = None
                 if flying is None:
-                    mine = self._flying[process.id, key] = Future()
-            if mine is not None or flying is None:
-                return await self._fly(key, mine or Future(), call), False
+                    future = self._flying[process.id, key] = Future()
+            if future is not None or flying is None:
+                return await self._fly(key, future or Future(), call), False
             task = asyncio.current_task()
             cancelled = 0 if task is None else task.cancelling()
             try:
@@ -70,7 +70,7 @@ class ResponseCache:
                 pass
 
     async def _fly(
-        self, key: Hashable, mine: Future[ModelResponse], call: Callable[[], Awaitable[ModelResponse]]
+        self, key: Hashable, future: Future[ModelResponse], call: Callable[[], Awaitable[ModelResponse]]
     ) -> ModelResponse:
         try:
             response = await call()
@@ -78,17 +78,17 @@ class ResponseCache:
             with self._lock:
                 del self._flying[process.id, key]
             if isinstance(error, Exception):
-                mine.set_exception(error)
-                mine.exception()  # mark it as retrieved: perhaps no other caller waits for it
+                future.set_exception(error)
+                future.exception()  # mark it as retrieved: perhaps no other caller waits for it
             else:
-                mine.cancel()
+                future.cancel()
             raise
         with self._lock:
             del self._flying[process.id, key]
             self._known[key] = response
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
-        mine.set_result(response)
+        future.set_result(response)
         return response
 
     def clear(self) -> None:
@@ -106,8 +106,8 @@ class _Same:
 
     __slots__ = ("_thing",)
 
-    def __init__(self, thing: object) -> None:
-        self._thing = thing
+    def __init__(self, value: object) -> None:
+        self._thing = value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Same) and self._thing is other._thing

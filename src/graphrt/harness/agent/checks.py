@@ -70,35 +70,35 @@ class NamedCheck:
     takes_context: bool
 
 
-def checked_checks(option: str, given: Any) -> tuple[NamedCheck, ...]:
+def checked_checks(option: str, value: Any) -> tuple[NamedCheck, ...]:
     """Return the checks passed to an agent as *option*: None, one function, or several.
 
     Raises:
         InputError: One is not a function of one or two arguments (`input`).
     """
-    several: Sequence[Any] = () if given is None else (given,) if callable(given) else each(option, given)
-    return tuple(_named(option, one) for one in several)
+    checks: Sequence[Any] = () if value is None else (value,) if callable(value) else each(option, value)
+    return tuple(_named(option, check) for check in checks)
 
 
-def _named(option: str, given: Any) -> NamedCheck:
-    name: str = getattr(given, "__name__", None) or type(given).__name__
-    if not callable(given) or isinstance(given, type):
-        raise _not_a_check(option, given)
+def _named(option: str, check: Any) -> NamedCheck:
+    name: str = getattr(check, "__name__", None) or type(check).__name__
+    if not callable(check) or isinstance(check, type):
+        raise _not_a_check(option, check)
     for count in (2, 1):
         try:
-            inspect.signature(given).bind(*[None] * count)
+            inspect.signature(check).bind(*[None] * count)
         except TypeError:
             continue
         except ValueError:  # written in C, without a signature
-            return NamedCheck(name, given, takes_context=False)
-        return NamedCheck(name, given, takes_context=_second_is_required(given) if count == 2 else False)
-    raise _not_a_check(option, given)
+            return NamedCheck(name, check, takes_context=False)
+        return NamedCheck(name, check, takes_context=_second_is_required(check) if count == 2 else False)
+    raise _not_a_check(option, check)
 
 
-def _not_a_check(option: str, given: Any) -> InputError:
+def _not_a_check(option: str, value: Any) -> InputError:
     return INVALID_ARGUMENT(
         argument=f"{option} of an agent",
-        value=given,
+        value=value,
         wanted="a function of the value, or of the value and a CheckContext, such as `def polite(answer): ...`",
     )
 
@@ -123,10 +123,10 @@ class Checks:
     """
 
     def __init__(
-        self, of_input: Sequence[NamedCheck], of_answer: Sequence[NamedCheck], place: Place, agent: str
+        self, input_checks: Sequence[NamedCheck], answer_checks: Sequence[NamedCheck], place: Place, agent: str
     ) -> None:
-        self._of_input = of_input
-        self._of_answer = of_answer
+        self._of_input = input_checks
+        self._of_answer = answer_checks
         self._place = place
         self._agent = agent
 
@@ -138,9 +138,9 @@ class Checks:
             Exception: Any other exception raised by a check.
         """
         for check in self._of_input:
-            why = await self._asked(check, "input", text, text, messages)
-            if why is not None:
-                raise INPUT_REFUSED(check=check.name, name=self._agent, why=why, messages=messages)
+            reason = await self._asked(check, "input", text, text, messages)
+            if reason is not None:
+                raise INPUT_REFUSED(check=check.name, name=self._agent, why=reason, messages=messages)
 
     async def refusal(self, value: Any, text: str, messages: tuple[Message, ...]) -> str | None:
         """Return why a check refuses the answer *value*, whose text is *text*; None if none does.
@@ -149,9 +149,9 @@ class Checks:
             Exception: An exception of a check other than `Retry`.
         """
         for check in self._of_answer:
-            why = await self._asked(check, "answer", value, text, messages)
-            if why is not None:
-                return why
+            reason = await self._asked(check, "answer", value, text, messages)
+            if reason is not None:
+                return reason
         return None
 
     async def _asked(
@@ -171,10 +171,10 @@ class Checks:
 
         async def judge() -> ToolResult:
             try:
-                with inside(agent=below):
+                with inside(agent=inner):
                     returned = await invoke(check.fn, (value, context) if check.takes_context else (value,), {})
-            except Retry as refused:
-                return ToolResult(text=refused.why, error=True)
+            except Retry as retry:
+                return ToolResult(text=retry.why, error=True)
             if returned is not None:
                 raise WRONG_RETURN_VALUE(
                     function=f"Check {check.name!r}",
@@ -187,18 +187,18 @@ class Checks:
         async def make() -> dict[str, Any]:
             watcher = surroundings().watcher
             if watcher is None:
-                judged = await judge()
+                result = await judge()
             else:  # in a separate span
-                judged = await watcher.tool_call(ToolCall(id=key, name=f"check {check.name}"), judge)
-            used = {"usage": usage_to(sum(below.took[1:], below.took[0]))} if below.took else {}
-            wrote = {"wrote": [dict(update) for update in below.wrote]} if below.wrote else {}
-            return {"why": judged.text if judged.error else None, **used, **wrote}
+                result = await watcher.tool_call(ToolCall(id=key, name=f"check {check.name}"), judge)
+            used = {"usage": usage_to(sum(inner.took[1:], inner.took[0]))} if inner.took else {}
+            wrote = {"wrote": [dict(update) for update in inner.wrote]} if inner.wrote else {}
+            return {"why": result.text if result.error else None, **used, **wrote}
 
         # The place from which the check may call agents.
-        below = replace(place, path=f"{key}/", took=[], wrote=[], seen=(*place.seen, *place.wrote))
-        about = {"check": check.name, "subject": subject}
+        inner = replace(place, path=f"{key}/", took=[], wrote=[], seen=(*place.seen, *place.wrote))
+        details = {"check": check.name, "subject": subject}
         try:
-            recorded: Any = await place.host.effect(key, make, "idempotent", about)
+            recorded: Any = await place.host.effect(key, make, "idempotent", details)
         except Exception as error:
             text = error.what if isinstance(error, GraphrtError) else f"{type(error).__name__}: {error}"
             self._show(check, subject, text)
@@ -206,10 +206,10 @@ class Checks:
         if "usage" in recorded:
             place.took.append(usage_from(recorded["usage"]))
         place.wrote.extend(recorded.get("wrote", ()))  # by tools of these agents
-        why: str | None = recorded["why"]
-        self._show(check, subject, why)
-        return why
+        reason: str | None = recorded["why"]
+        self._show(check, subject, reason)
+        return reason
 
-    def _show(self, check: NamedCheck, subject: Subject, why: str | None) -> None:
+    def _show(self, check: NamedCheck, subject: Subject, reason: str | None) -> None:
         if self._place.emit is not None:
-            self._place.emit(CheckEnded(check=check.name, subject=subject, passed=why is None, text=why or ""))
+            self._place.emit(CheckEnded(check=check.name, subject=subject, passed=reason is None, text=reason or ""))

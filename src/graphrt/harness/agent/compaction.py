@@ -82,11 +82,11 @@ class Compaction:
     using: Chooses | None = None
 
     def __post_init__(self) -> None:
-        found = (
+        results = (
             number_problem("tokens", self.tokens, optional=False, least=1),
             number_problem("keep", self.keep, optional=False, least=1),
         )
-        problems = [problem for problem in found if problem]
+        problems = [problem for problem in results if problem]
         if problems:
             raise BAD_LIMITS(
                 limits="Compaction", problems="; ".join(problems), example="Compaction(tokens=8_000, keep=20)"
@@ -127,10 +127,12 @@ class Compactor:
         self._agent = agent
         self._profile = profile
         self._bound = spec.tokens
-        _, said = _parted(prompt)
-        self._question = max((n for n, one in enumerate(said) if isinstance(one, UserMessage)), default=-1)
+        _, conversation = _parted(prompt)
+        self._question = max(
+            (n for n, message in enumerate(conversation) if isinstance(message, UserMessage)), default=-1
+        )
         """Index of the last message of the user before the run, which is always sent."""
-        self.left_out: LeftOut | None = _recalled(said)
+        self.left_out: LeftOut | None = _recalled(conversation)
         """The parts that the next request omits, unless it is still too long."""
         self.noted: LeftOut | None = self.left_out
         """The note about the omission in the messages of the conversation."""
@@ -143,24 +145,24 @@ class Compactor:
         Raises:
             AgentLimitError: It cannot be made short enough (`compaction-bound`). No summary was asked for.
         """
-        head, said = _parted(request.messages)
+        head, conversation = _parted(request.messages)
         if self._spec.using is not None:
-            return await self._chosen(self._spec.using, request, head, said)
-        left = self.left_out or LeftOut()
-        if self._fits(request, head, said, left, self._bound):
-            return self._with(request, head, said, left)
-        starts = _starts(said)
-        old = max((start for start in starts if len(said) - start >= self._spec.keep), default=0)
+            return await self._chosen(self._spec.using, request, head, conversation)
+        omitted = self.left_out or LeftOut()
+        if self._fits(request, head, conversation, omitted, self._bound):
+            return self._with(request, head, conversation, omitted)
+        starts = _starts(conversation)
+        old = max((start for start in starts if len(conversation) - start >= self._spec.keep), default=0)
         if self._spec.results:
-            left = replace(left, results=max(left.results, old))
-            if self._fits(request, head, said, left, self._bound * 3 // 4):
-                return self._with(request, head, said, left)
-        cut = self._cut(request, head, said, left, [start for start in starts if start > left.messages])
-        summary = await self._summary(left, said[left.messages : cut], request)
-        left = replace(left, messages=cut, summary=summary)
-        while left.summary and not self._fits(request, head, said, left, self._bound):
-            left = replace(left, summary=left.summary[: len(left.summary) // 2])
-        return self._with(request, head, said, left)
+            omitted = replace(omitted, results=max(omitted.results, old))
+            if self._fits(request, head, conversation, omitted, self._bound * 3 // 4):
+                return self._with(request, head, conversation, omitted)
+        cut = self._cut(request, head, conversation, omitted, [start for start in starts if start > omitted.messages])
+        summary = await self._summary(omitted, conversation[omitted.messages : cut], request)
+        omitted = replace(omitted, messages=cut, summary=summary)
+        while omitted.summary and not self._fits(request, head, conversation, omitted, self._bound):
+            omitted = replace(omitted, summary=omitted.summary[: len(omitted.summary) // 2])
+        return self._with(request, head, conversation, omitted)
 
     def lower(self) -> bool:
         """Halve the limit after a request was too long for the model; return whether that is possible."""
@@ -176,39 +178,49 @@ class Compactor:
         return self.left_out
 
     def _with(
-        self, request: ModelRequest, head: Sequence[Message], said: Sequence[Message], left: LeftOut
+        self, request: ModelRequest, head: Sequence[Message], conversation: Sequence[Message], omitted: LeftOut
     ) -> ModelRequest:
-        if left != (self.left_out or LeftOut()):
-            self.left_out = replace(left, digest=_digest(said[: _covered(left)]))
-        self._request = replace(request, messages=self._shown(head, said, left))
+        if omitted != (self.left_out or LeftOut()):
+            self.left_out = replace(omitted, digest=_digest(conversation[: _covered(omitted)]))
+        self._request = replace(request, messages=self._shown(head, conversation, omitted))
         return self._request
 
     def _fits(
-        self, request: ModelRequest, head: Sequence[Message], said: Sequence[Message], left: LeftOut, bound: int
+        self,
+        request: ModelRequest,
+        head: Sequence[Message],
+        conversation: Sequence[Message],
+        omitted: LeftOut,
+        bound: int,
     ) -> bool:
-        """Return whether *request* takes at most *bound* tokens without the omitted parts *left*."""
-        return self._size(request, head, said, left) <= bound
+        """Return whether *request* takes at most *bound* tokens without the omitted parts *omitted*."""
+        return self._size(request, head, conversation, omitted) <= bound
 
-    def _size(self, request: ModelRequest, head: Sequence[Message], said: Sequence[Message], left: LeftOut) -> int:
-        return tokens_of(replace(request, messages=self._shown(head, said, left)), self._profile)
+    def _size(
+        self, request: ModelRequest, head: Sequence[Message], conversation: Sequence[Message], omitted: LeftOut
+    ) -> int:
+        return tokens_of(replace(request, messages=self._shown(head, conversation, omitted)), self._profile)
 
-    def _shown(self, head: Sequence[Message], said: Sequence[Message], left: LeftOut) -> tuple[Message, ...]:
+    def _shown(self, head: Sequence[Message], conversation: Sequence[Message], omitted: LeftOut) -> tuple[Message, ...]:
         """Return the messages to send: instructions, the note, the user's question, the rest."""
-        shown = [_bare(one, result=n >= left.results) for n, one in enumerate(said[left.messages :], left.messages)]
-        if not left.messages:
-            return (*head, *shown)
-        text = f"[The first {left.messages} messages are left out here.]"
-        if left.summary:
-            text = f"[Summary of the first {left.messages} messages, which are left out here:]\n{left.summary}"
-        question = said[self._question : self._question + 1] if 0 <= self._question < left.messages else ()
-        return (*head, UserMessage(text=text), *question, *shown)
+        messages = [
+            _bare(message, result=n >= omitted.results)
+            for n, message in enumerate(conversation[omitted.messages :], omitted.messages)
+        ]
+        if not omitted.messages:
+            return (*head, *messages)
+        text = f"[The first {omitted.messages} messages are left out here.]"
+        if omitted.summary:
+            text = f"[Summary of the first {omitted.messages} messages, which are left out here:]\n{omitted.summary}"
+        question = conversation[self._question : self._question + 1] if 0 <= self._question < omitted.messages else ()
+        return (*head, UserMessage(text=text), *question, *messages)
 
     def _cut(
         self,
         request: ModelRequest,
         head: Sequence[Message],
-        said: Sequence[Message],
-        left: LeftOut,
+        conversation: Sequence[Message],
+        omitted: LeftOut,
         starts: Sequence[int],
     ) -> int:
         """Return the number of messages to leave out: with room to continue, or else as few as possible.
@@ -225,33 +237,33 @@ class Compactor:
             low, high = 0, len(candidates)  # the more is left out, the shorter the request, so use binary search
             while low < high:
                 at = (low + high) // 2
-                kept = replace(left, messages=candidates[at], summary="")
-                low, high = (low, at) if self._fits(request, head, said, kept, bound) else (at + 1, high)
+                candidate = replace(omitted, messages=candidates[at], summary="")
+                low, high = (low, at) if self._fits(request, head, conversation, candidate, bound) else (at + 1, high)
             return candidates[low] if low < len(candidates) else None
 
-        few = [start for start in starts if len(said) - start <= self._spec.keep]
+        few = [start for start in starts if len(conversation) - start <= self._spec.keep]
         cut = first(few, self._bound // 2)
         if cut is None:
             cut = first(starts, self._bound - room)
         if cut is None:
-            last = replace(left, messages=starts[-1] if starts else left.messages, summary="")
-            needed = self._size(request, head, said, last) + room
+            last = replace(omitted, messages=starts[-1] if starts else omitted.messages, summary="")
+            needed = self._size(request, head, conversation, last) + room
             raise COMPACTION_BOUND(name=self._agent, limit=self._bound, needed=needed, messages=request.messages)
         return cut
 
-    async def _summary(self, left: LeftOut, said: Sequence[Message], request: ModelRequest) -> str:
-        """Return a summary of the messages omitted before (*left*) and of *said*; empty without a model for it."""
+    async def _summary(self, omitted: LeftOut, messages: Sequence[Message], request: ModelRequest) -> str:
+        """Return a summary of the messages that *omitted* covers and of *messages*; empty without a model for it."""
         if self._summariser is None:
             return ""
-        summary = left.summary
+        summary = omitted.summary
         place = self._place
         # A summary is not a level of agents, so it may also be made at the depth limit.
         below = replace(place, path=f"{place.path}summary/", most_depth=place.most_depth + 1)
-        for part in _parts(said, self._bound // 2, lambda text: self._tokens(text, request)):
-            before = f"The summary so far:\n{summary}\n\n" if summary else ""
+        for part in _parts(messages, self._bound // 2, lambda text: self._tokens(text, request)):
+            earlier = f"The summary so far:\n{summary}\n\n" if summary else ""
             with inside(agent=below):
                 reply = await self._summariser.run(
-                    f"{before}The conversation{' continues' if summary else ''}:\n{part}"
+                    f"{earlier}The conversation{' continues' if summary else ''}:\n{part}"
                 )
             summary = reply.text
         return summary
@@ -260,7 +272,7 @@ class Compactor:
         return tokens_of(replace(request, messages=(UserMessage(text=text),), tools=(), output=None), self._profile)
 
     async def _chosen(
-        self, using: Chooses, request: ModelRequest, head: Sequence[Message], said: Sequence[Message]
+        self, using: Chooses, request: ModelRequest, head: Sequence[Message], conversation: Sequence[Message]
     ) -> ModelRequest:
         """Return *request*, shortened by a user's function if it is too long.
 
@@ -268,9 +280,9 @@ class Compactor:
             InputError: The function returned something other than a conversation.
             AgentLimitError: It is still too long.
         """
-        if self._fits(request, head, said, LeftOut(), self._bound):
-            return self._with(request, head, said, LeftOut())
-        chosen: Any = using(tuple(said))
+        if self._fits(request, head, conversation, LeftOut(), self._bound):
+            return self._with(request, head, conversation, LeftOut())
+        chosen: Any = using(tuple(conversation))
         if isawaitable(chosen):
             chosen = await chosen
         messages = as_conversation(chosen)
@@ -282,25 +294,25 @@ class Compactor:
                 value=chosen,
             )
         check_conversation(messages, conversation=f"what Compaction(using=...) of agent {self._agent!r} returned")
-        kept = {id(one) for one in messages}
-        self.left_out = LeftOut(messages=sum(id(one) not in kept for one in said))
-        short = replace(request, messages=(*head, *(_bare(one, result=True) for one in messages)))
-        needed = tokens_of(short, self._profile)
+        kept_ids = {id(message) for message in messages}
+        self.left_out = LeftOut(messages=sum(id(message) not in kept_ids for message in conversation))
+        shortened = replace(request, messages=(*head, *(_bare(message, result=True) for message in messages)))
+        needed = tokens_of(shortened, self._profile)
         if needed > self._bound:
             raise COMPACTION_BOUND(name=self._agent, limit=self._bound, needed=needed, messages=request.messages)
-        self._request = short
-        return short
+        self._request = shortened
+        return shortened
 
 
 def _parted(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
     """Return the instructions at the beginning of *messages*, and the rest."""
-    at = next((n for n, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages))
+    at = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
     return messages[:at], messages[at:]
 
 
-def _starts(said: Sequence[Message]) -> list[int]:
-    """Return where the groups of *said* begin: a message, or one with tool calls and the results that follow it."""
-    return [n for n, one in enumerate(said) if not isinstance(one, ToolMessage)]
+def _starts(conversation: Sequence[Message]) -> list[int]:
+    """Return where the groups of *conversation* begin: a message, or one with tool calls and the results after it."""
+    return [n for n, message in enumerate(conversation) if not isinstance(message, ToolMessage)]
 
 
 def _bare(message: Message, *, result: bool) -> Message:
@@ -314,47 +326,51 @@ def _bare(message: Message, *, result: bool) -> Message:
     return replace(message, text=text, content=())
 
 
-def _recalled(said: Sequence[Message]) -> LeftOut | None:
-    """Return the omitted messages of the conversation *said*, as its last message noted them; None if there are none.
+def _recalled(conversation: Sequence[Message]) -> LeftOut | None:
+    """Return the omitted messages of *conversation*, as its last message noted them; None if there are none.
 
     A note about other messages is skipped: they were edited meanwhile.
     """
-    for one in reversed(said):
-        left = one.left_out if isinstance(one, AssistantMessage) else None
-        if left is not None and _covered(left) <= len(said) and left.digest == _digest(said[: _covered(left)]):
-            return left
+    for message in reversed(conversation):
+        omitted = message.left_out if isinstance(message, AssistantMessage) else None
+        if (
+            omitted is not None
+            and _covered(omitted) <= len(conversation)
+            and omitted.digest == _digest(conversation[: _covered(omitted)])
+        ):
+            return omitted
     return None
 
 
-def _covered(left: LeftOut) -> int:
-    """Return how many messages at the beginning *left* covers."""
-    return max(left.messages, left.results)
+def _covered(omitted: LeftOut) -> int:
+    """Return how many messages at the beginning *omitted* covers."""
+    return max(omitted.messages, omitted.results)
 
 
-def _digest(said: Sequence[Message]) -> str:
-    """Return 16 hex digits of the SHA-256 of the text of *said*; empty for no messages."""
-    if not said:
+def _digest(messages: Sequence[Message]) -> str:
+    """Return 16 hex digits of the SHA-256 of the text of *messages*; empty for no messages."""
+    if not messages:
         return ""
     plain = [
         (
-            one.role,
-            one.text,
-            [(call.id, call.name, call.arguments_text) for call in getattr(one, "tool_calls", ())],
-            getattr(one, "tool_call_id", ""),
+            message.role,
+            message.text,
+            [(call.id, call.name, call.arguments_text) for call in getattr(message, "tool_calls", ())],
+            getattr(message, "tool_call_id", ""),
         )
-        for one in said
+        for message in messages
     ]
     return sha256(json.dumps(plain).encode()).hexdigest()[:16]
 
 
-def _parts(said: Sequence[Message], limit: int, tokens: Callable[[str], int]) -> Iterator[str]:
-    """Yield *said* as texts of at most about *limit* tokens, for the model that summarises."""
+def _parts(messages: Sequence[Message], limit: int, tokens: Callable[[str], int]) -> Iterator[str]:
+    """Yield *messages* as texts of at most about *limit* tokens, for the model that summarises."""
     lines: list[str] = []
     used = 0
-    for one in said:
-        calls = "".join(f" [calls {call.name} {call.arguments_text}]" for call in getattr(one, "tool_calls", ()))
-        media = "".join(f" [{part.kind}]" for part in one.parts if part.kind != "text")
-        line = f"{one.role}: {one.text}{media}{calls}"
+    for message in messages:
+        calls = "".join(f" [calls {call.name} {call.arguments_text}]" for call in getattr(message, "tool_calls", ()))
+        media = "".join(f" [{part.kind}]" for part in message.parts if part.kind != "text")
+        line = f"{message.role}: {message.text}{media}{calls}"
         if len(line) > limit:  # a token has at least one character for every tokenizer: this is short enough
             line = f"{line[: limit // 2]} ... {line[-(limit // 2) :]}"
         size = tokens(line)

@@ -56,9 +56,9 @@ class Handoff:
         name: str | None = None,
         approval: bool = False,
     ) -> None:
-        given: Any = agent
-        if isinstance(given, type) or not hasattr(given, "__graphrt_drive__"):
-            raise INVALID_ARGUMENT(argument="The agent of a Handoff", value=given, wanted="an Agent")
+        value: Any = agent
+        if isinstance(value, type) or not hasattr(value, "__graphrt_drive__"):
+            raise INVALID_ARGUMENT(argument="The agent of a Handoff", value=value, wanted="an Agent")
         self.agent: Final[Agent[Any]] = agent
         """The agent that continues."""
         self.filter: Final = checked_function(
@@ -134,24 +134,24 @@ class HandoffTool:
         return f"HandoffTool({self.spec.name!r})"
 
 
-def checked_handoffs(agent: Agent[Any], given: Any) -> tuple[Handoff, ...]:
+def checked_handoffs(agent: Agent[Any], handoffs: Any) -> tuple[Handoff, ...]:
     """Return the handoffs of *agent*, which were given as agents or as Handoffs.
 
     Raises:
         InputError: They are something else, or lead to *agent* itself (`input`).
     """
-    several: Any = given
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise _not_handoffs(several)
-    found: list[Handoff] = []
-    for one in several:
-        if not (isinstance(one, Handoff) or (hasattr(one, "__graphrt_drive__") and not isinstance(one, type))):
-            raise _not_handoffs(one)
-        handoff = one if isinstance(one, Handoff) else Handoff(one)
+    items: Any = handoffs
+    if isinstance(handoffs, str) or not isinstance(handoffs, Iterable):
+        raise _not_handoffs(items)
+    checked: list[Handoff] = []
+    for item in items:
+        if not (isinstance(item, Handoff) or (hasattr(item, "__graphrt_drive__") and not isinstance(item, type))):
+            raise _not_handoffs(item)
+        handoff = item if isinstance(item, Handoff) else Handoff(item)
         if handoff.agent is agent or handoff.agent.name == agent.name:
             raise HANDOFF_TO_ITSELF(name=agent.name)
-        found.append(handoff)
-    return tuple(found)
+        checked.append(handoff)
+    return tuple(checked)
 
 
 def _not_handoffs(value: Any) -> Exception:

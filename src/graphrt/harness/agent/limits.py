@@ -64,7 +64,7 @@ class AgentLimits:
             )
 
     def _problems(self) -> Iterator[str]:
-        found = (
+        problems = (
             number_problem("model_calls", self.model_calls, optional=False, least=1),
             number_problem("tool_calls", self.tool_calls, optional=False),
             number_problem("handoffs", self.handoffs, optional=False),
@@ -73,7 +73,7 @@ class AgentLimits:
             number_problem("repeats", self.repeats, optional=True),
             number_problem("result_chars", self.result_chars, optional=True, least=1),
         )
-        yield from (problem for problem in found if problem)
+        yield from (problem for problem in problems if problem)
         on_limit: Any = self.on_limit
         if on_limit not in ("raise", "stop"):
             yield f"on_limit must be 'raise' or 'stop', not {on_limit!r}"

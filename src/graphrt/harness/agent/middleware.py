@@ -87,11 +87,11 @@ async def begun(layers: Sequence[Middleware], messages: Sequence[Message]) -> tu
         LayerError: A layer returned something other than a list of 1..n messages (`bad-middleware`).
     """
     for layer in layers:
-        told = await _given(layer, "before_run", layer.before_run(messages))
-        returned = as_conversation(told)
-        if returned is None:
-            raise _misused(layer, "before_run", f"returned {_short(told)}", "a list of 1..n messages")
-        messages = returned
+        returned = await _given(layer, "before_run", layer.before_run(messages))
+        conversation = as_conversation(returned)
+        if conversation is None:
+            raise _misused(layer, "before_run", f"returned {_short(returned)}", "a list of 1..n messages")
+        messages = conversation
     return tuple(messages)
 
 
@@ -135,12 +135,12 @@ async def _given(layer: Middleware, method: str, pending: Any, kind: Any = None)
     Raises:
         LayerError: It is not awaitable, or its value is not of *kind* (`bad-middleware`).
     """
-    wanted = "anything" if kind is None else f"a value of type {kind.__name__}"
+    expected = "anything" if kind is None else f"a value of type {kind.__name__}"
     if not isawaitable(pending):
-        raise _misused(layer, method, f"returned {_short(pending)}, which cannot be awaited", wanted)
+        raise _misused(layer, method, f"returned {_short(pending)}, which cannot be awaited", expected)
     value: Any = await pending
     if kind is not None and not isinstance(value, kind):
-        raise _misused(layer, method, f"returned {_short(value)}", wanted)
+        raise _misused(layer, method, f"returned {_short(value)}", expected)
     return value
 
 
@@ -164,9 +164,9 @@ TOOL_RENAMED: Final = ErrorCode(
 )
 
 
-def _misused(layer: Middleware, method: str, what: str, wanted: str) -> LayerError:
+def _misused(layer: Middleware, method: str, problem: str, expected: str) -> LayerError:
     name = f"{type(layer).__name__}.{method}()"
-    return LAYER_MISUSED(hook=name, did=what, wanted=wanted, method=method, value=layer)
+    return LAYER_MISUSED(hook=name, did=problem, wanted=expected, method=method, value=layer)
 
 
 def _short(value: Any) -> str:
