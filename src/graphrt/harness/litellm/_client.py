@@ -89,8 +89,8 @@ def on_loop(work: Callable[[], T]) -> T:
         with quiet:
             return work()
 
-    done: Future[T] = loop.submit(run())
-    return done.result()
+    future: Future[T] = loop.submit(run())
+    return future.result()
 
 
 def _import_quietly() -> LiteLLM:

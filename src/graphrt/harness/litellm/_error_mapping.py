@@ -257,16 +257,16 @@ class _Failed:
 
     def unread(self, chain: list[BaseException], seen: Seen) -> HarnessError:
         """Return the error for an answer with status 200 that litellm cannot read."""
-        refused = next((cause for cause in chain if isinstance(cause, UnreadableAnswerError)), None)
-        if refused is not None:
-            return self.made(ANSWER_OUT_OF_BOUNDS, str(refused))
+        unreadable = next((cause for cause in chain if isinstance(cause, UnreadableAnswerError)), None)
+        if unreadable is not None:
+            return self.made(ANSWER_OUT_OF_BOUNDS, str(unreadable))
         if seen.is_document:
             return self.made(NOT_A_STREAM, "a stream was asked for, and the answer is one document.")
         if not seen.begun:
             return self.made(BAD_RESPONSE, "the answer is empty.")
         plain = (cause for cause in chain if _is_builtin(cause) and str(cause))  # litellm's words about it repeat all
-        deep = any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain)
-        declared = ANSWER_OUT_OF_BOUNDS if deep else BAD_RESPONSE
+        is_out_of_bounds = any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain)
+        declared = ANSWER_OUT_OF_BOUNDS if is_out_of_bounds else BAD_RESPONSE
         return self.made(declared, f"litellm cannot read the answer: {_said(next(plain, chain[0]))}")
 
     def _clean(self, text: str) -> str:
@@ -279,21 +279,21 @@ def _kind(failure: Failure) -> ErrorCode[HarnessError]:
     names = {_plain(name) for name in failure.names}
     text, status = failure.text[:_SEARCHED_CHARS], failure.status
     if status is None:
-        usual = next((kind for form, kind in _NAMES if any(map(form.search, names))), TRANSIENT_MODEL)
+        default = next((kind for form, kind in _NAMES if any(map(form.search, names))), TRANSIENT_MODEL)
     else:
-        usual = next((kind for statuses, kind in _KINDS if status in statuses), BAD_REQUEST)
-    found = next((meaning.declared for meaning in _MEANINGS if _has(meaning, names, text, status)), None)
-    if found is NO_CREDIT or status == 402:
-        return _WITHOUT_CREDIT.get(usual.error, NO_CREDIT)
-    return found or usual
+        default = next((kind for statuses, kind in _KINDS if status in statuses), BAD_REQUEST)
+    specific = next((meaning.declared for meaning in _MEANINGS if _has(meaning, names, text, status)), None)
+    if specific is NO_CREDIT or status == 402:
+        return _WITHOUT_CREDIT.get(default.error, NO_CREDIT)
+    return specific or default
 
 
 def _has(meaning: _Meaning, names: set[str], text: str, status: int | None) -> bool:
     if status not in meaning.statuses:
         return False
     # The words of a server that failed are not about the request.
-    said = (status is None or status < 500) and meaning.words.search(text)
-    return bool(said) or not meaning.names.isdisjoint(names)
+    match = (status is None or status < 500) and meaning.words.search(text)
+    return bool(match) or not meaning.names.isdisjoint(names)
 
 
 def _plain(name: str) -> str:
@@ -344,12 +344,12 @@ def _bases(error: BaseException) -> frozenset[str]:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield *error*, then its direct and indirect causes, nearest first, at most 20."""
-    found: list[BaseException] = [error]
-    for cause in found:  # the list grows while it is read
+    chain: list[BaseException] = [error]
+    for cause in chain:  # the list grows while it is read
         yield cause
         links = (cause.__cause__, cause.__context__, getattr(cause, "original_exception", None))
-        found += [link for link in dict.fromkeys(links) if isinstance(link, BaseException) and link not in found]
-        if len(found) > 20:
+        chain += [link for link in dict.fromkeys(links) if isinstance(link, BaseException) and link not in chain]
+        if len(chain) > 20:
             return
 
 
@@ -358,6 +358,6 @@ def _said(error: BaseException) -> str:
     return _SUFFIX.sub("", _PREFIX.sub("", str(error)[:_SEARCHED_CHARS])) or type(error).__name__
 
 
-def _clip(text: str, most: int = _TEXT_CHARS) -> str:
+def _clip(text: str, max_chars: int = _TEXT_CHARS) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    return text if len(text) <= max_chars else f"{text[: max_chars - 3]}..."

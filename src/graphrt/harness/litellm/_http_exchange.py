@@ -232,15 +232,15 @@ def _opened(exchange: Exchange, request: Any, response: Any) -> _Passage:
         UnreadableAnswerError: Its compression is not accepted.
     """
     headers, status = response.headers, response.status_code
-    told = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
+    request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
     exchange.status = status
-    exchange.request_id = None if told is None else told[:_ID_CHARS]
+    exchange.request_id = None if request_id is None else request_id[:_ID_CHARS]
     if 300 <= status < 400:
         raise RedirectedError(status, _origin(str(request.url), headers.get("location", "")))
     exchange.seen = Seen()
-    asked = _asks_for_stream(request)
-    streamed = asked and status < 400  # an error is a document, even if a stream was requested
-    body = body_of(exchange.seen, url=str(request.url), status=status, headers=headers, streamed=asked)
+    asks_for_stream = _asks_for_stream(request)
+    streamed = asks_for_stream and status < 400  # an error is a document, even if a stream was requested
+    body = body_of(exchange.seen, url=str(request.url), status=status, headers=headers, streamed=asks_for_stream)
     bounds = _StreamBounds() if streamed else _Bounds()
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding in ("", "identity"):
@@ -257,8 +257,8 @@ def _asks_for_stream(request: Any) -> bool:
     """Return whether *request* asks for a stream: in its body, or, for Google and Amazon, by its path."""
     if "stream" in str(request.url.path).rpartition("/")[2].lower():
         return True
-    asked = _json_of(request, only=_ASKS_FOR_STREAM)
-    return is_object(asked) and asked.get("stream") is True
+    body = _json_of(request, only=_ASKS_FOR_STREAM)
+    return is_object(body) and body.get("stream") is True
 
 
 def _json_of(request: Any, *, only: re.Pattern[bytes] | None = None) -> Any:
@@ -270,14 +270,14 @@ def _json_of(request: Any, *, only: re.Pattern[bytes] | None = None) -> Any:
         return None
 
 
-def _origin(asked: str, location: str) -> str:
+def _origin(url: str, location: str) -> str:
     """Return scheme, host and port of the target *location*: path and query may be signed, and are left out.
 
     Returns:
         Such as "https://example.com:8080"; an empty text if the target cannot be parsed.
     """
     try:
-        parts = urlsplit(urljoin(asked, location))
+        parts = urlsplit(urljoin(url, location))
         port = parts.port
     except ValueError:
         return ""

@@ -128,8 +128,8 @@ def _suffix(part: Document) -> str:
 
 def asked_with(messages: Iterable[Message]) -> list[MediaPart]:
     """Return the parts of *messages* whose bytes a request must have: those of the user and of tools."""
-    found = (part for one in messages if not isinstance(one, AssistantMessage) for part in one.media)
-    return [part for part in found if part.data is not None and not (isinstance(part, Document) and part.is_text)]
+    parts = (part for message in messages if not isinstance(message, AssistantMessage) for part in message.media)
+    return [part for part in parts if part.data is not None and not (isinstance(part, Document) and part.is_text)]
 
 
 # ---------------------------------------------------------------------------------------------------------- answers
@@ -140,11 +140,11 @@ def taken_out(parts: Sequence[ProviderPart]) -> tuple[tuple[MediaPart, ...], tup
     media: list[MediaPart] = []
     others: list[ProviderPart] = []
     for part in parts:
-        key, found = _of_answer(part)
-        if found is None:
+        key, decoded = _of_answer(part)
+        if decoded is None:
             others.append(part)
             continue
-        media.append(found)
+        media.append(decoded)
         rest = {name: value for name, value in part.data.items() if name != key}
         if rest and part.type in _TOLD:  # such as the transcript of speech
             others.append(replace(part, data=rest))
@@ -160,14 +160,16 @@ def _of_answer(part: ProviderPart) -> tuple[str, MediaPart | None]:
     data = part.data
     match part.type:
         case "image" | "image_url":
-            held: Any = data.get("image_url", data)
-            url: Any = held.get("url") if is_mapping(held) else held
+            image: Any = data.get("image_url", data)
+            url: Any = image.get("url") if is_mapping(image) else image
             return "image_url", _of_link(url)
         case "audio":
             return "data", _decoded(data.get("data"), Audio.from_bytes, "audio/pcm")  # of streams: samples alone
         case "inline_data":
-            told: Any = data.get("mimeType")
-            return "data", _decoded(data.get("data"), partial(made_of, media_type=told if _is_text(told) else None))
+            media_type: Any = data.get("mimeType")
+            return "data", _decoded(
+                data.get("data"), partial(made_of, media_type=media_type if _is_text(media_type) else None)
+            )
         case "image_generation_call":
             return "result", _decoded(data.get("result"), Image.from_bytes)
         case _:
@@ -181,13 +183,13 @@ def _of_link(url: Any) -> MediaPart | None:
         return None  # the part stays as the provider sent it
 
 
-def _decoded(text: Any, make: Callable[..., MediaPart], otherwise: str | None = None) -> MediaPart | None:
+def _decoded(text: Any, make: Callable[..., MediaPart], default_type: str | None = None) -> MediaPart | None:
     """Return the result of *make* for the bytes in *text*; None if they are not base64, or not such a file.
 
     Args:
         text: The bytes in base64.
         make: Makes the part of the bytes.
-        otherwise: Media type of bytes that show none.
+        default_type: Media type of bytes that show none.
     """
     if not _is_text(text):
         return None
@@ -195,9 +197,9 @@ def _decoded(text: Any, make: Callable[..., MediaPart], otherwise: str | None = 
         data = b64decode(text, validate=True)
     except (Base64Error, ValueError):
         return None
-    for more in ({}, {"media_type": otherwise}) if otherwise else ({},):
+    for options in ({}, {"media_type": default_type}) if default_type else ({},):
         try:
-            return make(data, **more)
+            return make(data, **options)
         except InputError:
             continue  # the part stays as the provider sent it
     return None

@@ -145,8 +145,8 @@ class LiteLLMModel:
 
     def __graphrt_check_real__(self, request: ModelRequest | None = None) -> None:
         """Raise if this process forbids the request; nothing has been imported for it yet."""
-        named = None if request is None else request.model
-        real_requests.refuse_if_forbidden(named or self._name, self._api_base)
+        name = None if request is None else request.model
+        real_requests.refuse_if_forbidden(name or self._name, self._api_base)
 
     def __repr__(self) -> str:
         return f"LiteLLMModel({self._name!r})"
@@ -169,12 +169,12 @@ class LiteLLMModel:
         call = self._call(request)
         call.streamed = True
         builder = _openai_format.ReplyBuilder(clean=call.clean)
-        more: Final = {"stream": True, "stream_options": {"include_usage": True}}
+        extra: Final = {"stream": True, "stream_options": {"include_usage": True}}
         stream: Any = None
         usage: Any = None
         try:
             with _client.quiet:
-                stream = await call.in_time(litellm.acompletion(**self._arguments(request, call.target), **more))
+                stream = await call.in_time(litellm.acompletion(**self._arguments(request, call.target), **extra))
                 chunks = aiter(stream)
                 while (chunk := await call.in_time(anext(chunks, None))) is not None:
                     usage = getattr(chunk, "usage", None) or usage
@@ -186,8 +186,8 @@ class LiteLLMModel:
                     usage = None  # litellm's own estimate: unknown usage stays unknown
                 spent = call.spent(usage)
                 finished, ended = call.end_of(stream)
-                refused = call.exchange.seen.refusal
-                reply = builder.reply(usage=spent, finished=finished, ended=ended, refused=refused)
+                refusal = call.exchange.seen.refusal
+                reply = builder.reply(usage=spent, finished=finished, ended=ended, refused=refusal)
                 yield call.completed(reply, spent, request)
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
@@ -271,9 +271,9 @@ class LiteLLMModel:
         }
 
     def _look_up(self) -> ModelProfile:
-        found = self._given or self._at_provider().profile()
+        profile = self._given or self._at_provider().profile()
         count: Callable[[ModelRequest], int] = partial(_model_info.count_tokens, _client.load(), self._name)
-        return replace(found, count_tokens=found.count_tokens or count)
+        return replace(profile, count_tokens=profile.count_tokens or count)
 
 
 class _Call:
@@ -283,7 +283,7 @@ class _Call:
         self,
         model: str,
         target: ProviderModel,
-        given: ModelProfile | None,
+        profile: ModelProfile | None,
         timeout_s: float,
         secrets: tuple[str, ...],
         exchange: Exchange,
@@ -291,7 +291,7 @@ class _Call:
         self.model: Final = model
         self.target: Final = target
         """The model at its provider."""
-        self._given: Final = given
+        self._given: Final = profile
         """The profile that the user gave; None for none."""
         self._timeout_s: Final = timeout_s
         self._secrets: Final = secrets
@@ -301,14 +301,14 @@ class _Call:
         self._shown = 0
         """How many of the thoughts seen below litellm have been passed on."""
 
-    def spent(self, told: Any = None) -> Usage | None:
+    def spent(self, litellm_usage: Any = None) -> Usage | None:
         """Return the usage of the call, with its cost, as the provider reported it; None if it reported nothing.
 
         Args:
-            told: litellm's message. It counts only for APIs whose usage is not read below it.
+            litellm_usage: The usage that litellm reports. It counts only for APIs whose usage is not read below it.
         """
         seen = self.exchange.seen
-        counted = seen.usage if seen.usage is not None or seen.api is not None else told
+        counted = seen.usage if seen.usage is not None or seen.api is not None else litellm_usage
         usage = _openai_format.read_usage(counted)
         return None if usage is None else replace(usage, cost_usd=self._cost(usage, counted))
 
@@ -353,18 +353,18 @@ class _Call:
         _openai_format.check_reply(complete, reasoned=seen.api is None or seen.reason is not None, clean=self.clean)
         if not (complete.thinking_blocks or complete.thinking):
             return complete
-        kept = _thinking.kept(complete.thinking_blocks, complete.thinking, self.target.recipient(request))
-        return replace(complete, thinking_blocks=kept)  # those that the model wants back
+        own_blocks = _thinking.kept(complete.thinking_blocks, complete.thinking, self.target.recipient(request))
+        return replace(complete, thinking_blocks=own_blocks)  # those that the model wants back
 
     def _reason(self, reply: ModelResponse) -> FinishReason:
         """Return why the model stopped."""
-        seen, told = self.exchange.seen, reply.finish_reason
+        seen, reason = self.exchange.seen, reply.finish_reason
         # litellm makes a text of the call of the tool that stands for an output schema.
         if seen.finish is not None and (seen.finish != "tool_calls" or reply.tool_calls):
             return seen.finish
         # litellm turns a reason that it does not know into "stop", and makes one up if there is none.
-        made_up = self.exchange.has_unknown_reason or (seen.api is not None and seen.reason is None)
-        return "unknown" if told == "stop" and made_up else told
+        is_made_up = self.exchange.has_unknown_reason or (seen.api is not None and seen.reason is None)
+        return "unknown" if reason == "stop" and is_made_up else reason
 
     def new_thoughts(self) -> Iterator[ThinkingDelta]:
         """Yield the thinking that was seen below litellm since the last time."""
@@ -388,15 +388,15 @@ class _Call:
     def clean(self, text: str) -> str:
         return _sensitive_texts.redact(text, self._secrets)
 
-    def failure(self, error: Exception, what: str) -> HarnessError:
-        """Return the error for *error*, with the data seen of the answer; *what* names the late part of a timeout."""
+    def failure(self, error: Exception, late_part: str) -> HarnessError:
+        """Return the error for *error*, with the data seen of the answer; *late_part* is what a timeout waited for."""
         if (left_out := self.exchange.left_out) is not None:
             error = MEDIA_LEFT_OUT(part=left_out, model=self.model, provider=self.target.found.provider)
         elif isinstance(error, TimeoutError):
-            error = MODEL_TIMEOUT(what_for=what, timeout_s=self._timeout_s, model=self.model)
+            error = MODEL_TIMEOUT(what_for=late_part, timeout_s=self._timeout_s, model=self.model)
         elif not isinstance(error, HarnessError):
-            sent, seen = self.exchange.status, self.exchange.seen
-            error = _error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent, seen=seen)
+            status, seen = self.exchange.status, self.exchange.seen
+            error = _error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=status, seen=seen)
         return self._told(error)
 
     def _reported(self) -> Usage | None:
@@ -406,8 +406,8 @@ class _Call:
         output. To a budget that would be the price of the whole answer.
         """
         seen = self.exchange.seen
-        whole = not self.streamed or seen.is_document or seen.ended or seen.reason is not None
-        return self.spent() if whole else None
+        is_complete = not self.streamed or seen.is_document or seen.ended or seen.reason is not None
+        return self.spent() if is_complete else None
 
     def _told(self, error: HarnessError) -> HarnessError:
         """Return *error* with the data seen of the provider's answer.
@@ -445,13 +445,13 @@ def _check_seconds(timeout_s: Any) -> None:
 
 
 def _refuse_own(options: Mapping[str, Any]) -> None:
-    clash = sorted(_OWN.intersection(options))
-    if clash:
+    conflicts = sorted(_OWN.intersection(options))
+    if conflicts:
         raise ARGUMENTS_EXCLUDE_EACH_OTHER(
-            argument=f"options= with {names(clash)}",
+            argument=f"options= with {names(conflicts)}",
             other="what the model sets itself",
             superfluous="these, and use the argument of LiteLLMModel or the field of the request instead",
-            value=clash,
+            value=conflicts,
         )
     if options.get("n") not in (None, 1):
         raise INVALID_ARGUMENT(

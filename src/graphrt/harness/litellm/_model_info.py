@@ -128,7 +128,7 @@ class ProviderModel:
 
     def _by_responses(self, request: ModelRequest) -> bool:
         try:
-            told, _ = self._litellm.main.responses_api_bridge_check(
+            info, _ = self._litellm.main.responses_api_bridge_check(
                 model=self.found.name,
                 custom_llm_provider=self.found.provider,
                 tools=_openai_format.wire_tools(request.tools) or None,
@@ -138,7 +138,7 @@ class ProviderModel:
             )
         except Exception:  # noqa: BLE001 - not part of litellm's public interface: other versions may have other arguments
             return self.found.name.startswith(_BY_RESPONSES)
-        return bool(told.get("mode") == "responses")
+        return bool(info.get("mode") == "responses")
 
     def missing_key(self) -> tuple[str, ...]:
         """Return the environment variables of which one should hold the key of the provider.
@@ -165,7 +165,7 @@ class ProviderModel:
             schema = "response_format" in fields and (not known or litellm.supports_response_schema(name, provider))
             tools = "tools" in fields and known.get("supports_function_calling", True) is not False
             takes = self._takes()
-            beside, closes = self._made_of_schemas() if schema else (True, False)
+            with_tools, closes = self._made_of_schemas() if schema else (True, False)
         except Exception:  # noqa: BLE001 - the call itself will report what is wrong with the name
             return ModelProfile(name=self._model)
         return ModelProfile(
@@ -178,7 +178,7 @@ class ProviderModel:
             audio="audio" in takes,
             documents="document" in takes,
             output_schema=schema,
-            output_schema_with_tools=beside,
+            output_schema_with_tools=with_tools,
             open_output_schema=not closes,
             input_usd_per_token=_price(known, "input_cost_per_token"),
             output_usd_per_token=_price(known, "output_cost_per_token"),
@@ -216,7 +216,7 @@ class ProviderModel:
             Whether tools can be used beside the schema, and whether its objects must be closed.
         """
         try:
-            made = self._litellm.get_optional_params(
+            params = self._litellm.get_optional_params(
                 model=self.found.plain,
                 custom_llm_provider=self.found.provider,
                 tools=[_PROBE_TOOL],
@@ -225,7 +225,7 @@ class ProviderModel:
             )
         except Exception:  # noqa: BLE001 - for some models litellm refuses tools with a schema: use the instructions
             return False, False
-        return _FORM_TOOL not in str(made), not _CLOSED_FORMS.isdisjoint(made)
+        return _FORM_TOOL not in str(params), not _CLOSED_FORMS.isdisjoint(params)
 
     def left_out(self) -> frozenset[str]:
         """Return the fields of `IF_IT_CAN` that this model does not support, by litellm's tables."""

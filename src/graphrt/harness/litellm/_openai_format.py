@@ -106,13 +106,13 @@ def wire_messages(messages: Iterable[Message], *, to: Recipient = _ANYONE) -> li
     """
     ids = _ids_for(messages, to)
     written: list[dict[str, Any]] = []
-    owed: list[dict[str, Any]] = []
+    pending: list[dict[str, Any]] = []
     for message in messages:
-        if owed and not isinstance(message, ToolMessage):  # results stand together, after the calls
-            written.append({"role": "user", "content": owed})
-            owed = []
-        written += _wire_message(message, ids, to, owed)
-    return [*written, {"role": "user", "content": owed}] if owed else written
+        if pending and not isinstance(message, ToolMessage):  # results stand together, after the calls
+            written.append({"role": "user", "content": pending})
+            pending = []
+        written += _wire_message(message, ids, to, pending)
+    return [*written, {"role": "user", "content": pending}] if pending else written
 
 
 def _ids_for(messages: Iterable[Message], to: Recipient) -> Mapping[str, str]:
@@ -121,7 +121,7 @@ def _ids_for(messages: Iterable[Message], to: Recipient) -> Mapping[str, str]:
     Another provider may have made the calls. Gemini's thought signatures are part of litellm's ids, and are for Gemini
     alone.
     """
-    calls = {call.id for said in messages if isinstance(said, AssistantMessage) for call in said.tool_calls}
+    calls = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
     ids = {id_: _id_for(id_, to) for id_ in calls}
     return ids if len(set(ids.values())) == len(ids) else {}
 
@@ -135,9 +135,9 @@ def _id_for(id_: str, to: Recipient) -> str:
 
 
 def _wire_message(
-    message: Message, ids: Mapping[str, str], to: Recipient, owed: list[dict[str, Any]]
+    message: Message, ids: Mapping[str, str], to: Recipient, pending: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return a message as it is written for *to*; parts that have to follow in one of the user join *owed*."""
+    """Return a message as it is written for *to*; parts that have to follow in one of the user join *pending*."""
     match message:
         case SystemMessage():
             return [{"role": message.role, "content": message.text}]
@@ -146,11 +146,11 @@ def _wire_message(
             return [{"role": message.role, "content": content}]
         case ToolMessage():
             id_ = ids.get(message.tool_call_id, message.tool_call_id)
-            return [{"role": "tool", "tool_call_id": id_, "content": _wire_result(message, id_, to, owed)}]
+            return [{"role": "tool", "tool_call_id": id_, "content": _wire_result(message, id_, to, pending)}]
         case AssistantMessage():
             body: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             if message.media:
-                _add_made(body, message.media, to, owed)
+                _add_made(body, message.media, to, pending)
             if message.tool_calls:
                 body["tool_calls"] = [_wire_call(call, ids.get(call.id, call.id)) for call in message.tool_calls]
             elif not message.text and "images" not in body:  # its thinking alone is refused, too
@@ -158,35 +158,35 @@ def _wire_message(
             return wire_assistant(body, message.thinking, to)
 
 
-def _wire_result(message: ToolMessage, id_: str, to: Recipient, owed: list[dict[str, Any]]) -> Any:
+def _wire_result(message: ToolMessage, id_: str, to: Recipient, pending: list[dict[str, Any]]) -> Any:
     """Return the content of a tool's result. Where it can be text alone, it announces the media that follow."""
     if not message.media:
         return message.text
     if in_results(to):
         return wire_parts(message.parts, to)
-    said: list[str] = []
+    texts: list[str] = []
     for part in message.parts:
         match part:
             case TextPart():
-                said.append(part.text)
+                texts.append(part.text)
             case Image() | Audio() | Document():
-                label = f"{part.kind} {1 + sum(one['type'] != 'text' for one in owed)}"
-                said.append(f"[{label} follows in the next message]")
-                owed += ({"type": "text", "text": f"[{label}, from the result of call {id_}]"}, wire_part(part, to))
+                label = f"{part.kind} {1 + sum(one['type'] != 'text' for one in pending)}"
+                texts.append(f"[{label} follows in the next message]")
+                pending += ({"type": "text", "text": f"[{label}, from the result of call {id_}]"}, wire_part(part, to))
             case ProviderPart():
                 pass  # only replies have them
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
-def _add_made(body: dict[str, Any], media: Sequence[MediaPart], to: Recipient, owed: list[dict[str, Any]]) -> None:
-    """Add the model's media to its message *body*, or to *owed* where an API does not take them from the model."""
+def _add_made(body: dict[str, Any], media: Sequence[MediaPart], to: Recipient, pending: list[dict[str, Any]]) -> None:
+    """Add the model's media to its message *body*, or to *pending* where an API does not take them from the model."""
     for part in media:
         if to.api == "gemini" and isinstance(part, Image) and part.data is not None:
             body.setdefault("images", []).append(wire_part(part, to))
         elif part.kind in to.takes and part.data is not None:
-            owed += ({"type": "text", "text": f"[the {part.kind} that you made]"}, wire_part(part, to))
+            pending += ({"type": "text", "text": f"[the {part.kind} that you made]"}, wire_part(part, to))
         else:
-            owed.append({"type": "text", "text": f"[you made {part!r}, which cannot be shown here]"})
+            pending.append({"type": "text", "text": f"[you made {part!r}, which cannot be shown here]"})
 
 
 def _wire_call(call: ToolCall, id_: str) -> dict[str, Any]:
@@ -217,12 +217,12 @@ def read_usage(usage: Any) -> Usage | None:
     if not any(_count(usage, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")):
         return None
 
-    sent, written = _get(usage, "prompt_tokens_details"), _get(usage, "completion_tokens_details")
+    input_details, output_details = _get(usage, "prompt_tokens_details"), _get(usage, "completion_tokens_details")
     return Usage(
         input_tokens=_count(usage, "prompt_tokens"),
         output_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count(sent, "cached_tokens"),
-        reasoning_tokens=_count(written, "reasoning_tokens"),
+        cached_tokens=_count(input_details, "cached_tokens"),
+        reasoning_tokens=_count(output_details, "reasoning_tokens"),
         calls=1,
     )
 
@@ -285,15 +285,15 @@ class ReplyBuilder:
     def add(self, chunk: Any) -> list[StreamItem]:
         """Add one chunk, and return the 0..n deltas in it."""
         self.model = _get(chunk, "model") or self.model
-        shown: list[StreamItem] = []
+        items: list[StreamItem] = []
         for choice in _get(chunk, "choices") or ():
             delta = _get(choice, "delta")
             self.blocks.add(_get(delta, "thinking_blocks"))
-            shown += self._add_part(delta, _get(choice, "finish_reason"))
+            items += self._add_part(delta, _get(choice, "finish_reason"))
             for n, piece in enumerate(_get(delta, "tool_calls") or ()):
                 number = _get(piece, "index")
-                shown.append(self._add_call(number if isinstance(number, int) else n, piece))
-        return shown
+                items.append(self._add_call(number if isinstance(number, int) else n, piece))
+        return items
 
     def add_message(self, message: Any, reason: Any) -> None:
         """Add a whole message, and the reason for which it ended."""
@@ -304,38 +304,38 @@ class ReplyBuilder:
         for n, call in enumerate(_get(message, "tool_calls") or ()):
             self._add_call(n, call)
 
-    def _add_part(self, said: Any, reason: Any) -> list[StreamItem]:
+    def _add_part(self, message: Any, reason: Any) -> list[StreamItem]:
         """Add thinking, text and refusal of a delta or message, and the reason to stop if there is one."""
-        shown = self._add_said(self.whole_thought.add(_text(_get(said, "reasoning_content"))), "")
-        if text := self.whole_text.add(_text(_get(said, "content"))):
+        items = self._add_said(self.whole_thought.add(_text(_get(message, "reasoning_content"))), "")
+        if text := self.whole_text.add(_text(_get(message, "content"))):
             if self._tags is None:  # a provider that reports thinking apart leaves none in the text
                 self._tags = ThinkTags(looks=not self.thoughts)
-            shown += self._add_said(*self._tags.add(text))
-        refusal = _get(said, "refusal") or _get(_get(said, "provider_specific_fields"), "refusal")
+            items += self._add_said(*self._tags.add(text))
+        refusal = _get(message, "refusal") or _get(_get(message, "provider_specific_fields"), "refusal")
         if refusal:
             self.refusals.append(_text(refusal))
         if reason:
             self.finish_reason = _reason(reason)
-        return shown
+        return items
 
     def rest(self) -> list[StreamItem]:
         """Return the 0..n deltas that were held back until the end of the stream."""
         thought, text = self.whole_thought.rest(), self.whole_text.rest()
         self.whole_thought, self.whole_text = Whole(), Whole()
-        shown = self._add_said(thought, "")
+        items = self._add_said(thought, "")
         if self._tags is None:
-            return shown + self._add_said("", text)
-        return shown + self._add_said(*self._tags.add(text)) + self._add_said(*self._tags.rest())
+            return items + self._add_said("", text)
+        return items + self._add_said(*self._tags.add(text)) + self._add_said(*self._tags.rest())
 
     def _add_said(self, thought: str, text: str) -> list[StreamItem]:
-        shown: list[StreamItem] = []
+        items: list[StreamItem] = []
         if thought:
             self.thoughts.append(thought)
-            shown.append(ThinkingDelta(text=thought))
+            items.append(ThinkingDelta(text=thought))
         if text:
             self.texts.append(text)
-            shown.append(TextDelta(text=text))
-        return shown
+            items.append(TextDelta(text=text))
+        return items
 
     def _add_call(self, number: int, piece: Any) -> ToolCallDelta:
         """Add a piece of the tool call that the provider numbers *number*."""
@@ -426,14 +426,14 @@ def check_reply(reply: AgentReply, *, reasoned: bool = True, clean: Callable[[st
         raise _refusal("", reply.model, clean)
     if reply.thinking or reply.thinking_blocks:
         return
-    others = dict.fromkeys(part.type for part in reply.provider_parts)
-    if not _SHOWN.isdisjoint(others) or (reasoned and reply.finish_reason not in ("stop", "tool_calls")):
+    part_types = dict.fromkeys(part.type for part in reply.provider_parts)
+    if not _SHOWN.isdisjoint(part_types) or (reasoned and reply.finish_reason not in ("stop", "tool_calls")):
         return
-    beside = f"; it has nothing but {clean(', '.join(others))}" if others else ""
-    told = f"its finish reason is {reply.finish_reason!r}" if reasoned else "no finish reason"
+    contents = f"; it has nothing but {clean(', '.join(part_types))}" if part_types else ""
+    explanation = f"its finish reason is {reply.finish_reason!r}" if reasoned else "no finish reason"
     raise BAD_RESPONSE(
         with_status="",
-        reason=f"the answer has no text, tool call or thinking, and {told}{beside}.",
+        reason=f"the answer has no text, tool call or thinking, and {explanation}{contents}.",
         model=clean(reply.model or ""),
     )
 

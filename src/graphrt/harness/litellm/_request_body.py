@@ -63,8 +63,8 @@ def _mark_errors(body: Any, results: Sequence[ToolMessage], model: str) -> bool:
 
 def _results(body: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Iterate over the tool results in a body of Anthropic, Bedrock's converse or Gemini, with the name of its form."""
-    told: Any = body if is_mapping(body) else {}
-    for message in _items(told.get("messages") or told.get("contents")):
+    data: Any = body if is_mapping(body) else {}
+    for message in _items(data.get("messages") or data.get("contents")):
         for part in _items(message.get("content") or message.get("parts")):
             if part.get("type") == "tool_result":
                 yield "tool_result", part
@@ -75,9 +75,9 @@ def _results(body: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _add_contents(body: Any, contents: Mapping[str, Any]) -> bool:
     """Add the reasoning text to the items of Responses that have the ids in *contents*."""
-    told: Any = body if is_mapping(body) else {}
+    data: Any = body if is_mapping(body) else {}
     items = [
-        item for item in _items(told.get("input")) if item.get("type") == "reasoning" and item.get("id") in contents
+        item for item in _items(data.get("input")) if item.get("type") == "reasoning" and item.get("id") in contents
     ]
     for item in items:
         item["content"] = json_copy(contents[item["id"]])

@@ -17,15 +17,15 @@ _TEXT_CHARS: Final = 20_000
 """Longest text that litellm searches for credentials, in characters."""
 
 
-def install(ours: ContextVar[Exchange | None]) -> None:
-    """Apply the changes to calls in whose context *ours* is set; other calls are not affected."""
-    _send_once(ours)
-    _search_so_much(ours)
-    _end_without_reason(ours)
-    _stream_if_asked(ours)
+def install(exchange: ContextVar[Exchange | None]) -> None:
+    """Apply the changes to calls in whose context *exchange* is set; other calls are not affected."""
+    _send_once(exchange)
+    _search_so_much(exchange)
+    _end_without_reason(exchange)
+    _stream_if_asked(exchange)
 
 
-def _send_once(ours: ContextVar[Exchange | None]) -> None:
+def _send_once(exchange: ContextVar[Exchange | None]) -> None:
     """Keep litellm's HTTP client from sending a request again after the connection broke.
 
     It would retry once, whatever `max_retries` says, although the provider may have charged for the first request.
@@ -35,18 +35,18 @@ def _send_once(ours: ContextVar[Exchange | None]) -> None:
     name = next(
         name for name in ("single_connection_request", "single_connection_post_request") if hasattr(handler, name)
     )
-    again: Final[Any] = getattr(handler, name)
+    original: Final[Any] = getattr(handler, name)
 
     async def send_again(self: Any, *args: Any, **arguments: Any) -> Any:
         error = sys.exception()  # litellm calls this while it handles the first failure
-        if ours.get() is not None and error is not None:
+        if exchange.get() is not None and error is not None:
             raise error
-        return await again(self, *args, **arguments)
+        return await original(self, *args, **arguments)
 
     setattr(handler, name, send_again)
 
 
-def _search_so_much(ours: ContextVar[Exchange | None]) -> None:
+def _search_so_much(exchange: ContextVar[Exchange | None]) -> None:
     """Clip the texts that litellm searches for credentials: a search takes a second per megabyte, six times a call."""
     redaction: Any = import_module("litellm.litellm_core_utils.secret_redaction")
     search: Final[Any] = getattr(redaction, "_python_redact_string", None)
@@ -54,13 +54,13 @@ def _search_so_much(ours: ContextVar[Exchange | None]) -> None:
         return  # this version of litellm searches elsewhere
 
     def clipped(value: str) -> str:
-        result: str = search(value if ours.get() is None else value[:_TEXT_CHARS])
+        result: str = search(value if exchange.get() is None else value[:_TEXT_CHARS])
         return result
 
     redaction._python_redact_string = clipped
 
 
-def _end_without_reason(ours: ContextVar[Exchange | None]) -> None:
+def _end_without_reason(exchange: ContextVar[Exchange | None]) -> None:
     """Let a stream end without a finish reason: whether its answer is whole, `ReplyBuilder` finds by the end mark."""
     wrapper: Any = import_module("litellm.litellm_core_utils.streaming_handler").CustomStreamWrapper
     fails: Final[Any] = getattr(wrapper, "_should_fail_on_clean_eof", None)
@@ -68,13 +68,13 @@ def _end_without_reason(ours: ContextVar[Exchange | None]) -> None:
         return  # versions before 1.110 have no opinion
 
     def ends(self: Any) -> bool:
-        result: bool = ours.get() is None and fails(self)
+        result: bool = exchange.get() is None and fails(self)
         return result
 
     wrapper._should_fail_on_clean_eof = ends
 
 
-def _stream_if_asked(ours: ContextVar[Exchange | None]) -> None:
+def _stream_if_asked(exchange: ContextVar[Exchange | None]) -> None:
     """Ask models of OpenAI's Responses for a stream, unless litellm's tables say that they have none.
 
     litellm (1.110, `supports_native_streaming`) takes each model that the tables do not have for one without streams,
@@ -86,7 +86,7 @@ def _stream_if_asked(ours: ContextVar[Exchange | None]) -> None:
 
     def should_fake_stream(self: Any, model: Any, stream: Any, custom_llm_provider: Any = None) -> bool:
         keys = (model, f"{custom_llm_provider}/{model}")
-        if ours.get() is not None and not any(key in litellm.model_cost for key in keys):
+        if exchange.get() is not None and not any(key in litellm.model_cost for key in keys):
             return False
         result: bool = fakes(self, model=model, stream=stream, custom_llm_provider=custom_llm_provider)
         return result

@@ -60,15 +60,15 @@ def quiet_import(logger_prefix: str) -> Generator[None]:
             propagate, and get a NullHandler, so that a process without logging configuration stays silent.
     """
     before = {name: list(logger.handlers) for name, logger in _loggers(logger_prefix)}
-    loudest = logging.getLogger(logger_prefix)
-    level = loudest.level
-    loudest.setLevel(logging.CRITICAL)  # the library attaches its own handler during the import
+    root_logger = logging.getLogger(logger_prefix)
+    level = root_logger.level
+    root_logger.setLevel(logging.CRITICAL)  # the library attaches its own handler during the import
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        loudest.setLevel(level)
+        root_logger.setLevel(level)
     for name, logger in _loggers(logger_prefix):
         logger.handlers[:] = [*before.get(name, ()), logging.NullHandler()]
 

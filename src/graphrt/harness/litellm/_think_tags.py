@@ -42,33 +42,33 @@ class ThinkTags:
         """Return the thinking and the text that *piece* makes certain."""
         if self._begun and not self._thinks:
             return "", piece
-        whole, self._held = self._held + piece, ""
+        text, self._held = self._held + piece, ""
         if not self._begun:
-            opened = _OPENING.match(whole)
-            if opened is None and self._may_open(whole):
-                self._held = whole
+            opened = _OPENING.match(text)
+            if opened is None and self._may_open(text):
+                self._held = text
                 return "", ""
             self._begun, self._thinks = True, opened is not None
             if opened is None:
-                return "", whole
-            whole = whole[opened.end() :]
-        closed = _CLOSING.search(whole)
+                return "", text
+            text = text[opened.end() :]
+        closed = _CLOSING.search(text)
         if closed is not None:
             self._thinks = False
-            return whole[: closed.start()], whole[closed.end() :]
-        cut = whole.find("<", max(0, len(whole) - _LONGEST))
-        while cut >= 0 and not any(tag.startswith(whole[cut:]) for tag in _CLOSINGS):
-            cut = whole.find("<", cut + 1)
+            return text[: closed.start()], text[closed.end() :]
+        cut = text.find("<", max(0, len(text) - _LONGEST))
+        while cut >= 0 and not any(tag.startswith(text[cut:]) for tag in _CLOSINGS):
+            cut = text.find("<", cut + 1)
         if cut >= 0:
-            whole, self._held = whole[:cut], whole[cut:]
-        return whole, ""
+            text, self._held = text[:cut], text[cut:]
+        return text, ""
 
     def rest(self) -> tuple[str, str]:
         """Return the thinking and the text that are still held back at the end of the answer."""
-        held, self._held, self._begun = self._held, "", True
-        return (held, "") if self._thinks else ("", held)
+        text, self._held, self._begun = self._held, "", True
+        return (text, "") if self._thinks else ("", text)
 
     @staticmethod
-    def _may_open(whole: str) -> bool:
-        start = whole.lstrip()
-        return len(whole) <= _MOST_SPACE and any(tag.startswith(start) for tag in _OPENINGS)
+    def _may_open(text: str) -> bool:
+        start = text.lstrip()
+        return len(text) <= _MOST_SPACE and any(tag.startswith(start) for tag in _OPENINGS)

@@ -107,20 +107,20 @@ def recipient(name: str, provider: str, *, responses: bool = False) -> Recipient
     return Recipient(provider if provider in _FIELDS else "", ids=_IDS.get(provider))
 
 
-def kept(blocks: Sequence[ThinkingBlock], thinking: str, whose: Recipient) -> tuple[ThinkingBlock, ...]:
-    """Return the blocks of a reply that go back to *whose*, who wrote it.
+def kept(blocks: Sequence[ThinkingBlock], thinking: str, author: Recipient) -> tuple[ThinkingBlock, ...]:
+    """Return the blocks of a reply that go back to *author*, who wrote it.
 
     Args:
         blocks: The blocks that were read.
         thinking: The readable thinking, which goes back as it is where a provider of chat completions wants text.
-        whose: Who wrote the reply.
+        author: Who wrote the reply.
     """
-    mine = tuple(block for block in blocks if block.provider == whose.provider)
-    if whose.api == "responses":  # a reader of the API cannot know which provider speaks it
-        mine = tuple(replace(block, provider=whose.provider) for block in blocks if block.provider == "openai")
-    if not mine and thinking and whose.api == "chat" and whose.provider:
-        return (ThinkingBlock(text=thinking, provider=whose.provider),)
-    return mine
+    own = tuple(block for block in blocks if block.provider == author.provider)
+    if author.api == "responses":  # a reader of the API cannot know which provider speaks it
+        own = tuple(replace(block, provider=author.provider) for block in blocks if block.provider == "openai")
+    if not own and thinking and author.api == "chat" and author.provider:
+        return (ThinkingBlock(text=thinking, provider=author.provider),)
+    return own
 
 
 def written(block: ThinkingBlock) -> str:
@@ -176,20 +176,22 @@ def _chat_fields(blocks: Sequence[ThinkingBlock], provider: str, *, calls: bool)
 
 def _with_items(body: dict[str, Any], blocks: Sequence[ThinkingBlock]) -> list[dict[str, Any]]:
     """Return *body* with its reasoning items, cut before each call that an item stands directly before."""
-    before: dict[str, list[dict[str, Any]]] = {}
+    by_call: dict[str, list[dict[str, Any]]] = {}
     for block in blocks:
-        before.setdefault(str(block.data.get(CALL_ID) or ""), []).append(_item(block))
-    first, calls = before.pop("", []), body.pop("tool_calls", [])
-    made = [{**body, "tool_calls": list[Any](), "reasoning_items": first}]
+        by_call.setdefault(str(block.data.get(CALL_ID) or ""), []).append(_item(block))
+    first, calls = by_call.pop("", []), body.pop("tool_calls", [])
+    messages = [{**body, "tool_calls": list[Any](), "reasoning_items": first}]
     for call in calls:
-        items = before.pop(call["id"], [])
-        if items and not (made[-1]["tool_calls"] or made[-1]["content"]):
-            made[-1]["reasoning_items"] += items
+        items = by_call.pop(call["id"], [])
+        if items and not (messages[-1]["tool_calls"] or messages[-1]["content"]):
+            messages[-1]["reasoning_items"] += items
         elif items:
-            made.append({"role": "assistant", "content": None, "tool_calls": [], "reasoning_items": items})
-        made[-1]["tool_calls"].append(call)
+            messages.append({"role": "assistant", "content": None, "tool_calls": [], "reasoning_items": items})
+        messages[-1]["tool_calls"].append(call)
     # Empty values are left out: litellm recognizes messages with calls by the field.
-    return [{name: value for name, value in one.items() if value or name in ("role", "content")} for one in made]
+    return [
+        {name: value for name, value in message.items() if value or name in ("role", "content")} for message in messages
+    ]
 
 
 def _is_complete(block: ThinkingBlock) -> bool:
@@ -211,16 +213,16 @@ def cannot_go_on(messages: Iterable[Message]) -> bool:
     them, and belongs to their turn.
     """
     turn: list[AssistantMessage] = []
-    before: Message | None = None
+    previous: Message | None = None
     for message in messages:
         match message:
             case UserMessage():
-                turn = turn if isinstance(before, ToolMessage) else []
+                turn = turn if isinstance(previous, ToolMessage) else []
             case AssistantMessage():
                 turn.append(message)
             case _:
                 pass
-        before = message
+        previous = message
     return bool(turn) and not any(block.sealed and block.provider == "anthropic" for block in turn[0].thinking)
 
 
@@ -245,8 +247,8 @@ class BlockBuilder:
                 if redacted:
                     self._done.append(ThinkingBlock(redacted=redacted))
                 continue
-            before = "".join(self._texts)
-            if signature and text.startswith(before):  # for Anthropic, litellm repeats the whole text here
+            earlier = "".join(self._texts)
+            if signature and text.startswith(earlier):  # for Anthropic, litellm repeats the whole text here
                 self._texts = [text] if text else self._texts
             elif text:
                 self._texts.append(text)

@@ -62,7 +62,7 @@ def body_of(seen: Seen, *, url: str, status: int, headers: Mapping[str, str], st
         return _Error(seen, status, headers)
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     path = urlsplit(url).path
-    api = next((one for one in _APIS if path.endswith(one.paths)), Api)(seen)
+    api = next((candidate for candidate in _APIS if path.endswith(candidate.paths)), Api)(seen)
     seen.api = api.name
     if not streamed:
         return _Document(api)
@@ -102,15 +102,15 @@ class _Document:
         yield from ()
 
     def end(self) -> Iterator[bytes]:
-        whole = b"".join(self._pieces)
-        body = parsed(whole)
+        document = b"".join(self._pieces)
+        body = parsed(document)
         if is_object(body):
             with _noting(self._api.seen):
                 corrected = self._api.document(body)
             if corrected is not body:
-                whole = json.dumps(corrected).encode()
-        if whole:
-            yield whole
+                document = json.dumps(corrected).encode()
+        if document:
+            yield document
 
 
 class _Stream:
@@ -150,8 +150,8 @@ class _Stream:
     def _passed(self, events: Iterable[Event]) -> Iterator[bytes]:
         for event in events:
             with _noting(self._api.seen):
-                read = self._api.event(event, event.parsed())
-            yield from map(self._api.write, read)
+                outputs = self._api.event(event, event.parsed())
+            yield from map(self._api.write, outputs)
 
 
 class _Frames:
@@ -177,8 +177,8 @@ class _Frames:
         value = parsed(frame.payload)
         with _noting(self._api.seen):
             if failed:
-                told = {"message": frame.headers.get(":error-message", ""), **mapping(value), "code": failed}
-                raise ReportedError(failure_of(told))
+                report = {"message": frame.headers.get(":error-message", ""), **mapping(value), "code": failed}
+                raise ReportedError(failure_of(report))
             event = Event(frame.payload.decode(errors="replace"), frame.headers.get(":event-type", ""))
             return bool(tuple(self._api.event(event, value)))
 
@@ -205,9 +205,9 @@ class _Lines:
             return
         event = Event(line.decode(errors="replace"))
         with _noting(self._api.seen):
-            read = self._api.event(event, event.parsed())
-        for one in read:
-            yield one.data.encode(errors="replace") + b"\n"
+            outputs = self._api.event(event, event.parsed())
+        for output in outputs:
+            yield output.data.encode(errors="replace") + b"\n"
 
 
 class _Error:
@@ -226,8 +226,8 @@ class _Error:
         yield piece
 
     def end(self) -> Iterator[bytes]:
-        told = self._kept.decode("utf-8-sig", errors="replace").strip()
-        self._seen.failure = failure_of(told, status=self._status, headers=self._headers)
+        body = self._kept.decode("utf-8-sig", errors="replace").strip()
+        self._seen.failure = failure_of(body, status=self._status, headers=self._headers)
         yield from ()
 
 

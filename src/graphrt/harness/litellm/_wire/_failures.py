@@ -76,23 +76,23 @@ def failure_of(body: Any, *, status: int | None = None, headers: Mapping[str, st
         status: Status of the answer; None within a stream, where the error's own number counts.
         headers: Headers of an answer that is an error as a whole. They may name it, and ask for a wait.
     """
-    found = list(islice(_layers(body), _MOST_LAYERS))
-    numbers = (value for layer in found for name in _NUMBERS if (value := _number(layer.get(name))))
-    names = {layer[name] for layer in found for name in _CODES if _is_word(layer.get(name))}
-    waits = (wait for layer in found if (wait := _wait_s(layer.get("retryDelay"))) is not None)
+    layers = list(islice(_layers(body), _MOST_LAYERS))
+    numbers = (value for layer in layers for name in _NUMBERS if (value := _number(layer.get(name))))
+    names = {layer[name] for layer in layers for name in _CODES if _is_word(layer.get(name))}
+    waits = (wait for layer in layers if (wait := _wait_s(layer.get("retryDelay"))) is not None)
     page = _TITLE.search(body) if isinstance(body, str) else None
     rest = text(body) if page is None else page[1]
-    said = next((words for layer in found for name in _TEXTS if (words := _words(layer.get(name)))), rest)
+    message = next((words for layer in layers for name in _TEXTS if (words := _words(layer.get(name)))), rest)
     # Groq reports here the text that the model wrote in place of a call.
-    failed = next((words for layer in found if (words := text(layer.get("failed_generation")))), "")
-    asked_s = None if headers is None else _asked_wait_s(headers)
+    failed = next((words for layer in layers if (words := text(layer.get("failed_generation")))), "")
+    header_wait_s = None if headers is None else _asked_wait_s(headers)
     if headers is not None and headers.get("x-amzn-errortype"):
         names.add(headers["x-amzn-errortype"])
     return Failure(
-        text=f"{said} (failed_generation: {failed})" if failed else said,
+        text=f"{message} (failed_generation: {failed})" if failed else message,
         names=frozenset(names),
         status=status if status is not None else next(numbers, None),
-        retry_after_s=next(waits, None) if asked_s is None else asked_s,
+        retry_after_s=next(waits, None) if header_wait_s is None else header_wait_s,
     )
 
 
@@ -100,17 +100,17 @@ def reports_error(body: Any) -> bool:
     """Return whether a document or an event with status 200 reports an error: it has one, and no answer beside it."""
     if not is_mapping(body):
         return False
-    told = mapping(body.get("error")) or text(body.get("error"))
+    reported = mapping(body.get("error")) or text(body.get("error"))
     if choices := body.get("choices"):
         return is_sequence(choices) and all(
             _is_broken(mapping(choice)) or mapping(mapping(choice).get("error")) for choice in choices
         )
     if body.get("status") == "failed":  # in Responses: what the model wrote before is not an answer
-        return bool(told)
+        return bool(reported)
     if _is_broken(body) or _is_broken(mapping(body.get("delta"))):  # in Cohere
         return True
     named = "error" in (body.get("type"), body.get("object")) or body.get("type") == "response.failed"
-    return (named or bool(told)) and not (body.get("candidates") or body.get("output"))
+    return (named or bool(reported)) and not (body.get("candidates") or body.get("output"))
 
 
 def _is_broken(answer: Mapping[str, Any]) -> bool:
@@ -125,8 +125,8 @@ def _layers(body: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     if depth > _MOST_DEEP:
         return
     if is_sequence(body):
-        for one in body[:3]:
-            yield from _layers(one, depth + 1)
+        for item in body[:3]:
+            yield from _layers(item, depth + 1)
     elif is_mapping(body):
         for name in _WITHIN:
             if not is_sequence(body.get(name)):
@@ -140,11 +140,11 @@ def _words(value: Any) -> str:
     """Return the text in *value*: a text, or a list of texts or of FastAPI's problems, with their places."""
     if isinstance(value, str) or not is_sequence(value):
         return text(value)
-    return "; ".join(words for one in value if (words := text(one) or _problem(mapping(one))))
+    return "; ".join(words for item in value if (words := text(item) or _problem(mapping(item))))
 
 
-def _problem(one: Mapping[str, Any]) -> str:
-    place, words = one.get("loc"), text(one.get("msg"))
+def _problem(problem: Mapping[str, Any]) -> str:
+    place, words = problem.get("loc"), text(problem.get("msg"))
     return f"{'.'.join(map(str, place))}: {words}" if words and is_sequence(place) else words
 
 

@@ -62,7 +62,7 @@ class FrameReader:
 
 def _headers(data: bytes) -> dict[str, str]:
     """Return the headers that are texts, up to the first other one."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     at = 0
     try:
         while at < len(data):
@@ -71,8 +71,8 @@ def _headers(data: bytes) -> dict[str, str]:
                 break
             (length,) = _LENGTH.unpack_from(data, end + 1)
             start = end + 1 + _LENGTH.size
-            found[data[at + 1 : end].decode()] = data[start : start + length].decode()
+            headers[data[at + 1 : end].decode()] = data[start : start + length].decode()
             at = start + length
     except (IndexError, error, UnicodeDecodeError):
         pass  # the client reports the problem
-    return found
+    return headers

@@ -23,7 +23,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
     """Return the objects in the array *value*; none if it is not an array."""
-    return [one for one in value if is_mapping(one)] if is_list(value) else []
+    return [item for item in value if is_mapping(item)] if is_list(value) else []
 
 
 def text(value: Any) -> str:
@@ -59,5 +59,5 @@ def usage(*, sent: Any, written: Any, cached: Any = None, created: Any = None, r
 
 def added(*counts: Any) -> Any:
     """Return the sum of a provider's separate counts; a count that is not a number is returned, to be refused."""
-    strange = [count for count in counts if count is not None and not isinstance(count, int)]
-    return strange[0] if strange else sum(count or 0 for count in counts)
+    invalid = [count for count in counts if count is not None and not isinstance(count, int)]
+    return invalid[0] if invalid else sum(count or 0 for count in counts)

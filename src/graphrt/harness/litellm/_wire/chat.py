@@ -109,13 +109,13 @@ class Chat(Api):
             return body
         self._check(body, choice)
         message: Mapping[str, Any] = choice["message"]
-        said, thought = self._said(message)
+        content, thought = self._said(message)
         calls = self._calls.whole(message)
         self._note_parts(body)
         self._end_parts()
         answer = {
             "role": "assistant",
-            "content": said or None,
+            "content": content or None,
             "reasoning_content": thought or None,  # where it is absent, litellm looks for tags in the text
             **({"tool_calls": calls} if calls else {}),
             **_blocks_of(message),
@@ -142,12 +142,12 @@ class Chat(Api):
         for choice in self._chosen(mappings(value.get("choices"))):
             self._check(value, choice)
             delta = mapping(choice.get("delta")) or mapping(choice.get("message"))
-            said, thought = self._said(delta)
+            content, thought = self._said(delta)
             deltas += [{name: blocks} for name, blocks in _blocks_of(delta).items()]
             if thought:  # litellm reads one field or the other
                 deltas.append({"reasoning": thought, "reasoning_content": thought})
-            if said:
-                deltas.append({"content": said})
+            if content:
+                deltas.append({"content": content})
             deltas += [{"tool_calls": [piece]} for piece in self._calls.pieces(delta)]  # some readers take one a chunk
         self._note_parts(value)
         return [self._piece({"index": 0, "delta": delta, "finish_reason": None}) for delta in deltas]
@@ -178,8 +178,8 @@ class Chat(Api):
 
     def _note_head(self, body: Mapping[str, Any]) -> None:
         """Note what an answer or a chunk says about the model, tokens and their price."""
-        beside = [mapping(body.get("x_groq")), *mappings(body.get("choices")), body]
-        for place in beside:
+        places = [mapping(body.get("x_groq")), *mappings(body.get("choices")), body]
+        for place in places:
             counted = mapping(place.get("usage"))
             if any(counted.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")):
                 self.seen.usage, self.seen.cost_usd = _usage_of(counted), cost_of(counted)
@@ -188,15 +188,15 @@ class Chat(Api):
 
     def _note_parts(self, place: Mapping[str, Any]) -> None:
         for name, kind in _PARTS.items():
-            told: Any = place.get(name)
-            for item in told if is_list(told) else [told] if told else []:
-                own = text(mapping(item).get("type")) if name in _TYPED else ""
-                self._note_part(own or kind, item)
+            items: Any = place.get(name)
+            for item in items if is_list(items) else [items] if items else []:
+                own_type = text(mapping(item).get("type")) if name in _TYPED else ""
+                self._note_part(own_type or kind, item)
 
     def _note_part(self, kind: str, item: Any) -> None:
-        whole = json.dumps([kind, item])
-        if whole not in self._parts and len(self._parts) < _MOST_PARTS:
-            self._parts.add(whole)
+        form = json.dumps([kind, item])
+        if form not in self._parts and len(self._parts) < _MOST_PARTS:
+            self._parts.add(form)
             data = item if is_mapping(item) else {kind: item}
             self.note_part(kind, data)
 
@@ -249,33 +249,33 @@ class Chat(Api):
                 self._audio[name] = value
         detailed = self._details.add(message.get("reasoning_details"))
         thoughts = (_joined(message.get(name)) for name in _THOUGHT_FIELDS)
-        thought = next((one for one in thoughts if one), detailed)
+        thought = next((joined for joined in thoughts if joined), detailed)
         self.seen.refusal += text(message.get("refusal"))
         content: Any = message.get("content")
         if not is_list(content):
             return text(content), thought
-        said: list[str] = []
+        texts: list[str] = []
         for part in content:
             kind = text(mapping(part).get("type"))
             if isinstance(part, str):
-                said.append(part)
+                texts.append(part)
             elif kind in _TEXT_PARTS:
-                said.append(text(part.get("text")))
+                texts.append(text(part.get("text")))
             elif kind in _THOUGHT_PARTS:
                 thought += _joined(part.get(_THOUGHT_PARTS[kind]))
             elif kind == "refusal":
                 self.seen.refusal += text(part.get("refusal"))
             elif kind:
                 self._note_part(kind, part)
-        return "".join(said), thought
+        return "".join(texts), thought
 
 
 def _head_of(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    made: Any = body.get("created")
+    created: Any = body.get("created")
     return {
         "id": text(body.get("id")) or "answer",
         "object": kind,
-        "created": made if is_number(made, whole=True) else 0,
+        "created": created if is_number(created, whole=True) else 0,
         "model": text(body.get("model")) or None,
     }
 

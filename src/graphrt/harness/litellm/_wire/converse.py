@@ -49,10 +49,10 @@ class Converse(Api):
         self._counted(body.get("usage"))
         message = mapping(mapping(body.get("output")).get("message"))
         blocks = mappings(message.get("content"))
-        kept = [block for block in blocks if not self._note(block)]
-        if len(kept) == len(blocks):
+        remaining = [block for block in blocks if not self._note(block)]
+        if len(remaining) == len(blocks):
             return body
-        return {**body, "output": {"message": {**message, "content": kept}}}
+        return {**body, "output": {"message": {**message, "content": remaining}}}
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         data = mapping(value)
@@ -61,7 +61,7 @@ class Converse(Api):
             case "contentBlockStart":
                 start = mapping(data.get("start"))
                 if mapping(start.get("toolUse")).get("type") == _HOSTED or "toolResult" in start:
-                    self._open[index] = {name: {**mapping(one)} for name, one in start.items()}
+                    self._open[index] = {name: {**mapping(block)} for name, block in start.items()}
                     return ()
             case "contentBlockDelta":
                 delta = mapping(data.get("delta"))
@@ -97,9 +97,9 @@ class Converse(Api):
     def _counted(self, report: Any) -> None:
         counts = mapping(report)
         if counts:
-            read, made = counts.get("cacheReadInputTokens"), counts.get("cacheWriteInputTokens")
-            sent = added(counts.get("inputTokens"), read, made)
-            self.seen.usage = usage(sent=sent, written=counts.get("outputTokens"), cached=read, created=made)
+            cached, created = counts.get("cacheReadInputTokens"), counts.get("cacheWriteInputTokens")
+            sent = added(counts.get("inputTokens"), cached, created)
+            self.seen.usage = usage(sent=sent, written=counts.get("outputTokens"), cached=cached, created=created)
 
 
 def _extend(block: dict[str, Any], delta: Mapping[str, Any]) -> None:

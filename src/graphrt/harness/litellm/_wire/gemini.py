@@ -66,12 +66,12 @@ class Gemini(Api):
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
-        read = self._read({"usageMetadata": {}, **body})
+        answer = self._read({"usageMetadata": {}, **body})
         reason = self.seen.reason
         if reason in _FILTERED and self._answered:
-            first = {**read["candidates"][0], "finishReason": "STOP"}  # else litellm drops the text
-            return {**read, "candidates": [first]}
-        return read
+            first = {**answer["candidates"][0], "finishReason": "STOP"}  # else litellm drops the text
+            return {**answer, "candidates": [first]}
+        return answer
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
@@ -123,8 +123,8 @@ class Gemini(Api):
             if name in part:
                 self.note_part(kind, mapping(part[name]))
         if signature:
-            said = text(part.get("text")) if thought else ""
-            self.seen.blocks.append(ThinkingBlock(provider=self.provider, text=said, signature=signature))
+            thinking = text(part.get("text")) if thought else ""
+            self.seen.blocks.append(ThinkingBlock(provider=self.provider, text=thinking, signature=signature))
         if part.get("text") and not thought:
             self._answered = True
         return part

@@ -100,8 +100,8 @@ class Messages(Api):
         """Note a complete block that is neither text, thinking nor a call of ours, and the citations of a text."""
         kind = text(block.get("type"))
         parts = [block] if kind and kind not in _OURS else mappings(block.get("citations")) if kind == "text" else []
-        for one in parts:
-            self.note_part(text(one.get("type")) or kind, one)
+        for part in parts:
+            self.note_part(text(part.get("type")) or kind, part)
 
     def _counted(self, report: Any) -> None:
         """Note a report of tokens. Reports of a stream complete each other: its end repeats the changed ones."""
@@ -114,12 +114,12 @@ class Messages(Api):
 def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report of tokens: of all iterations, if an answer took several requests on Anthropic's side."""
     rounds = mappings(counts.get("iterations")) or [counts]
-    thoughts = [mapping(one.get("output_tokens_details")).get("thinking_tokens") for one in rounds]
+    thoughts = [mapping(iteration.get("output_tokens_details")).get("thinking_tokens") for iteration in rounds]
     reported = [count for count in thoughts if count is not None]
     return usage(
-        sent=added(*(one.get(name) for one in rounds for name in _SENT)),
-        written=added(*(one.get("output_tokens") for one in rounds)),
-        cached=added(*(one.get("cache_read_input_tokens") for one in rounds)),
-        created=added(*(one.get("cache_creation_input_tokens") for one in rounds)),
+        sent=added(*(iteration.get(name) for iteration in rounds for name in _SENT)),
+        written=added(*(iteration.get("output_tokens") for iteration in rounds)),
+        cached=added(*(iteration.get("cache_read_input_tokens") for iteration in rounds)),
+        created=added(*(iteration.get("cache_creation_input_tokens") for iteration in rounds)),
         reasoning=added(*reported) if reported else None,
     )

@@ -56,9 +56,10 @@ class Ollama(Api):
             return events
         message = mapping(value.get("message"))
         *first, last = _WITHIN_TAG.split(text(message.get("content")))
-        begun = [{**value, "done": False, "message": {"role": "assistant", "content": piece}} for piece in first]
+        lines = [{**value, "done": False, "message": {"role": "assistant", "content": piece}} for piece in first]
         return [
-            event.with_value(one) for one in (*begun, {"done": False, **value, "message": {**message, "content": last}})
+            event.with_value(line)
+            for line in (*lines, {"done": False, **value, "message": {**message, "content": last}})
         ]
 
     def _note(self, body: Mapping[str, Any]) -> None:

@@ -28,26 +28,26 @@ class Details:
 
     def add(self, details: Any) -> str:
         """Add the details of a message or a delta, and return the readable text in them."""
-        said: list[str] = []
+        texts: list[str] = []
         for detail in mappings(details):
             if not (self._details and _continues(self._details[-1], detail)):
                 self._details.append({})
                 self._texts.append({})
-            told, pieces = self._details[-1], self._texts[-1]
+            merged, pieces = self._details[-1], self._texts[-1]
             for name, value in detail.items():
                 if name in _TEXTS and isinstance(value, str):
                     pieces.setdefault(name, []).append(value)
-                    said.append(value)
-                elif value is not None or name not in told:
-                    told[name] = value
-        return "".join(said)
+                    texts.append(value)
+                elif value is not None or name not in merged:
+                    merged[name] = value
+        return "".join(texts)
 
     def block(self, provider: str) -> ThinkingBlock | None:
         """Return the details as one block of *provider*; None if there are none."""
         if not self._details:
             return None
-        joined = [{name: "".join(pieces) for name, pieces in one.items()} for one in self._texts]
-        details = [told | texts for told, texts in zip(self._details, joined, strict=True)]
+        joined = [{name: "".join(pieces) for name, pieces in fields.items()} for fields in self._texts]
+        details = [detail | texts for detail, texts in zip(self._details, joined, strict=True)]
         readable = "".join(texts.get(name, "") for texts in joined for name in _TEXTS)
         return ThinkingBlock(provider=provider, text=readable, data={"reasoning_details": details})
 
@@ -67,6 +67,6 @@ def cost_of(usage: Mapping[str, Any]) -> float | None:
     if not details and "is_byok" not in usage:
         return None  # another provider's field of the same name
     upstream: Any = details.get("upstream_inference_cost") if usage.get("is_byok") is True else 0
-    if not all(is_number(one) and isfinite(one) and one >= 0 for one in (cost, upstream)):
+    if not all(is_number(price) and isfinite(price) and price >= 0 for price in (cost, upstream)):
         return None
     return float(cost) + float(upstream)

@@ -90,16 +90,16 @@ class Responses(Api):
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
-        told = mapping(value)
-        kind = text(told.get("type")) or event.name
-        if not told or not kind.startswith("response."):
+        data = mapping(value)
+        kind = text(data.get("type")) or event.name
+        if not data or not kind.startswith("response."):
             return events
         if kind in _ENDS:
-            return list(self._end(mapping(told.get("response"))))
+            return list(self._end(mapping(data.get("response"))))
         if kind == "response.created":
-            return [_event(kind, response=_response(mapping(told.get("response"))))]
+            return [_event(kind, response=_response(mapping(data.get("response"))))]
         subject, _, step = kind.removeprefix("response.").rpartition(".")
-        return list(self._read(subject, step, told))
+        return list(self._read(subject, step, data))
 
     def end(self) -> Iterable[Event]:
         if self.seen.ended:
@@ -190,9 +190,9 @@ class Responses(Api):
             for place, whole in enumerate(lanes.get(lane, ())):
                 yield from self._settle_part(item, lane, place, whole)
         if item.kind == "message":
-            said, whole = item.arrived("text"), "".join(lanes.get("text", ()))
-            if whole.startswith(said):
-                yield from self._add(item, "text", 0, whole[len(said) :])
+            arrived, whole = item.arrived("text"), "".join(lanes.get("text", ()))
+            if whole.startswith(arrived):
+                yield from self._add(item, "text", 0, whole[len(arrived) :])
             if not item.is_closed:
                 item.is_closed = True  # with an output schema, litellm drops the text of all later messages
                 yield _event("response.output_item.done", output_index=item.number, item=_message("", item.number))
@@ -223,16 +223,16 @@ class Responses(Api):
 
         Some servers give an item another id in each event.
         """
-        left = list(self._items)
+        remaining = list(self._items)
         for body in output:
             kind = _type(body)
-            alike = [item for item in left if item.kind == kind]
-            same = (item for item in alike if _ids(item.body) & _ids(body))
-            item = next(same, None) or next(iter(alike), None)
+            same_kind = [item for item in remaining if item.kind == kind]
+            same_ids = (item for item in same_kind if _ids(item.body) & _ids(body))
+            item = next(same_ids, None) or next(iter(same_kind), None)
             if item is None:
                 item = self._new(kind)
             else:
-                left.remove(item)
+                remaining.remove(item)
             yield item, body
 
     # ----------------------------------------------------------------------------------------------- whole answers
@@ -305,12 +305,12 @@ class _Item:
             return body
         parts: dict[str, list[dict[str, Any]]] = {"summary": [], "content": []}
         for (lane, _), pieces in sorted(self.pieces.items()):
-            kind = next(name for name, one in _LANES.items() if one == lane)
+            kind = next(name for name, lane_name in _LANES.items() if lane_name == lane)
             key = "refusal" if lane == "refusal" else "text"
             parts["summary" if lane == "summary" else "content"].append({"type": kind, key: "".join(pieces)})
         if self.annotations:
             parts["content"].append({"type": "output_text", "text": "", "annotations": self.annotations})
-        return {**body, **{name: told for name, told in parts.items() if told}}
+        return {**body, **{name: values for name, values in parts.items() if values}}
 
 
 # --------------------------------------------------------------------------------------------------- reading of items
@@ -460,8 +460,8 @@ def _simple(output: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return items
 
 
-def _message(said: str, number: int) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": said, "annotations": list[Any]()}]
+def _message(message_text: str, number: int) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": message_text, "annotations": list[Any]()}]
     return {"type": "message", "id": f"item_{number}", "role": "assistant", "status": "completed", "content": content}
 
 
@@ -475,11 +475,11 @@ def _response(
     response: Mapping[str, Any], output: Iterable[dict[str, Any]] = (), *, is_cut: bool = False
 ) -> dict[str, Any]:
     """Return a response with what litellm needs of it."""
-    kept = {name: response[name] for name in _KEPT if isinstance(response.get(name), (str, int, float))}
+    copied = {name: response[name] for name in _KEPT if isinstance(response.get(name), (str, int, float))}
     return {
         "id": "resp",
         "created_at": 0,
-        **kept,
+        **copied,
         "status": "incomplete" if is_cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
         "output": list(output),
