@@ -49,11 +49,11 @@ class Recorder:
     """
 
     def __init__(self, *, usage: Usage | Literal["words"] | None, model: str, check_calls: bool = True) -> None:
-        given: Any = usage  # untyped: callers without a type checker pass anything
-        if given is not None and given != "words" and not isinstance(given, Usage):
+        value: Any = usage  # untyped: callers without a type checker pass anything
+        if value is not None and value != "words" and not isinstance(value, Usage):
             raise INVALID_ARGUMENT(
                 argument="usage",
-                value=given,
+                value=value,
                 wanted='"words" to count words, Usage(...) to report that, or None to report nothing',
             )
         self._usage: Final = usage
@@ -78,12 +78,12 @@ class Recorder:
 
         A sync function runs in a worker thread.
         """
-        given: Any = answer
-        if callable(given) and not isinstance(given, type):
-            given = _called(given, request)
-            if inspect.isawaitable(given):
-                given = await given
-        reply = self._reply(given, request, number)
+        value: Any = answer
+        if callable(value) and not isinstance(value, type):
+            value = _called(value, request)
+            if inspect.isawaitable(value):
+                value = await value
+        reply = self._reply(value, request, number)
         self._check(reply, request, number)
         usage = _counted_words(request, reply) if self._usage == "words" else self._usage
         return replace(
@@ -193,12 +193,12 @@ def _called(fn: Callable[[ModelRequest], Any], request: ModelRequest) -> Any:
 
 def _counted_words(request: ModelRequest, reply: AgentReply) -> Usage:
     """Return a deterministic usage: words of all messages as input tokens, words of the reply as output tokens."""
-    asked = sum(len(message.text.split()) for message in request.messages)
+    input_words = sum(len(message.text.split()) for message in request.messages)
     for message in request.messages:
         if isinstance(message, AssistantMessage):
-            asked += sum(len(call.arguments_text.split()) for call in message.tool_calls)
-    told = len(reply.text.split()) + sum(len(call.arguments_text.split()) for call in reply.tool_calls)
-    return Usage(input_tokens=asked, output_tokens=told, calls=1)
+            input_words += sum(len(call.arguments_text.split()) for call in message.tool_calls)
+    output_words = len(reply.text.split()) + sum(len(call.arguments_text.split()) for call in reply.tool_calls)
+    return Usage(input_tokens=input_words, output_tokens=output_words, calls=1)
 
 
 class ScriptPlayer(Recorder):
@@ -262,14 +262,14 @@ class ScriptPlayer(Recorder):
                 wanted="a list of replies, or a mapping from patterns to replies",
             )
         items: list[Any] = list(script)  # pyright: ignore[reportUnknownArgumentType]  # each is checked below
-        for place, item in enumerate(items, 1):
-            unfit = item is None or (issubclass(type(item), type) and not issubclass(item, BaseException))
-            if unfit:
+        for position, item in enumerate(items, 1):
+            is_unfit = item is None or (issubclass(type(item), type) and not issubclass(item, BaseException))
+            if is_unfit:
                 raise INVALID_ARGUMENT(
                     argument=f"A reply of the {self._name}",
                     value=item,
                     wanted="one of the known replies",
-                    where=f"item {place} of its script",
+                    where=f"item {position} of its script",
                     known=REPLIES,
                 )
         return items
@@ -289,17 +289,17 @@ class ScriptPlayer(Recorder):
         if self._noted is not None:
             self._noted.checked = True
         with self._lock:
-            failures, left, calls = list(self._book.failures), self._book.left_over(), len(self._book.calls)
+            failures, unused, calls = list(self._book.failures), self._book.left_over(), len(self._book.calls)
         if failures:
             raise failures[0].with_traceback(None)
-        if left:
+        if unused:
             raise SCRIPT_LEFT_OVER(
                 double=self._name,
-                number=len(left),
+                number=len(unused),
                 calls=calls,
-                items="; ".join(left[:12]),
-                and_more=f"; and {len(left) - 12} more" if len(left) > 12 else "",
-                expected=left,
+                items="; ".join(unused[:12]),
+                and_more=f"; and {len(unused) - 12} more" if len(unused) > 12 else "",
+                expected=unused,
                 got=[request.text for request in self._book.calls],
             )
 
@@ -316,8 +316,8 @@ class ScriptPlayer(Recorder):
     async def _answer(self, request: ModelRequest) -> AgentReply:
         with self._lock:
             number = self._record(request)
-            found = self._book.take(request)
-            if isinstance(found, ScriptError):
-                self._book.failures.append(found)
-                raise found
-        return await self._finish(found, request, number)
+            answer = self._book.take(request)
+            if isinstance(answer, ScriptError):
+                self._book.failures.append(answer)
+                raise answer
+        return await self._finish(answer, request, number)

@@ -48,10 +48,10 @@ def _problems(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterat
     known: Mapping[str, Any] = schema.get("properties") or {}
     for name, value in arguments.items():
         if name in known:
-            wanted = _type_of(known[name])
-            given = _kind(value)
-            if wanted is not None and wanted != given and not (wanted in _PLAIN and given in _PLAIN):
-                yield f"{name}: should be of type {wanted}, and is of type {given}"
+            expected = _type_of(known[name])
+            actual = _kind(value)
+            if expected is not None and expected != actual and not (expected in _PLAIN and actual in _PLAIN):
+                yield f"{name}: should be of type {expected}, and is of type {actual}"
         elif schema.get("additionalProperties") is False:
             yield f"{name}: {unknown(name, tuple(known))}"
     missing = [name for name in schema.get("required") or () if name not in arguments]
@@ -61,8 +61,8 @@ def _problems(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterat
 
 def _type_of(schema: Any) -> str | None:
     """Return the only JSON type that a schema allows; None if it allows several or expresses it differently."""
-    found = schema.get("type") if is_mapping(schema) else None
-    return found if isinstance(found, str) else None
+    json_type = schema.get("type") if is_mapping(schema) else None
+    return json_type if isinstance(json_type, str) else None
 
 
 def _kind(value: Any) -> str:

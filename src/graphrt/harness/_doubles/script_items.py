@@ -42,8 +42,8 @@ class _Rule:
         """Calls that `always` has answered."""
 
     def __str__(self) -> str:
-        left = "any number of calls" if self.replies is None else f"{len(self.replies)} replies left"
-        return f"{show_pattern(self.pattern)} ({left})"
+        remaining = "any number of calls" if self.replies is None else f"{len(self.replies)} replies left"
+        return f"{show_pattern(self.pattern)} ({remaining})"
 
 
 @final
@@ -58,8 +58,8 @@ class Book:
 
     __slots__ = ("_of", "_rules", "calls", "failures", "script", "served")
 
-    def __init__(self, of: str, script: Iterable[Any] = (), rules: Mapping[Any, Any] | None = None) -> None:
-        self._of: Final = of
+    def __init__(self, owner: str, script: Iterable[Any] = (), rules: Mapping[Any, Any] | None = None) -> None:
+        self._of: Final = owner
         self._rules: Final = [_Rule(*item) for item in (rules or {}).items()]
         self.script: Final[deque[Any]] = deque(script)
         self.calls: Final[list[Any]] = []
@@ -109,9 +109,9 @@ class Book:
 
     def left_over(self) -> list[str]:
         """Describe all that was not used: ordered items, rules that never matched, and replies of rules."""
-        left = [f"item {n}: {show_item(item)}" for n, item in enumerate(self.script, self.served + 1)]
+        unused = [f"item {n}: {show_item(item)}" for n, item in enumerate(self.script, self.served + 1)]
         for rule in self._rules:
             if rule.replies is None and not rule.used:
-                left.append(f"rule {show_pattern(rule.pattern)}: never matched")
-            left += [f"rule {show_pattern(rule.pattern)}: {show_item(item)}" for item in rule.replies or ()]
-        return left
+                unused.append(f"rule {show_pattern(rule.pattern)}: never matched")
+            unused += [f"rule {show_pattern(rule.pattern)}: {show_item(item)}" for item in rule.replies or ()]
+        return unused

@@ -85,10 +85,10 @@ class DoubledTool:
             result = double.tool_result(name, arguments)
         elif is_tool(double):
             try:
-                given = double.check(dict(arguments))
+                checked = double.check(dict(arguments))
             except ToolArgumentsError as error:
                 raise DOUBLE_OF_ANOTHER_TOOL(tool=name, problem=error.what, got=list(arguments)) from None
-            result = double.call(given, context)
+            result = double.call(checked, context)
         else:
             result = called_by_name(double, name, arguments)
         return await result if inspect.isawaitable(result) else result

@@ -43,7 +43,7 @@ CASSETTES: Final[list[tuple[str, Callable[[], dict[int, str]]]]] = []
 """Paths of the replayed cassettes, each with a function that returns the unused recordings (line to prompt)."""
 
 
-def note(name: str, left: Callable[[], list[str]]) -> Noted | None:
+def note(name: str, unused_items: Callable[[], list[str]]) -> Noted | None:
     """Track a new double; without the environment variable, do nothing and return None."""
     if ENVIRONMENT not in os.environ:
         return None
@@ -51,9 +51,9 @@ def note(name: str, left: Callable[[], list[str]]) -> Noted | None:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     where = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    noted = Noted(name, where, os.environ.get(_CURRENT, "").rpartition(" (")[0], left)
-    NOTED.append(noted)
-    return noted
+    record = Noted(name, where, os.environ.get(_CURRENT, "").rpartition(" (")[0], unused_items)
+    NOTED.append(record)
+    return record
 
 
 def note_cassette(path: str, unused: Callable[[], dict[int, str]]) -> None:
@@ -64,9 +64,9 @@ def note_cassette(path: str, unused: Callable[[], dict[int, str]]) -> None:
 
 def excuse(double: Any) -> None:
     """Do not report *double*, because a cassette answers in its place."""
-    noted: Noted | None = getattr(double, "_noted", None)
-    if noted is not None:
-        noted.checked = True
+    record: Noted | None = getattr(double, "_noted", None)
+    if record is not None:
+        record.checked = True
 
 
 def forget_used(start: int = 0) -> int:
@@ -79,5 +79,5 @@ def forget_used(start: int = 0) -> int:
     Returns:
         The number of doubles still tracked.
     """
-    NOTED[start:] = [noted for noted in NOTED[start:] if not noted.checked and noted.left()]
+    NOTED[start:] = [record for record in NOTED[start:] if not record.checked and record.left()]
     return len(NOTED)

@@ -108,8 +108,8 @@ def _any(value: Any, redactor: Redactor) -> Any:
 def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
     """Return the canonical messages. Tool calls and their answers are numbered, because their ids are random."""
     numbers: dict[str, int] = {}
-    made = 0
-    found: list[Any] = []
+    call_number = 0
+    forms: list[Any] = []
     for message in messages:
         message = redactor.clean(message)
         form: dict[str, Any] = {"role": message.role, "text": message.text}
@@ -118,17 +118,17 @@ def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
         if isinstance(message, AssistantMessage) and message.tool_calls:
             form["tool_calls"] = calls = list[Any]()
             for call in message.tool_calls:
-                made += 1
-                numbers[call.id] = made  # if a provider reuses an id, the answer belongs to the later call
-                calls.append(_call(call, made))
+                call_number += 1
+                numbers[call.id] = call_number  # if a provider reuses an id, the answer belongs to the later call
+                calls.append(_call(call, call_number))
         if message.media:
             form["parts"] = _parts(message, redactor)
         if isinstance(message, ToolMessage):
             form["call"] = numbers.get(message.tool_call_id, 0)
             if message.error:
                 form["error"] = True
-        found.append(form)
-    return found
+        forms.append(form)
+    return forms
 
 
 def _parts(message: Message, redactor: Redactor) -> list[Any]:
@@ -141,8 +141,8 @@ def _parts(message: Message, redactor: Redactor) -> list[Any]:
 
 
 def _call(call: ToolCall, number: int) -> dict[str, Any]:
-    said: dict[str, Any] = {"arguments": call.arguments} if call.error is None else {"text": call.arguments_text}
-    return {"call": number, "name": call.name, **said}
+    content: dict[str, Any] = {"arguments": call.arguments} if call.error is None else {"text": call.arguments_text}
+    return {"call": number, "name": call.name, **content}
 
 
 def _tools(tools: tuple[ToolSpec, ...], redactor: Redactor) -> list[Any]:

@@ -266,9 +266,13 @@ class RecordedHarness:
         tools = {
             tool.spec.name: tool for tool in reversed(self._harness.__graphrt_tools__())
         }  # of all its handoffs, too
-        failed = {said.tool_call_id for said in reply.messages if isinstance(said, ToolMessage) and said.error}
-        made = (call for said in reply.messages if isinstance(said, AssistantMessage) for call in said.tool_calls)
-        for call in made:
+        failed = {
+            message.tool_call_id for message in reply.messages if isinstance(message, ToolMessage) and message.error
+        }
+        calls = (
+            call for message in reply.messages if isinstance(message, AssistantMessage) for call in message.tool_calls
+        )
+        for call in calls:
             if call.id in failed or call.error is not None:
                 continue
             try:
@@ -336,8 +340,8 @@ def _checked_model(model: Any) -> ChatModel:
 
 def _tools_of(harness: Any) -> Iterable[Tool]:
     """Return the tools that an agent, and those that it may hand over to, can call; nothing for another harness."""
-    found: Iterable[Tool] = harness.__graphrt_tools__() if hasattr(harness, "__graphrt_tools__") else ()
-    return found
+    tools: Iterable[Tool] = harness.__graphrt_tools__() if hasattr(harness, "__graphrt_tools__") else ()
+    return tools
 
 
 def _checked_harness(harness: Any) -> AgentHarness | None:
@@ -361,14 +365,14 @@ def _checked_harness(harness: Any) -> AgentHarness | None:
     return checked
 
 
-def _mode(given: CassetteMode | None) -> CassetteMode:
-    mode: Any = given or os.environ.get(_VARIABLE) or "replay"
+def _mode(argument: CassetteMode | None) -> CassetteMode:
+    mode: Any = argument or os.environ.get(_VARIABLE) or "replay"
     if mode not in get_args(CassetteMode):
         raise INVALID_ARGUMENT(
             argument="The mode of a cassette",
             value=mode,
             wanted=f"one of {names(get_args(CassetteMode))}",
-            where="the argument mode" if given else f"the environment variable {_VARIABLE}",
+            where="the argument mode" if argument else f"the environment variable {_VARIABLE}",
         )
     chosen: CassetteMode = mode
     return chosen

@@ -39,7 +39,7 @@ _BEYOND_ASCII: Final = re.compile(r"[^\n -~]")
 def encode(recording: Recording) -> str:
     """Return the text of one recording. Characters that are not printable are written as JSON escapes."""
     text = json.dumps(dump(recording), indent=2, ensure_ascii=False)
-    return _BEYOND_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
+    return _BEYOND_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 class CassetteFile:
@@ -68,7 +68,7 @@ class CassetteFile:
             text = data.decode()
         except UnicodeDecodeError as error:
             raise self._damaged(data[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from None
-        return [self._load(found, line) for found, line in self._objects(text.replace("\r\n", "\n").split("\n"))]
+        return [self._load(entry, line) for entry, line in self._objects(text.replace("\r\n", "\n").split("\n"))]
 
     def write(self, texts: Iterable[str]) -> None:
         """Replace the file atomically by one with these recordings: temporary file, fsync, rename.
@@ -77,27 +77,27 @@ class CassetteFile:
             ScriptError: The file cannot be written (`cassette-unreadable`), or another program has changed it since
                 (`cassette-changed`). The old file is left as it was.
         """
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._now() != self._stamp:
                 raise CASSETTE_CHANGED(path=str(self.path))
             with contextlib.suppress(FileNotFoundError):
-                beside.unlink()
-            with beside.open("x", encoding="utf-8", newline="\n") as file:
+                temporary.unlink()
+            with temporary.open("x", encoding="utf-8", newline="\n") as file:
                 file.write("\n".join([json.dumps({_NAME: VERSION}), *texts, ""]))
                 file.flush()
                 os.fsync(file.fileno())
             if self._stamp is not None:
-                beside.chmod(stat.S_IMODE(self.path.stat().st_mode))
-            beside.replace(self.path)
+                temporary.chmod(stat.S_IMODE(self.path.stat().st_mode))
+            temporary.replace(self.path)
             self._stamp = self._now()
             _sync_folder(self.path.parent)
         except OSError as error:
             raise self._unwritable(error.strerror or str(error)) from error
         finally:
             with contextlib.suppress(OSError):
-                beside.unlink()
+                temporary.unlink()
 
     def write_files(self, media: Iterable[Media]) -> None:
         """Write the bytes of *media* beside the cassette, those that are not there yet.
@@ -107,12 +107,12 @@ class CassetteFile:
         """
         for part in media:
             file = self._file_of(str(part.sha256), part.media_type)
-            beside = file.with_name(f".{file.name}.{os.getpid()}.new")
+            temporary = file.with_name(f".{file.name}.{os.getpid()}.new")
             try:
                 if not file.exists():
                     self._files.mkdir(parents=True, exist_ok=True)
-                    beside.write_bytes(part.data or b"")
-                    beside.replace(file)
+                    temporary.write_bytes(part.data or b"")
+                    temporary.replace(file)
             except OSError as error:
                 raise self._unwritable(error.strerror or str(error)) from error
 
@@ -145,10 +145,10 @@ class CassetteFile:
 
     def _now(self) -> tuple[int, ...] | None:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _objects(self, lines: list[str]) -> Iterator[tuple[str, int]]:
         """Yield the text of each recording and the number of its first line, from 1."""
@@ -188,18 +188,18 @@ class CassetteFile:
         except ValueError as error:
             raise self._damaged(line, str(error)) from None
 
-    def _damaged(self, line: int, why: str) -> ScriptError:
-        return CASSETTE_DAMAGED(why=why, value=line, path=str(self.path))
+    def _damaged(self, line: int, reason: str) -> ScriptError:
+        return CASSETTE_DAMAGED(why=reason, value=line, path=str(self.path))
 
-    def _unwritable(self, why: str) -> ScriptError:
-        return CASSETTE_UNREADABLE(done="written", reason=why, path=str(self.path))
+    def _unwritable(self, reason: str) -> ScriptError:
+        return CASSETTE_UNREADABLE(done="written", reason=reason, path=str(self.path))
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError(f"a name stands twice in one object, among {sorted(found)}")
-    return found
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError(f"a name stands twice in one object, among {sorted(result)}")
+    return result
 
 
 def _sync_folder(folder: Path) -> None:

@@ -56,8 +56,8 @@ class Exchange:
         # The environment of the replaying machine has other credentials than the recording one. A second look-up
         # without the environment's values finds recordings that were made where they were not set.
         def bare() -> Mapping[str, Any]:
-            without = Redactor(hook, environment=False, options=request.options)
-            return canonical(request, without, model=model, harness=harness)
+            redactor = Redactor(hook, environment=False, options=request.options)
+            return canonical(request, redactor, model=model, harness=harness)
 
         self._found: Final = recordings.ask(self._form, bare, alone=alone)
 
@@ -72,9 +72,9 @@ class Exchange:
             GraphrtError: The recorded error, or the live one.
             ScriptError: The recorded output does not fit its type (`cassette-output`), or the file cannot be written.
         """
-        found = self._found
-        if isinstance(found, Recording):
-            return _told(found, output)
+        entry = self._found
+        if isinstance(entry, Recording):
+            return _told(entry, output)
         try:
             try:
                 recording = clean_reply(self._form, await live(), None, self._redactor)
@@ -82,26 +82,26 @@ class Exchange:
                 if not is_recordable(error):
                     raise
                 recording = clean_failure(self._form, error, None, self._redactor)
-            self._recordings.keep(found, recording)
+            self._recordings.keep(entry, recording)
         finally:
-            self._recordings.give_back(found)
+            self._recordings.give_back(entry)
         return _told(recording, output)
 
     async def stream(
         self, live: Callable[[], AsyncIterator[Any]], output: TypeAdapter[Any] | None
     ) -> AsyncGenerator[StreamItem, None]:
         """Yield the reply in pieces, and the whole reply as the last item. Arguments and errors are as in `answer`."""
-        found = self._found
-        if isinstance(found, Recording):
-            for piece in _pieces(found):
+        entry = self._found
+        if isinstance(entry, Recording):
+            for piece in _pieces(entry):
                 yield piece
-            yield _told(found, output)
+            yield _told(entry, output)
             return
         seen: list[Piece] = []
         items = live()
         try:
             async for item in items:
-                if found.recording is not None:
+                if entry.recording is not None:
                     continue  # the reply is the last item; anything that a faulty harness yields after it is dropped
                 if not issubclass(type(item), AgentReply):
                     # The stream of an agent has more kinds of items; they are passed on, but not recorded.
@@ -110,16 +110,16 @@ class Exchange:
                     yield item
                     continue
                 recording = clean_reply(self._form, item, seen, self._redactor)
-                self._recordings.keep(found, recording)  # before the yield: the reader may stop there
+                self._recordings.keep(entry, recording)  # before the yield: the reader may stop there
                 yield _told(recording, output)
         except Exception as error:
-            if found.recording is not None or not is_recordable(error):
+            if entry.recording is not None or not is_recordable(error):
                 raise
             recording = clean_failure(self._form, error, seen, self._redactor)
-            self._recordings.keep(found, recording)
+            self._recordings.keep(entry, recording)
             raise _raised(recording) from None
         finally:
-            self._recordings.give_back(found)
+            self._recordings.give_back(entry)
             await close(items)
 
 
@@ -135,9 +135,9 @@ def _told(recording: Recording, output: TypeAdapter[Any] | None) -> AgentReply:
     try:
         return replace(reply, output=output.validate_python(reply.output))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _no_output(f"{f'{where}: ' if where else ''}{first['msg']}") from None
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise _no_output(f"{f'{where}: ' if where else ''}{problem['msg']}") from None
 
 
 def _raised(recording: Recording) -> GraphrtError:
@@ -145,8 +145,8 @@ def _raised(recording: Recording) -> GraphrtError:
     return recording.failure.error()
 
 
-def _no_output(why: str) -> ScriptError:
-    return CASSETTE_OUTPUT(why=why)
+def _no_output(reason: str) -> ScriptError:
+    return CASSETTE_OUTPUT(why=reason)
 
 
 def _pieces(recording: Recording) -> Iterable[Piece]:

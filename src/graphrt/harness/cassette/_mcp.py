@@ -53,8 +53,8 @@ class RecordedMcpServer:
         *,
         is_live: bool,
     ) -> None:
-        given: Any = server
-        if not isinstance(given, McpServer):
+        value: Any = server
+        if not isinstance(value, McpServer):
             raise INVALID_ARGUMENT(
                 argument="The server of cassette.mcp()",
                 value=server,
@@ -95,8 +95,8 @@ class RecordedMcpServer:
         server = self._server
 
         async def listed() -> Any:
-            found = await server._described()
-            return [{name: _plain(getattr(tool, name)) for name in _LIST} for tool in found]
+            entries = await server._described()
+            return [{name: _plain(getattr(tool, name)) for name in _LIST} for tool in entries]
 
         described = await self._exchanged(UserMessage(text="tools/list"), listed)
         return server._made(map(_tool, described), self)
@@ -126,14 +126,14 @@ class RecordedMcpServer:
         blocks = [_object(_filled(block, files)) for block in result["content"]]
         return SimpleNamespace(**{**result, "content": blocks})
 
-    async def _exchanged(self, asked: UserMessage | AssistantMessage, live: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the recorded result for *asked*, or that of *live*, as data."""
-        return (await self._replied(asked, live, [])).output
+    async def _exchanged(self, message: UserMessage | AssistantMessage, live: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the recorded result for *message*, or that of *live*, as data."""
+        return (await self._replied(message, live, [])).output
 
     async def _replied(
-        self, asked: UserMessage | AssistantMessage, live: Callable[[], Awaitable[Any]], media: list[Any]
+        self, message: UserMessage | AssistantMessage, live: Callable[[], Awaitable[Any]], media: list[Any]
     ) -> AgentReply:
-        """Return the recorded result for *asked*, or that of *live*, as the output of a reply, with its *media*."""
+        """Return the recorded result for *message*, or that of *live*, as the output of a reply, with its *media*."""
 
         async def replied() -> AgentReply:
             output = await live()
@@ -141,7 +141,7 @@ class RecordedMcpServer:
 
         if self._recordings is None:
             return await replied()
-        request = ModelRequest(messages=(asked,))
+        request = ModelRequest(messages=(message,))
         exchange = Exchange(self._recordings, self._hook, request, harness=f"MCP server {self.name}")
         return await exchange.answer(replied, None)
 
@@ -158,17 +158,17 @@ def _plain(value: Any) -> Any:
 
 def _outlined(block: Any, media: list[Media]) -> Any:
     """Return a content block with the hash of its file in the place of the bytes, which join *media*."""
-    held: Any = block.get("resource", block) if is_mapping(block) else {}
+    resource: Any = block.get("resource", block) if is_mapping(block) else {}
     for key in ("data", "blob"):
-        if isinstance(held.get(key), str):
+        if isinstance(resource.get(key), str):
             try:
-                data = b64decode(held[key], validate=True)
+                data = b64decode(resource[key], validate=True)
                 part = _part(data)
             except ValueError:  # not base64
                 return block
             media.append(part)
-            held = {**held, key: {"sha256": part.sha256}}
-            return {**block, "resource": held} if "resource" in block else held
+            resource = {**resource, key: {"sha256": part.sha256}}
+            return {**block, "resource": resource} if "resource" in block else resource
     return block
 
 
@@ -181,20 +181,20 @@ def _part(data: bytes) -> Media:
 
 def _filled(block: Any, files: Mapping[Any, Media]) -> Any:
     """Return a content block with the bytes that `_outlined` took out of it."""
-    held: Any = block.get("resource", block) if is_mapping(block) else {}
+    resource: Any = block.get("resource", block) if is_mapping(block) else {}
     for key in ("data", "blob"):
-        if is_mapping(held.get(key)):
-            part = files.get(held[key].get("sha256"))
-            held = {**held, key: b64encode((part and part.data) or b"").decode("ascii")}
-            return {**block, "resource": held} if "resource" in block else held
+        if is_mapping(resource.get(key)):
+            part = files.get(resource[key].get("sha256"))
+            resource = {**resource, key: b64encode((part and part.data) or b"").decode("ascii")}
+            return {**block, "resource": resource} if "resource" in block else resource
     return block
 
 
 def _tool(described: Mapping[str, Any]) -> Any:
     """Return the description of a tool, with the attributes of the SDK's object."""
     hints = described["annotations"]
-    named = ("read_only_hint", "idempotent_hint")
-    annotations = None if hints is None else SimpleNamespace(**{name: hints.get(name) for name in named})
+    hint_names = ("read_only_hint", "idempotent_hint")
+    annotations = None if hints is None else SimpleNamespace(**{name: hints.get(name) for name in hint_names})
     return SimpleNamespace(**{**described, "annotations": annotations})
 
 

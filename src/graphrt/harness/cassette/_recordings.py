@@ -62,12 +62,12 @@ class Recordings:
         self._by_key: Final[defaultdict[str, list[Place]]] = defaultdict(list)
         self._asked: Final[Counter[str]] = Counter()
         self._failures: Final[list[ScriptError]] = []
-        found = file.read()
-        if found is None and not records:
+        stored = file.read()
+        if stored is None and not records:
             raise CASSETTE_MISSING(path=str(file.path))
         if records:
             file.check_writable()
-        for recording in () if rewrites else found or ():
+        for recording in () if rewrites else stored or ():
             self._add(Place(key(recording.request), recording, encode(recording) if records else ""))
 
     def ask(
@@ -84,9 +84,9 @@ class Recordings:
             ScriptError: The call is not recorded, and the cassette does not record (`cassette-miss`).
         """
         with self._lock:
-            found = self._next(key(form)) or self._next(key(other()))
-            if found is not None:
-                return found
+            recording = self._next(key(form)) or self._next(key(other()))
+            if recording is not None:
+                return recording
             if not self._records:
                 failure = self._miss(form, alone=alone)
                 self._failures.append(failure)
@@ -95,13 +95,13 @@ class Recordings:
             self._asked[place.key] += 1
             return place
 
-    def _next(self, wanted: str) -> Recording | None:
-        """Return the next unused recording with the key *wanted* and count it as used; None if there is none."""
-        nth = self._asked[wanted]
-        if nth >= len(self._by_key[wanted]):
+    def _next(self, request_key: str) -> Recording | None:
+        """Return the next unused recording with the key *request_key* and count it as used; None if there is none."""
+        nth = self._asked[request_key]
+        if nth >= len(self._by_key[request_key]):
             return None
-        self._asked[wanted] += 1
-        return self._by_key[wanted][nth].recording
+        self._asked[request_key] += 1
+        return self._by_key[request_key][nth].recording
 
     def keep(self, place: Place, recording: Recording) -> None:
         """Fill *place*, and write the file.
@@ -133,12 +133,14 @@ class Recordings:
     def unused(self) -> list[Recording]:
         """Recordings that were not used, in the order of the file."""
         with self._lock:
-            left = {place for same, places in self._by_key.items() for place in places[self._asked[same] :]}
-            return [place.recording for place in self._places if place in left and place.recording is not None]
+            unused_places = {
+                place for request_key, places in self._by_key.items() for place in places[self._asked[request_key] :]
+            }
+            return [place.recording for place in self._places if place in unused_places and place.recording is not None]
 
     def unused_lines(self) -> dict[int, str]:
         """Return the recordings that were not used: their first lines in the file, and the ends of their prompts."""
-        return {one.line: clip(_asks(one.request), 80) for one in self.unused}
+        return {recording.line: clip(_asks(recording.request), 80) for recording in self.unused}
 
     def check(self, *, unused: bool) -> None:
         """Check that every call was recorded and, if *unused* is set, that every recording was used.
@@ -151,16 +153,19 @@ class Recordings:
             failures = list(self._failures)
         if failures:
             raise failures[0].with_traceback(None)
-        left = self.unused if unused else []
-        if left:
-            shown = [f"{clip(_asks(one.request), 80)!r} (line {one.line})" for one in left[:12]]
+        unused_recordings = self.unused if unused else []
+        if unused_recordings:
+            descriptions = [
+                f"{clip(_asks(recording.request), 80)!r} (line {recording.line})"
+                for recording in unused_recordings[:12]
+            ]
             raise CASSETTE_UNUSED(
-                number=len(left),
+                number=len(unused_recordings),
                 all=len(self._places),
-                shown=", ".join(shown),
-                and_more=f" and {len(left) - 12} more" if len(left) > 12 else "",
+                shown=", ".join(descriptions),
+                and_more=f" and {len(unused_recordings) - 12} more" if len(unused_recordings) > 12 else "",
                 path=str(self._file.path),
-                expected=[_asks(one.request) for one in left],
+                expected=[_asks(recording.request) for recording in unused_recordings],
             )
 
     def _add(self, place: Place) -> Place:
@@ -170,19 +175,19 @@ class Recordings:
 
     def _miss(self, form: Mapping[str, Any], *, alone: bool) -> ScriptError:
         recordings = [place.recording for place in self._places if place.recording is not None]
-        same = [place.recording for place in self._by_key[key(form)] if place.recording is not None]
-        like = nearest(form, recordings)
-        if same:
-            what = f"The cassette has {len(same)} answers for this call, and it was made once more"
-            known = f"recorded in line {', '.join(str(one.line) for one in same)}"
-        elif like is None:
-            what, known = "The cassette has no answer for this call", "the cassette is empty"
+        equal = [place.recording for place in self._by_key[key(form)] if place.recording is not None]
+        similar = nearest(form, recordings)
+        if equal:
+            problem = f"The cassette has {len(equal)} answers for this call, and it was made once more"
+            known = f"recorded in line {', '.join(str(one.line) for one in equal)}"
+        elif similar is None:
+            problem, known = "The cassette has no answer for this call", "the cassette is empty"
         else:
-            what = "The cassette has no answer for this call"
-            known = f"{len(recordings)} recordings; from the nearest one, in line {like.line} (-), to this call (+):"
-            known = f"{known}\n{difference(form, like)}"
+            problem = "The cassette has no answer for this call"
+            known = f"{len(recordings)} recordings; from the nearest one, in line {similar.line} (-), to this call (+):"
+            known = f"{known}\n{difference(form, similar)}"
         return CASSETTE_MISS(
-            problem=what,
+            problem=problem,
             asked=clip(_asks(form), 200),
             alone=_ALONE if alone else "",
             path=str(self._file.path),
@@ -205,23 +210,23 @@ def nearest(form: Mapping[str, Any], recordings: Sequence[Recording]) -> Recordi
 
     The similarity is the Jaccard index of the lines, weighted by their length. Of equal recordings the first wins.
     """
-    asked = Counter(_lines(form))
+    wanted_lines = Counter(_lines(form))
 
     def likeness(recording: Recording) -> float:
         other = Counter(_lines(recording.request))
-        both = sum(len(line) * times for line, times in (asked & other).items())
-        return both / sum(len(line) * times for line, times in (asked | other).items())
+        shared = sum(len(line) * times for line, times in (wanted_lines & other).items())
+        return shared / sum(len(line) * times for line, times in (wanted_lines | other).items())
 
     return max(recordings, key=likeness, default=None)
 
 
 def difference(form: Mapping[str, Any], recording: Recording) -> str:
     """Return a diff from the recorded request (-) to *form* (+), with two lines of context and at most 40 lines."""
-    found = list(difflib.unified_diff(_lines(recording.request), _lines(form), lineterm="", n=2))[2:]
-    shown = ["..." if line.startswith("@@") else line for line in found]
-    if len(shown) > _MOST_LINES:
-        shown = [*shown[:_MOST_LINES], f"... and {len(shown) - _MOST_LINES} lines more"]
-    return "\n".join(f"    {line}" for line in shown)
+    diff = list(difflib.unified_diff(_lines(recording.request), _lines(form), lineterm="", n=2))[2:]
+    lines = ["..." if line.startswith("@@") else line for line in diff]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], f"... and {len(lines) - _MOST_LINES} lines more"]
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _lines(form: Mapping[str, Any]) -> list[str]:

@@ -50,10 +50,13 @@ class Redactor:
         options: Mapping[str, Any] = _NO_OPTIONS,
     ) -> None:
         self._hook: Final = hook
-        given = _credentials(options)
+        option_values = _credentials(options)
         # Only values with a digit: an option that is merely named like a credential may have an ordinary word as its
         # value, which must not be removed from all texts.
-        known = {*(of_environment() if environment else ()), *(one for one in given if _DIGIT.search(one))}
+        known = {
+            *(of_environment() if environment else ()),
+            *(value for value in option_values if _DIGIT.search(value)),
+        }
         self._known: Final = forms_of(known, _SHORTEST)
 
     def text(self, text: str) -> str:
@@ -65,14 +68,14 @@ class Redactor:
         text = without_credentials(text, self._known, prose=True)
         if self._hook is None:
             return text
-        given: Any = self._hook(text)
-        if not isinstance(given, str):
+        redacted: Any = self._hook(text)
+        if not isinstance(redacted, str):
             raise INVALID_ARGUMENT(
                 argument="The result of the redact hook of a Cassette",
-                value=type(given),
+                value=type(redacted),
                 wanted="a function that returns the text that may be written",
             )
-        return given
+        return redacted
 
     def data(self, value: Any) -> Any:
         """Return JSON data with every string in it redacted, keys included; other values stay as they are."""
@@ -105,7 +108,7 @@ class Redactor:
             return cast("T", self.call(value))
         if isinstance(value, Media):
             return cast("T", self._file(value))
-        names = [one.name for one in fields(value) if one.name in _CLEANED]
+        names = [field.name for field in fields(value) if field.name in _CLEANED]
         if isinstance(value, ThinkingBlock):
             names.append("id")
         return replace(value, **{name: self._field(getattr(value, name)) for name in names})
@@ -128,12 +131,12 @@ class Redactor:
 
     def pieces(self, pieces: list[Piece]) -> list[Piece]:
         """Return the pieces of a stream without secrets, including those that are split over several pieces."""
-        for whose in sorted({_whose(piece) for piece in pieces}):
-            mine = [n for n, piece in enumerate(pieces) if _whose(piece) == whose]
-            whole = "".join(_written(pieces[n]) for n in mine)
-            clean = self.text(whole)
-            if clean != whole:  # the first piece then carries the whole text
-                first, rest = mine[0], set(mine[1:])
+        for source in sorted({_whose(piece) for piece in pieces}):
+            indexes = [n for n, piece in enumerate(pieces) if _whose(piece) == source]
+            text = "".join(_written(pieces[n]) for n in indexes)
+            clean = self.text(text)
+            if clean != text:  # the first piece then carries the whole text
+                first, rest = indexes[0], set(indexes[1:])
                 pieces = [
                     _rewritten(piece, clean if n == first else "") if n == first or n in rest else piece
                     for n, piece in enumerate(pieces)

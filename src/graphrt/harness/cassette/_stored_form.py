@@ -68,8 +68,8 @@ class _Form(BaseModel):
 
     def made(self) -> Any:
         """Return the value. A field that the file leaves out has the default of its class."""
-        given = {field.name for field in fields(self.makes)} & self.model_fields_set
-        return self.makes(**{name: _made(getattr(self, name)) for name in given})
+        set_names = {field.name for field in fields(self.makes)} & self.model_fields_set
+        return self.makes(**{name: _made(getattr(self, name)) for name in set_names})
 
 
 def _made(value: Any) -> Any:
@@ -87,12 +87,12 @@ def _form_of(cls: type[Any], **forms: Any) -> Any:
     """
     hints = get_type_hints(cls)
     texts = {field.name: Text for field in fields(cls) if field.name in _TEXTS}
-    needed = {field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING}
+    required = {field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING}
     kinds = {**hints, **texts, **forms}
-    found: Any = {name: (kind, ... if name in needed else None) for name, kind in kinds.items()}
-    made: Any = create_model(cls.__name__, __base__=_Form, **found)
-    made.makes = cls
-    return made
+    definitions: Any = {name: (kind, ... if name in required else None) for name, kind in kinds.items()}
+    form: Any = create_model(cls.__name__, __base__=_Form, **definitions)
+    form.makes = cls
+    return form
 
 
 def _many(form: Any) -> Any:
@@ -101,20 +101,20 @@ def _many(form: Any) -> Any:
 
 def _file(value: Any, info: ValidationInfo) -> Media:
     """Return the image, audio or document of which *value* is the outline. The context reads its bytes."""
-    given: dict[str, Any] = dict(value) if is_mapping(value) else {}
-    kind: Any = given.pop("kind", None)
+    outline: dict[str, Any] = dict(value) if is_mapping(value) else {}
+    kind: Any = outline.pop("kind", None)
     cls = KINDS.get(kind)
-    size, digest = given.pop("size", None), given.pop("sha256", None)
-    if cls is None or given.keys() - {"url", "media_type", "name"} or ("url" in given) != (digest is None):
+    size, digest = outline.pop("size", None), outline.pop("sha256", None)
+    if cls is None or outline.keys() - {"url", "media_type", "name"} or ("url" in outline) != (digest is None):
         raise ValueError("this is not an image, audio or document")
     try:
         if digest is None:
-            return cls(**given)
+            return cls(**outline)
         fetch: Any = info.context
-        data: bytes = fetch(digest, given.get("media_type"))
+        data: bytes = fetch(digest, outline.get("media_type"))
         if (len(data), sha256(data).hexdigest()) != (size, digest):
             raise ValueError(f"the bytes of the file {digest} are not what was recorded")
-        return cls.from_bytes(data, **given, max_bytes=len(data))
+        return cls.from_bytes(data, **outline, max_bytes=len(data))
     except (InputError, TypeError) as error:
         raise ValueError(str(getattr(error, "what", error))) from None
 
@@ -200,13 +200,13 @@ def dump(recording: Recording) -> dict[str, Any]:
 
 def files_of(recording: Recording) -> Iterator[Media]:
     """Yield the images, audio and documents of *recording* whose bytes it needs; a request has their hashes alone."""
-    said: list[AgentReply | Message] = []
+    sources: list[AgentReply | Message] = []
     if recording.reply is not None:
-        said += [recording.reply, *recording.reply.messages]
+        sources += [recording.reply, *recording.reply.messages]
     if recording.failure is not None:
-        said += recording.failure.messages
-    for one in said:
-        yield from (part for part in one.media if part.data is not None)
+        sources += recording.failure.messages
+    for source in sources:
+        yield from (part for part in source.media if part.data is not None)
 
 
 def show_request(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,23 +227,25 @@ def _brief(value: Any) -> Any:
         return [_brief(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
         return value
-    found: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for field in fields(value):
-        given = getattr(value, field.name)
+        field_value = getattr(value, field.name)
         if field.name == "role":
-            found = {"role": given, **found}
-        elif given != (field.default if field.default_factory is MISSING else field.default_factory()):
-            found[field.name] = _split(given) if field.name in _TEXTS and isinstance(given, str) else _brief(given)
-    return found
+            data = {"role": field_value, **data}
+        elif field_value != (field.default if field.default_factory is MISSING else field.default_factory()):
+            data[field.name] = (
+                _split(field_value) if field.name in _TEXTS and isinstance(field_value, str) else _brief(field_value)
+            )
+    return data
 
 
 def _brief_call(call: ToolCall) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
-    if call.error is not None or call.arguments_text != json.dumps(found["arguments"], ensure_ascii=False):
-        found["arguments_text"] = call.arguments_text
+    data: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
+    if call.error is not None or call.arguments_text != json.dumps(data["arguments"], ensure_ascii=False):
+        data["arguments_text"] = call.arguments_text
     if call.error is not None:
-        found["error"] = call.error
-    return found
+        data["error"] = call.error
+    return data
 
 
 def _brief_piece(piece: Piece) -> Any:
@@ -282,8 +284,8 @@ def load(data: Mapping[str, Any], line: int, fetch: Callable[[str, str | None], 
     try:
         entry = _Entry.model_validate(data, context=fetch)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
     if (entry.reply is None) == (entry.failure is None):
         raise ValueError("a recording has either a reply or a failure")
     request = entry.request.model_dump(exclude_unset=True)
