@@ -81,8 +81,8 @@ def with_output(reply: Any, form: OutputForm, *, of: str, where: str, prompt: An
         return replace(answer, output=form.read(answer.text))
     except ValueError as error:
         problem = str(error)
-    asked: tuple[Message, ...] = (UserMessage(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
-    raise misfit(problem, answer, of=of, where=where, said=(*asked, answer.message))
+    prompt_messages: tuple[Message, ...] = (UserMessage(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
+    raise misfit(problem, answer, of=of, where=where, said=(*prompt_messages, answer.message))
 
 
 def misfit(
@@ -111,10 +111,10 @@ def misfit(
 
 def _is_made(reply: AgentReply) -> bool:
     """Return whether the harness itself created the output of *reply*, rather than parsing the JSON of its text."""
-    made: Any = reply.output
-    if made is None or type(made) not in _DATA:
-        return made is not None
+    output: Any = reply.output
+    if output is None or type(output) not in _DATA:
+        return output is not None
     try:
-        return bool(made != parsed(reply.text))
+        return bool(output != parsed(reply.text))
     except ValueError:
         return True

@@ -38,24 +38,24 @@ class OutputForm:
         InputError: No JSON schema can be made of *wanted* (`bad-output-type`).
     """
 
-    def __init__(self, wanted: Any) -> None:
+    def __init__(self, output_type: Any) -> None:
         self._adapter: TypeAdapter[Any] | None = None
         self._wrapped = False
         """Whether the value is the field `value` of the JSON object that the model writes."""
         self.spec: OutputSpec
         """The request for this form."""
-        if isinstance(wanted, OutputSpec):
-            self.spec = wanted
+        if isinstance(output_type, OutputSpec):
+            self.spec = output_type
             return
-        _check_type(wanted)
+        _check_type(output_type)
         from graphrt.harness._output.typed_dicts import adapter_of  # imports pydantic, which only output= needs
 
         try:
-            self._adapter = adapter_of(wanted)
+            self._adapter = adapter_of(output_type)
             schema = self._adapter.json_schema()
         except Exception as error:  # pydantic raises many kinds of errors for types without a schema
-            raise BAD_OUTPUT_TYPE(value=wanted, reason=str(error).splitlines()[0]) from error
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(wanted, "__name__", "output"))[:64] or "output"
+            raise BAD_OUTPUT_TYPE(value=output_type, reason=str(error).splitlines()[0]) from error
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", getattr(output_type, "__name__", "output"))[:64] or "output"
         self._wrapped = schema.get("type") != "object"
         if self._wrapped:  # at the top level, providers accept only objects
             inner = {key: value for key, value in schema.items() if key != "$defs"}
@@ -107,21 +107,21 @@ def written(value: Any, spec: OutputSpec) -> str:
         raise ValueError(_told(error)) from None
     except PydanticSerializationError as error:
         raise ValueError(str(error)) from None
-    back = form.read(text)
+    reparsed = form.read(text)
     # Objects without their own `__eq__` are only equal to themselves, so the check is meaningless for them.
     compares: Any = type(checked).__eq__
-    if back != checked and compares is not object.__eq__:
+    if reparsed != checked and compares is not object.__eq__:
         raise ValueError(f"what a model writes for it, {text[:80]}, is read as another value")
     return text
 
 
-def form_of(wanted: Any) -> OutputForm | None:
+def form_of(output: Any) -> OutputForm | None:
     """Return the form for the argument `output=`, or None if there is none.
 
     Raises:
-        InputError: *wanted* is neither an OutputSpec nor a type with a JSON schema.
+        InputError: *output* is neither an OutputSpec nor a type with a JSON schema.
     """
-    return wanted if wanted is None or isinstance(wanted, OutputForm) else OutputForm(wanted)
+    return output if output is None or isinstance(output, OutputForm) else OutputForm(output)
 
 
 def parsed(text: str) -> Any:
@@ -141,28 +141,30 @@ def parsed(text: str) -> Any:
 
 def _told(error: ValidationError) -> str:
     """Summarize *error* for the model in one line."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}" for one in found[:_PROBLEMS]]
-    more = f" (and {len(found) - _PROBLEMS} more)" if len(found) > _PROBLEMS else ""
-    return f"{'; '.join(told)}{more}"
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    texts = [
+        f"{'.'.join(map(str, problem['loc'])) or 'the answer'}: {problem['msg']}" for problem in problems[:_PROBLEMS]
+    ]
+    more = f" (and {len(problems) - _PROBLEMS} more)" if len(problems) > _PROBLEMS else ""
+    return f"{'; '.join(texts)}{more}"
 
 
-def _check_type(wanted: object) -> None:
-    """Check that *wanted* is a type. pydantic would accept a function, and reject a value with an unclear error.
+def _check_type(value: object) -> None:
+    """Check that *value* is a type. pydantic would accept a function, and reject a value with an unclear error.
 
     Raises:
         InputError: It is a function, or a value instead of its class (`bad-output-type`).
     """
-    kind = type(wanted)
-    if isinstance(wanted, type) or kind.__module__ in _TYPING:
+    kind = type(value)
+    if isinstance(value, type) or kind.__module__ in _TYPING:
         return
-    if is_dataclass(wanted) or hasattr(kind, "__pydantic_core_schema__"):
-        what, fix = f"a value of type {kind.__name__}", f"Give the class: output={kind.__name__}."
-    elif isinstance(wanted, dict):
-        what, fix = "a dictionary", "Give a type; for a JSON schema, output=OutputSpec(name=..., schema=...)."
-    elif callable(wanted):
-        name = getattr(wanted, "__name__", kind.__name__)
-        what, fix = f"the function {name!r}", "Give the type that the answer has to be, not what makes one."
+    if is_dataclass(value) or hasattr(kind, "__pydantic_core_schema__"):
+        described, fix = f"a value of type {kind.__name__}", f"Give the class: output={kind.__name__}."
+    elif isinstance(value, dict):
+        described, fix = "a dictionary", "Give a type; for a JSON schema, output=OutputSpec(name=..., schema=...)."
+    elif callable(value):
+        name = getattr(value, "__name__", kind.__name__)
+        described, fix = f"the function {name!r}", "Give the type that the answer has to be, not what makes one."
     else:
         return
-    raise NOT_AN_OUTPUT_TYPE(given=what, value=wanted, fix=fix)
+    raise NOT_AN_OUTPUT_TYPE(given=described, value=value, fix=fix)

@@ -41,13 +41,13 @@ def strict_form(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     root = {key: value for key, value in schema.items() if key != "$defs"}
     try:
-        found = _strict(root, definitions)
-        defs = {name: _strict(one, definitions) for name, one in definitions.items()}
+        strict_root = _strict(root, definitions)
+        defs = {name: _strict(definition, definitions) for name, definition in definitions.items()}
     except _OpenError:
         return None
-    if found.get("type") != "object":
+    if strict_root.get("type") != "object":
         return None
-    return {**found, "$defs": defs} if defs else found
+    return {**strict_root, "$defs": defs} if defs else strict_root
 
 
 def _strict(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,26 +56,26 @@ def _strict(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         _OpenError: It has none.
     """
-    said = _inlined(schema, definitions)
-    if "$ref" in said:
-        return said
-    made = {key: value for key, value in said.items() if key in _KEPT}
-    pattern = said.get("pattern")
+    inlined = _inlined(schema, definitions)
+    if "$ref" in inlined:
+        return inlined
+    strict = {key: value for key, value in inlined.items() if key in _KEPT}
+    pattern = inlined.get("pattern")
     if isinstance(pattern, str) and "(?" not in pattern:  # strict patterns have no lookaround
-        made["pattern"] = pattern
-    if said.get("format") in _FORMATS:
-        made["format"] = said["format"]
-    variants = said.get("anyOf", said.get("oneOf"))
+        strict["pattern"] = pattern
+    if inlined.get("format") in _FORMATS:
+        strict["format"] = inlined["format"]
+    variants = inlined.get("anyOf", inlined.get("oneOf"))
     if variants is not None:
-        return made | {"anyOf": [_strict(one, definitions) for one in variants]}
-    if "type" not in made:
-        made["type"] = _type_of(made)
-    kinds: list[Any] = [made["type"]] if isinstance(made["type"], str) else made["type"]
+        return strict | {"anyOf": [_strict(variant, definitions) for variant in variants]}
+    if "type" not in strict:
+        strict["type"] = _type_of(strict)
+    kinds: list[Any] = [strict["type"]] if isinstance(strict["type"], str) else strict["type"]
     if "object" in kinds:
-        made |= _closed(said, definitions)
+        strict |= _closed(inlined, definitions)
     if "array" in kinds:
-        made["items"] = _strict(said.get("items"), definitions)
-    return made
+        strict["items"] = _strict(inlined.get("items"), definitions)
+    return strict
 
 
 def _inlined(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,22 +90,22 @@ def _inlined(schema: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
     while True:
         if not _is_object(schema) or not _NEVER.isdisjoint(schema):
             raise _OpenError
-        said: dict[str, Any] = {key: value for key, value in schema.items() if key not in ("default", "examples")}
-        parts: Any = said.pop("allOf", ())
+        keywords: dict[str, Any] = {key: value for key, value in schema.items() if key not in ("default", "examples")}
+        parts: Any = keywords.pop("allOf", ())
         if len(parts) > 1:
             raise _OpenError
         if parts:
-            schema = {**parts[0], **said}
+            schema = {**parts[0], **keywords}
             continue
-        ref = said.get("$ref")
-        if ref is None or len(said) == 1:
-            return said
+        ref = keywords.get("$ref")
+        if ref is None or len(keywords) == 1:
+            return keywords
         name = str(ref).removeprefix(_DEFS)
         if name in seen or name not in definitions:
             raise _OpenError
         seen.add(name)
-        del said["$ref"]
-        schema = {**definitions[name], **said}
+        del keywords["$ref"]
+        schema = {**definitions[name], **keywords}
 
 
 def _closed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _closed(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[s
     if schema.get("additionalProperties", "properties" not in schema) is not False:
         raise _OpenError
     return {
-        "properties": {name: _strict(one, definitions) for name, one in properties.items()},
+        "properties": {name: _strict(field_schema, definitions) for name, field_schema in properties.items()},
         "required": list(properties),
         "additionalProperties": False,
     }

@@ -15,27 +15,27 @@ from graphrt._plan.value_checks import portable
 __all__ = ["accepted", "adapter_of"]
 
 
-def accepted(wanted: Any) -> Any:
-    """Return *wanted*, with each TypedDict in it replaced by a copy from `typing_extensions` if pydantic needs that.
+def accepted(annotation: Any) -> Any:
+    """Return *annotation*, with each TypedDict in it replaced by one of `typing_extensions` if pydantic needs that.
 
     TypedDicts inside dataclasses and models stay, because pydantic reads the fields of these itself.
     """
     if sys.version_info >= (3, 12):
-        return wanted
+        return annotation
     try:
-        TypeAdapter(wanted)
+        TypeAdapter(annotation)
     except PydanticUserError as error:
         if error.code == "typed-dict-version":
-            return portable(wanted, closed=False)
+            return portable(annotation, closed=False)
     except Exception:  # noqa: BLE001, S110 - the caller meets it again, and can say what the type is for
         pass
-    return wanted
+    return annotation
 
 
-def adapter_of(wanted: Any) -> TypeAdapter[Any]:
-    """Return the pydantic adapter of *wanted*.
+def adapter_of(annotation: Any) -> TypeAdapter[Any]:
+    """Return the pydantic adapter of *annotation*.
 
     Raises:
         PydanticUserError: pydantic cannot make one.
     """
-    return TypeAdapter(accepted(wanted))
+    return TypeAdapter(accepted(annotation))

@@ -62,8 +62,8 @@ class More:
         self._model = profile.name
         self._asked = 0
 
-    async def ask(self, short: Ledger, unit: str, want: Amounts) -> bool:
-        """Ask a person for more of *unit*, and raise the limits of *short* by the answer.
+    async def ask(self, ledger: Ledger, unit: str, want: Amounts) -> bool:
+        """Ask a person for more of *unit*, and raise the limits of *ledger* by the answer.
 
         An invalid answer is asked for again. The payload must be equal at every execution of the task, so it does not
         contain what other calls have spent so far (R10, R13).
@@ -76,14 +76,16 @@ class More:
             self._asked += 1
             payload = {
                 "problem": problem,
-                "budget": short.of,
+                "budget": ledger.of,
                 "short": unit,
-                "limit": getattr(short.budget, unit),
-                "wants": {one.name: one.shown(amount) for one, amount in zip(UNITS, want, strict=True)},
+                "limit": getattr(ledger.budget, unit),
+                "wants": {
+                    each_unit.name: each_unit.shown(amount) for each_unit, amount in zip(UNITS, want, strict=True)
+                },
                 "model": self._model,
             }
-            key = f"{self._key}/budget/{short.of}/{unit}/{self._asked}"
-            question = Question(key=key, payload=payload, answer_type=_ANSWER, kind="budget", budget=short.of)
+            key = f"{self._key}/budget/{ledger.of}/{unit}/{self._asked}"
+            question = Question(key=key, payload=payload, answer_type=_ANSWER, kind="budget", budget=ledger.of)
             (answer,) = self._host.ask([question])
             if answer is GRANTED:
                 continue  # it is in the ledger already, and was not enough
@@ -92,7 +94,7 @@ class More:
                 break
         if not any(more.values()):
             return False
-        await self._host.record(Granted(question.key, short.of, short.extend(**more)))
+        await self._host.record(Granted(question.key, ledger.of, ledger.extend(**more)))
         return True
 
 
@@ -132,16 +134,16 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
     # Counting tokens may import litellm and takes milliseconds, so it is done only for limits that need it.
     if not any(unit.needs_tokens for unit in limited):
         return upper_bound()
-    answer = request.max_tokens if request.max_tokens is not None else profile.max_output_tokens
-    if answer is None:
+    output_tokens = request.max_tokens if request.max_tokens is not None else profile.max_output_tokens
+    if output_tokens is None:
         raise CALL_WITHOUT_MAX_TOKENS(model=profile.name, of=ledger.of)
-    read = tokens_of(request, profile)
+    input_tokens = tokens_of(request, profile)
     if not any(unit.needs_price for unit in limited):
-        return upper_bound(read, answer)
-    cost = cost_of(profile, read, answer)
+        return upper_bound(input_tokens, output_tokens)
+    cost = cost_of(profile, input_tokens, output_tokens)
     if cost is None:
         raise CALL_WITHOUT_PRICE(of=ledger.of, model=profile.name)
-    return upper_bound(read, answer, micro(cost))
+    return upper_bound(input_tokens, output_tokens, micro(cost))
 
 
 def tokens_of(request: ModelRequest, profile: ModelProfile) -> int:
@@ -152,21 +154,21 @@ def tokens_of(request: ModelRequest, profile: ModelProfile) -> int:
     """
     if profile.count_tokens is None:
         return _bytes(request)
-    read: Any = profile.count_tokens(request)
-    problem = number_problem(read, whole=True)
+    count: Any = profile.count_tokens(request)
+    problem = number_problem(count, whole=True)
     if problem:
         raise WRONG_RETURN_VALUE(
             function=f"count_tokens of model {profile.name!r}",
             returned=problem,
             wanted="the number of tokens that the request takes, a whole number from 0",
         )
-    return int(read)
+    return int(count)
 
 
 def _bytes(request: ModelRequest) -> int:
-    spoken = [
+    contents = [
         (message.text, getattr(message, "tool_calls", ()), *getattr(message, "thinking", ()))
         for message in request.messages
     ]
-    size = len(to_json([spoken, request.tools, request.output], fallback=repr)) + tokens_of_media(request.messages)
+    size = len(to_json([contents, request.tools, request.output], fallback=repr)) + tokens_of_media(request.messages)
     return size + _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))

@@ -148,20 +148,20 @@ class Ledger:
     @property
     def remaining_tokens(self) -> int | None:
         """Tokens that are neither spent nor held, 0 or more; None without a limit."""
-        left: int | None = self._left("tokens")
-        return left
+        remaining: int | None = self._left("tokens")
+        return remaining
 
     @property
     def remaining_usd(self) -> float | None:
         """Dollars that are neither spent nor held, 0 or more; None without a limit."""
-        left: float | None = self._left("usd")
-        return left
+        remaining: float | None = self._left("usd")
+        return remaining
 
     @property
     def remaining_calls(self) -> int | None:
         """Calls that are neither made nor in flight, 0 or more; None without a limit."""
-        left: int | None = self._left("calls")
-        return left
+        remaining: int | None = self._left("calls")
+        return remaining
 
     @property
     def remaining_s(self) -> float | None:
@@ -183,12 +183,12 @@ class Ledger:
     def limited(self) -> list[Unit]:
         """Return the units that a ledger of the chain limits."""
         limits = [ledger._limits for ledger in self.chain()]
-        return [unit for at, unit in enumerate(UNITS) if any(one[at] is not None for one in limits)]
+        return [unit for at, unit in enumerate(UNITS) if any(row[at] is not None for row in limits)]
 
     def seconds_left(self) -> float | None:
         """Return the least seconds left in the chain; None if no ledger limits them."""
-        left = [s for ledger in self.chain() if (s := ledger.remaining_s) is not None]
-        return min(left) if left else None
+        remaining = [s for ledger in self.chain() if (s := ledger.remaining_s) is not None]
+        return min(remaining) if remaining else None
 
     def lacking(self, want: Amounts) -> tuple[Ledger, str] | None:
         """Return the first ledger that cannot admit *want* even after all calls in flight, and the unit it lacks."""
@@ -231,8 +231,8 @@ class Ledger:
         except BaseException as error:
             self._leave(waiting)
             if isinstance(error, TimeoutError):
-                late = next((ledger for ledger in self.chain() if ledger.remaining_s == 0.0), self)
-                raise self._exceeded(want, late, len(UNITS)) from None
+                expired = next((ledger for ledger in self.chain() if ledger.remaining_s == 0.0), self)
+                raise self._exceeded(want, expired, len(UNITS)) from None
             raise
         if isinstance(waiting.got, Hold):
             return waiting.got
@@ -246,8 +246,8 @@ class Ledger:
             known = waiting in tree.waiting
             if known:
                 tree.waiting.remove(waiting)
-            told = self._pump() if known else []
-        _tell(told)
+            woken = self._pump() if known else []
+        _tell(woken)
         waiting.give_back()
 
     def charge(self, used: Amounts, *, here_only: bool = False) -> None:
@@ -267,18 +267,18 @@ class Ledger:
         Returns:
             By how much the limits rose. It is more than the granted amount if a limit had been exceeded.
         """
-        rose, seconds = [0] * len(UNITS), more.get(SECONDS, 0.0)
+        increases, seconds = [0] * len(UNITS), more.get(SECONDS, 0.0)
         with self._tree.lock:
             for at, unit in enumerate(UNITS):
                 limit, add = self._limits[at], unit.counted(more.get(unit.name, 0))
                 if limit is not None and add:
                     self._limits[at] = new = max(limit, self._spent[at] + self._held[at]) + add
-                    rose[at] = new - limit
+                    increases[at] = new - limit
             if seconds and self.budget.seconds is not None:
                 self._more_s = max(self._more_s, self._elapsed_s() - self.budget.seconds) + seconds
-            told = self._pump()
-        _tell(told)
-        return Amounts(*rose)
+            woken = self._pump()
+        _tell(woken)
+        return Amounts(*increases)
 
     def allow(self, more: Amounts) -> None:
         """Raise the limits by *more*, which a person granted before a restart."""
@@ -322,8 +322,8 @@ class Ledger:
                 ledger._held = ledger._held.minus(want)
                 ledger._spent = ledger._spent.plus(used)
                 warnings += ledger._warnings()
-            told = self._pump()
-        _tell(told)
+            woken = self._pump()
+        _tell(woken)
         for warn, warning in warnings:
             try:
                 warn(warning)
@@ -335,7 +335,7 @@ class Ledger:
 
         The caller holds the lock, and must wake the returned calls after it has released it.
         """
-        told: list[_Waiting] = []
+        woken: list[_Waiting] = []
         waiting = self._tree.waiting
         while waiting:
             first = waiting[0]
@@ -347,8 +347,8 @@ class Ledger:
                 first.got = ledger._hold(want)
             else:
                 break
-            told.append(waiting.popleft())
-        return told
+            woken.append(waiting.popleft())
+        return woken
 
     def _warnings(self) -> Iterator[tuple[Callable[[BudgetWarning], None], BudgetWarning]]:
         if self._warn is None:
@@ -356,13 +356,13 @@ class Ledger:
         used = [*(unit.shown(spent) for unit, spent in zip(UNITS, self._spent, strict=True)), self._elapsed_s()]
         counted = zip(UNITS, self._limits, strict=True)
         limits = [*(None if limit is None else unit.shown(limit) for unit, limit in counted), self.budget.seconds]
-        for what, now, limit in zip(limit_names(), used, limits, strict=True):
+        for unit_name, now, limit in zip(limit_names(), used, limits, strict=True):
             if limit is None:
                 continue
-            near, over = now >= limit * self.budget.warn_at, now > limit and what != SECONDS
-            if (near and what not in self._warned) or (over and f"{what} over" not in self._warned):
-                self._warned |= {what, f"{what} over"} if over else {what}
-                yield self._warn, BudgetWarning(what=what, of=self.of, used=now, limit=limit)
+            near, over = now >= limit * self.budget.warn_at, now > limit and unit_name != SECONDS
+            if (near and unit_name not in self._warned) or (over and f"{unit_name} over" not in self._warned):
+                self._warned |= {unit_name, f"{unit_name} over"} if over else {unit_name}
+                yield self._warn, BudgetWarning(what=unit_name, of=self.of, used=now, limit=limit)
 
     def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, inside: bool = False) -> BudgetExceededError:
         if at == len(UNITS):
@@ -375,7 +375,7 @@ class Ledger:
                 value=want,
             )
         unit = UNITS[at]
-        most, spent = unit.shown(ledger._limits[at] or 0), unit.shown(ledger._spent[at])
+        max_amount, spent = unit.shown(ledger._limits[at] or 0), unit.shown(ledger._spent[at])
         held = unit.shown(ledger._held[at])
         waits_for_itself = f", of which calls in progress hold {held:g}. It cannot wait for them to end, because it is part of one of them"
         return BUDGET_EXCEEDED(
@@ -384,8 +384,8 @@ class Ledger:
             unit=unit.name,
             noun=unit.noun(want[at]),
             wanted=unit.shown(want[at]),
-            left=max(0, most - spent),
-            most=most,
+            left=max(0, max_amount - spent),
+            most=max_amount,
             spent=spent,
             held=held,
             limit=ledger.budget,
@@ -393,6 +393,6 @@ class Ledger:
         )
 
 
-def _tell(told: list[_Waiting]) -> None:
-    for waiting in told:
+def _tell(woken: list[_Waiting]) -> None:
+    for waiting in woken:
         waiting.tell()

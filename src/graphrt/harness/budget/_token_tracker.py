@@ -93,11 +93,11 @@ class TokenTracker:
             InputError: An item is not an Entry.
         """
         for entry in entries:
-            given: Any = entry
-            if not isinstance(given, Entry):
+            value: Any = entry
+            if not isinstance(value, Entry):
                 raise INVALID_ARGUMENT(
                     argument="What a TokenTracker reads",
-                    value=given,
+                    value=value,
                     wanted="entries of a journal: runtime.entries(thread)",
                 )
             self(entry)
@@ -127,7 +127,7 @@ class TokenTracker:
         call = (event.task, event.failed_attempts, event.key, nth)
         node = event.task[len(entry.path) :].partition(":")[2] or event.task
         parts = event.key.split("/")
-        tools = [name for before, name in pairwise(parts) if before == "tool"]
+        tools = [name for previous, name in pairwise(parts) if previous == "tool"]
         with self._lock:
             if self._is_known(entry):
                 return
@@ -140,9 +140,9 @@ class TokenTracker:
             places = [("run", entry.run), ("node", node), ("model", event.model or "unknown")]
             if tools:
                 places.append(("tool", tools[-1]))
-            for what, name in places:
-                by = self._by[what]
-                by[name] = by.get(name, _NONE) + usage
+            for dimension, name in places:
+                totals = self._by[dimension]
+                totals[name] = totals.get(name, _NONE) + usage
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -167,9 +167,9 @@ class TokenTracker:
         """Return the usage of tools that are agents themselves, by tool name."""
         return self._of("tool")
 
-    def _of(self, what: str) -> dict[str, Usage]:
+    def _of(self, dimension: str) -> dict[str, Usage]:
         with self._lock:
-            return dict(self._by[what])
+            return dict(self._by[dimension])
 
     def summary(self) -> dict[str, Any]:
         """Return the sums as plain data: tokens in total, in and out, by model and by node, calls, and cost.

@@ -58,30 +58,33 @@ def parse(text: str) -> tuple[tuple[str, ...], tuple[Mistake, ...]]:
     parts: list[str] = []
     mistakes: list[Mistake] = []
     begin = 0
-    for found in _GROUP.finditer(text):
-        at, end = found.span()
-        content, closed = found[1], found[2] is not None
+    for match in _GROUP.finditer(text):
+        at, end = match.span()
+        content, closed = match[1], match[2] is not None
         if closed and content.isidentifier():
             if text[at - 1 : at] == "{" and text[end : end + 1] == "}":
                 mistakes.append(_mistake(text, at - 1, end + 1, "doubled braces mean nothing here"))
             parts += [text[begin:at], content]
             begin = end
-        elif closed or found[3] is not None:
-            why = _why(content, closed=closed)
-            if why:
-                mistakes.append(_mistake(text, at, end, why))
+        elif closed or match[3] is not None:
+            problem = _why(content, closed=closed)
+            if problem:
+                mistakes.append(_mistake(text, at, end, problem))
     return (*parts, text[begin:]), tuple(mistakes)
 
 
 def _why(content: str, *, closed: bool) -> str:
     """Return why a group looks like a field but is not supported; "" if it is text."""
     inner = content.strip()
-    return next((why for form, whole, why in _WHYS if (closed or not whole) and form.fullmatch(inner)), "")
+    return next((reason for form, whole, reason in _WHYS if (closed or not whole) and form.fullmatch(inner)), "")
 
 
-def _mistake(text: str, begin: int, end: int, why: str) -> Mistake:
+def _mistake(text: str, begin: int, end: int, reason: str) -> Mistake:
     group = text[begin:end]
     line_begin = text.rfind("\n", 0, begin) + 1
     return Mistake(
-        group if len(group) <= 60 else f"{group[:57]}...", why, text.count("\n", 0, begin) + 1, begin - line_begin + 1
+        group if len(group) <= 60 else f"{group[:57]}...",
+        reason,
+        text.count("\n", 0, begin) + 1,
+        begin - line_begin + 1,
     )

@@ -51,10 +51,10 @@ class Template:
     """Literal text and field names alternately, with text first and last."""
 
     def __post_init__(self) -> None:
-        given: Any = self.text  # callers without a type checker may pass anything
-        if not isinstance(given, str):
-            raise INVALID_ARGUMENT(argument="A template", value=type(given), wanted="a text")
-        parts, mistakes = parse(given)
+        text: Any = self.text  # callers without a type checker may pass anything
+        if not isinstance(text, str):
+            raise INVALID_ARGUMENT(argument="A template", value=type(text), wanted="a text")
+        parts, mistakes = parse(text)
         if mistakes:
             raise _no_field(mistakes)
         object.__setattr__(self, "_parts", parts)
@@ -101,23 +101,23 @@ class Template:
         values = {name: more[name] if name in more else _read(state, name) for name in self.fields}
         empty = [name for name, value in values.items() if value is None or value is _MISSING]
         if empty:
-            told = [f"{name!r} is {'None' if values[name] is None else 'not there'}" for name in empty]
+            problems = [f"{name!r} is {'None' if values[name] is None else 'not there'}" for name in empty]
             raise EMPTY_FIELDS(
-                problems=", ".join(told),
+                problems=", ".join(problems),
                 state_text="None" if state is None else f"of type {type(state).__name__}",
                 template=_clip(self.text),
                 field=empty[0],
             )
-        shown = {name: _show(name, value) for name, value in values.items()}
-        return "".join(shown[part] if n % 2 else part for n, part in enumerate(self._parts))
+        texts = {name: _show(name, value) for name, value in values.items()}
+        return "".join(texts[part] if n % 2 else part for n, part in enumerate(self._parts))
 
-    def _refuse(self, unknown: list[str], known: Iterable[str], what: str) -> None:
+    def _refuse(self, unknown: list[str], known: Iterable[str], message: str) -> None:
         if not unknown:
             return
         known = list(known)
         guesses = [f"Did you mean {guess!r} for {name!r}?" for name in unknown if (guess := closest(name, known))]
         raise UNKNOWN_FIELDS(
-            problem=what.format(names(unknown)),
+            problem=message.format(names(unknown)),
             template=_clip(self.text),
             field=unknown[0],
             known=names(known) or "no fields",
@@ -132,7 +132,7 @@ def _no_field(mistakes: tuple[Mistake, ...]) -> InputError:
         why=first.why,
         line=first.line,
         column=first.column,
-        known="; ".join(f"also {one.group!r} in line {one.line}: {one.why}" for one in rest[:11]),
+        known="; ".join(f"also {mistake.group!r} in line {mistake.line}: {mistake.why}" for mistake in rest[:11]),
     )
 
 
@@ -140,7 +140,7 @@ def _names_of(state_type: Any) -> list[str]:
     if _is_model(state_type):
         return [*state_type.model_fields, *state_type.model_computed_fields]
     if isinstance(state_type, type) and dataclasses.is_dataclass(cast("object", state_type)):
-        return [one.name for one in dataclasses.fields(state_type)]
+        return [state_field.name for state_field in dataclasses.fields(state_type)]
     if is_typeddict(state_type):
         keys: frozenset[str] = getattr(state_type, "__required_keys__") | getattr(state_type, "__optional_keys__")  # noqa: B009 - no checker knows them
         return sorted(keys)
@@ -161,7 +161,7 @@ def _read(state: Any, name: str) -> Any:
         values: Mapping[Any, Any] = {**state}
         return values.get(name, _MISSING)
     if dataclasses.is_dataclass(state) and not isinstance(state, type):
-        known = any(one.name == name for one in dataclasses.fields(state))
+        known = any(state_field.name == name for state_field in dataclasses.fields(state))
         return getattr(state, name, _MISSING) if known else _MISSING
     raise _no_state(state)
 

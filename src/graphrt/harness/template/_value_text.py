@@ -94,13 +94,13 @@ def _items(value: Any, path: str, depth: int) -> list[Any]:
 
 
 def _mapping(value: Any, path: str, depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, item in value.items():
         key = _key(name, path)
-        if key in found:
+        if key in result:
             raise NoTextError(path, f"a mapping with two keys that are {key!r} as text")
-        found[key] = _data(item, _at(path, key), depth + 1)
-    return found
+        result[key] = _data(item, _at(path, key), depth + 1)
+    return result
 
 
 def _key(name: Any, path: str) -> str:

@@ -24,10 +24,10 @@ _NONE: Final = "no arguments"
 
 def misfit(tool: str, findings: Sequence[str]) -> ToolArgumentsError:
     """Return the error for 1..n findings; its `what` is the text that the model reads."""
-    shown = [f"- {finding}" for finding in findings[:_MOST]]
+    lines = [f"- {finding}" for finding in findings[:_MOST]]
     if len(findings) > _MOST:
-        shown.append(f"- and {len(findings) - _MOST} more")
-    text = "\n".join([f"The arguments do not fit {tool}:", *shown, "Correct them and call it again."])
+        lines.append(f"- and {len(findings) - _MOST} more")
+    text = "\n".join([f"The arguments do not fit {tool}:", *lines, "Correct them and call it again."])
     return TOOL_ARGUMENTS(text=text, values=tuple(findings), tool=tool)
 
 
@@ -38,23 +38,25 @@ def from_pydantic(errors: Iterable[Mapping[str, Any]], arguments: Any, known: Se
         kind = error["type"]
         place, parent = _place(error["loc"], arguments, missing=kind == "missing")
         if kind == "missing":
-            said = "is missing"
+            problem = "is missing"
         elif kind in {"extra_forbidden", "unexpected_keyword_argument"}:
             name = str(error["loc"][-1])
-            said = unknown(name, known) if parent is arguments else "is not a known key"
+            problem = unknown(name, known) if parent is arguments else "is not a known key"
         else:
-            said = _said(error)
-        told = places.setdefault(place, [])
-        if said not in told:
-            told.append(said)
-    return [f"{place}: {'; or '.join(told)}" if place else "; or ".join(told) for place, told in places.items()]
+            problem = _said(error)
+        problems = places.setdefault(place, [])
+        if problem not in problems:
+            problems.append(problem)
+    return [
+        f"{place}: {'; or '.join(problems)}" if place else "; or ".join(problems) for place, problems in places.items()
+    ]
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
     """Return the finding for an argument that the tool does not have."""
     guess = closest(name, known)
-    meant = f"did you mean {guess}? It" if guess else "it"
-    return f"unknown argument; {meant} takes {', '.join(known) or _NONE}"
+    hint = f"did you mean {guess}? It" if guess else "it"
+    return f"unknown argument; {hint} takes {', '.join(known) or _NONE}"
 
 
 def clip(value: Any) -> str:
@@ -80,8 +82,8 @@ def _said(error: Mapping[str, Any]) -> str:
     text = str(error["msg"]).removeprefix("Input ").removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if error["type"] in _OBJECTS:
         text = "should be an object"
-    given = clip(error.get("input"))
-    return f"{text} (given: {given})"
+    value_text = clip(error.get("input"))
+    return f"{text} (given: {value_text})"
 
 
 def _place(loc: Sequence[str | int], arguments: Any, *, missing: bool) -> tuple[str, Any]:

@@ -58,12 +58,12 @@ class Arguments:
             ToolArgumentsError: The arguments are invalid.
             ToolError: One of the program's validators raised something other than a validation error.
         """
-        found = validated(tool, self._adapter, arguments, self.names)
+        instance = validated(tool, self._adapter, arguments, self.names)
         checked: dict[str, Any] = {}
         for n, parameter in enumerate(self._parameters):
             field = f"p{n}"
-            if field in found.model_fields_set or parameter.default is EMPTY or _is_field(parameter.default):
-                checked[parameter.name] = getattr(found, field)
+            if field in instance.model_fields_set or parameter.default is EMPTY or _is_field(parameter.default):
+                checked[parameter.name] = getattr(instance, field)
         return checked
 
 
@@ -91,9 +91,9 @@ class TypedArguments(Generic[T]):
             ToolArgumentsError: The arguments are invalid.
             ToolError: One of the program's validators raised something other than a validation error.
         """
-        strangers = [name for name in arguments if name not in self.names] if self._closed else []
-        if strangers:
-            raise misfit(tool, [f"{name}: {unknown(name, self.names)}" for name in strangers])
+        unknown_names = [name for name in arguments if name not in self.names] if self._closed else []
+        if unknown_names:
+            raise misfit(tool, [f"{name}: {unknown(name, self.names)}" for name in unknown_names])
         return validated(tool, self._adapter, arguments, self.names)
 
 
@@ -104,11 +104,12 @@ def unmakeable(parameters: Iterable[Parameter]) -> list[str]:
         try:
             Arguments([parameter])
         except Exception as error:  # noqa: BLE001 - the program's own types may raise anything
-            shown = _shown(parameter.annotation)
-            why = (str(error).splitlines() or [type(error).__name__])[0].split(". ", 1)[0].strip(" .")
+            type_text = _shown(parameter.annotation)
+            reason = (str(error).splitlines() or [type(error).__name__])[0].split(". ", 1)[0].strip(" .")
             problems.append(
-                f"{parameter.name}: no JSON schema can be made of {shown} ({why}); take something that JSON has, "
-                "a pydantic model or a dataclass, or mark it as Annotated[..., Injected(...)]"
+                f"{parameter.name}: no JSON schema can be made of {type_text} ({reason}); "
+                "take something that JSON has, a pydantic model or a dataclass, "
+                "or mark it as Annotated[..., Injected(...)]"
             )
     return problems
 
@@ -164,18 +165,18 @@ def _model(parameters: tuple[Parameter, ...]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for n, parameter in enumerate(parameters):
         annotation = accepted(parameter.annotation)
-        mine = Field(alias=parameter.name, validation_alias=parameter.name, serialization_alias=parameter.name)
+        alias_field = Field(alias=parameter.name, validation_alias=parameter.name, serialization_alias=parameter.name)
         if _is_field(parameter.default):
-            fields[f"p{n}"] = Annotated[annotation, parameter.default, mine]
+            fields[f"p{n}"] = Annotated[annotation, parameter.default, alias_field]
         elif parameter.default is EMPTY:
-            fields[f"p{n}"] = Annotated[annotation, mine]
+            fields[f"p{n}"] = Annotated[annotation, alias_field]
         else:
             if parameter.default is None and not _takes_none(annotation):
                 # `when: date = None` accepts None in spite of its annotation, and models do send null for it.
                 annotation = Optional[annotation]  # noqa: UP045 - `|` needs a type, and an annotation may be any object
-            fields[f"p{n}"] = (Annotated[annotation, mine], parameter.default)
-    made: type[BaseModel] = create_model("Arguments", __config__=_CONFIG, **fields)
-    return made
+            fields[f"p{n}"] = (Annotated[annotation, alias_field], parameter.default)
+    model: type[BaseModel] = create_model("Arguments", __config__=_CONFIG, **fields)
+    return model
 
 
 def _takes_none(annotation: Any) -> bool:

@@ -57,8 +57,8 @@ async def injected(tool: str, injections: Iterable[Injection], context: ToolCont
     return values
 
 
-def _missing(tool: str, injection: Injection, why: str) -> ToolError:
-    return INJECTION_MISSING(tool=tool, field=injection.name, why=why)
+def _missing(tool: str, injection: Injection, reason: str) -> ToolError:
+    return INJECTION_MISSING(tool=tool, field=injection.name, why=reason)
 
 
 async def invoke(fn: Callable[..., Any], positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

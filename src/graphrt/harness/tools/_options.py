@@ -65,37 +65,37 @@ def make_policy(*, where: str, **options: Unpack[PolicyOptions]) -> ToolPolicy:
     Raises:
         InputError: An option is wrong (`input`).
     """
-    given: dict[str, Any] = dict(options)
+    values: dict[str, Any] = dict(options)
     for option in ("reads", "writes", "goto"):
-        if option in given:
-            given[option] = _names(option, given[option], where)
-    policy = ToolPolicy(**given)
+        if option in values:
+            values[option] = _names(option, values[option], where)
+    policy = ToolPolicy(**values)
     _one_of("effect", policy.effect, get_args(EffectClass), where)
     _one_of("on_error", policy.on_error, get_args(OnError), where)
     check_timeout("timeout_s", policy.timeout_s, where=where)
     if not (isinstance(policy.approval, bool) or callable(policy.approval)):
         raise _bad("approval", policy.approval, "True, False, or a function of the checked arguments", where)
-    most = policy.max_result_chars
-    if most is not None and not (is_number(most, whole=True) and most > 0):
-        raise _bad("max_result_chars", most, "a whole number above 0, or None", where)
+    max_chars = policy.max_result_chars
+    if max_chars is not None and not (is_number(max_chars, whole=True) and max_chars > 0):
+        raise _bad("max_result_chars", max_chars, "a whole number above 0, or None", where)
     return policy
 
 
-def _names(option: str, given: Any, where: str) -> tuple[Any, ...]:
+def _names(option: str, value: Any, where: str) -> tuple[Any, ...]:
     """Return the fields or targets that *option* gives, one or several, without repetition.
 
     Raises:
         InputError: One of them is not a name (`input`).
     """
-    several: Any = given
-    if isinstance(given, (str, EndType)) or hasattr(given, "__graphrt_node__") or not hasattr(given, "__iter__"):
-        several = (given,)
-    found: tuple[Any, ...] = tuple(node_name(item) if option == "goto" else item for item in several)
-    for name in found:
+    items: Any = value
+    if isinstance(value, (str, EndType)) or hasattr(value, "__graphrt_node__") or not hasattr(value, "__iter__"):
+        items = (value,)
+    entries: tuple[Any, ...] = tuple(node_name(item) if option == "goto" else item for item in items)
+    for name in entries:
         if not (isinstance(name, str) or (option == "goto" and isinstance(name, EndType))):
-            wanted = "nodes, by name or handle, or END" if option == "goto" else "names of fields of the state"
-            raise _bad(option, name, wanted, where)
-    return tuple(dict.fromkeys(found))
+            expected = "nodes, by name or handle, or END" if option == "goto" else "names of fields of the state"
+            raise _bad(option, name, expected, where)
+    return tuple(dict.fromkeys(entries))
 
 
 def check_description(description: object, *, where: str) -> None:

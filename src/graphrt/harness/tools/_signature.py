@@ -77,16 +77,16 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
         The parameters, and 0..n problems: the function cannot be a tool if there are any.
     """
     try:
-        found = _signature(fn)
+        signature = _signature(fn)
     except (TypeError, ValueError) as error:
         return Signature(parameters=(), injections=(), problems=(f"its signature cannot be read: {error}",))
     parameters: list[Parameter] = []
     injections: list[Injection] = []
     problems: list[str] = []
-    for parameter in found.parameters.values():
-        refused = _refused(parameter)
-        if refused:
-            problems.append(refused)
+    for parameter in signature.parameters.values():
+        problem = _refused(parameter)
+        if problem:
+            problems.append(problem)
             continue
         try:
             annotation = _evaluate(parameter.annotation, fn, scope)
@@ -102,7 +102,7 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
             injections.append(injection)
         else:
             parameters.append(Parameter(name=parameter.name, annotation=annotation, default=parameter.default))
-    returned = _returned(found.return_annotation, fn, scope)
+    returned = _returned(signature.return_annotation, fn, scope)
     if any(_is_foreign(kind, ("Command",)) for kind in returned):
         problems.append(
             "returns a Command of LangGraph: return a graphrt.Command, and declare writes=[...] or goto=[...]"
@@ -131,9 +131,9 @@ def refuse(what: str, problems: Iterable[str], *, where: str, tool: str) -> Inpu
         where: Where the function was defined.
         tool: Name of the tool.
     """
-    found = tuple(problems)
-    lines = [what, *(f"  {n}. {problem}" for n, problem in enumerate(found, 1))]
-    return TOOL_SCHEMA(problems="\n".join(lines), values=found, tool=tool, where=where)
+    texts = tuple(problems)
+    lines = [what, *(f"  {n}. {problem}" for n, problem in enumerate(texts, 1))]
+    return TOOL_SCHEMA(problems="\n".join(lines), values=texts, tool=tool, where=where)
 
 
 def origin(fn: Callable[..., Any]) -> str:
@@ -147,28 +147,28 @@ def origin(fn: Callable[..., Any]) -> str:
 
 def docstring(fn: Callable[..., Any]) -> str | None:
     """Return the docstring of *fn*. For a partial it is that of its function, not the one of `functools.partial`."""
-    said: str | None = _plain(fn).__doc__
+    text: str | None = _plain(fn).__doc__
     if isinstance(fn, partial):  # from Python 3.14 on a partial is a routine too
-        return said
-    return fn.__doc__ if inspect.isroutine(fn) else said or type(fn).__doc__
+        return text
+    return fn.__doc__ if inspect.isroutine(fn) else text or type(fn).__doc__
 
 
-def _plain(given: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return the function that is called in the end, below partials, bound methods, callable objects and wrappers."""
-    fn: Any = given
-    while not inspect.isfunction(given):
+    fn: Any = value
+    while not inspect.isfunction(value):
         inner: Any = None
-        if isinstance(given, partial):
+        if isinstance(value, partial):
             inner = fn.func
-        elif inspect.ismethod(given):
+        elif inspect.ismethod(value):
             inner = fn.__func__
-        elif hasattr(given, "__wrapped__"):
+        elif hasattr(value, "__wrapped__"):
             inner = fn.__wrapped__
-        elif not isinstance(given, type):
+        elif not isinstance(value, type):
             inner = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the function is wanted
         if inner is None or inspect.ismethoddescriptor(inner) or isinstance(inner, types.MethodWrapperType):
             return fn
-        given = fn = inner
+        value = fn = inner
     return inspect.unwrap(fn)
 
 
@@ -211,10 +211,10 @@ def _returned(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any])
     if annotation is EMPTY:
         return ()
     try:
-        given = _evaluate(annotation, fn, scope)
+        evaluated = _evaluate(annotation, fn, scope)
     except Exception:  # noqa: BLE001 - the return annotation is only looked at, and need not be valid
         return ()
-    return get_args(given) if get_origin(given) in {Union, types.UnionType} else (given,)
+    return get_args(evaluated) if get_origin(evaluated) in {Union, types.UnionType} else (evaluated,)
 
 
 def _is_foreign(kind: Any, known: tuple[str, ...]) -> bool:
@@ -222,24 +222,24 @@ def _is_foreign(kind: Any, known: tuple[str, ...]) -> bool:
 
 
 def _unreadable(parameter: inspect.Parameter, error: Exception) -> str:
-    shown = parameter.annotation if isinstance(parameter.annotation, str) else repr(parameter.annotation)
+    annotation = parameter.annotation if isinstance(parameter.annotation, str) else repr(parameter.annotation)
     if isinstance(error, NameError):
         return (
-            f"{parameter.name}: its annotation {shown} names what is not there: {error}; import it outside of "
+            f"{parameter.name}: its annotation {annotation} names what is not there: {error}; import it outside of "
             "TYPE_CHECKING, or put @tool above the function where that name is visible"
         )
-    return f"{parameter.name}: its annotation {shown} cannot be read: {type(error).__name__}: {error}"
+    return f"{parameter.name}: its annotation {annotation} cannot be read: {type(error).__name__}: {error}"
 
 
 def _injection(parameter: inspect.Parameter, annotation: Any) -> Injection | None:
     base: Any = annotation
     marks: tuple[Injected, ...] = ()
     if get_origin(annotation) is Annotated:
-        base, *rest = get_args(annotation)
-        marks = tuple(mark for mark in rest if isinstance(mark, Injected))
-        if any(_is_foreign(mark if isinstance(mark, type) else type(mark), _FOREIGN) for mark in rest):
+        base, *metadata = get_args(annotation)
+        marks = tuple(mark for mark in metadata if isinstance(mark, Injected))
+        if any(_is_foreign(mark if isinstance(mark, type) else type(mark), _FOREIGN) for mark in metadata):
             raise WRONG_INJECTION(text=_instead(parameter.name))
-        if Injected in rest:
+        if Injected in metadata:
             raise WRONG_INJECTION(text=f'{parameter.name}: Injected needs its source; write Injected("name in deps")')
     if len(marks) > 1:
         raise WRONG_INJECTION(
@@ -264,5 +264,5 @@ def _instead(name: str) -> str:
 
 def _is_context(base: Any) -> bool:
     if get_origin(base) in {Union, types.UnionType}:
-        return all(one is type(None) or _is_context(one) for one in get_args(base))
+        return all(member is type(None) or _is_context(member) for member in get_args(base))
     return (get_origin(base) or base) is ToolContext

@@ -68,17 +68,17 @@ class ModelTool(Generic[M]):
         try:
             self._arguments: Final = TypedArguments(TypeAdapter(model), closed=_closes(model))
         except Exception as error:
-            why = (str(error).splitlines() or [type(error).__name__])[0]
-            raise self._refuse([f"no JSON schema can be made of {model.__name__}: {why}"]) from error
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise self._refuse([f"no JSON schema can be made of {model.__name__}: {reason}"]) from error
         if self._arguments.schema.get("type") != "object":
             raise self._refuse([f"{model.__name__} is not an object in JSON; take a model or a dataclass with fields"])
         self._injections: Final = self._read(scope or {})
-        told = read_docstring(vars(model).get("__doc__")) if description is None else None
-        if told and _is_made_up(model, told.description):
-            told = read_docstring(docstring(fn))
+        doc = read_docstring(vars(model).get("__doc__")) if description is None else None
+        if doc and _is_made_up(model, doc.description):
+            doc = read_docstring(docstring(fn))
         self.spec: Final = ToolSpec(
             name=self._name,
-            description=(told.description if told else description) or "",
+            description=(doc.description if doc else description) or "",
             parameters=self._arguments.schema,
         )
         """Name, description and JSON schema that are sent to the model."""
@@ -113,8 +113,8 @@ class ModelTool(Generic[M]):
         from graphrt.harness.tools.results import to_outcome
 
         checked = arguments if isinstance(arguments, _Checked) else self._checked(arguments)
-        given = await injected(self._name, self._injections, context)
-        value = await invoke(self.fn, (checked.instance,), given)
+        values = await injected(self._name, self._injections, context)
+        value = await invoke(self.fn, (checked.instance,), values)
         return to_outcome(value, tool=self._name, policy=self.policy)
 
     def __repr__(self) -> str:
@@ -189,8 +189,8 @@ def _after_first(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     def rest() -> None: ...
 
-    found = inspect.signature(fn)
-    given = list(found.parameters.values())[1:]
-    vars(rest)["__signature__"] = found.replace(parameters=given)  # what inspect.signature() reads
+    signature = inspect.signature(fn)
+    parameters = list(signature.parameters.values())[1:]
+    vars(rest)["__signature__"] = signature.replace(parameters=parameters)  # what inspect.signature() reads
     vars(rest)["__wrapped__"] = fn  # leads to the module globals that the annotations need
     return rest

@@ -84,7 +84,7 @@ class FunctionTool(Generic[P, R]):
                 where=self.origin,
                 tool=self._name,
             )
-        if any(one.name == "state" and _has_fields(one.annotation) for one in signature.parameters):
+        if any(parameter.name == "state" and _has_fields(parameter.annotation) for parameter in signature.parameters):
             _log.warning(
                 "Tool %r: the model makes up the argument 'state', which looks like the state of a graph. To read the "
                 "state, take a ToolContext and declare @tool(reads=[...]); to pass a value in deps, write "
@@ -131,8 +131,8 @@ class FunctionTool(Generic[P, R]):
         from graphrt.harness.tools._invoke import injected, invoke
         from graphrt.harness.tools.results import to_outcome
 
-        given = await injected(self._name, self._signature.injections, context)
-        value = await invoke(self.fn, (), {**arguments, **given})
+        values = await injected(self._name, self._signature.injections, context)
+        value = await invoke(self.fn, (), {**arguments, **values})
         return to_outcome(value, tool=self._name, policy=self.policy)
 
     def __repr__(self) -> str:
@@ -194,21 +194,21 @@ def _name_of(fn: Any) -> str:
 def _spec(name: str, description: str | None, written: str | None, schema: Mapping[str, Any]) -> ToolSpec:
     from graphrt.harness.tools._docstring import read_docstring
 
-    told = read_docstring(written)
-    if told.unread:
+    doc = read_docstring(written)
+    if doc.unread:
         _log.warning(
             "Tool %r: its docstring describes its parameters, and the model is not told: reading it needs a package "
             'that is not installed. Fix: pip install "graphrt[tools]"',
             name,
         )
     properties = {
-        key: {**value, "description": told.parameters[key]}
-        if told.parameters.get(key) and "description" not in value
+        key: {**value, "description": doc.parameters[key]}
+        if doc.parameters.get(key) and "description" not in value
         else value
         for key, value in schema["properties"].items()
     }
     return ToolSpec(
         name=name,
-        description=told.description if description is None else description,
+        description=doc.description if description is None else description,
         parameters={**schema, "properties": properties},
     )

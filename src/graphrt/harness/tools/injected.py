@@ -51,14 +51,14 @@ class Injected:
         if not isinstance(self.source, str):
             return self.source(context)
         deps: Any = context.deps
-        held: Any = deps
+        mapping: Any = deps
         if isinstance(deps, Mapping):
-            if self.source in held:
-                return held[self.source]
-            raise LookupError(f"deps has no {self.source!r}; it has {names(sorted(map(str, held))) or 'nothing'}")
+            if self.source in mapping:
+                return mapping[self.source]
+            raise LookupError(f"deps has no {self.source!r}; it has {names(sorted(map(str, mapping))) or 'nothing'}")
         missing = object()
-        found = getattr(deps, self.source, missing)
-        if found is missing:
-            what = "nothing was passed as deps" if deps is None else f"deps is {a_type(deps)}"
-            raise LookupError(f"deps has no {self.source!r}: {what}")
-        return found
+        value = getattr(deps, self.source, missing)
+        if value is missing:
+            problem = "nothing was passed as deps" if deps is None else f"deps is {a_type(deps)}"
+            raise LookupError(f"deps has no {self.source!r}: {problem}")
+        return value

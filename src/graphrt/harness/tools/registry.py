@@ -34,14 +34,14 @@ class ToolRegistry:
     """
 
     def __init__(self, tools: Iterable[AnyTool] = (), /) -> None:
-        found: dict[str, Tool] = {}
-        for given in _each(tools):
-            tool = _as_tool(given)
+        by_name: dict[str, Tool] = {}
+        for item in _each(tools):
+            tool = _as_tool(item)
             name = tool.spec.name
-            if name in found:
-                raise DUPLICATE_TOOL(tool=name, first=_origin(found[name]), second=_origin(tool))
-            found[name] = tool
-        self._tools: Final = MappingProxyType(found)
+            if name in by_name:
+                raise DUPLICATE_TOOL(tool=name, first=_origin(by_name[name]), second=_origin(tool))
+            by_name[name] = tool
+        self._tools: Final = MappingProxyType(by_name)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,8 +75,8 @@ class ToolRegistry:
             raise INVALID_ARGUMENT(
                 argument="The names of only()", value=allowed, wanted=f"several: only([{allowed!r}])"
             )
-        wanted = {name: self.get(name) for name in allowed}
-        return ToolRegistry(tool for name, tool in self._tools.items() if name in wanted)
+        selected = {name: self.get(name) for name in allowed}
+        return ToolRegistry(tool for name, tool in self._tools.items() if name in selected)
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
@@ -99,22 +99,22 @@ def _each(tools: Any) -> Iterable[AnyTool]:
     return cast("Iterable[AnyTool]", tools)
 
 
-def _as_tool(given: Any) -> Tool:
-    if is_tool(given):
-        return cast("Tool", given)
-    if callable(given) and not isinstance(given, type):
-        return FunctionTool(given)
+def _as_tool(value: Any) -> Tool:
+    if is_tool(value):
+        return cast("Tool", value)
+    if callable(value) and not isinstance(value, type):
+        return FunctionTool(value)
     raise INVALID_ARGUMENT(
         argument="A tool",
-        value=given,
+        value=value,
         wanted="a function, or what tool(), tool_from_model() or McpServer.tools() made",
         known="a tool has spec, policy, check and call",
     )
 
 
-def is_tool(given: Any) -> bool:
-    """Return whether *given* is a tool, and not a class or a function that a tool can be made of."""
-    return not isinstance(given, type) and all(hasattr(given, name) for name in ("spec", "policy", "check", "call"))
+def is_tool(value: Any) -> bool:
+    """Return whether *value* is a tool, and not a class or a function that a tool can be made of."""
+    return not isinstance(value, type) and all(hasattr(value, name) for name in ("spec", "policy", "check", "call"))
 
 
 def needing_graph(tools: Iterable[Tool], *, below: bool = False) -> Iterator[tuple[Tool, bool]]:

@@ -87,10 +87,10 @@ def to_result(value: Any, *, tool: str) -> ToolResult:
     elif _has_media(value):
         value = ToolResult(content=value, value=value)
     if isinstance(value, ToolResult):
-        said = ToolMessage(tool_call_id="", text=value.text, content=value.content)  # its texts and parts, checked
-        _check_text(said.text, tool)
-        unchanged = said.text == value.text and said.content == value.content
-        return value if unchanged else dataclasses.replace(value, text=said.text, content=said.content)
+        message = ToolMessage(tool_call_id="", text=value.text, content=value.content)  # its texts and parts, checked
+        _check_text(message.text, tool)
+        unchanged = message.text == value.text and message.content == value.content
+        return value if unchanged else dataclasses.replace(value, text=message.text, content=message.content)
     if isinstance(value, str):
         _check_text(value, tool)
         return ToolResult(text=value, value=value)
@@ -110,12 +110,12 @@ def _has_media(value: Any) -> bool:
 
 
 def _check_no_command(value: Any, tool: str) -> None:
-    held: Any = value.value if isinstance(value, ToolResult) else value
-    several: Any = held if type(held) in (list, tuple) else (held,)
-    for one in several:
-        if isinstance(one, (Command, Send, Interrupt)) or is_of_langgraph(type(one), _OF_GRAPHS):
-            kind: str = type(one).__name__  # pyright: ignore[reportUnknownArgumentType]  # a Command of anything
-            raise _TOOL_COMMAND(tool=tool, kind=kind, value=one)
+    content: Any = value.value if isinstance(value, ToolResult) else value
+    items: Any = content if type(content) in (list, tuple) else (content,)
+    for item in items:
+        if isinstance(item, (Command, Send, Interrupt)) or is_of_langgraph(type(item), _OF_GRAPHS):
+            kind: str = type(item).__name__  # pyright: ignore[reportUnknownArgumentType]  # a Command of anything
+            raise _TOOL_COMMAND(tool=tool, kind=kind, value=item)
 
 
 def _json(value: Any) -> str:
@@ -157,8 +157,10 @@ def _children(value: Any) -> Iterable[tuple[str, Any]]:
         return [(f"[{key!r}]", child) for key, child in holder.items()]
     if isinstance(value, list | tuple | set | frozenset):
         return [(f"[{n}]", child) for n, child in enumerate(holder)]
-    named: Any = getattr(holder, "__dataclass_fields__", None) or getattr(holder, "__pydantic_fields__", None) or ()
-    return [(f".{name}", getattr(holder, name, None)) for name in named]
+    field_names: Any = (
+        getattr(holder, "__dataclass_fields__", None) or getattr(holder, "__pydantic_fields__", None) or ()
+    )
+    return [(f".{name}", getattr(holder, name, None)) for name in field_names]
 
 
 def _reason(culprit: Any, error: Exception) -> str:

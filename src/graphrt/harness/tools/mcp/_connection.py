@@ -256,23 +256,23 @@ class Link:
 
 async def list_all(client: Any) -> list[Any]:
     """Return all tools of a server, from up to `_PAGES` pages."""
-    found: list[Any] = []
+    tools: list[Any] = []
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await client.list_tools(cursor=cursor)
-        found += page.tools
+        tools += page.tools
         cursor = page.next_cursor
         if not cursor:
             break
-    return found
+    return tools
 
 
 def explain(error: BaseException) -> str:
     """Return type and text of the innermost error, out of the exception groups that task groups wrap it in."""
-    inside: Any = getattr(error, "exceptions", ())
-    while inside:
-        error = inside[0]
-        inside = getattr(error, "exceptions", ())
+    members: Any = getattr(error, "exceptions", ())
+    while members:
+        error = members[0]
+        members = getattr(error, "exceptions", ())
     text = str(error).strip()
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

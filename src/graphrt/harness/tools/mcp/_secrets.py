@@ -36,5 +36,5 @@ def worth_hiding(secrets: Sequence[str]) -> tuple[str, ...]:
 
     The longest go first so that a shorter text inside a longer one does not leave parts of it behind.
     """
-    found = {part for secret in secrets for part in (secret, *secret.split())}
-    return tuple(sorted((text for text in found if len(text) >= _SHORTEST), key=len, reverse=True))
+    words = {part for secret in secrets for part in (secret, *secret.split())}
+    return tuple(sorted((text for text in words if len(text) >= _SHORTEST), key=len, reverse=True))

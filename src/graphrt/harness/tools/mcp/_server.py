@@ -221,18 +221,18 @@ class McpServer:
         Raises:
             InputError: Two tools would have the same name (`duplicate-tool`).
         """
-        made: dict[str, McpTool] = {}
+        tools: dict[str, McpTool] = {}
         for item in described:
-            made_tool = McpTool(caller, item, prefix=self._prefix, policy=self._policy, hinted=self._hinted)
-            name = made_tool.spec.name
-            if name in made:
+            tool = McpTool(caller, item, prefix=self._prefix, policy=self._policy, hinted=self._hinted)
+            name = tool.spec.name
+            if name in tools:
                 raise DUPLICATE_TOOL(
                     tool=name,
-                    where=f"MCP server {self._name}, tools {made[name].remote_name!r} and {made_tool.remote_name!r}",
+                    where=f"MCP server {self._name}, tools {tools[name].remote_name!r} and {tool.remote_name!r}",
                     fix="Have them renamed by the server.",
                 )
-            made[name] = made_tool
-        return list(made.values())
+            tools[name] = tool
+        return list(tools.values())
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, idempotency_key: str = "") -> Any:
         """Call a tool and return the SDK's `CallToolResult`.
@@ -262,8 +262,8 @@ class McpServer:
     def __repr__(self) -> str:
         return f"McpServer({redact(self._name, self._secrets)!r})"
 
-    async def _request(self, what: str, make: Callable[[Any], Awaitable[T]]) -> T:
-        return await _LOOP.call(self._ask(what, make))
+    async def _request(self, description: str, make: Callable[[Any], Awaitable[T]]) -> T:
+        return await _LOOP.call(self._ask(description, make))
 
     # ------------------------------------------------------------------------- on the background loop, and only there
 
@@ -331,10 +331,10 @@ class McpServer:
         self._link = link
         return link
 
-    async def _ask(self, what: str, make: Callable[[Any], Awaitable[T]]) -> T:
+    async def _ask(self, description: str, make: Callable[[Any], Awaitable[T]]) -> T:
         if not self._users:
             raise self._not_open()
-        name, request = self._redacted(self._name), self._redacted(what)
+        name, request = self._redacted(self._name), self._redacted(description)
         link = await self._connected()
         try:
             try:

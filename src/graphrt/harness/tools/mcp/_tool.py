@@ -94,10 +94,10 @@ class McpTool:
         structured = result.structured_content
         content = [_content(block) for block in result.content]
         if content or structured is None:
-            made = ToolResult(content=content, value=structured, error=bool(result.is_error))
+            tool_result = ToolResult(content=content, value=structured, error=bool(result.is_error))
         else:
-            made = replace(to_result(structured, tool=self.spec.name), error=bool(result.is_error))
-        return to_result(made, tool=self.spec.name)
+            tool_result = replace(to_result(structured, tool=self.spec.name), error=bool(result.is_error))
+        return to_result(tool_result, tool=self.spec.name)
 
     def __repr__(self) -> str:
         return f"McpTool({self.spec.name!r})"
@@ -150,12 +150,12 @@ def _content(block: Any) -> str | MediaPart:
         case "resource_link":
             return f"[resource: {block.uri}]"
         case "resource":
-            held = block.resource
-            if (text := getattr(held, "text", None)) is not None:
+            resource = block.resource
+            if (text := getattr(resource, "text", None)) is not None:
                 return str(text)
-            data, uri = getattr(held, "blob", None), str(held.uri)
+            data, uri = getattr(resource, "blob", None), str(resource.uri)
             name = uri.partition("?")[0].rpartition("/")[2] or None
-            return _file(data, getattr(held, "mime_type", None), name) or f"[resource: {uri}]"
+            return _file(data, getattr(resource, "mime_type", None), name) or f"[resource: {uri}]"
         case kind:
             return f"[{kind}]"
 
