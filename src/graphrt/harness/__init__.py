@@ -214,12 +214,12 @@ _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    module_name = _HOMES.get(name)
+    if module_name is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(module_name), name)
     globals()[name] = value  # later accesses no longer come here
     return value
 

@@ -71,10 +71,10 @@ class LoopThread:
             await queue.put(end)
 
         async def take() -> list[tuple[T] | Exception | None]:
-            taken = [await queue.get()]
+            items = [await queue.get()]
             while not queue.empty():  # take everything that is ready, since each hop between the two loops takes time
-                taken.append(queue.get_nowait())
-            return taken
+                items.append(queue.get_nowait())
+            return items
 
         pumping = self.submit(pump())
         try:
@@ -129,10 +129,10 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _finish(last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     if last is not None:
         await last()
     await asyncio.sleep(0)  # transports finish closing in the next iteration of the loop

@@ -52,15 +52,15 @@ def check_harness(harness: Any, *, taker: str, of_model: str, otherwise: str, **
         )
 
 
-def check_real(asked: Any) -> None:
-    """Give the model or harness *asked* a chance to refuse a real request, through its hook `__graphrt_check_real__`.
+def check_real(target: Any) -> None:
+    """Give the model or harness *target* a chance to refuse a real request, through its hook `__graphrt_check_real__`.
 
     Call this before reading its profile or reserving a budget, which may import litellm (decision 0041).
 
     Raises:
-        ModelRequestForbiddenError: This process forbids real requests, and *asked* would make one.
+        ModelRequestForbiddenError: This process forbids real requests, and *target* would make one.
     """
-    check = getattr(asked, "__graphrt_check_real__", None)
+    check = getattr(target, "__graphrt_check_real__", None)
     if check is not None:
         check()
 

@@ -41,25 +41,25 @@ def read(
     Raises:
         InputError: It is not such a file.
     """
-    given: Any = path
-    if not isinstance(given, (str, os.PathLike)):
-        raise wrong(f"cannot be read from {a_type(given)}", "Pass the path of a file.", "")
+    value: Any = path
+    if not isinstance(value, (str, os.PathLike)):
+        raise wrong(f"cannot be read from {a_type(value)}", "Pass the path of a file.", "")
     file = Path(path) if root is None else Path(root, path)
     where = str(file)
     try:
         if root is not None and not file.resolve().is_relative_to(Path(root).resolve()):
             raise wrong(f"cannot be read from outside of {os.fspath(root)!r}", "Name a file in that folder.", where)
         with open(file, "rb", opener=_without_waiting) as opened:
-            found = os.fstat(opened.fileno())  # of the open file, since the path may lead to another one by now
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(opened.fileno())  # of the open file, since the path may lead to another one by now
+            if not stat.S_ISREG(status.st_mode):
                 raise wrong("cannot be read from what is not a file", "Name a file.", where)
-            check_size(found.st_size, where)
+            check_size(status.st_size, where)
             return Found(opened.read(max_bytes + 1), file.name, where)  # at most: it may grow meanwhile
     except IsADirectoryError:
         raise wrong("cannot be read from a directory", "Name a file in it.", where) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise wrong(f"cannot be read: {why}", "Check the path.", where) from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise wrong(f"cannot be read: {reason}", "Check the path.", where) from error
 
 
 def _without_waiting(path: str, flags: int) -> int:

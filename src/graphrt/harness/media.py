@@ -131,16 +131,16 @@ class Media:
             InputError: It is another URL, or the bytes of a `data:` URL are not such a part (`bad-media`).
         """
         self._check_texts(media_type, name)
-        given: Any = url
-        if not isinstance(given, str):
-            raise self._bad(f"cannot be made of {a_type(given)}", "Pass an http, https or data URL.")
-        if given[:5].lower() == "data:":
-            data, said = self._of_data_url(given)
-            self._take(data, media_type or said or None, name, MAX_MEDIA_BYTES)
+        value: Any = url
+        if not isinstance(value, str):
+            raise self._bad(f"cannot be made of {a_type(value)}", "Pass an http, https or data URL.")
+        if value[:5].lower() == "data:":
+            data, url_type = self._of_data_url(value)
+            self._take(data, media_type or url_type or None, name, MAX_MEDIA_BYTES)
             return
-        self._url: str | None = self._checked_url(given)
+        self._url: str | None = self._checked_url(value)
         if media_type is None:
-            path = urlsplit(given).path
+            path = urlsplit(value).path
             media_type = _SUFFIXES.get(path.rpartition(".")[2].lower())
             if media_type is not None and not self._is_mine(media_type):
                 media_type = None
@@ -166,10 +166,10 @@ class Media:
         Raises:
             InputError: The data is empty, too large or not of this kind, or *media_type* contradicts it (`bad-media`).
         """
-        made = cls.__new__(cls)
-        made._check_texts(media_type, name)
-        made._take(data, media_type, name, max_bytes)
-        return made
+        part = cls.__new__(cls)
+        part._check_texts(media_type, name)
+        part._take(data, media_type, name, max_bytes)
+        return part
 
     @classmethod
     def from_path(
@@ -195,15 +195,15 @@ class Media:
         """
         from graphrt.harness._media_files import read  # the only place that opens a file
 
-        made = cls.__new__(cls)
-        made._check_texts(media_type, None)
+        part = cls.__new__(cls)
+        part._check_texts(media_type, None)
 
         def check_size(size: int, where: str) -> None:
-            made._check_size(size, max_bytes, where)
+            part._check_size(size, max_bytes, where)
 
-        found = read(path, root=root, max_bytes=max_bytes, check_size=check_size, wrong=made._bad)
-        made._take(found.data, media_type, found.name, max_bytes, where=found.path)
-        return made
+        file = read(path, root=root, max_bytes=max_bytes, check_size=check_size, wrong=part._bad)
+        part._take(file.data, media_type, file.name, max_bytes, where=file.path)
+        return part
 
     @property
     def data(self) -> bytes | None:
@@ -247,7 +247,7 @@ class Media:
 
     def outline(self) -> dict[str, Any]:
         """Return a description for logs and digests: kind, media type, size, SHA-256, URL and name; never the bytes."""
-        said = {
+        fields = {
             "kind": self.kind,
             "media_type": self._media_type,
             "size": self.size,
@@ -255,7 +255,7 @@ class Media:
             "url": self._url,
             "name": self._name,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def data_url(self) -> str:
         """Return the bytes as a `data:` URL; the URL itself if there are none."""
@@ -266,9 +266,9 @@ class Media:
     # -- checks ----------------------------------------------------------------------------------------------------
 
     def _check_texts(self, media_type: Any, name: Any) -> None:
-        for what, value in (("media_type", media_type), ("name", name)):
+        for parameter, value in (("media_type", media_type), ("name", name)):
             if value is not None and (not isinstance(value, str) or not value):
-                raise self._bad(f"cannot have {what}={value!r}", "Pass a text, or leave it out.")
+                raise self._bad(f"cannot have {parameter}={value!r}", "Pass a text, or leave it out.")
         if media_type is not None and not all(media_type.partition("/")):
             raise self._bad(f"cannot have media_type={media_type!r}", 'Pass a media type such as "image/png".')
 
@@ -279,54 +279,56 @@ class Media:
         if not isinstance(data, bytes):
             raise self._bad(f"cannot be made of {a_type(data)}", "Pass the bytes of a file.")
         self._check_size(len(data), max_bytes, where)
-        put = object.__setattr__
-        put(self, "_url", None)
-        put(self, "_data", data)
-        put(self, "_digest", None)
-        put(self, "_name", None if name is None else whole(name))
-        put(self, "_media_type", self._told_type(data, media_type, name, where))
+        set_field = object.__setattr__
+        set_field(self, "_url", None)
+        set_field(self, "_data", data)
+        set_field(self, "_digest", None)
+        set_field(self, "_name", None if name is None else whole(name))
+        set_field(self, "_media_type", self._told_type(data, media_type, name, where))
 
     def _check_size(self, size: int, max_bytes: int, where: str) -> None:
         if size == 0:
             raise self._bad("is empty", "Pass the bytes of a file.", where)
         if size > max_bytes:
-            found = f"has {size:,} bytes, and {max_bytes:,} are allowed"
-            raise self._bad(found, "Make it smaller, or pass max_bytes= if the provider takes more.", where)
+            problem = f"has {size:,} bytes, and {max_bytes:,} are allowed"
+            raise self._bad(problem, "Make it smaller, or pass max_bytes= if the provider takes more.", where)
 
-    def _told_type(self, data: bytes, wanted: str | None, name: str | None, where: str) -> str:
-        """Return the media type of *data*, which must not contradict *wanted*."""
-        told = _by_bytes(data)
-        named = _SUFFIXES.get((name or "").rpartition(".")[2].lower())
-        if told in (_TEXT, _ZIP) and named is not None and named not in _TOLD_BY_BYTES:
-            told = named  # the bytes of a CSV file only say that it is a text
-        if wanted is None:
-            if told is None or (told == _ZIP and self.kind == "document"):
-                known = "begins as no file that graphrt knows" if told is None else "is a ZIP file of an unknown kind"
+    def _told_type(self, data: bytes, declared: str | None, name: str | None, where: str) -> str:
+        """Return the media type of *data*, which must not contradict *declared*."""
+        detected = _by_bytes(data)
+        by_name = _SUFFIXES.get((name or "").rpartition(".")[2].lower())
+        if detected in (_TEXT, _ZIP) and by_name is not None and by_name not in _TOLD_BY_BYTES:
+            detected = by_name  # the bytes of a CSV file only say that it is a text
+        if declared is None:
+            if detected is None or (detected == _ZIP and self.kind == "document"):
+                known = (
+                    "begins as no file that graphrt knows" if detected is None else "is a ZIP file of an unknown kind"
+                )
                 raise self._bad(known, 'Pass media_type="...".', where)
-            if not self._is_mine(told):
-                raise self._bad(f"is of the media type {told!r}", self._other_class(told), where)
-            return told
-        wanted = _normal(wanted)
-        if not self._is_mine(wanted):
-            raise self._bad(f"cannot be of the media type {wanted!r}", self._other_class(wanted), where)
+            if not self._is_mine(detected):
+                raise self._bad(f"is of the media type {detected!r}", self._other_class(detected), where)
+            return detected
+        declared = _normal(declared)
+        if not self._is_mine(declared):
+            raise self._bad(f"cannot be of the media type {declared!r}", self._other_class(declared), where)
         # A type that can be detected from the bytes must be detected; for others, such as "image/tiff", the caller is
         # trusted.
-        if (wanted in _TOLD_BY_BYTES or told in _TOLD_BY_BYTES) and not _agree(wanted, told):
-            known = "they begin as no file that graphrt knows" if told is None else f"they are {told!r}"
+        if (declared in _TOLD_BY_BYTES or detected in _TOLD_BY_BYTES) and not _agree(declared, detected):
+            known = "they begin as no file that graphrt knows" if detected is None else f"they are {detected!r}"
             raise self._bad(
-                f"has media_type={wanted!r}, which its bytes are not: {known}", "Leave media_type out.", where
+                f"has media_type={declared!r}, which its bytes are not: {known}", "Leave media_type out.", where
             )
-        return wanted
+        return declared
 
     def _is_mine(self, media_type: str) -> bool:
         return media_type.lower().startswith(self._prefixes) if self._prefixes else True
 
     def _other_class(self, media_type: str) -> str:
         kind = media_type.partition("/")[0].lower()
-        fits = "Image" if kind == "image" else "Audio" if kind == "audio" else "Document"
-        if fits == type(self).__name__:
-            return f"Pass a media type of {fits}."
-        return f"Use {fits} for it."
+        class_name = "Image" if kind == "image" else "Audio" if kind == "audio" else "Document"
+        if class_name == type(self).__name__:
+            return f"Pass a media type of {class_name}."
+        return f"Use {class_name} for it."
 
     def _of_data_url(self, url: str) -> tuple[bytes, str]:
         """Return the bytes and the media type of a `data:` URL; an empty type if it names none."""
@@ -400,19 +402,19 @@ class Media:
 
         The codec also calls this.
         """
-        made = cls.__new__(cls)
-        put = object.__setattr__
+        part = cls.__new__(cls)
+        set_field = object.__setattr__
         fields = (("_data", data), ("_url", url), ("_media_type", media_type), ("_name", name), ("_digest", None))
         for field, value in fields:
-            put(made, field, value)
-        return made
+            set_field(part, field, value)
+        return part
 
     def __repr__(self) -> str:
-        named = f", name={self._name!r}" if self._name is not None else ""
+        name = f", name={self._name!r}" if self._name is not None else ""
         if self._data is None:  # what follows the path may be a signature that grants access
-            shown = str(self._url).partition("?")[0]
-            return f"<{type(self).__name__} {shown[:200]}{'?...' if '?' in str(self._url) else ''}{named}>"
-        return f"<{type(self).__name__} {self._media_type}, {self.size:,} bytes, sha256 {str(self.sha256)[:16]}{named}>"
+            url = str(self._url).partition("?")[0]
+            return f"<{type(self).__name__} {url[:200]}{'?...' if '?' in str(self._url) else ''}{name}>"
+        return f"<{type(self).__name__} {self._media_type}, {self.size:,} bytes, sha256 {str(self.sha256)[:16]}{name}>"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -428,7 +430,7 @@ class Media:
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Describe the plain data: bytes in base64, or a URL."""
         text = {"type": "string"}
-        either: list[Any] = [{"required": ["data"]}, {"required": ["url"]}]
+        alternatives: list[Any] = [{"required": ["data"]}, {"required": ["url"]}]
         return {
             "title": cls.__name__,
             "type": "object",
@@ -440,7 +442,7 @@ class Media:
                 "name": text,
             },
             "required": ["kind"],
-            "oneOf": either,
+            "oneOf": alternatives,
         }
 
     @classmethod
@@ -454,18 +456,18 @@ class Media:
             return value
         if not isinstance(value, Mapping):
             raise ValueError(f"expected {cls.__name__}")  # noqa: TRY004 - pydantic wants a ValueError
-        given: dict[str, Any] = {str(name): item for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        unknown = given.keys() - {"kind", "data", "url", "media_type", "name"}
-        if given.get("kind") != cls.kind or unknown or ("data" in given) == ("url" in given):
+        fields: dict[str, Any] = {str(name): item for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        unknown = fields.keys() - {"kind", "data", "url", "media_type", "name"}
+        if fields.get("kind") != cls.kind or unknown or ("data" in fields) == ("url" in fields):
             raise ValueError(f"expected kind={cls.kind!r} and either data or url, perhaps media_type and name")
-        beside: Any = {name: given.get(name) for name in ("media_type", "name")}
+        options: Any = {name: fields.get(name) for name in ("media_type", "name")}
         try:
-            if "url" in given:
-                return cls(url=given["url"], **beside)
-            data = given["data"]
+            if "url" in fields:
+                return cls(url=fields["url"], **options)
+            data = fields["data"]
             if isinstance(data, str):
                 data = b64decode(data, validate=True)
-            return cls.from_bytes(data, **beside)
+            return cls.from_bytes(data, **options)
         except InputError as error:
             raise ValueError(error.what) from None
 
@@ -510,8 +512,8 @@ def made_of(data: bytes, media_type: str | None, name: str | None = None) -> Ima
     Raises:
         InputError: The data is empty, too large, or contradicts its media type (`bad-media`).
     """
-    told = media_type or _by_bytes(data) or ""
-    kind: Any = told.partition("/")[0].lower()
+    known_type = media_type or _by_bytes(data) or ""
+    kind: Any = known_type.partition("/")[0].lower()
     cls = KINDS.get(kind, Document)
     return cls.from_bytes(data, media_type=media_type, name=name)
 
@@ -524,8 +526,8 @@ def _as_json(value: Any, info: Any) -> Any:
         return value.outline()
     if value.data is None:
         return value.outline()
-    said = {name: item for name, item in value.outline().items() if name not in ("size", "sha256")}
-    return said | {"data": b64encode(value.data).decode("ascii")}
+    data = {name: item for name, item in value.outline().items() if name not in ("size", "sha256")}
+    return data | {"data": b64encode(value.data).decode("ascii")}
 
 
 def _normal(media_type: str) -> str:
@@ -534,9 +536,9 @@ def _normal(media_type: str) -> str:
     return _ALIASES.get(kind, kind)
 
 
-def _agree(wanted: str, told: str | None) -> bool:
-    """Return whether bytes that look like *told* may be of the type *wanted*."""
-    if wanted == told:
+def _agree(declared: str, detected: str | None) -> bool:
+    """Return whether bytes that look like *detected* may be of the type *declared*."""
+    if declared == detected:
         return True
     families: tuple[set[str], ...] = (
         {"image/heic", "image/heif", "image/avif"},  # the first brand of a file may be that of the family
@@ -545,7 +547,7 @@ def _agree(wanted: str, told: str | None) -> bool:
         {"audio/mpeg", "audio/aac"},
         {"audio/mp4", "video/mp4"},
     )
-    return any(wanted in family and told in family for family in families)
+    return any(declared in family and detected in family for family in families)
 
 
 def _by_bytes(data: bytes) -> str | None:

@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 
-def as_conversation(given: object) -> tuple[Message, ...] | None:
+def as_conversation(value: object) -> tuple[Message, ...] | None:
     """Return the result of a user's function as 1..n messages; None if it is something else."""
-    several: Any = given
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    items: Any = value
+    if isinstance(value, str) or not isinstance(value, Iterable):
         return None
-    messages = tuple(several)
-    return messages if messages and all(isinstance(one, _MESSAGES) for one in messages) else None
+    messages = tuple(items)
+    return messages if messages and all(isinstance(item, _MESSAGES) for item in messages) else None
 
 
 def check_conversation(messages: Sequence[Message], *, conversation: str = "the conversation") -> None:
@@ -141,22 +141,22 @@ class ToolCall:
     """Why `arguments_text` is not a JSON object; None if it is one."""
 
     def __post_init__(self) -> None:
-        put = object.__setattr__  # frozen: fields are only set here, before any other code holds the value
+        set_field = object.__setattr__  # frozen: fields are only set here, before any other code holds the value
         for name in ("id", "name", "arguments_text"):
             text: Any = getattr(self, name)
             if isinstance(text, str) and not text.isascii():
-                put(self, name, whole(text))
+                set_field(self, name, whole(text))
         if self.arguments or self.error is not None:
             if not self.arguments_text and self.error is None:
                 text = _arguments_text(self)
                 if whole(text) != text:
-                    put(self, "arguments", whole_values(dict(self.arguments)))
-                put(self, "arguments_text", whole(text))
+                    set_field(self, "arguments", whole_values(dict(self.arguments)))
+                set_field(self, "arguments_text", whole(text))
             return
         arguments, error = _parse_arguments(self.arguments_text)
-        put(self, "arguments", arguments)
-        put(self, "error", error)
-        put(self, "arguments_text", self.arguments_text or "{}")
+        set_field(self, "arguments", arguments)
+        set_field(self, "error", error)
+        set_field(self, "arguments_text", self.arguments_text or "{}")
 
     def checked_arguments(self) -> Mapping[str, Any]:
         """Return `arguments`, or raise if the model's text was not a JSON object.
@@ -226,13 +226,13 @@ class ProviderPart:
 
 def _clean(value: Any, *texts: str) -> None:
     """Normalize the texts of a new *value*, and copy its `data` as JSON."""
-    put = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
+    set_field = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
     for name in texts:
         text: Any = getattr(value, name)
         if isinstance(text, str) and not text.isascii():
-            put(value, name, whole(text))
+            set_field(value, name, whole(text))
     data: Any = json_copy(value.data)
-    put(value, "data", data if isinstance(data, dict) else {})
+    set_field(value, "data", data if isinstance(data, dict) else {})
 
 
 MediaPart: TypeAlias = Image | Audio | Document
@@ -272,12 +272,12 @@ def check_media(media: Sequence[object], taker: str) -> None:
 
 def _settle(message: Any) -> None:
     """Derive `text` and `content` of a new *message* from each other."""
-    given: Any = message.content
-    if given.__class__ is tuple and not given:
+    content: Any = message.content
+    if content.__class__ is tuple and not content:
         return
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise _no_content(given)
-    items: list[Any] = [*given]  # pyright: ignore[reportUnknownVariableType]  # anything: it is checked here
+    if isinstance(content, str) or not isinstance(content, Iterable):
+        raise _no_content(content)
+    items: list[Any] = [*content]  # pyright: ignore[reportUnknownVariableType]  # anything: it is checked here
     for item in items:
         if not is_content(item):
             raise _no_content(item)
@@ -286,16 +286,16 @@ def _settle(message: Any) -> None:
     text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     media = [part for part in parts if isinstance(part, Media)]
     check_media(media, "a message")
-    put = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
+    set_field = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
     if message.text and message.text != text:  # as `replace(message, text=...)` gives it: it replaces the texts
         text, parts = message.text, [TextPart(text=message.text), *media]
-    put(message, "text", text)
-    put(message, "content", tuple(parts) if media else ())  # a text alone is `text` alone
+    set_field(message, "text", text)
+    set_field(message, "content", tuple(parts) if media else ())  # a text alone is `text` alone
 
 
 def _no_content(value: Any) -> InputError:
-    wanted = 'a list of texts and media, such as ["What is this?", Image.from_path("x.png")]'
-    return INVALID_ARGUMENT(argument="The content of a message", value=value, wanted=wanted)
+    expected = 'a list of texts and media, such as ["What is this?", Image.from_path("x.png")]'
+    return INVALID_ARGUMENT(argument="The content of a message", value=value, wanted=expected)
 
 
 def _parts(message: Any) -> tuple[Part, ...]:

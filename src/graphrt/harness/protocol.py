@@ -104,9 +104,9 @@ class AgentReply(Generic[OutputT_co]):
 
     def __post_init__(self) -> None:
         for name in ("text", "thinking", "model"):
-            said: Any = getattr(self, name)
-            if isinstance(said, str) and not said.isascii():
-                object.__setattr__(self, name, whole(said))
+            text: Any = getattr(self, name)
+            if isinstance(text, str) and not text.isascii():
+                object.__setattr__(self, name, whole(text))
         if self.tool_calls and self.finish_reason == "stop":
             object.__setattr__(self, "finish_reason", "tool_calls")
 
@@ -133,8 +133,8 @@ class AgentReply(Generic[OutputT_co]):
     @property
     def left_out(self) -> LeftOut | None:
         """The messages that an Agent with a `Compaction` left out of the request; None if it sent all."""
-        noted = (one.left_out for one in reversed(self.messages) if isinstance(one, AssistantMessage))
-        return next((one for one in noted if one is not None), None)
+        notes = (message.left_out for message in reversed(self.messages) if isinstance(message, AssistantMessage))
+        return next((note for note in notes if note is not None), None)
 
     @property
     def new_messages(self) -> tuple[Message, ...]:
@@ -148,9 +148,9 @@ class AgentReply(Generic[OutputT_co]):
         if not self.messages:
             return (self.message,)
         # The length of the prompt is unknown: take what follows the last message that no model or tool wrote.
-        said = self.messages
-        asked = (n for n, one in enumerate(said, 1) if isinstance(one, (SystemMessage, UserMessage)))
-        return said[max(asked, default=0) :]
+        messages = self.messages
+        prompt_ends = (n for n, message in enumerate(messages, 1) if isinstance(message, (SystemMessage, UserMessage)))
+        return messages[max(prompt_ends, default=0) :]
 
 
 AgentReply.__setattr__ = refuse_assignment  # type: ignore[method-assign]  # see there
@@ -293,7 +293,7 @@ class ModelProfile:
     def media(self) -> frozenset[MediaKind]:
         """The kinds of media that the model takes."""
         flags: dict[MediaKind, bool] = {"image": self.images, "audio": self.audio, "document": self.documents}
-        return frozenset(kind for kind, taken in flags.items() if taken)
+        return frozenset(kind for kind, supported in flags.items() if supported)
 
     def check_media(self, request: ModelRequest) -> None:
         """Check that the model takes the images, audio and documents in *request*.
@@ -303,12 +303,12 @@ class ModelProfile:
         Raises:
             BadRequestError: It does not (`media-not-taken`).
         """
-        taken = self.media
-        if len(taken) == len(KINDS):
+        supported = self.media
+        if len(supported) == len(KINDS):
             return
         for message in request.messages:
             for part in () if isinstance(message, AssistantMessage) else message.media:
-                if part.kind not in taken and not (part.kind == "document" and part.is_text):
+                if part.kind not in supported and not (part.kind == "document" and part.is_text):
                     kinds = part.kind if part.kind == "audio" else f"{part.kind}s"
                     raise MEDIA_NOT_TAKEN(
                         model=self.name, kinds=kinds, part=part, provider=self.provider or None, status_code=None

@@ -71,15 +71,15 @@ def allow_model_requests(allowed: bool | None, /) -> _Allowing:  # noqa: FBT001 
     Raises:
         InputError: *allowed* is none of these (`input`).
     """
-    given: Any = allowed
-    if given is not None and given is not True and given is not False:
+    value: Any = allowed
+    if value is not None and value is not True and value is not False:
         raise INVALID_ARGUMENT(
             argument="The argument of allow_model_requests()",
-            value=given,
+            value=value,
             wanted="False to forbid real requests, True to allow them, or None",
         )
-    before, _switch.said = _switch.said, allowed
-    return _Allowing(before)
+    previous, _switch.said = _switch.said, allowed
+    return _Allowing(previous)
 
 
 def forbidden(api_base: str | None) -> bool:
@@ -99,8 +99,8 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
     """
     if not forbidden(api_base):
         return
-    here, node = surroundings().agent, running_context()
-    agents: tuple[str, ...] = here.names if here is not None else ()
+    agent, node = surroundings().agent, running_context()
+    agents: tuple[str, ...] = agent.names if agent is not None else ()
     place: dict[str, Any] = {} if node is None else {**node._task.engine.where(node._task).known, "boundary": True}
     raise MODEL_REQUEST_FORBIDDEN(
         sender=f" of agent {agents[-1]!r}" if agents else "",

@@ -128,16 +128,16 @@ class ModelRequest:
             if name not in RunOptions.__annotations__:
                 raise _unknown_option(name)
         base: dict[str, Any] = {**(defaults or {})}
-        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        merged: dict[str, Any] = {**base, **given}
+        explicit: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        merged: dict[str, Any] = {**base, **explicit}
         system: Any = merged.get("system")
         if system is not None and not isinstance(system, str):
             raise INVALID_ARGUMENT(  # only the type is shown, here and for the prompt: the text was written by a user for a model
                 argument="system", value=type(system), wanted="a text; render a Template first: template.render(state)"
             )
         _check(base)
-        _check(given)
-        extra: dict[str, Any] = {**(base.get("options") or {}), **(given.get("options") or {})}
+        _check(explicit)
+        extra: dict[str, Any] = {**(base.get("options") or {}), **(explicit.get("options") or {})}
         messages = _messages(prompt)
         if merged.get("system") is not None:
             messages = (SystemMessage(text=merged["system"]), *messages)
@@ -185,15 +185,15 @@ def _unknown_option(name: str) -> InputError:
 def _messages(prompt: Prompt) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         return (UserMessage(text=prompt),)
-    given: Any = prompt
-    if not hasattr(given, "__iter__"):
+    items: Any = prompt
+    if not hasattr(items, "__iter__"):
         raise INVALID_ARGUMENT(
             argument="The prompt",
-            value=type(given),
+            value=type(items),
             wanted="a text, a list of texts and media, or a list of messages",
-            fix="Render a Template first: template.render(state)." if hasattr(given, "render") else None,
+            fix="Render a Template first: template.render(state)." if hasattr(items, "render") else None,
         )
-    messages: tuple[Any, ...] = tuple(given)
+    messages: tuple[Any, ...] = tuple(items)
     if messages and all(map(is_content, messages)):
         return (UserMessage(content=messages),)
     for message in messages:
@@ -243,17 +243,17 @@ def _check(options: Mapping[str, Any]) -> None:
         )
 
 
-def _stop(given: Any) -> tuple[str, ...]:
-    texts = () if given is None else (given,) if isinstance(given, str) else tuple(each("stop", given))
+def _stop(value: Any) -> tuple[str, ...]:
+    texts = () if value is None else (value,) if isinstance(value, str) else tuple(each("stop", value))
     for text in texts:
         check_text("an item of stop", text)
     return texts
 
 
-def _output(wanted: Any) -> OutputSpec | None:
-    if wanted is None or isinstance(wanted, OutputSpec):
-        return wanted
-    return OutputForm(wanted).spec
+def _output(output: Any) -> OutputSpec | None:
+    if output is None or isinstance(output, OutputSpec):
+        return output
+    return OutputForm(output).spec
 
 
 def _tools(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -92,6 +92,6 @@ def kind_of(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def clip(text: str, most: int) -> str:
-    """Return *text*, cut to *most* characters if it is longer, with `...` at the end then."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def clip(text: str, max_chars: int) -> str:
+    """Return *text*, cut to *max_chars* characters if it is longer, with `...` at the end then."""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 3]}..."

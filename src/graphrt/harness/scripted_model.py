@@ -122,8 +122,8 @@ class FunctionModel(Recorder):
     ) -> None:
         self._profile: Final = profile or ModelProfile(name="function")
         super().__init__(usage=usage, model=self._profile.name, check_calls=check_calls)
-        given: Any = fn  # untyped: callers without a type checker pass anything
-        if not callable(given) or isinstance(given, type):
+        value: Any = fn  # untyped: callers without a type checker pass anything
+        if not callable(value) or isinstance(value, type):
             raise INVALID_ARGUMENT(
                 argument="The function of a FunctionModel",
                 value=fn,
