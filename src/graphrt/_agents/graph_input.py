@@ -37,19 +37,19 @@ class GraphInput:
         InputError: No JSON schema can be made of the type (`tool-schema`).
     """
 
-    def __init__(self, graph: Any, wanted: Any) -> None:
+    def __init__(self, graph: Any, input_type: Any) -> None:
         plan: Any = graph.__graphrt_plan__  # the compiled form; `plan.state` describes the graph's state class
         self._fields: Final[frozenset[str]] = frozenset(plan.state.fields)
-        self._is_state: Final[bool] = wanted is None and plan.spec.input is None
+        self._is_state: Final[bool] = input_type is None and plan.spec.input is None
         """Whether the type is the graph's state class, so that the graph itself validates the arguments."""
-        if wanted is None:
-            wanted = plan.state.cls if self._is_state else plan.spec.input
+        if input_type is None:
+            input_type = plan.state.cls if self._is_state else plan.spec.input
         try:
             # pydantic would ignore unknown arguments: refuse them by name instead, and say so in the schema.
-            self._arguments: Final = TypedArguments(adapter_of(wanted), closed=_is_closed(wanted))
+            self._arguments: Final = TypedArguments(adapter_of(input_type), closed=_is_closed(input_type))
         except Exception as error:  # pydantic raises many kinds of errors for types without a schema
             raise TOOL_SCHEMA(
-                problems=f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
+                problems=f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {input_type!r}.",
                 known=str(error).split("\n", 1)[0],
                 fix="Give input=, a type that a model can fill in.",
             ) from error
@@ -72,16 +72,16 @@ class GraphInput:
             return plain
         # Match each argument to the state field with the same Python name, else to the one with its JSON name: both
         # classes may use aliases.
-        given = {name if name in self._fields else alias: _plain(item) for name, alias, item in names}
-        return {**given, **_more(value)}
+        values = {name if name in self._fields else alias: _plain(item) for name, alias, item in names}
+        return {**values, **_more(value)}
 
 
-def _is_closed(wanted: Any) -> bool:
-    """Return whether *wanted* is a class that accepts only its declared fields; False for a union, for example.
+def _is_closed(input_type: Any) -> bool:
+    """Return whether *input_type* is a class that accepts only its declared fields; False for a union, for example.
 
     For such a class, unknown arguments can be refused by name.
     """
-    cls: Any = get_origin(wanted) or wanted  # the class of a parametrised generic, such as `Ask[int]`
+    cls: Any = get_origin(input_type) or input_type  # the class of a parametrised generic, such as `Ask[int]`
     if not (_is_model(cls) or _is_dataclass(cls) or te.is_typeddict(cls)):
         return False
     # pydantic reads a model's configuration from the first attribute, and that of other classes from the second.
@@ -140,8 +140,8 @@ def _in_json(info: Any, name: str) -> str:
     # If an argument has several aliases (`AliasChoices`), the first counts. An `AliasPath` into nested data is not a
     # name.
     alias: Any = getattr(info, "validation_alias", None)
-    first: Any = getattr(alias, "choices", [alias])[0]
-    return first if isinstance(first, str) else name
+    choice: Any = getattr(alias, "choices", [alias])[0]
+    return choice if isinstance(choice, str) else name
 
 
 def _more(value: Any) -> dict[str, Any]:

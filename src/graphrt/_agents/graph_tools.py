@@ -116,18 +116,18 @@ class GraphTool:
             ToolError: The run ended with a different status from "completed" (`graph-not-ended`).
         """
         options = {"deps": context.deps, **self._options}  # the agent's `deps`, unless the options override them
-        here: Place | None = surroundings().agent
-        if here is not None and here.host.thread is not None and "store" not in options:
+        place: Place | None = surroundings().agent
+        if place is not None and place.host.thread is not None and "store" not in options:
             resume = getattr(self._graph, "__graphrt_resume__", None)
             if resume is not None:
-                return await self._with_questions(here, arguments, context, options, resume)
-        result = await self._run(here, lambda: self._graph.arun(dict(arguments), **options))
+                return await self._with_questions(place, arguments, context, options, resume)
+        result = await self._run(place, lambda: self._graph.arun(dict(arguments), **options))
         _check_ended(self._graph, result)
         return self._told(result)
 
     async def _with_questions(
         self,
-        here: Place,
+        place: Place,
         arguments: Mapping[str, Any],
         context: ToolContext,
         options: Mapping[str, Any],
@@ -140,7 +140,7 @@ class GraphTool:
         records nothing.
 
         Args:
-            here: Place of the agent.
+            place: Place of the agent.
             arguments: Input of the graph.
             context: The tool's context.
             options: Options of the graph's run.
@@ -155,7 +155,7 @@ class GraphTool:
 
         # Derived from the call, so that the idempotency keys of the graph's effects are the same at every execution.
         thread = f"tool-{sha256(context.idempotency_key.encode()).hexdigest()[:32]}"
-        given, answers, part = dict(arguments), dict[str, Any](), 0
+        values, answers, part = dict(arguments), dict[str, Any](), 0
         paused: Any = None  # result of the previous part; None before the first
 
         async def make() -> dict[str, Any]:
@@ -163,57 +163,60 @@ class GraphTool:
             store = MemoryStore()
             store.offers -= {"memory"}  # items that a node stores there would be lost after the call
             if paused is None:
-                result = await self._run(here, lambda: self._graph.arun(given, thread=thread, store=store, **options))
+                result = await self._run(place, lambda: self._graph.arun(values, thread=thread, store=store, **options))
             else:
                 store.import_thread(BytesIO(paused["thread"]))
-                result = await self._run(here, lambda: resume(thread, answers, store=store, **options))
-            if result.status == "interrupted" and all(one.answerable for one in result.interrupts):
-                saved = BytesIO()
-                store.export_thread(thread, saved)
-                asked = {one.id: {"payload": one.payload, "kind": one.kind} for one in result.interrupts}
-                return {"thread": saved.getvalue(), "questions": asked}
+                result = await self._run(place, lambda: resume(thread, answers, store=store, **options))
+            if result.status == "interrupted" and all(interrupt.answerable for interrupt in result.interrupts):
+                buffer = BytesIO()
+                store.export_thread(thread, buffer)
+                questions = {
+                    interrupt.id: {"payload": interrupt.payload, "kind": interrupt.kind}
+                    for interrupt in result.interrupts
+                }
+                return {"thread": buffer.getvalue(), "questions": questions}
             _check_ended(self._graph, result)
-            told = self._told(result)
+            output = self._told(result)
             if paused is None:
-                raise _Ended(told)
-            read = to_result(told, tool=self.spec.name)
-            return {"text": read.text, "error": read.error}
+                raise _Ended(output)
+            tool_result = to_result(output, tool=self.spec.name)
+            return {"text": tool_result.text, "error": tool_result.error}
 
-        refused = ""  # why the graph rejected the last answers; repeated questions show it, under new keys
+        refusal = ""  # why the graph rejected the last answers; repeated questions show it, under new keys
         times = 1
         while True:
             try:
-                paused = await here.host.effect(f"{here.path}part/{part}", make, "idempotent", {})
+                paused = await place.host.effect(f"{place.path}part/{part}", make, "idempotent", {})
             except _Ended as ended:
                 return ended.result
             except InputError as error:
                 if error.code != ANSWER_DOES_NOT_FIT.code or paused is None:
                     raise
-                refused, times = error.what, times + 1
+                refusal, times = error.what, times + 1
             else:
-                part, refused, times = part + 1, "", 1
+                part, refusal, times = part + 1, "", 1
             if "questions" not in paused:
                 return ToolResult(text=paused["text"], error=paused["error"])
-            answers = _answers(here, f"{part}.{times}", paused["questions"], refused)
+            answers = _answers(place, f"{part}.{times}", paused["questions"], refusal)
 
     def _told(self, result: Any) -> Any:
         """Return the result of the tool for the final state in *result*."""
         return result.state if self._output is None else self._output(result.state)
 
-    async def _run(self, here: Place | None, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Await one *run* of the graph as part of the agent run *here*, and count the usage of its model calls."""
-        took: list[Usage] = []  # usage of each graph run, added when it ends, whether or not it completed
+    async def _run(self, place: Place | None, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Await one *run* of the graph as part of the agent run *place*, and count the usage of its model calls."""
+        usages: list[Usage] = []  # usage of each graph run, added when it ends, whether or not it completed
         try:
-            with _part_of(here, self._graph.name, took):
+            with _part_of(place, self._graph.name, usages):
                 return await run()
         finally:
             # Also after a failure, because the model calls were billed. The usage counts towards the agent's total and
             # the task's totals, under a key that identifies this agent run and the graph; the graph's name replaces a
             # model's. Without an agent there is no total to add it to.
-            if here is not None:
-                for usage in took:
-                    here.took.append(usage)
-                    await here.host.record(Billed(f"{here.path}{self._graph.name}", usage, self._graph.name))
+            if place is not None:
+                for usage in usages:
+                    place.took.append(usage)
+                    await place.host.record(Billed(f"{place.path}{self._graph.name}", usage, self._graph.name))
 
 
 class _Ended(Exception):  # noqa: N818 - control flow: it keeps a result from being recorded
@@ -224,24 +227,24 @@ class _Ended(Exception):  # noqa: N818 - control flow: it keeps a result from be
         self.result = result
 
 
-def _answers(here: Place, part: str, asked: Mapping[str, Mapping[str, Any]], refused: str) -> dict[str, Any]:
-    """Return the answers to the graph's questions *asked*, by id. The task pauses until all of them are answered.
+def _answers(place: Place, part: str, questions: Mapping[str, Mapping[str, Any]], refusal: str) -> dict[str, Any]:
+    """Return the answers to the graph's *questions*, by id. The task pauses until all of them are answered.
 
     Args:
-        here: Place of the agent.
+        place: Place of the agent.
         part: Distinguishes the questions of one pause from those of other pauses, and from repeated questions.
-        asked: Payload and kind by id.
-        refused: Why the graph rejected the previous answers; empty if there were none.
+        questions: Payload and kind by id.
+        refusal: Why the graph rejected the previous answers; empty if there were none.
     """
-    questions = [
+    requests = [
         Question(
-            key=f"{here.path}{part}/{id_.partition('/')[2]}",
-            payload={"question": one["payload"], "refused_answer": refused} if refused else one["payload"],
-            kind=one["kind"] if one["kind"] in _ASKED_AS else "question",
+            key=f"{place.path}{part}/{id_.partition('/')[2]}",
+            payload={"question": question["payload"], "refused_answer": refusal} if refusal else question["payload"],
+            kind=question["kind"] if question["kind"] in _ASKED_AS else "question",
         )
-        for id_, one in asked.items()
+        for id_, question in questions.items()
     ]
-    return dict(zip(asked, here.host.ask(questions), strict=True))
+    return dict(zip(questions, place.host.ask(requests), strict=True))
 
 
 @final
@@ -270,69 +273,69 @@ class GraphHarness:
             InputError: Options were passed; a graph used as a harness accepts none.
             ToolError: The run ended with a different status from "completed" (`graph-not-ended`).
         """
-        given = [name for name, value in options.items() if value is not None]  # None counts as not passed
-        if given:
+        passed = [name for name, value in options.items() if value is not None]  # None counts as not passed
+        if passed:
             raise ARGUMENTS_EXCLUDE_EACH_OTHER(
-                argument=f"Giving {names(given)} to run()",
+                argument=f"Giving {names(passed)} to run()",
                 other=f"graph {self._graph.name!r}, which is used as a harness and takes no options",
                 superfluous="them. Options of the graph's run are given where the harness is made: GraphHarness(graph, ...)",
             )
-        took: list[Usage] = []
+        usages: list[Usage] = []
         try:
-            with _part_of(surroundings().agent, self._graph.name, took):
+            with _part_of(surroundings().agent, self._graph.name, usages):
                 result = await self._graph.arun(self._input(prompt), **self._options)
-            # A compiled graph reports its usage to *took*. For other objects with `arun`, the result may contain it.
-            if not took and result.usage is not None:
-                took.append(result.usage)
+            # A compiled graph reports its usage to *usages*. For other objects with `arun`, the result may contain it.
+            if not usages and result.usage is not None:
+                usages.append(result.usage)
             _check_ended(self._graph, result)
             text = self._output(result.state)
         except BaseException:
-            await _paid(self._graph.name, took)  # a failed run has no reply to carry its usage
+            await _paid(self._graph.name, usages)  # a failed run has no reply to carry its usage
             raise
-        usage = sum(took[1:], took[0]) if took else None
+        usage = sum(usages[1:], usages[0]) if usages else None
         return AgentReply(text=text, usage=usage, model=self._graph.name, output=result.state)
 
 
-async def _paid(graph: str, took: list[Usage]) -> None:
-    """Add *took*, the usage of a failed run of *graph*, to the node's task: to its totals and budgets."""
+async def _paid(graph: str, usages: list[Usage]) -> None:
+    """Add *usages*, the usage of a failed run of *graph*, to the node's task: to its totals and budgets."""
     node = running_context()  # the Context; None outside a graph, and for background work whose node has ended
     if node is None:
         return
     services = node._agents()
-    for usage in took:
+    for usage in usages:
         if services.ledger is not None and surroundings().agent is None:  # an agent's ledger already counted the calls
             services.ledger.charge(used_amounts(usage))
         await services.record(Billed(f"graph/{graph}", usage, graph))
 
 
 @contextmanager
-def _part_of(here: Place | None, graph: str, took: list[Usage]) -> Generator[None, None, None]:
-    """Within this block, make a graph run part of the agent run *here*: it shares that run's budget, depth and stream.
+def _part_of(place: Place | None, graph: str, usages: list[Usage]) -> Generator[None, None, None]:
+    """Within this block, make a graph run part of the agent run *place*: it shares that run's budget, depth and stream.
 
     Args:
-        here: Place of the agent that runs the graph as a tool; None if none does.
+        place: Place of the agent that runs the graph as a tool; None if none does.
         graph: Name of the graph.
-        took: Receives the usage of each run inside.
+        usages: Receives the usage of each run inside.
 
     Raises:
         AgentLimitError: The graph would exceed the depth limit.
     """
-    if here is None:  # not called by an agent: keep the values of an outer caller, and only collect usage here
+    if place is None:  # not called by an agent: keep the values of an outer caller, and only collect usage here
         run_by = surroundings().above
         # A new one has no ledger, no enclosing agents, no depth limit and no stream.
-        above = Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
+        above = Above(None, 0, _ANY_DEPTH, None, usages) if run_by is None else run_by._replace(took=usages)
         with inside(above=above):
             yield
         return
     # From here on, an agent runs the graph as a tool.
-    if here.depth + 1 > here.most_depth:
+    if place.depth + 1 > place.most_depth:
         raise NESTED_TOO_DEEP(
             called=f"Graph {graph!r}",
-            depth=here.depth + 1,
-            limit=here.most_depth,
-            where=" > ".join((*here.names, graph)),
+            depth=place.depth + 1,
+            limit=place.most_depth,
+            where=" > ".join((*place.names, graph)),
         )
-    show = here.emit
+    show = place.emit
 
     def emit(node: str, item: Any) -> None:
         """Publish *item* of the inner node *node* to the agent's stream, labelled with the names of graph and node."""
@@ -341,7 +344,7 @@ def _part_of(here: Place | None, graph: str, took: list[Usage]) -> Generator[Non
 
     # Ledger, number of enclosing agents, depth limit, stream, and the list that collects usage.
     above = Above(
-        here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took, streams=here.streams()
+        place.ledger, place.depth + 1, place.most_depth, None if show is None else emit, usages, streams=place.streams()
     )
     # Agents inside the graph belong to its nodes, so hide this agent and its node from them.
     with inside(above=above, agent=None, node=None):

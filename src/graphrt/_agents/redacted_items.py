@@ -56,8 +56,12 @@ def redacted_item(task: Task, item: Any) -> Any:
         return _redacted(task, item)
     # Each field is redacted separately, so that the item keeps its class.
     values = {field.name: getattr(item, field.name) for field in dataclasses.fields(item) if field.init}
-    made = {name: _redacted(task, value) for name, value in values.items()}
-    return item if all(made[name] is value for name, value in values.items()) else dataclasses.replace(item, **made)
+    redacted = {name: _redacted(task, value) for name, value in values.items()}
+    return (
+        item
+        if all(redacted[name] is value for name, value in values.items())
+        else dataclasses.replace(item, **redacted)
+    )
 
 
 def _redacted(task: Task, value: Any) -> Any:

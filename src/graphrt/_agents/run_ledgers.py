@@ -71,12 +71,12 @@ class RunLedgers:
         self.run: Ledger | None = above
         """Ledger of the run's budget; if it has none, the ledger of the enclosing agent, or None."""
         if budget is not None:
-            spent, more = _spent(engine), granted_to_run(engine)
-            self.run = Ledger(budget, of="run", parent=above, spent=spent, granted=more, warn=warn)
+            spent, granted = _spent(engine), granted_to_run(engine)
+            self.run = Ledger(budget, of="run", parent=above, spent=spent, granted=granted, warn=warn)
             # An exceeded budget asks a person, so a run may resume with answers. Any task may have asked, and its
             # outermost enclosing task records the grant.
             if budget.on_exceeded == "interrupt":
-                apply_answers(self.run, ((one, task) for task in engine.tasks for one in asking(task)), keep)
+                apply_answers(self.run, ((asker, task) for task in engine.tasks for asker in asking(task)), keep)
         self._fields: dict[str, tuple[int, Ledger | None]] = {}
         """By graph path: the number of the open superstep, and the ledger for the calls of that superstep."""
         self._bodies: dict[str, tuple[Task, Ledger | None]] = {}
@@ -94,10 +94,10 @@ class RunLedgers:
             return ledger
         # Created for each attempt: a node's budget applies to each task separately, and includes what its earlier
         # attempts used.
-        spent, more = _spent_by(task), granted_to_node(task)
-        ledger = Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=more, warn=self._warn)
+        spent, granted = _spent_by(task), granted_to_node(task)
+        ledger = Ledger(budget, of=of_node(task), parent=ledger, spent=spent, granted=granted, warn=self._warn)
         if budget.on_exceeded == "interrupt":  # as for the run, but the node's task records the grants
-            apply_answers(ledger, ((one, task) for one in asking(task)), self._keep)
+            apply_answers(ledger, ((asker, task) for asker in asking(task)), self._keep)
         return ledger
 
     def _of_superstep(self, task: Task) -> Ledger | None:
@@ -112,13 +112,13 @@ class RunLedgers:
         self._forget(engine.path)
         # The outermost graph has only the run's ledger above it.
         ledger = self.run if engine is self._root or not engine.path else self._of_body(engine.path)
-        left = budget_field(engine)  # the tokens left in the field; None if the graph does not use it as a budget
-        if left is not None:
-            # `left` is from the last commit. Usage of open tasks since then, before a resume, is spent already.
+        remaining = budget_field(engine)  # the tokens left in the field; None if the graph does not use it as a budget
+        if remaining is not None:
+            # `remaining` is from the last commit. Usage of open tasks since then, before a resume, is spent already.
             spent = Amounts()
             for other in engine.tasks:
                 spent = spent.plus(_spent_by(other))
-            budget = Budget(tokens=max(0, left))
+            budget = Budget(tokens=max(0, remaining))
             ledger = Ledger(budget, of=f"field {FIELD!r}", parent=ledger, spent=spent, warn=self._warn)
         self._fields[engine.path] = (task.superstep, ledger)
         return ledger
@@ -127,7 +127,7 @@ class RunLedgers:
         """Return the ledger of the task whose nested graph has *path*."""
         engine = self._root
         while True:  # from the graph of the run down to the task whose id, with "/", is *path*
-            task = next((one for one in engine.tasks if path.startswith(f"{one.id}/")), None)
+            task = next((candidate for candidate in engine.tasks if path.startswith(f"{candidate.id}/")), None)
             if task is None:
                 return self.run
             if path == f"{task.id}/":
@@ -168,28 +168,28 @@ def _spent_by(task: Task) -> Amounts:
     return _spent(extra.child)
 
 
-def owner(task: Task, of: str, root: RunState | None) -> Task:
-    """Return the task that records grants for the budget named *of*: *task*, or one that encloses it.
+def owner(task: Task, budget: str, root: RunState | None) -> Task:
+    """Return the task that records grants for the budget named *budget*: *task*, or one that encloses it.
 
     A grant to the run's budget belongs to the outermost task, whose commit adds it to the totals of the run. A grant to
     a node's budget belongs to the innermost enclosing task of that node. Any other budget belongs to *task* itself.
 
     Args:
         task: The task that asked.
-        of: Name of the budget, `RUN` or as from `of_node`.
+        budget: Name of the budget, `RUN` or as from `of_node`.
         root: Engine of the run's own graph; None if *task* belongs to that graph.
     """
     engine = root or task.engine
     # Walk from the run's graph down to the task's own. A task id is `path/superstep.index:node`, where the path
     # contains the ids of the enclosing tasks.
-    around: list[Task] = []
+    chain: list[Task] = []
     while engine is not task.engine:
-        around.append(next(one for one in engine.tasks if task.id.startswith(f"{one.id}/")))
-        engine = around[-1].more().child
-    around.append(task)
-    if of == RUN:
-        return around[0]
-    return next((one for one in reversed(around) if of == of_node(one)), task)
+        chain.append(next(candidate for candidate in engine.tasks if task.id.startswith(f"{candidate.id}/")))
+        engine = chain[-1].more().child
+    chain.append(task)
+    if budget == RUN:
+        return chain[0]
+    return next((candidate for candidate in reversed(chain) if budget == of_node(candidate)), task)
 
 
 def of_node(task: Task) -> str:
@@ -222,12 +222,12 @@ def was_granted(task: Task, question: str) -> bool:
     return models is not None and question in models.grants
 
 
-def grant(task: Task, question: str, of: str, more: Amounts) -> None:
-    """Record on *task* that the answer to *question* granted *more* to the budget *of*; the caller stores it.
+def grant(task: Task, question: str, budget: str, amounts: Amounts) -> None:
+    """Record on *task* that the answer to *question* granted *amounts* to the named *budget*; the caller stores it.
 
     *task* comes from `owner`; *question* is the key of the question.
     """
-    task.more().model_calls().grant(task.id, question, of, more)
+    task.more().model_calls().grant(task.id, question, budget, amounts)
 
 
 def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Callable[[Task, str], None]) -> None:
@@ -246,27 +246,27 @@ def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Call
         StoreError: A grant could not be stored.
     """
     for task, holder in tasks:
-        for asked in task.extra.interrupts if task.extra is not None else ():
-            payload = asked.payload
+        for interrupt in task.extra.interrupts if task.extra is not None else ():
+            payload = interrupt.payload
             # `current`: the question was not withdrawn, and its answer not discarded.
             if (
-                not asked.answered
-                or not asked.current
+                not interrupt.answered
+                or not interrupt.current
                 or not issubclass(type(payload), dict)
                 or payload.get("budget") != ledger.of
             ):
                 continue
             # `short` is the unit that ran out, such as "tokens". `base` is the question's key without its version; the
             # prefix "key=" marks a key chosen by the caller.
-            unit, question = payload.get("short"), asked.base.removeprefix("key=")
+            unit, question = payload.get("short"), interrupt.base.removeprefix("key=")
             # Only the key identifies a budget question: a node may ask a question with a similar payload.
             if f"/budget/{ledger.of}/{unit}/" not in question or was_granted(holder, question):
                 continue
             # Skip an invalid answer: the call asks again. An answer of zero grants nothing.
-            more, problem = read_answer(asked.answer, unit)  # amounts by unit; `problem` is empty for a valid answer
-            if not problem and any(more.values()):
+            amounts, problem = read_answer(interrupt.answer, unit)  # by unit; `problem` is empty for a valid answer
+            if not problem and any(amounts.values()):
                 # `extend` raises the ledger's limits and returns the added amounts.
-                grant(holder, question, ledger.of, ledger.extend(**more))
+                grant(holder, question, ledger.of, ledger.extend(**amounts))
                 keep(holder, question)
 
 
@@ -280,5 +280,5 @@ def asking(task: Task) -> Iterator[Task]:
     if child is None:
         yield task
         return
-    for one in child.tasks:
-        yield from asking(one)
+    for inner in child.tasks:
+        yield from asking(inner)

@@ -140,8 +140,8 @@ class TaskHost:
         """Whether model calls are streamed; None if there is no reader at present."""
         if self.is_read:
             return True
-        wanted = self.stream_models
-        return (self._scope.is_read_live or None) if wanted is None else wanted
+        streamed = self.stream_models
+        return (self._scope.is_read_live or None) if streamed is None else streamed
 
     @property
     def key(self) -> str:
@@ -159,7 +159,7 @@ class TaskHost:
         """Keys of the questions with a valid answer: one that was not discarded."""
         extra = self._task.extra  # the prefix "key=" marks a key chosen by the caller, as in `ask`
         known = () if extra is None else extra.interrupts
-        return {one.base.removeprefix("key=") for one in known if one.answered and one.current}
+        return {interrupt.base.removeprefix("key=") for interrupt in known if interrupt.answered and interrupt.current}
 
     def check(self) -> None:
         """Check that the attempt may still act; otherwise nothing is sent, charged or recorded.
@@ -182,31 +182,31 @@ class TaskHost:
         from asyncio import current_task, get_running_loop, sleep, wait
 
         self.check()
-        mine = get_running_loop().create_future()  # set when this run ends or pauses
-        around = surroundings()
-        runs, order = around.harness_runs, (*around.order, next(self._begun))
-        self._flying[mine] = current_task()
+        own_future = get_running_loop().create_future()  # set when this run ends or pauses
+        current = surroundings()
+        runs, order = current.harness_runs, (*current.order, next(self._begun))
+        self._flying[own_future] = current_task()
         try:
-            with inside(harness_runs=runs | {mine}, order=order):
+            with inside(harness_runs=runs | {own_future}, order=order):
                 yield
         except Suspended:
-            del self._flying[mine]
-            mine.set_result(None)
+            del self._flying[own_future]
+            own_future.set_result(None)
             await sleep(0)  # lets siblings start that were created in the same iteration of the event loop
-            while others := self._flying.keys() - runs:
-                await wait(others)
+            while siblings := self._flying.keys() - runs:
+                await wait(siblings)
             raise
         finally:
-            if not mine.done():
-                del self._flying[mine]
-                mine.set_result(None)
+            if not own_future.done():
+                del self._flying[own_future]
+                own_future.set_result(None)
 
     def abandon(self) -> set[Future[None]]:
         """Cancel the harness runs of a failed node, from any thread. Returns futures that are set when the runs end."""
         flying = dict(self._flying)
-        for mine, task in flying.items():
+        for future, task in flying.items():
             if task is not None:
-                mine.get_loop().call_soon_threadsafe(task.cancel)  # a sync node fails on another thread
+                future.get_loop().call_soon_threadsafe(task.cancel)  # a sync node fails on another thread
         return set(flying)
 
     def show(self, item: Any) -> None:
@@ -236,9 +236,9 @@ class TaskHost:
         task, log = self._task, self._scope.recorded
         extra = task.more()
         models = extra.model_calls()
-        asked = models.call(key)  # the key with the number of failed attempts
-        extra.request(asked)  # entries are in the order of the requests, not of the replies (rule R13)
-        known = models.replies.get(asked)
+        call = models.call(key)  # the key with the number of failed attempts
+        extra.request(call)  # entries are in the order of the requests, not of the replies (rule R13)
+        known = models.replies.get(call)
         reply: StoredReply | None = None
         instead: Callable[[], Awaitable[ModelResponse]] | None = None
         if known is not None:
@@ -247,20 +247,20 @@ class TaskHost:
         else:
             self.check()
             if log is not None:
-                before = len(models.failed(asked))
-                reply, instead = log.reply(task, asked)
+                failed_before = len(models.failed(call))
+                reply, instead = log.reply(task, call)
                 if self.ledger is not None:  # billed failed calls are not repeated: their usage is in the log
-                    for one in models.failed(asked)[before:]:
-                        self.ledger.charge(used_amounts(one))
+                    for usage in models.failed(call)[failed_before:]:
+                        self.ledger.charge(used_amounts(usage))
         return Recalled(
             reply=reply,
             recorded=known is not None,
-            failed=models.failed(asked),
-            used=models.charged(asked),
+            failed=models.failed(call),
+            used=models.charged(call),
             granted=models.granted_for(key) if extra.interrupts else {},  # no grant without a question
             instead=instead,
-            identity=(task.id, asked.failed_attempts, key),
-            note=None if log is None else partial(log.note, task, asked),
+            identity=(task.id, call.failed_attempts, key),
+            note=None if log is None else partial(log.note, task, call),
         )
 
     async def record(self, fact: Fact) -> Any:
@@ -334,24 +334,25 @@ class TaskHost:
         answers: list[Any] = []
         pause: Suspended | None = None  # the exception that pauses the node
         known = self._task.more().interrupts
-        before = len(known)  # `_ask` appends new questions
+        known_before = len(known)  # `_ask` appends new questions
         for question in questions:
-            of = question.budget
-            if of is not None and was_granted(owner(self._task, of, self._scope.root), question.key):
+            budget = question.budget
+            if budget is not None and was_granted(owner(self._task, budget, self._scope.root), question.key):
                 answers.append(GRANTED)
                 continue
             try:
-                name, wanted = f"key={question.key}", question.answer_type
-                answers.append(self._context._ask(name, question.payload, wanted, kind=question.kind))
-            except Suspended as asked:
-                pause = asked
+                name, answer_type = f"key={question.key}", question.answer_type
+                answers.append(self._context._ask(name, question.payload, answer_type, kind=question.kind))
+            except Suspended as suspended:
+                pause = suspended
         if pause is None:
             return answers
         # Parallel runs ask in any order. Sorting by the start order of the runs keeps the journal deterministic (rule
         # R13).
-        for one in known[before:]:
-            self._asked[one.key] = surroundings().order
-        known.sort(key=lambda one: self._asked.get(one.key, ()))  # questions of earlier executions stay first
+        for interrupt in known[known_before:]:
+            self._asked[interrupt.key] = surroundings().order
+        # Questions of earlier executions stay first.
+        known.sort(key=lambda interrupt: self._asked.get(interrupt.key, ()))
         raise pause
 
     async def receive(self, name: str, path: str, calls: int, nth: int) -> Any:
@@ -359,15 +360,15 @@ class TaskHost:
         self.check()
         scope, task = self._scope, self._task
         question = Question(key=f"signal/{path}{calls}.{nth}", payload=name, kind=SIGNAL)
-        asked = f"key={question.key}"
+        base = f"key={question.key}"
         look = scope.control.look
         if scope.recorded is not None:
-            known = scope.recorded.receives(task, asked)
+            known = scope.recorded.receives(task, base)
             if known and look is not None:
                 look()
         else:
             interrupts = () if task.extra is None else task.extra.interrupts
-            known = any(one.base == asked for one in interrupts)  # by an earlier execution
+            known = any(interrupt.base == base for interrupt in interrupts)  # by an earlier execution
             # Repeat the actions of an earlier execution first, in their order; otherwise replies that were already paid
             # for would be lost.
             if not known and look is not None and sum(_is_call(key, path) for key in self.replies) <= calls:
@@ -380,10 +381,10 @@ class TaskHost:
         root = self._scope.root
         if root is None:
             return False
-        letters = [one.content["name"] for one in list(self._scope.control.letters) if one.what == "signal"]
-        came = [*letters, *(signal[1] for signal in root.signals)].count(name)
-        open_ = [one for one in list(root.questions.values()) if one.open and one.kind == SIGNAL]
-        return came > [one.payload for one in open_].count(name)
+        names = [letter.content["name"] for letter in list(self._scope.control.letters) if letter.what == "signal"]
+        arrived = [*names, *(signal[1] for signal in root.signals)].count(name)
+        pending = [question for question in list(root.questions.values()) if question.open and question.kind == SIGNAL]
+        return arrived > [question.payload for question in pending].count(name)
 
     def harness(self) -> BoundHarness[Any]:
         """Return the run's harness, bound to the task, with the tools that the node names or the default tools."""
@@ -437,8 +438,13 @@ class TaskHost:
         task, use = self._task, ToolUse.of(tool, below=below)
         where = task.engine.where(task)
         problem = next(tool_problems(use, task.engine.plan.update, cached=task.node.cache is not None), None)
-        around = surroundings()
-        if problem is None and around.agent is None and around.recording is self._context and (use.writes or use.goto):
+        current = surroundings()
+        if (
+            problem is None
+            and current.agent is None
+            and current.recording is self._context
+            and (use.writes or use.goto)
+        ):
             problem = (
                 "writes or routes, and the agent runs in ctx.effect() or in another harness, whose result is recorded "
                 "without that: run it with ctx.bind(agent)"
@@ -460,9 +466,9 @@ class TaskHost:
         schema, where = engine.plan.update, engine.where(task)
         entries = schema.entries(update)
         if entries is None:
-            form, wanted = f"Command(update={short(update)})", "an update (a mapping of fields)"
+            form, expected = f"Command(update={short(update)})", "an update (a mapping of fields)"
             raise BAD_UPDATE(
-                who=f"Tool {name!r}", form=form, wanted=wanted, fields=engine.fields, node=self.node, where=where
+                who=f"Tool {name!r}", form=form, wanted=expected, fields=engine.fields, node=self.node, where=where
             )
         for field in entries:
             if field not in tool.policy.writes:
@@ -482,11 +488,11 @@ class TaskHost:
 
         Replies that may have caused *error* are discarded.
         """
-        left = self.abandon()
-        if left:
+        running = self.abandon()
+        if running:
             from asyncio import wait
 
-            await wait(left)
+            await wait(running)
         if asks_anew(error):
             await call_store(self._scope, self._ask_anew)
 
@@ -535,10 +541,10 @@ def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str
     Returns:
         0..n names; None if *harness* has no tool that needs approval, or is not an agent.
     """
-    own: list[Tool] = []
+    tools: list[Tool] = []
     if hasattr(harness, "__graphrt_drive__"):
-        own = [*harness.tools, *(one.tool for one in getattr(harness, "handoffs", ()))]
-    withheld = [tool.spec.name for tool in own if tool.policy.approval is not False]
+        tools = [*harness.tools, *(handoff.tool for handoff in getattr(harness, "handoffs", ()))]
+    withheld = [tool.spec.name for tool in tools if tool.policy.approval is not False]
     if not withheld:
         return None
     agent, node, plan = str(harness.name), task.node.name, task.engine.plan
@@ -548,7 +554,7 @@ def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str
         f"{withheld}, which need approval: a node of a nested graph has to name them in tools=[...]."
     )
     warn(warnings, text)
-    return [tool.spec.name for tool in own if tool.policy.approval is False]
+    return [tool.spec.name for tool in tools if tool.policy.approval is False]
 
 
 def asks_anew(error: Exception) -> bool:

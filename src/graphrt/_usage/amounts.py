@@ -75,9 +75,9 @@ class Unit(NamedTuple):
         """Whether limits and grants are whole numbers."""
         return self.scale == 1
 
-    def counted(self, given: Any) -> int:
+    def counted(self, amount: Any) -> int:
         """Convert a valid limit or grant from the limit's unit to the counted integer."""
-        return int(given) if self.whole else round(given * self.scale)
+        return int(amount) if self.whole else round(amount * self.scale)
 
     def shown(self, amount: int) -> int | float:
         """Convert a counted *amount* to the unit of the limit, for reports and errors."""

@@ -66,10 +66,10 @@ class Budget:
 
     def _problems(self) -> Iterator[str]:
         """Yield the problems of the arguments, as clauses for one error."""
-        given = {name: getattr(self, name) for name in limit_names()}
-        if all(value is None for value in given.values()):
+        limits = {name: getattr(self, name) for name in limit_names()}
+        if all(value is None for value in limits.values()):
             yield "it sets no limit"
-        for name, value in given.items():
+        for name, value in limits.items():
             problem = "" if value is None else limit_problem(name, value)
             if problem:
                 yield f"{name} must be {a_number(name)}, 0 or more, not {problem}"
@@ -85,8 +85,8 @@ class Budget:
 
         `harness.budget` compares sums of amounts with them. Seconds are measured by a clock and are not an amount.
         """
-        given = ((unit, getattr(self, unit.name)) for unit in UNITS)
-        return tuple(None if limit is None else unit.counted(limit) for unit, limit in given)
+        pairs = ((unit, getattr(self, unit.name)) for unit in UNITS)
+        return tuple(None if limit is None else unit.counted(limit) for unit, limit in pairs)
 
     @property
     def described(self) -> list[int | None]:

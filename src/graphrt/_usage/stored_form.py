@@ -45,9 +45,9 @@ def usage_from(stored: Sequence[Any]) -> Usage:
     """
     stored[_FIRST_COUNTS - 1]  # raises IndexError if an original count is missing: these were always written
     counts = (*stored[:_FIRST_COUNTS], *stored[_FIRST_COUNTS + 1 :])
-    given: dict[str, Any] = {name: _whole(number) for name, number in zip(COUNTS, counts, strict=False)}
+    values: dict[str, Any] = {name: _whole(number) for name, number in zip(COUNTS, counts, strict=False)}
     cost = stored[_FIRST_COUNTS] if len(stored) > _FIRST_COUNTS else None
-    return Usage(**given, cost_usd=None if cost is None else float(cost))
+    return Usage(**values, cost_usd=None if cost is None else float(cost))
 
 
 def amounts_to(amounts: Amounts) -> list[int]:
@@ -72,15 +72,15 @@ def first_amounts(values: Sequence[Any], *, absent: Any) -> list[Any]:
 
     So adding an amount does not change journals and graph fingerprints that do not use it.
     """
-    kept = list(values)
-    while len(kept) > _FIRST_AMOUNTS and kept[-1] == absent:
-        kept.pop()
-    return kept
+    amounts = list(values)
+    while len(amounts) > _FIRST_AMOUNTS and amounts[-1] == absent:
+        amounts.pop()
+    return amounts
 
 
 def _whole(number: Any) -> int:
     """Check that a stored number is an integer; a bool is not."""
     if number.__class__ is not int:
         raise TypeError("a whole number was expected")
-    whole: int = number
-    return whole
+    checked: int = number
+    return checked

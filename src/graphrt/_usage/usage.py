@@ -58,7 +58,7 @@ class Usage:
         if self.cost_usd is None and other.cost_usd is None:
             return Usage(**counts)
         counts["unpriced_calls"] = sum(
-            one.calls if one.cost_usd is None else one.unpriced_calls for one in (self, other)
+            usage.calls if usage.cost_usd is None else usage.unpriced_calls for usage in (self, other)
         )
         return Usage(**counts, cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0))
 

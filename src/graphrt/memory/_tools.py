@@ -55,8 +55,8 @@ def memory_tools(
         Args:
             query: Words to look for. Leave it empty for the newest facts.
         """
-        found = await _memory(recall.spec.name).asearch(place(context), query, limit=limit)
-        return "\n".join(f"{item.key}: {item.value}" for item in found) or "Nothing was remembered about that."
+        items = await _memory(recall.spec.name).asearch(place(context), query, limit=limit)
+        return "\n".join(f"{item.key}: {item.value}" for item in items) or "Nothing was remembered about that."
 
     return [remember, recall]
 
