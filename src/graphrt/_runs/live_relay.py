@@ -214,9 +214,9 @@ class LiveRelay:
             if type(item) is Live and self._told(item, task):
                 return
             if task is not None:
-                self._begin(task)
-            task_id = task.id if task is not None else item.task_id if type(item) is Live else ""
-            self._show(mode, item, task_id)
+                self._show(mode, item, self._begin(task))
+            else:
+                self._show(mode, item, item.task_id if type(item) is Live else "")
 
     def _show(self, mode: str, item: Any, task_id: str) -> None:
         """Keep an item, and have it handed over."""
@@ -266,17 +266,23 @@ class LiveRelay:
         self._sizes.clear()
         self._lost = 0
 
-    def _begin(self, task: Task) -> None:
-        """Record the start of the current execution of *task*, unless known, and drop the items of an earlier one."""
-        id_, known = task.id, self._begun.get(task.id)
+    def _begin(self, task: Task) -> str:
+        """Record the start of the current execution of *task*, unless known, and drop the items of an earlier one.
+
+        Returns:
+            The id of the task, which takes time to make.
+        """
+        id_ = task.id
+        known = self._begun.get(id_)
         if known is not None and known[0] == task.execution:
-            return
+            return id_
         if known is not None:
             self._drop(id_, below=task.node.child is None)  # a nested graph continues from its last commit
         self._number += 1
         one = _Item(self._number, "live", live(task, "started", task.attempt), id_, 0)
         self._begun[id_] = task.execution, one
         self._wait(one)
+        return id_
 
     def _kept_as(self, mode: str, item: Any, task_id: str) -> _Item | None:
         """Return the last item in the form in which it is kept; None if it cannot be stored."""
