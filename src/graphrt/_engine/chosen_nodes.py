@@ -32,14 +32,14 @@ def node_for(node: NodePlan, arg: Any, around: Plan) -> NodePlan:
         arg: Argument of the Send.
         around: The plan of the enclosing graph.
     """
-    made = copy.copy(node)
-    made.wants_context = False  # true for a ChosenGraph, which stands in for a function with a Context
+    node_copy = copy.copy(node)
+    node_copy.wants_context = False  # true for a ChosenGraph, which stands in for a function with a Context
     try:
-        made.fn = _chosen(node, arg, around)
-        made.child = made.fn.__graphrt_plan__  # the plan of a compiled graph
+        node_copy.fn = _chosen(node, arg, around)
+        node_copy.child = node_copy.fn.__graphrt_plan__  # the plan of a compiled graph
     except failures() as error:
-        made.fn = _raising(error)
-    return made
+        node_copy.fn = _raising(error)
+    return node_copy
 
 
 def _chosen(node: NodePlan, arg: Any, around: Plan) -> Any:

@@ -78,10 +78,10 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     if not asking:  # otherwise routers are called when the pause is answered, on the state including later edits (R1)
         due, routed = _routes(engine, tasks, view, values, grown)
     # Nothing below can fail: fold, routes and next tasks commit together (R3).
-    moved: Sequence[JoinState] = ()  # the joins whose generation changed, for the event
+    changed_joins: Sequence[JoinState] = ()  # the joins whose generation changed, for the event
     waiting: list[Due] = []
     if routed is not None:
-        moved = joins.arrive(engine, routed)
+        changed_joins = joins.arrive(engine, routed)
         due, waiting = _next(engine, routed)
     if engine.observed or engine.questions or lone is None or lone.extra is not None:
         _watch(engine, tasks, folded)
@@ -100,7 +100,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
             if update.__class__ is not dict and not resets:  # a plain dict was read from the journal
                 engine.plain_commit = (lone.superstep, lone.node, update, due[0].node)
                 return False
-        emit_events.committed(engine, tasks, folded, moved)
+        emit_events.committed(engine, tasks, folded, changed_joins)
     return bool(asking)
 
 
@@ -205,9 +205,9 @@ def route(engine: RunState) -> None:
     routed = router_of(engine).follow(engine.unrouted, view)
     mutation_check.check_routers(engine, engine.unrouted, view, engine.values)
     routed.sends = check_sends(engine, routed.sends)
-    moved = joins.arrive(engine, routed)
+    changed_joins = joins.arrive(engine, routed)
     engine.close_superstep(merged(engine.waiting, routed) if engine.waiting else routed.due())
-    emit_events.routed(engine, "answered", moved)
+    emit_events.routed(engine, "answered", changed_joins)
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:

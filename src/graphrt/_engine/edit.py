@@ -79,12 +79,12 @@ def edit(
             edges.
     """
     engine.take(values, engine.fields)
-    mine = unfinished(engine, as_node, include_finished=True)
+    node_tasks = unfinished(engine, as_node, include_finished=True)
     for task in engine.tasks:
         task.state = None  # so that its next execution gets a view of the edited values
-        if task not in mine and task.status not in (DONE, HANDLED):
+        if task not in node_tasks and task.status not in (DONE, HANDLED):
             questions.mark_stale(task)
-    for task in mine:
+    for task in node_tasks:
         task.status, task.updates, task.goto = DONE, (), goto  # those of `unrouted` are already folded
         goto = goto and ()  # only the first task keeps the targets; otherwise the Sends would start once for each task
         extra = task.more()

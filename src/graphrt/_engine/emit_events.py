@@ -81,8 +81,8 @@ def cancelled(engine: RunState, reason: str) -> None:
 
 def interrupted(engine: RunState) -> None:
     """Log that the run pauses, with its open questions."""
-    asked = tuple(question.id for question in engine.open_interrupts())
-    note(engine, events.RunInterrupted(interrupts=asked, folded=folded(engine)))
+    question_ids = tuple(question.id for question in engine.open_interrupts())
+    note(engine, events.RunInterrupted(interrupts=question_ids, folded=folded(engine)))
 
 
 def completed(engine: RunState) -> None:
@@ -109,21 +109,21 @@ def failed(engine: RunState, error: Exception) -> None:
     )
 
 
-def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
-    """Log the outcomes of *tasks*, then their commit; *moved* are the joins whose generation it changed."""
+def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, changed_joins: Sequence[JoinState]) -> None:
+    """Log the outcomes of *tasks*, then their commit; *changed_joins* are the joins whose generation it changed."""
     for task in tasks:
         outcome(engine, task)
-    wrote = {*folded.values, *folded.grown}  # fields with a new value, and those whose list is extended in place
+    written = {*folded.values, *folded.grown}  # fields with a new value, and those whose list is extended in place
     names, sends, errors, handled = due_parts(engine.following())  # the last three by position in *names*
     note(
         engine,
         events.SuperstepCommitted(
             superstep=engine.superstep,
-            wrote=tuple(name for name in engine.fields if name in wrote),  # schema order
+            wrote=tuple(name for name in engine.fields if name in written),  # schema order
             next=names,
             sends=sends,
             errors=errors,
-            joins=join_standings(engine, moved) if moved else (),
+            joins=join_standings(engine, changed_joins) if changed_joins else (),
             handled=handled,
             # A person is asked by `interrupt_after` before the routers are called.
             after=tuple(question.task_id for question in engine.open_interrupts()) if engine.unrouted else (),
@@ -132,8 +132,8 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
     )
 
 
-def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> None:
-    """Log that tasks became due without a commit; *moved* are the joins whose generation changed.
+def routed(engine: RunState, reason: str, changed_joins: Sequence[JoinState] = ()) -> None:
+    """Log that tasks became due without a commit; *changed_joins* are the joins whose generation changed.
 
     Args:
         reason: `entry` (the router of START), `fatigue` (`on_fatigue` routes), `starved` (joins fired because nothing
@@ -141,7 +141,7 @@ def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> No
     """
     if engine.log is not None:
         names, sends, errors, handled = due_parts(engine.following())
-        standings = join_standings(engine, moved)
+        standings = join_standings(engine, changed_joins)
         note(
             engine,
             events.TasksRouted(

@@ -93,11 +93,11 @@ class Engine(RunState):
         view = self.take_view()
         self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
         routed = router_of(self).ask(self.plan.start, view)
-        moved = joins.arrive(self, routed)  # START is not a source of joins, but its routers may empty some
+        changed_joins = joins.arrive(self, routed)  # START is not a source of joins, but its routers may empty some
         mutation_check.check_routers(self, (), view, self.values)
         self.make_due(check_sends(self, routed.due()))
         self.entered()  # set last: after an error above, the router is called again
-        emit_events.routed(self, "entry", moved)
+        emit_events.routed(self, "entry", changed_joins)
 
     def open_superstep(self) -> list[Task]:
         """Open a superstep of the due nodes: count it, create its tasks and return them.
@@ -138,8 +138,8 @@ class Engine(RunState):
             questions.take_known(self)
         if self.plan.pauses_before:  # even in a fold: the process may have died before the question was shown
             for task in tasks:
-                if task.node.policy.interrupt_before and (asked := questions.before(self, task)):
-                    outcome.pause(self, task, asked)
+                if task.node.policy.interrupt_before and (interrupts := questions.before(self, task)):
+                    outcome.pause(self, task, interrupts)
         return tasks
 
     def report(self, task: Task, execution: int, reply: Any) -> bool:

@@ -48,16 +48,16 @@ def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: boo
     Args:
         raise_as_is: Whether *error* is graphrt's own statement about the task, which reaches the caller unwrapped.
     """
-    here = engine.where(task)  # a Place: graph, node, task and so on, by name in `known`
+    place = engine.where(task)  # a Place: graph, node, task and so on, by name in `known`
     if raise_as_is and isinstance(error, GraphrtError):
-        error.locate(here)
+        error.locate(place)
         return
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
         trace = trace.tb_next  # graphrt frames above the node do not help its author
     if trace is not None:  # else the exception has no frame outside graphrt, and keeps its traceback
         error.__traceback__ = trace
-    known = {name: here.known.get(name) for name in ("node", "declared_at", "task_id", "arg")}
+    known = {name: place.known.get(name) for name in ("node", "declared_at", "task_id", "arg")}
     note = f"In {Place(**known)}"
     if note not in getattr(error, "__notes__", ()):  # the same exception may be raised by several attempts
         error.add_note(note)
@@ -68,14 +68,14 @@ def failure(engine: RunState, task: Task) -> BaseException:
     extra = task.more()
     error = extra.failure
     assert error is not None  # noqa: S101 - a FAILED task has one
-    instead = other_answer(engine, task)  # how to replace a person's answer to the task; may be empty
+    other_advice = other_answer(engine, task)  # how to replace a person's answer to the task; may be empty
     # A BaseException such as KeyboardInterrupt is never wrapped.
     if not isinstance(error, Exception) or extra.raise_as_is:
-        if instead and isinstance(error, GraphrtError) and instead not in error.fix:
-            error.fix = f"{error.fix} {instead}".lstrip()
+        if other_advice and isinstance(error, GraphrtError) and other_advice not in error.fix:
+            error.fix = f"{error.fix} {other_advice}".lstrip()
         return error
     node: NodePlan = task.node
-    tried = f" after {task.attempt} attempts" if task.attempt > 1 else ""
+    attempts = f" after {task.attempt} attempts" if task.attempt > 1 else ""
     text = said(error)
     declared, known, fix = NODE_FAILED, "", extra.advice  # `advice` from the driver; may be empty
     if isinstance(error, GraphrtError):  # its Known and Fix become those of the NodeError: one block, not two (0055)
@@ -93,12 +93,12 @@ def failure(engine: RunState, task: Task) -> BaseException:
     if engine.thread is not None:
         end = "" if fix.endswith(("?", "!", ".")) else "."  # a fix may be a question: "Did you mean 'deps'?"
         fix = f"{fix}{end} Then retry({engine.thread!r}): finished tasks do not run again."
-    if instead:
-        fix = f"{fix} {instead}"
+    if other_advice:
+        fix = f"{fix} {other_advice}"
     cause = describe_error(error).replace("\n", "\n    ") + ("" if too_long is None else f" ({too_long})")
     inner = (error.code, *(error.inner_codes or ())) if isinstance(error, GraphrtError) else None
     raised = declared(
-        node=node.name, tried=tried, cause=cause, inner_codes=inner, where=engine.where(task), known=known, fix=fix
+        node=node.name, tried=attempts, cause=cause, inner_codes=inner, where=engine.where(task), known=known, fix=fix
     )
     raised.__cause__ = error
     return raised

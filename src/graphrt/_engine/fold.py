@@ -318,7 +318,7 @@ def _reduced(
 
 def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
     """Return the error for a reducer that returned None for a field that cannot be None (R7)."""
-    wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
+    writers = [t for t in tasks if any(field.name in update for update in t.updates)]
     error = REDUCER_RETURNED_NONE(
         reducer=field.reducer_name,
         field=field.name,
@@ -326,7 +326,7 @@ def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], P
         node=task.node.name,
         where=where(),
     )
-    return FoldError(error, wrote)
+    return FoldError(error, writers)
 
 
 def _place(error: BaseException) -> str:

@@ -52,16 +52,16 @@ def arrive(engine: RunState, routed: Routed) -> list[JoinState]:
     Returns the changed joins. Called in each commit, after the edges and routers of the ended tasks were followed. The
     event of the commit contains the changed joins.
     """
-    moved: list[JoinState] = []
+    changed: list[JoinState] = []
     for join, source in routed.arrivals:  # index of the join, and of the node that arrived
         state = engine.joins[join]
         if state.arrive(source):
             routed.plain[state.plan.dst.index] = state.plan.dst  # one plain activation of the join's node
-        if state not in moved:
-            moved.append(state)
+        if state not in changed:
+            changed.append(state)
     for branch in routed.emptied:  # conditional edges whose routers returned an empty list
-        moved += [state for state in empty(engine, branch) if state not in moved]
-    return moved
+        changed += [state for state in empty(engine, branch) if state not in changed]
+    return changed
 
 
 def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
@@ -72,17 +72,17 @@ def empty(engine: RunState, branch: BranchPlan) -> list[JoinState]:
     """
     nodes = engine.plan.nodes
     # Other targets than nodes are END, and NO_DEFAULT for a branch without a default.
-    reached = {target.index for target in (*branch.table.values(), branch.default) if isinstance(target, NodePlan)}
-    waiting = list(reached)
+    skipped = {target.index for target in (*branch.table.values(), branch.default) if isinstance(target, NodePlan)}
+    waiting = list(skipped)
     while waiting:  # nodes behind them by static edges do not run either
         for target in nodes[waiting.pop()].static:
-            if target.index not in reached:
-                reached.add(target.index)
+            if target.index not in skipped:
+                skipped.add(target.index)
                 waiting.append(target.index)
-    marked = [join for join in engine.joins if not join.arrived and not join.plan.sources.isdisjoint(reached)]
-    for join in marked:
+    emptied = [join for join in engine.joins if not join.arrived and not join.plan.sources.isdisjoint(skipped)]
+    for join in emptied:
         join.emptied = True
-    return marked
+    return emptied
 
 
 def never_fired(engine: RunState) -> list[str]:

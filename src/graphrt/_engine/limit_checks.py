@@ -61,7 +61,7 @@ def rest(engine: RunState) -> None:
     """
     visits, limits = engine.visits, engine.visit_limits
     routed = Routed()  # collects the remaining due tasks, in task order, and merges activations of one node
-    tired: dict[int, NodePlan] = {}
+    fatigued: dict[int, NodePlan] = {}
     for item in engine.due:
         node: NodePlan | None = item.node
         seen: set[int] = set()
@@ -70,7 +70,7 @@ def rest(engine: RunState) -> None:
             if target is None or node.index in seen:  # no route, or a circle
                 raise _fatigue(engine, item.node)
             seen.add(node.index)
-            tired[node.index] = node
+            fatigued[node.index] = node
             node = None if isinstance(target, EndType) else target
         if node is not None and node is item.node:  # not tired: it stays due as it is
             if item.is_send:
@@ -82,7 +82,7 @@ def rest(engine: RunState) -> None:
             routed.plain[node.index] = node
     engine.make_due(merged(engine.waiting, routed) if engine.waiting else routed.due())
     if engine.log is not None:
-        for node in tired.values():
+        for node in fatigued.values():
             emit_events.fatigued(engine, node)
         emit_events.routed(engine, "fatigue")
 

@@ -74,16 +74,16 @@ class ModelCalls:
 
     # -- changes -------------------------------------------------------------------------------------------------
 
-    def hold(self, call: ModelCall, want: Amounts) -> None:
-        """Reserve *want* for *call*, which is about to be made."""
-        self.holds[call] = (*self.holds.get(call, ()), want)
+    def hold(self, call: ModelCall, amounts: Amounts) -> None:
+        """Reserve *amounts* for *call*, which is about to be made."""
+        self.holds[call] = (*self.holds.get(call, ()), amounts)
 
     def release(self, call: ModelCall) -> bool:
         """Remove the latest reservation of *call*, which has ended. Returns False if there is none."""
-        held = self.holds.get(call)
-        if held:
-            self.holds[call] = held[:-1]
-        return bool(held)
+        reservations = self.holds.get(call)
+        if reservations:
+            self.holds[call] = reservations[:-1]
+        return bool(reservations)
 
     def count(self, task: str, call: ModelCall, usage: Usage, model: str | None) -> events.UsageRecorded:
         """Record the usage of *call*, whose reply is not recorded, on the task with id *task*.
@@ -195,8 +195,8 @@ class ModelCalls:
 
         If there is a reply, the latest reservation is not one of them.
         """
-        held = self.holds.get(call, ())
-        return held[:-1] if call in self.replies else held
+        reservations = self.holds.get(call, ())
+        return reservations[:-1] if call in self.replies else reservations
 
     def failed(self, call: ModelCall) -> list[Usage]:
         """Return the usage of each execution of *call* without a recorded reply, in order."""

@@ -118,14 +118,14 @@ def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Va
         RouteError: A router assigned to it.
     """
     if _is_assigned(engine, view, values):
-        wrong = engine.plan.state.assigned(view, values)
-        asked = names(dict.fromkeys(task.node.name for task in tasks if task.node.branches)) or "START"
+        fields = engine.plan.state.assigned(view, values)
+        nodes_text = names(dict.fromkeys(task.node.name for task in tasks if task.node.branches)) or "START"
         raise MUTATED_STATE_IN_ROUTER(
-            nodes_text=asked,
-            fields=wrong,
-            field=wrong[0],
+            nodes_text=nodes_text,
+            fields=fields,
+            field=fields[0],
             where=engine.where(),
-            known="; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in wrong),
+            known="; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in fields),
         )
 
 
@@ -183,14 +183,14 @@ def _dumped(dump: Any, value: Any) -> bytes | None:
 
 
 def _fail(
-    engine: RunState, failing: Sequence[Task], who: Sequence[Task], reply: Any, changed: list[str]
+    engine: RunState, failing: Sequence[Task], suspects: Sequence[Task], reply: Any, changed: list[str]
 ) -> UpdateError:
-    """Restore the fields *changed* in place, fail the tasks *failing*, and return the error, which names *who*.
+    """Restore the fields *changed* in place, fail the tasks *failing*, and return the error, which names *suspects*.
 
     The two differ if several tasks were running: the task that returned fails, and the error names all suspects.
     """
-    how = ", ".join(_how(engine, name) for name in changed)
-    error = _error(engine, who, changed, "changed a value of the state in place", reply, how)
+    known = ", ".join(_how(engine, name) for name in changed)
+    error = _error(engine, suspects, changed, "changed a value of the state in place", reply, known)
     _restore(engine, changed)
     _give_up(failing, error)
     return error
@@ -199,39 +199,41 @@ def _fail(
 def _fail_assigned(engine: RunState, task: Task, reply: Any) -> UpdateError:
     """Fail *task* for its assignment to its view, and return the error. The committed values are not affected."""
     values, view = engine.values, task.state
-    wrong = engine.plan.state.assigned(view, values)
+    fields = engine.plan.state.assigned(view, values)
     error = _error(
         engine,
         (task,),
-        wrong,
+        fields,
         "assigned to the state it was given",
         reply,
-        "; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in wrong),
+        "; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in fields),
     )
     _give_up((task,), error)
     return error
 
 
-def _error(engine: RunState, who: Sequence[Task], wrong: list[str], did: str, reply: Any, known: str) -> UpdateError:
-    """Return the error for the fields *wrong*. An exception that the node also raised is chained to it.
+def _error(
+    engine: RunState, suspects: Sequence[Task], fields: list[str], predicate: str, reply: Any, known: str
+) -> UpdateError:
+    """Return the error for the changed *fields*. An exception that the node also raised is chained to it.
 
     Args:
-        who: Tasks that may have made the change, 1 or more.
-        did: The change, as the predicate of the message.
+        suspects: Tasks that may have made the change, 1 or more.
+        predicate: The change, as the predicate of the message.
         reply: As for `is_changed`; None if the change was detected later.
         known: Text of the "Known" line: the fields, before and after.
     """
-    nodes = tuple(dict.fromkeys(task.node.name for task in who))
+    nodes = tuple(dict.fromkeys(task.node.name for task in suspects))
     failed = reply.error if reply.__class__ is Failed else None
     error = NODE_MUTATED_STATE(
         who=f"Node {nodes[0]!r}" if len(nodes) == 1 else f"One of the nodes {names(nodes)}",
-        did=did,
-        fields=wrong,
+        did=predicate,
+        fields=fields,
         and_raised=f" It then raised {type(failed).__name__}, which is chained." if failed is not None else "",
-        field=wrong[0],
+        field=fields[0],
         nodes=nodes,
         node=nodes[0],
-        where=engine.where(who[0] if len(who) == 1 else None),
+        where=engine.where(suspects[0] if len(suspects) == 1 else None),
         known=known,
     )
     error.__cause__ = failed
@@ -259,12 +261,12 @@ def _how(engine: RunState, name: str) -> str:
     return _change(engine, name, engine.plan.checking.load(engine.guard[name]), now)
 
 
-def _change(engine: RunState, name: str, was: Any, now: Any) -> str:
+def _change(engine: RunState, name: str, before: Any, now: Any) -> str:
     """Return the values of a field before and after, for an error; an untracked field's are not shown (R16)."""
     field = engine.fields.get(name)
     if field is not None and field.untracked:
         return f"{name} {HIDDEN}"
-    return f"{name} was {short(was)}, is {short(now)}"
+    return f"{name} was {short(before)}, is {short(now)}"
 
 
 def _restore(engine: RunState, changed: Sequence[str]) -> None:

@@ -225,8 +225,8 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
     ):
         return
     # A node that returned the field unchanged did not set it: nodes that return whole states return every field.
-    rest = [{name: update[name] for name in update if name != TOKEN_BUDGET} for update in task.updates]
-    task.updates = (*rest, *(stamped(engine, task, update) for update in spending))
+    other_updates = [{name: update[name] for name in update if name != TOKEN_BUDGET} for update in task.updates]
+    task.updates = (*other_updates, *(stamped(engine, task, update) for update in spending))
 
 
 def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
@@ -250,9 +250,9 @@ def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
     Interrupt after an answer asks a new question. If a question was withdrawn unanswered, the next one has the same
     base key and a higher version.
     """
-    asked = [question for question in task.more().interrupts if question.base.startswith("returned")]
-    base = f"returned{sum(question.answered for question in asked)}"
-    version = 1 + sum(question.base == base for question in asked)
+    interrupts = [question for question in task.more().interrupts if question.base.startswith("returned")]
+    base = f"returned{sum(question.answered for question in interrupts)}"
+    version = 1 + sum(question.base == base for question in interrupts)
     key = base if version == 1 else f"{base}:{version}"
     question = questions.new(engine, task, key, reply.payload, version=version)
     question.expires_at = reply.expires_at
@@ -442,15 +442,15 @@ def _type(whole: Field) -> str:
     return describe(whole.annotation)
 
 
-def pause(engine: RunState, task: Task, asked: list[OpenInterrupt], child: Any = None) -> None:
-    """Make *task* wait for the answers to the questions that it *asked*; without a thread it fails (R10).
+def pause(engine: RunState, task: Task, interrupts: list[OpenInterrupt], child: Any = None) -> None:
+    """Make *task* wait for the answers to the questions that it *interrupts*; without a thread it fails (R10).
 
     See `questions.pause`.
     """
     if engine.thread is None:  # final: neither a retry nor an `on_error` node could get an answer
         _fail(task, questions.no_thread(engine, task), None, raise_as_is=True, final=True)
     else:
-        questions.pause(task, asked, child)
+        questions.pause(task, interrupts, child)
 
 
 def _fail(

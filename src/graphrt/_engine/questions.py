@@ -357,8 +357,8 @@ def ask(
             last.reason = REWORDED if last.open or last.answer_type == answer_type else "retyped"
             move(last, events.InterruptWithdrawn if last.open else events.AnswerDiscarded)
         version = last.version + 1
-    taken = {q.key for q in extra.interrupts}
-    while (key := name if version == 1 else f"{name}:{version}") in taken:
+    keys = {q.key for q in extra.interrupts}
+    while (key := name if version == 1 else f"{name}:{version}") in keys:
         version += 1  # a user's key may look like a version of another key
     question = new(engine, task, key, own(payload), kind=kind, version=version)
     question.answer_type = answer_type
@@ -549,8 +549,8 @@ def left_with(task: Task) -> list[OpenInterrupt]:
     Unlike the other questions of a task with a nested graph, they belong to the task itself. Closed ones are kept,
     because they determine the version of the next one.
     """
-    asked = task.extra.interrupts if task.extra is not None else ()
-    return [question for question in asked if question.kind == TASK and question.task_id == task.id]
+    interrupts = task.extra.interrupts if task.extra is not None else ()
+    return [question for question in interrupts if question.kind == TASK and question.task_id == task.id]
 
 
 def left_to_queue(task: Task) -> OpenInterrupt | None:
@@ -711,10 +711,10 @@ def journalled(engine: RunState, *, usage: bool) -> Iterator[events.Event]:
         usage: Whether to include the usage of the task's model calls.
     """
     open_ = engine.open_interrupts()
-    asked: list[OpenInterrupt] = [
+    in_journal: list[OpenInterrupt] = [
         candidate for candidate in engine.questions.values() if engine.path in candidate.logged_in
     ]
-    for question in asked:
+    for question in in_journal:
         task = _inside(engine, question.id) or next(
             (t for t in engine.unrouted if question in t.more().interrupts), None
         )
@@ -726,5 +726,5 @@ def journalled(engine: RunState, *, usage: bool) -> Iterator[events.Event]:
     yield from (
         answered_event(candidate)
         for candidate in engine.questions.values()
-        if candidate.answer_logged and candidate not in asked
+        if candidate.answer_logged and candidate not in in_journal
     )

@@ -38,7 +38,7 @@ def redacted_update(
     if redactor is None:
         return update
     state = engine.plan.state
-    made: dict[str, Any] | None = None
+    redacted: dict[str, Any] | None = None
     for name, value in update.items():
         if name in state.untracked or value is None or value is DELETE:
             continue
@@ -55,9 +55,9 @@ def redacted_update(
                 continue
             raise
         if new is not value:
-            made = dict(update) if made is None else made
-            made[name] = new
-    return update if made is None else made
+            redacted = dict(update) if redacted is None else redacted
+            redacted[name] = new
+    return update if redacted is None else redacted
 
 
 def _fitting(field: Field | None, *, whole: bool) -> Callable[[Any], Any] | None:

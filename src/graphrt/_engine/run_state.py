@@ -466,8 +466,8 @@ class RunState:
         Between the fold of a superstep and its routers they are those of `interrupt_after`.
         """
         if self.unrouted:
-            asked = (question for task in self.unrouted for question in task.open_interrupts())
-            return [question for question in asked if question.kind == AFTER]
+            interrupts = (question for task in self.unrouted for question in task.open_interrupts())
+            return [question for question in interrupts if question.kind == AFTER]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
 
     def know(self, question: OpenInterrupt) -> None:

@@ -77,10 +77,10 @@ def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str] = f
     Raises:
         NotStorable: A value cannot be stored exactly; its path begins with the field.
     """
-    made = Stamped(values)
-    made.lines = lines = {}
+    stamped_values = Stamped(values)
+    stamped_values.lines = lines = {}
     blobs: dict[str, bytes] = {}
-    made.blobs = blobs
+    stamped_values.blobs = blobs
     for name, value in values.items():
         if name in untracked:
             continue
@@ -91,7 +91,7 @@ def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str] = f
         elif len(line) > BLOB_BYTES:  # not with references to files, because a blob cannot refer to another one
             line = reference(line, blobs)
         lines[name] = line
-    return made
+    return stamped_values
 
 
 def reference(line: bytes, blobs: dict[str, bytes]) -> bytes:

@@ -370,14 +370,14 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
     return tuple(updates)
 
 
-def _output_names(wanted: Any, parent: RunState, plan: Plan) -> list[tuple[str, str]]:
+def _output_names(option: Any, parent: RunState, plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of (parent's field, child's field): the `output=` mapping, else the fields of the same name.
 
     Args:
-        wanted: The `output=` option of the node; a mapping or None here.
+        option: The `output=` option of the node; a mapping or None here.
     """
-    if is_mapping(wanted):
-        return list(wanted.items())
+    if is_mapping(option):
+        return list(option.items())
     # `output_names`: fields of the child's output schema, None without one. `update.names`: what nodes may write.
     names = plan.spec.output_names if plan.spec.output_names is not None else plan.state.fields
     return [(name, name) for name in plan.state.fields if name in names and name in parent.plan.update.names]

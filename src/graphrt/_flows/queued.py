@@ -26,17 +26,17 @@ def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Tas
     Called by the run loop for the due tasks of a superstep; it runs the returned ones in this process. `leave` makes a
     task PAUSED, so that the run pauses when no other task is due.
     """
-    here: list[Task] = []
+    local_tasks: list[Task] = []
     for task in due:
         if task.node.policy.queue is None:
-            here.append(task)
+            local_tasks.append(task)
         elif (failure := control.failures.pop(task.id, None)) is not None:
             evolve(engine, failure.event)  # sets the task's status and error, as a replay of the event would
             # Whether the caller gets the error itself, without a NodeError.
             task.more().raise_as_is = failure.raise_as_is
         else:
             leave(engine, task)  # asks the question by which workers find the task
-    return here
+    return local_tasks
 
 
 def run_left(engine: Engine, task: Task, control: Control) -> Flow:

@@ -369,10 +369,10 @@ def _take_mail(engine: Engine, control: Control) -> Flow:
     the letters are one commit. Letters that arrive later make the paused thread due.
     """
     letters = [control.letters.popleft() for _ in range(len(control.letters))]  # others may arrive in the meantime
-    taken = take_letters(engine, letters)  # positions in the store, used to delete the letters
+    positions = take_letters(engine, letters)  # positions in the store, used to delete the letters
     deliver(engine)  # deliver signals, including earlier ones, to tasks that wait in `ctx.receive`
     if engine.log:  # never empty if a letter was processed: each causes an event, even a dropped one
-        yield Record(emit_events.take(engine), standing(engine) if engine.dirty else (), taken=taken)
+        yield Record(emit_events.take(engine), standing(engine) if engine.dirty else (), taken=positions)
     return any(task.status == DUE for task in engine.tasks)
 
 
