@@ -214,14 +214,14 @@ class AioDriver:
         control = self.services.control
         current = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        asked = finished = False  # whether `cancel` has cancelled the asyncio task; whether the node has ended
+        cancelled = finished = False  # whether `cancel` has cancelled the asyncio task; whether the node has ended
 
         def cancel() -> None:
             """Cancel the node, on the loop."""
-            nonlocal asked
+            nonlocal cancelled
             # Only once: a second cancel would interrupt its cleanup.
-            if current is not None and not (asked or finished):
-                asked = True
+            if current is not None and not (cancelled or finished):
+                cancelled = True
                 current.cancel()
 
         def halt() -> None:
@@ -234,13 +234,13 @@ class AioDriver:
                 return STOPPED
             reply = await ainvoke(self.services, task, self._nested)
         except asyncio.CancelledError:
-            if not asked:
+            if not cancelled:
                 raise
             reply = STOPPED
         finally:
             finished = True
             control.on_halt.remove(halt)
-        if asked and current is not None:
+        if cancelled and current is not None:
             # This driver requested the cancellation. Without `uncancel()`, `cancelling()` would stay above 0 in the
             # caller's task after the run, and asyncio.timeout() and TaskGroup would take that for a cancellation from
             # outside.

@@ -167,11 +167,11 @@ def parted(error: BaseException) -> BaseException:
     if not isinstance(error, BaseExceptionGroup) or isinstance(error, Exception):
         return error
     group: BaseExceptionGroup[BaseException] = error  # pyright: ignore[reportUnknownVariableType]  # of any errors
-    pauses, rest = group.split(Suspended)
-    if pauses is None or not (rest is None or isinstance(rest, Exception)):
+    pauses, other_errors = group.split(Suspended)
+    if pauses is None or not (other_errors is None or isinstance(other_errors, Exception)):
         return group
-    if rest is not None:
-        return rest
+    if other_errors is not None:
+        return other_errors
     first: Suspended | BaseExceptionGroup[Suspended] = pauses
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

@@ -51,9 +51,9 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     """
     node = task.node
     if services.watcher is not None and not is_watched and not node.is_async:  # else `ainvoke` reports to it
-        with _Watched(services.watcher, task) as seen:
-            seen.reply = invoke(services, task, drive, is_watched=True)
-        return seen.reply
+        with _Watched(services.watcher, task) as watched:
+            watched.reply = invoke(services, task, drive, is_watched=True)
+        return watched.reply
     if services.control.live and not node.is_async:  # else `ainvoke` publishes it
         started_live(services, task)
     if node.child is not None:
@@ -69,12 +69,12 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     around = surroundings()
     context = Context(services, task, get_ident(), around.attempt) if node.wants_context else None
     key: Any = None
-    here = WithoutContext(services, task) if context is None else context
+    node_context = WithoutContext(services, task) if context is None else context
     # Agents that the node calls find it there. Inlined `entered`, to save a call.
     if services.watcher is None:
-        token = SURROUNDINGS.set(around.replaced(node=here))
+        token = SURROUNDINGS.set(around.replaced(node=node_context))
     else:
-        token = SURROUNDINGS.set(around.replaced(node=here, watcher=services.watcher))
+        token = SURROUNDINGS.set(around.replaced(node=node_context, watcher=services.watcher))
     try:
         if node.cache is not None:  # the node's option `cache=`: equal inputs return the stored result
             key = node.cache.key(node.name, task)
@@ -220,9 +220,9 @@ async def ainvoke(
 
     node = task.node
     if services.watcher is not None and not is_watched:
-        with _Watched(services.watcher, task) as seen:
-            seen.reply = await ainvoke(services, task, drive, is_watched=True)
-        return seen.reply
+        with _Watched(services.watcher, task) as watched:
+            watched.reply = await ainvoke(services, task, drive, is_watched=True)
+        return watched.reply
     if services.control.live:
         started_live(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations

@@ -179,19 +179,19 @@ def perform(
         _keep(services, task, key)
     if known is None:  # raised only now: the answer "fail" counts as a start, which has to be stored first
         raise _unknown(task, key)
-    wrote: tuple[MemoryWritten, ...] = ()
+    memory_writes: tuple[MemoryWritten, ...] = ()
     if services.recorded is not None:
-        result, wrote = services.recorded.effect(task, key), services.recorded.wrote(task, key)
-        again(task, context._execution, wrote)
+        result, memory_writes = services.recorded.effect(task, key), services.recorded.wrote(task, key)
+        again(task, context._execution, memory_writes)
     elif writes is None:
         with inside(recording=context):  # as in `perform_async`
             result = fn(*args)
     else:
         with inside(recording=context, memory=writes):
             result = fn(*args)
-        wrote = tuple(writes.items.values())
+        memory_writes = tuple(writes.items.values())
     context._check_kept()
-    result = _take(task, call, result, wrote)  # the node continues with the record
+    result = _take(task, call, result, memory_writes)  # the node continues with the record
     if kind != "pure":
         _keep(services, task, key)
     return own(result)
@@ -243,12 +243,12 @@ async def perform_async(
     around = {"recording": context} if recorded is None and about is None else {}
     with inside(memory=writes, **around):
         result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
-    wrote = tuple(writes.items.values())
-    if recorded is not None and not wrote:  # the function did not run
-        wrote = recorded.wrote(task, key)
-        again(task, context._execution, wrote)
+    memory_writes = tuple(writes.items.values())
+    if recorded is not None and not memory_writes:  # the function did not run
+        memory_writes = recorded.wrote(task, key)
+        again(task, context._execution, memory_writes)
     context._check_kept()
-    result = _take(task, call, result, wrote)
+    result = _take(task, call, result, memory_writes)
     if kind != "pure":
         await call_store(services, _keep, services, task, key)
     return own(result)
@@ -301,7 +301,7 @@ def _known(
     question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
     # A copied thread has a different idempotency key. The effect was started with the key in the copied question.
     # `base` is the key of a question without its version.
-    payload = next((asked.payload for asked in extra.interrupts if asked.base == question), payload)
+    payload = next((interrupt.payload for interrupt in extra.interrupts if interrupt.base == question), payload)
     if services.recorded is not None:  # the former owner of the thread is not repeated
         payload = services.recorded.asked(task, question) or payload
     answer = context._ask(question, payload, _UNKNOWN_ANSWERS, kind="effect")
@@ -385,7 +385,7 @@ def _unknown(task: Task, key: str) -> NodeError:
     return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
-def _take(task: Task, call: Call, result: Any, wrote: tuple[MemoryWritten, ...] = ()) -> Any:
+def _take(task: Task, call: Call, result: Any, memory_writes: tuple[MemoryWritten, ...] = ()) -> Any:
     """Record the result of an effect on the task, as a redacted copy, with the effect's memory writes.
 
     Returns the copy.
@@ -396,7 +396,7 @@ def _take(task: Task, call: Call, result: Any, wrote: tuple[MemoryWritten, ...] 
     """
     key = call.key
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
-    task.end_effect(key, own(result), call.arguments, wrote)
+    task.end_effect(key, own(result), call.arguments, memory_writes)
     return result
 
 

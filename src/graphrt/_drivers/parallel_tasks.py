@@ -194,7 +194,7 @@ class ParallelTasks:
         schedule = self.schedule
         for timer in schedule.stop():
             timer.cancel()  # no further attempt begins
-        asked: set[Any] = set()
+        stopped: set[Any] = set()
         until = monotonic() + self.grace_s
         while schedule.flying:
             self.bell.clear()
@@ -202,10 +202,10 @@ class ParallelTasks:
                 flying = [
                     attempt
                     for attempt in schedule.flying.items()
-                    if attempt[1] not in asked and attempt[1] is not STARTING
+                    if attempt[1] not in stopped and attempt[1] is not STARTING
                 ]
             for (task, execution), handle in flying:
-                asked.add(handle)
+                stopped.add(handle)
                 if isinstance(handle, (Job, TimedSteps)):
                     if self.pool.withdraw(handle):  # still queued: it never starts (rule R9)
                         schedule.end(task, execution, STOPPED)
@@ -319,8 +319,8 @@ class ParallelTasks:
     def reinforce(self) -> None:
         """Request one more helper from the pool if tasks are queued for the caller and no helper is pending."""
         with self.schedule.lock:
-            wanted = self.schedule.queues[HERE] and not self.called and not self.closing
-            if not wanted or len(self.helpers) >= self.pool.most:
+            is_needed = self.schedule.queues[HERE] and not self.called and not self.closing
+            if not is_needed or len(self.helpers) >= self.pool.most:
                 return
             self.called = True
             helper = Helper(self)

@@ -33,9 +33,9 @@ def wait(services: RunServices, seconds: float) -> None:
     if sleep is not None:
         if control.halt is None:
             try:
-                made: Any = sleep(seconds)
-                if inspect.isawaitable(made):
-                    _finish(services, made)
+                result: Any = sleep(seconds)
+                if inspect.isawaitable(result):
+                    _finish(services, result)
             except unasked() as error:
                 raise unasked_failure(error, "sleep=") from error
         return
@@ -53,13 +53,13 @@ def wait(services: RunServices, seconds: float) -> None:
         control.on_halt.remove(woken.set)
 
 
-def _finish(services: RunServices, made: Awaitable[Any]) -> None:
-    """Await *made*, the result of an async `sleep=`, on the private loop thread. A halt of the run cancels it."""
+def _finish(services: RunServices, awaitable: Awaitable[Any]) -> None:
+    """Await *awaitable*, the result of an async `sleep=`, on the private loop thread. A halt of the run cancels it."""
     from graphrt._drivers.loop_thread import LoopCancelledError
 
     async def body() -> None:
         """Await any awaitable, because the loop thread accepts only coroutines."""
-        await made
+        await awaitable
 
     try:
         services.loop().run(body, services.control)
@@ -67,8 +67,8 @@ def _finish(services: RunServices, made: Awaitable[Any]) -> None:
         if services.control.halt is None:  # otherwise the halt ended the wait
             raise unasked_failure(error, "sleep=") from error
     finally:
-        if inspect.iscoroutine(made):
-            made.close()  # if it was cancelled before it started, Python would warn that it was never awaited
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()  # if it was cancelled before it started, Python would warn that it was never awaited
 
 
 async def await_(services: RunServices, seconds: float) -> None:

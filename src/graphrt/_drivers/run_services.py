@@ -306,8 +306,8 @@ class RunServices:
         """
         if self.record is None:
             return ()
-        taken = self._before_last() if effect.last else effect.taken  # positions of the messages to delete
-        entries = self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
+        positions = self._before_last() if effect.last else effect.taken  # positions of the messages to delete
+        entries = self.record(effect.logged, effect.staged, release=effect.last, taken=positions)
         self.read_entries(entries)
         return entries
 
@@ -326,8 +326,8 @@ class RunServices:
         """Like `written`, but without showing entries: the async driver does that itself on the event loop."""
         if self.record is None:
             return ()
-        taken = self._before_last() if effect.last else effect.taken
-        return self.record(effect.logged, effect.staged, release=effect.last, show=False, taken=taken)
+        positions = self._before_last() if effect.last else effect.taken
+        return self.record(effect.logged, effect.staged, release=effect.last, show=False, taken=positions)
 
     def _before_last(self) -> Sequence[int]:
         """Prepare the last commit, which releases the claim on the thread.

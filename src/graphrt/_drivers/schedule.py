@@ -137,11 +137,11 @@ class Schedule:
             if task is None or task.ends_s is None or not is_over(task):
                 return task
             # Its superstep or run ended while it was queued, so its node is not called.
-            late = TimedOut(task.timeout_s or 0.0, cut=True)
+            timeout = TimedOut(task.timeout_s or 0.0, cut=True)
             if handle is not None:
-                self.end(task, task.execution, late)
+                self.end(task, task.execution, timeout)
             else:
-                self.ended.append((task, task.execution, late))
+                self.ended.append((task, task.execution, timeout))
                 self.give_back()
         return None
 

@@ -99,7 +99,7 @@ class SyncDriver:
         token = SURROUNDINGS.set(self._inside)
         # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
         # `invoke`. Not with a `RunWatcher` (`services.watcher`), because only `invoke` reports attempts to it.
-        plainly = 1 if services.watcher is None else None
+        direct_call = 1 if services.watcher is None else None
         timed, paused = services.timed, False
         reads = until != ()  # the run then continues at the pace of its reader
         reply: Any = None
@@ -107,7 +107,7 @@ class SyncDriver:
             effect = send(None)
             while True:
                 try:
-                    if effect.__class__ is Task and effect.plain == plainly:
+                    if effect.__class__ is Task and effect.plain == direct_call:
                         plain.task = effect
                         started = monotonic() if timed else 0.0
                         try:

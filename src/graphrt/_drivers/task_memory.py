@@ -317,30 +317,30 @@ class TaskMemory:
 
     def _read(self, verb: str, *args: Any) -> list[MemoryItem]:
         """Return the result of a read. *args* are the arguments of the method, `get` or `search`."""
-        wanted = self._wanted(verb, args)
-        wanted = replace(wanted, vector=vector_of(self._embedded(self._query(verb, args))))
+        criteria = self._wanted(verb, args)
+        criteria = replace(criteria, vector=vector_of(self._embedded(self._query(verb, args))))
         if surroundings().memory is not None:
             self._context._check()
-            return self._overlaid(wanted, args, self._stored(wanted, args))
+            return self._overlaid(criteria, args, self._stored(criteria, args))
         return self._overlaid(
-            wanted, args, self._context.effect(f"memory.{verb}", lambda *_: self._stored(wanted, args), *args)
+            criteria, args, self._context.effect(f"memory.{verb}", lambda *_: self._stored(criteria, args), *args)
         )
 
     async def _aread(self, verb: str, *args: Any) -> list[MemoryItem]:
         """Like `_read`, without blocking the event loop."""
         from graphrt._drivers.blocking_calls import call_store
 
-        wanted = self._wanted(verb, args)
-        wanted = replace(wanted, vector=vector_of(await self._aembedded(self._query(verb, args))))
+        criteria = self._wanted(verb, args)
+        criteria = replace(criteria, vector=vector_of(await self._aembedded(self._query(verb, args))))
 
         async def stored(*_: Any) -> list[dict[str, Any]]:
             """Read the store: the effect that records it."""
-            return await call_store(self._services, self._stored, wanted, args)
+            return await call_store(self._services, self._stored, criteria, args)
 
         if surroundings().memory is not None:
             self._context._check()
-            return self._overlaid(wanted, args, await stored())
-        return self._overlaid(wanted, args, await self._context.effect(f"memory.{verb}", stored, *args))
+            return self._overlaid(criteria, args, await stored())
+        return self._overlaid(criteria, args, await self._context.effect(f"memory.{verb}", stored, *args))
 
     def _wanted(self, verb: str, args: tuple[Any, ...]) -> MemoryFilter:
         """Check the arguments of a read and return its filter, with the namespace without tenant."""
@@ -356,10 +356,10 @@ class TaskMemory:
         query: str = check_storable(self._task.engine, self._task, args[1], "searches the memory")
         return query.strip()
 
-    def _stored(self, wanted: MemoryFilter, args: tuple[Any, ...]) -> list[dict[str, Any]]:
+    def _stored(self, criteria: MemoryFilter, args: tuple[Any, ...]) -> list[dict[str, Any]]:
         """Read the store, and return the items in their recorded form."""
         tenant = beside(self._task.engine.thread or "", "")
-        inner = replace(wanted, namespace=f"{tenant}{wanted.namespace}", now=self._services.clock())
+        inner = replace(criteria, namespace=f"{tenant}{criteria.namespace}", now=self._services.clock())
         # Request as many additional items as the task has written itself, because these may replace items of the store.
         limit = (args[2] if len(args) == 3 else 1) + len(self._writes())
         items = self._store.query(inner, limit=limit)
@@ -373,7 +373,7 @@ class TaskMemory:
         """Return the writes of this execution so far."""
         return self._task.memory_writes(self._execution).items
 
-    def _overlaid(self, wanted: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
+    def _overlaid(self, criteria: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
         """Combine the items read from the store with the writes of this execution, which come first."""
         writes = self._writes()
         own_items: list[MemoryItem] = []
@@ -386,26 +386,26 @@ class TaskMemory:
                 updated_at=None,
                 expires_at=event.expires_at,
             )
-            score = self._score(wanted, event)
+            score = self._score(criteria, event)
             if not event.deleted and score:
                 own_items.append(replace(item, score=score))
         own_items.sort(key=lambda item: -item.score)
-        rest = [MemoryItem(**record) for record in stored if (record["namespace"], record["key"]) not in writes]
-        return [*own_items, *rest][: args[2] if len(args) == 3 else 1]
+        stored_items = [MemoryItem(**record) for record in stored if (record["namespace"], record["key"]) not in writes]
+        return [*own_items, *stored_items][: args[2] if len(args) == 3 else 1]
 
-    def _score(self, wanted: MemoryFilter, event: events.MemoryWritten) -> float:
+    def _score(self, criteria: MemoryFilter, event: events.MemoryWritten) -> float:
         """Return the score of an item written by this execution, with equal weight for all words; 0 without a match."""
-        first, end = wanted.bounds
+        first, end = criteria.bounds
         matches = first <= f"{event.namespace}/" < end
-        if wanted.key is not None:
-            matches = (event.namespace, event.key) == (wanted.namespace, wanted.key)
-        if not matches or not wanted.searches:
+        if criteria.key is not None:
+            matches = (event.namespace, event.key) == (criteria.namespace, criteria.key)
+        if not matches or not criteria.searches:
             return float(matches)
         words = words_in(event.key, self._codec.dump(event.value))
-        share = len(set(wanted.words).intersection(words)) / len(wanted.words)
+        share = len(set(criteria.words).intersection(words)) / len(criteria.words)
         vector, near = vector_of(event.embedded), None
-        if wanted.vector is not None:
-            near = nearness(vector, wanted.vector)
+        if criteria.vector is not None:
+            near = nearness(vector, criteria.vector)
         return score(share, near)
 
 
@@ -418,8 +418,8 @@ def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> Memo
     if not isinstance(query, str):
         raise INVALID_ARGUMENT(argument="query= of a search", value=query, wanted="a text", boundary=True)
     if not (is_number(limit) and limit in range(1, MOST_FOUND + 1)):
-        wanted = f"a number of items, 1 to {MOST_FOUND:,}"
-        raise INVALID_ARGUMENT(argument="limit= of a search", value=limit, wanted=wanted, boundary=True)
+        expected = f"a number of items, 1 to {MOST_FOUND:,}"
+        raise INVALID_ARGUMENT(argument="limit= of a search", value=limit, wanted=expected, boundary=True)
     words = words_of(query)[:LONGEST_SEARCH]
     criteria = MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=bare, scope=True), words=words)
     # A query that consists only of punctuation has no words, so it matches no item.

@@ -17,20 +17,20 @@ from graphrt.events import MemoryWritten
 
 def writes_here(task: Task, execution: int) -> TaskWrites:
     """Return where the running code records the writes of *execution* of *task*: in the running effect, if any."""
-    whole = task.memory_writes(execution)
+    task_writes = task.memory_writes(execution)
     running: TaskWrites | None = surroundings().memory
     # A graph that runs inside an effect of another task has its own effects.
-    return running if running is not None and running.execution is whole else whole
+    return running if running is not None and running.execution is task_writes else task_writes
 
 
 def effect_writes(task: Task, execution: int) -> TaskWrites:
     """Create the collection for the writes of an effect that *execution* of *task* begins now."""
-    around = writes_here(task, execution)
-    return TaskWrites(around, around.begin())
+    outer = writes_here(task, execution)
+    return TaskWrites(outer, outer.begin())
 
 
-def again(task: Task, execution: int, wrote: Iterable[MemoryWritten]) -> None:
+def again(task: Task, execution: int, recorded: Iterable[MemoryWritten]) -> None:
     """Repeat the writes of an effect whose recorded result *execution* gets."""
     writes = effect_writes(task, execution)
-    for event in wrote:
+    for event in recorded:
         writes.write(event if event.task == task.id else replace(event, task=task.id))
