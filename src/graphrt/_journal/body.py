@@ -169,10 +169,10 @@ class Body:
         """Write one line per field, and return a flat list: number of a name, number of its line, and so on."""
         # An update that was checked when its node returned (R7) is a `Stamped`, a dict with its encoded values: `lines`
         # by field, without untracked ones, and `blobs` by name. `stamp` converts any other dict to one.
-        made = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
-        self.blobs.update(made.blobs)
+        stamped = values if isinstance(values, Stamped) else stamp(self.codec, values, self.untracked)
+        self.blobs.update(stamped.blobs)
         pairs: list[int] = []
-        for name, line in made.lines.items():
+        for name, line in stamped.lines.items():
             pairs.append(self.names.put(name))
             at = len(self.lines)
             self.lines.append(line)

@@ -130,10 +130,10 @@ class Chain:
 
     def copy(self) -> Chain:
         """Return an independent copy of the chain, to continue from here."""
-        made = Chain(self.thread, keys=self._keys)
-        made.name, made.kid, made.leaf, made.digests = self.name, self.kid, self.leaf, dict(self.digests)
-        made._tree, made._leaves = Tree(self._tree.size, self._tree.roots), [*self._leaves]
-        return made
+        clone = Chain(self.thread, keys=self._keys)
+        clone.name, clone.kid, clone.leaf, clone.digests = self.name, self.kid, self.leaf, dict(self.digests)
+        clone._tree, clone._leaves = Tree(self._tree.size, self._tree.roots), [*self._leaves]
+        return clone
 
     def agrees(self, saved: Mapping[str, str]) -> bool:
         """Return whether *saved*, from a snapshot, equals what this chain would save."""
@@ -381,13 +381,13 @@ def _kept_commits(lines: Sequence[bytes], pairs: Sequence[tuple[bytes, bytes]]) 
 def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
     """Return the commitments to *lines*; *salts* contains all salts, concatenated."""
     # A loop, because a comprehension costs a call before CPython 3.12 (PEP 709), and this runs for every record.
-    made: list[bytes] = []
+    commitments: list[bytes] = []
     begin = 0
     for line in lines:
         end = begin + SALT_BYTES
-        made.append(sha256(COMMIT + salts[begin:end] + line).digest())
+        commitments.append(sha256(COMMIT + salts[begin:end] + line).digest())
         begin = end
-    return made
+    return commitments
 
 
 def leaf_of(seq: int, count: int, at: float, kid: bytes, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:

@@ -30,19 +30,19 @@ def name_in_last_graph(name: str, meta: Mapping[str, Any]) -> str:
     return name if is_new else renamed[name]
 
 
-def renamed_nodes(meta: Mapping[str, Any], again: Mapping[str, str]) -> dict[str, str]:
+def renamed_nodes(meta: Mapping[str, Any], renames: Mapping[str, str]) -> dict[str, str]:
     """Return the current names of renamed nodes, by each earlier name.
 
     Args:
         meta: The thread's meta, as stored.
-        again: What the present migration renames.
+        renames: What the present migration renames.
     """
     earlier: Mapping[str, str] = meta.get("renamed") or {}
-    return {**{old: again.get(name, name) for old, name in earlier.items()}, **again}
+    return {**{old: renames.get(name, name) for old, name in earlier.items()}, **renames}
 
 
 def changed_joins(
-    meta: Mapping[str, Any], again: Mapping[str, str], plan: Plan, *, is_same: bool
+    meta: Mapping[str, Any], renames: Mapping[str, str], plan: Plan, *, is_same: bool
 ) -> dict[JoinKey, JoinKey]:
     """Return the replacements of former joins, by former join, all with the current names of their nodes.
 
@@ -51,13 +51,13 @@ def changed_joins(
 
     Args:
         meta: The thread's meta, as stored.
-        again: What the present migration renames.
+        renames: What the present migration renames.
         plan: The present graph.
         is_same: Whether *plan* is the thread's last graph.
     """
 
     def now(node: str, sources: Any) -> JoinKey:
-        return again.get(node, node), tuple(sorted(again.get(name, name) for name in sources))
+        return renames.get(node, node), tuple(sorted(renames.get(name, name) for name in sources))
 
     earlier = {
         now(record["node"], record["before"]): now(record["node"], record["now"]) for record in meta.get("joins") or ()

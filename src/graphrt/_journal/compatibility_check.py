@@ -472,11 +472,11 @@ def refusal(verdict: Compatibility) -> InputError:
     if verdict.waits_for:
         return older_build(verdict)
     # Prefix of the messages of `_judged` and `_nodes` about another graph, which come first.
-    other = verdict.reasons[0].startswith("the thread belongs to")
+    is_other_graph = verdict.reasons[0].startswith("the thread belongs to")
     thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
     source = verdict.source[:12]
     known = "; ".join(verdict.reasons[1:]) or f"its fingerprint is {source}, this is {verdict.target[:12]}"
-    if other:
+    if is_other_graph:
         return OTHER_GRAPH(thread=thread, reason=reason, status=status, nodes=nodes, known=known)
     return GRAPH_CHANGED(thread=thread, reason=reason, source=source, status=status, nodes=nodes, known=known)
 

@@ -95,21 +95,21 @@ def holds_text(line: bytes, text: str) -> bool:
     # Each character is escaped in exactly one way, so comparing bytes is enough for most lines.
     if escaped(text) not in line and not any(tag in line for tag in _BINARY):
         return False
-    rest: list[Any] = [from_json(line)]
-    while rest:
-        value = rest.pop()
+    pending: list[Any] = [from_json(line)]
+    while pending:
+        value = pending.pop()
         if value.__class__ is str:
             if text in value:
                 return True
         elif value.__class__ is list:
-            rest += value
+            pending += value
         elif value.__class__ is dict:
             tag = value.pop(TAG, None)  # the name of a class is not part of the value
             if tag in ("bytes", "bytearray") and text.encode() in b64decode(str(value.get("v"))):
                 return True
             if any(text in key for key in value):
                 return True
-            rest += value.values()
+            pending += value.values()
     return False
 
 

@@ -130,9 +130,9 @@ def lines_of(code: int, fields: Sequence[Any], names: Sequence[str]) -> Iterable
     Args:
         names: Names of the thread by number.
     """
-    for (_, how), stored in zip(FORMS[BY_CODE[code]], fields, strict=False):
+    for (_, codec), stored in zip(FORMS[BY_CODE[code]], fields, strict=False):
         if stored is not None:
-            yield from how.lines(stored, names)
+            yield from codec.lines(stored, names)
 
 
 # Changing codes, or the names or order of an event's fields, changes the stored form and requires a new `body.VERSION`.
@@ -246,19 +246,19 @@ _OTHERS: Final[Mapping[tuple[Any, str], FieldCodec]] = {
 """Fields whose names have a different meaning in one event."""
 
 
-def _default(field: Field[Any], how: FieldCodec) -> Any:
+def _default(field: Field[Any], codec: FieldCodec) -> Any:
     """Return the value of an absent field: its default, else the codec's; `...` if it must be present."""
     if field.default is not MISSING:
         return field.default
-    return how.empty if field.default_factory is MISSING else field.default_factory()
+    return codec.empty if field.default_factory is MISSING else field.default_factory()
 
 
 def _form(kind: Any) -> Form:
     """Return the fields of an event class that are stored, in order, each with its codec and default."""
     with_codecs = [(field, _OTHERS.get((kind, field.name)) or _CODECS[field.name]) for field in fields(kind)]
     return tuple(
-        (field.name, how._replace(empty=_default(field, how)))
-        for field, how in with_codecs
+        (field.name, codec._replace(empty=_default(field, codec)))
+        for field, codec in with_codecs
         if field.name != "node" or kind not in NODE_IN_TASK_ID
     )
 
@@ -277,25 +277,26 @@ def _writing(code: int, form: Form) -> _Writing:
     names = [name for name, _ in form]
     get: Callable[[Any], Any] = attrgetter(*names)
     values: Callable[[Any], tuple[Any, ...]] = get if len(names) > 1 else partial(_only, get)
-    skips = tuple(how.empty is not None and how.empty is not ... and not how.empty for _, how in form)
-    return _Writing(code, values, tuple(how.put for _, how in form), skips)
+    skips = tuple(codec.empty is not None and codec.empty is not ... and not codec.empty for _, codec in form)
+    return _Writing(code, values, tuple(codec.put for _, codec in form), skips)
 
 
 def _reading(kind: Any, form: Form) -> _Reading:
     """Prepare the data for reading an event of *kind*."""
     setters: dict[str, _Set] = {name: getattr(kind, name).__set__ for name in kind.__slots__}
-    fields = tuple((setters[name], how.get) for name, how in form)
-    required = max((at for at, (_, how) in enumerate(form, 1) if how.empty is ...), default=0)
-    own = tuple(how.empty == {} for _, how in form)  # each event gets its own mapping, because its reader may change it
+    fields = tuple((setters[name], codec.get) for name, codec in form)
+    required = max((at for at, (_, codec) in enumerate(form, 1) if codec.empty is ...), default=0)
+    # Each event gets its own mapping, because its reader may change it.
+    needs_copy = tuple(codec.empty == {} for _, codec in form)
     defaults = tuple(
         tuple(
-            (setters[name], how.empty)
-            for (name, how), apart in zip(form[count:], own[count:], strict=True)
-            if not apart and how.empty is not ...
+            (setters[name], codec.empty)
+            for (name, codec), is_copied in zip(form[count:], needs_copy[count:], strict=True)
+            if not is_copied and codec.empty is not ...
         )
         for count in range(len(form) + 1)
     )
-    dicts = tuple(setters[name] for (name, _), apart in zip(form, own, strict=True) if apart)
+    dicts = tuple(setters[name] for (name, _), is_copied in zip(form, needs_copy, strict=True) if is_copied)
     return _Reading(kind, fields, required, defaults, dicts, setters["node"] if kind in NODE_IN_TASK_ID else None)
 
 

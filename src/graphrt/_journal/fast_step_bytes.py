@@ -174,18 +174,18 @@ class FastStepBytes:
         number = self._names.number
         written = update.lines if update else ()
         # The commit names all fields that were written. Untracked ones have no line, as their values are not stored.
-        wrote = [name for name in self._order if name in update] if update else []
-        used = [node.name, *written, *wrote, target.name]
+        field_names = [name for name in self._order if name in update] if update else []
+        used = [node.name, *written, *field_names, target.name]
         numbers = {name: at for name in used if (at := number(name)) is not None}
         if len(numbers) != len(set(used)):  # a new name, which only events can introduce
             return None
         pairs = [part for line, name in enumerate(written, 1) for part in (numbers[name], line)]
         updates = b",[%b]" % to_json(pairs) if update else b""  # one update, a flat list of name and line
-        fields = to_json([numbers[name] for name in wrote])
+        fields = to_json([numbers[name] for name in field_names])
         run = self._run.replace(b"%", b"%%")
         template = _STRUCTURE % (run, numbers[node.name], updates, fields, numbers[target.name])
-        made = self.shapes[key] = template, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line
-        return made
+        shape = self.shapes[key] = template, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line
+        return shape
 
     def make(self, shape: Shape, fresh: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:
         """Return the body and the seal of the superstep's commit; the seal is empty without a chain.

@@ -102,7 +102,7 @@ def family_letters(engine: Engine, thread: str, logged: Sequence[Logged], seq: i
         seq: Number of its last entry, which makes the ids of the letters unique.
     """
     posts: list[tuple[str, str, bytes]] = []
-    mine = bare_id(thread)
+    own_id = bare_id(thread)
     for path, event in logged:
         if path:  # a nested graph, which has no thread of its own
             continue
@@ -111,24 +111,24 @@ def family_letters(engine: Engine, thread: str, logged: Sequence[Logged], seq: i
             posts += [cancel_letter(engine, thread, child, str(seq)) for child in event.threads]
         # `parent`: id of the thread whose node started this one, without the tenant.
         if isinstance(event, _ENDS) and engine.parent is not None:
-            body = written(engine.plan.codec, "ended", {"thread": mine})
-            posts.append((beside(thread, engine.parent), f"ended:{_short(mine)}:{seq}", body))
+            body = written(engine.plan.codec, "ended", {"thread": own_id})
+            posts.append((beside(thread, engine.parent), f"ended:{_short(own_id)}:{seq}", body))
     return posts
 
 
-def cancel_letter(engine: Engine, thread: str, child: str, once: str) -> tuple[str, str, bytes]:
+def cancel_letter(engine: Engine, thread: str, child: str, suffix: str) -> tuple[str, str, bytes]:
     """Return the letter by which *thread* cancels its child *child*.
 
     Args:
         engine: Its codec encodes the letter.
         thread: Id of the parent in its store.
         child: Id of the child without the tenant.
-        once: Distinguishes this letter's id from those of other letters between the two threads. It is the number of
+        suffix: Distinguishes this letter's id from those of other letters between the two threads. It is the number of
             the entry that causes it, or `start` if the parent was cancelled before the child that it started existed.
     """
     # No epoch: the request applies to any claim on the child, which the parent does not know.
     body = written(engine.plan.codec, "cancel", {"epoch": None, "parent": bare_id(thread)})
-    return beside(thread, child), f"cancel:{_short(bare_id(thread))}:{once}", body
+    return beside(thread, child), f"cancel:{_short(bare_id(thread))}:{suffix}", body
 
 
 def _short(thread: str) -> str:

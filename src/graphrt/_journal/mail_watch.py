@@ -166,7 +166,7 @@ class MailWatch(StoreWorker):
                 for head in store.query(ThreadFilter(ids=[*work], has_mail=True)):
                     with contextlib.suppress(Exception):
                         work[head.thread][0](store.query(MailFilter(thread=head.thread)))  # calls its `deliver`
-            self._look_for_followers(store, {thread: shown for thread, (_, shown) in work.items() if shown is not None})
+            self._look_for_followers(store, {thread: run for thread, (_, run) in work.items() if run is not None})
             self._mail_at = time.monotonic() + self._pause_s
         if self._readers is not None:
             self._readers.look(store)
@@ -179,9 +179,9 @@ class MailWatch(StoreWorker):
         showing = 0
         with contextlib.suppress(Exception):
             followed = {*store.query(FollowerFilter(threads=[*runs]))} if runs else set[str]()
-            for thread, shown in runs.items():
+            for thread, run in runs.items():
                 with contextlib.suppress(Exception):
-                    showing += shown.follow(wanted=thread in followed)
+                    showing += run.follow(wanted=thread in followed)
             _hand_over(store, runs.values())
         self._is_showing = showing > 0
         self._pause_s = min(LIVE_S + _MORE_S * (showing - 1), POLL_S) if showing else POLL_S
@@ -190,7 +190,7 @@ class MailWatch(StoreWorker):
 def _hand_over(store: Store, runs: Iterable[Shown]) -> None:
     """Store the items that *runs* have collected, in one call: for one run, it costs as much as for twenty."""
     with contextlib.ExitStack() as stack:
-        handovers = [stack.enter_context(shown.handing_over()) for shown in runs]
+        handovers = [stack.enter_context(run.handing_over()) for run in runs]
         places = iter(store.relay([batch for handover in handovers for batch in handover.batches]))
         for handover in handovers:
             handover.places.extend(islice(places, len(handover.batches)))

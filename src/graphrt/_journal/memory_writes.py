@@ -32,12 +32,14 @@ def memory_writes(logged: Sequence[Logged], codec: Codec, thread: str, at: float
     Only the commit of a superstep of the outermost graph writes, and only for tasks that succeeded, in nested graphs
     that succeeded. An edit that marks a task as finished drops its writes.
     """
-    wrote = [(path, event) for path, event in logged if isinstance(event, events.MemoryWritten)]
+    writes = [(path, event) for path, event in logged if isinstance(event, events.MemoryWritten)]
     if not any(isinstance(event, events.SuperstepCommitted) for path, event in logged if not path):
         return []
-    done = {event.task for _, event in logged if isinstance(event, events.TaskSucceeded) and not event.edited}
+    succeeded = {event.task for _, event in logged if isinstance(event, events.TaskSucceeded) and not event.edited}
     return [
-        _write(event, codec, thread, at) for path, event in wrote if done.issuperset((event.task, *_enclosing(path)))
+        _write(event, codec, thread, at)
+        for path, event in writes
+        if succeeded.issuperset((event.task, *_enclosing(path)))
     ]
 
 

@@ -60,9 +60,9 @@ def prepare(fold: Fold, verdict: Compatibility) -> None:
         older: Mapping[str, Any] = meta.get("topology") or {}
         before: Mapping[str, Any] = older.get("state") or {}
         removed |= {name: field["reducer"] for name, field in before.items() if name not in engine.plan.state.fields}
-    again: Mapping[str, str] = verdict.migration.nodes if verdict.migration is not None else {}
-    renamed = renamed_nodes(meta, again)
-    joins = changed_joins(meta, again, engine.plan, is_same=is_same)
+    renames: Mapping[str, str] = verdict.migration.nodes if verdict.migration is not None else {}
+    renamed = renamed_nodes(meta, renames)
+    joins = changed_joins(meta, renames, engine.plan, is_same=is_same)
     # Also kept in the meta, which the next commit stores, because later loads fold the same entries.
     additions: dict[str, Any] = {"gone": removed, "renamed": renamed, "joins": joins_as_data(joins)}
     additions["plain"] = bool(verdict.classes) or bool(meta.get("plain"))
@@ -140,22 +140,22 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     assert migration.values is not None  # noqa: S101 - the caller checked
     where = f"{migration.name} of thread {engine.thread!r}"
     try:
-        made = migration.values(own(values))
+        migrated = migration.values(own(values))
     except failures() as error:
         raise MIGRATION_FAILED(
             source=migration.source[:12], problem=f"raised {describe_error(error)}", where=where
         ) from error
-    if not is_mapping(made):
+    if not is_mapping(migrated):
         raise MIGRATION_FAILED(
             source=migration.source[:12],
             # `quoted` does not show values that may belong to an untracked field.
-            problem=f"returned {quoted(made, engine.plan.state.untracked)}, which is not a mapping.",
+            problem=f"returned {quoted(migrated, engine.plan.state.untracked)}, which is not a mapping.",
             where=where,
         )
-    if any(map(erased_in, made.values())):
-        return engine.plan.state.unchecked(made)  # an erased value (`Erased`) fits no type, so nothing is validated
+    if any(map(erased_in, migrated.values())):
+        return engine.plan.state.unchecked(migrated)  # an erased value (`Erased`) fits no type, so nothing is validated
     try:
-        return engine.plan.state.initial(dict(made), where=where)
+        return engine.plan.state.initial(dict(migrated), where=where)
     except GraphrtError as error:
         raise MIGRATION_FAILED(
             source=migration.source[:12], problem=f"returned what is not a valid state: {error.what}", where=where

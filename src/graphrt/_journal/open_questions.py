@@ -126,10 +126,10 @@ def _body(question: OpenInterrupt, codec: Codec) -> bytes:
 
     `asked` reads it.
     """
-    shown = {"payload": question.payload, "answer_type": question.answer_type}
+    parts = {"payload": question.payload, "answer_type": question.answer_type}
     if question.default is not UNSET:
-        shown["default"] = question.default
-    return codec.dump(shown)
+        parts["default"] = question.default
+    return codec.dump(parts)
 
 
 def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
@@ -137,14 +137,14 @@ def asked(thread: str, question: Question, codec: Codec) -> OpenInterrupt:
 
     Values of classes that *codec* does not know, because another graph asked, are returned as their stored plain data.
     """
-    shown: Any
+    data: Any
     try:
-        shown = codec.load(question.body)
+        data = codec.load(question.body)
     except StoreError as error:
         if error.code != "unknown-type":
             raise
-        shown = from_json(question.body)
-    parts: Mapping[Any, Any] = shown if is_mapping(shown) else {}
+        data = from_json(question.body)
+    parts: Mapping[Any, Any] = data if is_mapping(data) else {}
     key = question.place.partition("#")[2]  # the place is `task#key`
     result = OpenInterrupt(f"{thread}/{question.place}", key, question.node, parts.get("payload"), kind=question.kind)
     result.answer_type, result.expires_at, result.stale = parts.get("answer_type"), question.expires_at, question.stale

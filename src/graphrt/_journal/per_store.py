@@ -92,10 +92,10 @@ class PerStore(Generic[W]):
         """Return the worker of *store* in this process."""
         with self._lock:
             pid = os.getpid()
-            made = self._found.get(store)
-            if made is None or made[0] != pid:
-                made = self._found[store] = pid, self._make(store)
-            return made[1]
+            entry = self._found.get(store)
+            if entry is None or entry[0] != pid:
+                entry = self._found[store] = pid, self._make(store)
+            return entry[1]
 
     def end(self, store: Store) -> None:
         """End the worker of *store*, which was closed, if there is one in this process."""

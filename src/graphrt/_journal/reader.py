@@ -256,12 +256,12 @@ class Reader:
         self.beside = vouched.staged or self.beside  # a record that vouches has all keys
         # A snapshot that was not read was not used.
         if vouched.snapshot is not None and vouched.snapshot[0] in self._saved:
-            seq, wanted = vouched.snapshot
-            if digest(self._saved[seq]) != wanted:
+            seq, expected = vouched.snapshot
+            if digest(self._saved[seq]) != expected:
                 raise self._forged(f"The snapshot of entry {seq}", record, "its values, or where the thread stood")
         if vouched.names is not None:
-            count, wanted = vouched.names
-            if digest(to_json(self.names.known[:count])) != wanted:
+            count, expected = vouched.names
+            if digest(to_json(self.names.known[:count])) != expected:
                 raise self._forged("The meta", record, "the names of nodes and fields")
             self.names.accounted = max(count, self.names.accounted or 0)  # from here on, new names must follow in order
 

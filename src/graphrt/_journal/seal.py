@@ -88,7 +88,7 @@ def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: b
 
 def parsed(seal: bytes, lines: int) -> Seal | None:
     """Take a seal apart; None if it does not have the form of a seal for a record of so many *lines*."""
-    if len(seal) == PLAIN_BYTES and seal.startswith(UNKEYED_BEGIN):  # as most are; the rest says the same of them
+    if len(seal) == PLAIN_BYTES and seal.startswith(UNKEYED_BEGIN):  # the common case; the checks below agree
         return Seal(UNKEYED, seal[_STATE:_LEAF], seal[_LEAF:_MACS], (), salts_of(seal[_MACS:], lines), ())
     if len(seal) < _FIXED.size:
         return None
@@ -151,9 +151,9 @@ def erased(seal: bytes, lines: Sequence[bytes], numbers: Collection[int]) -> byt
     begin = bytes([ERASED]) + seal[1 : _MACS + MAC_BYTES * len(parts.macs)]
     salts = parts.salts
     pairs = parts.kept or tuple((salts[at : at + SALT_BYTES], b"") for at in range(0, len(salts), SALT_BYTES))
-    rest = b""
+    tail = b""
     for number, (line, (salt, commitment)) in enumerate(zip(lines, pairs, strict=True)):
         if number in numbers and not commitment:
             commitment = sha256(COMMIT + salt + line).digest()
-        rest += b"\x01" + commitment if commitment else b"\x00" + salt
-    return begin + rest
+        tail += b"\x01" + commitment if commitment else b"\x00" + salt
+    return begin + tail

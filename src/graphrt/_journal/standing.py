@@ -74,12 +74,12 @@ class ThreadStanding:
 
     def after(self, logged: Sequence[Logged], run: str) -> ThreadStanding:
         """Return the standing after the next entries, *logged*, which the *run* writes."""
-        made = ThreadStanding()
-        made.seq, made.cause, made.status, made.error = self.seq, self.cause, self.status, self.error
-        made.run, made.seed, made.graph, made.fingerprint = self.run, self.seed, self.graph, self.fingerprint
-        made.erasures, made.steps_at, made.left = self.erasures, self.steps_at, self.left
-        made.apply(logged, self.seq + 1, run)
-        return made
+        result = ThreadStanding()
+        result.seq, result.cause, result.status, result.error = self.seq, self.cause, self.status, self.error
+        result.run, result.seed, result.graph, result.fingerprint = self.run, self.seed, self.graph, self.fingerprint
+        result.erasures, result.steps_at, result.left = self.erasures, self.steps_at, self.left
+        result.apply(logged, self.seq + 1, run)
+        return result
 
     def step(self, seq: int, run: str) -> None:
         """Apply the two events of a plain superstep, of which the second has the number *seq*; see `apply`."""

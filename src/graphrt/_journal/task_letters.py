@@ -116,9 +116,9 @@ def packed(
         Large values are added to `blobs`, which the letter includes.
         """
         body = Body(codec, Names(), engine.plan.state.untracked)
-        made = encode_staged(body, meta, key, logged)
+        payload = encode_staged(body, meta, key, logged)
         blobs.update(body.blobs)
-        return made
+        return payload
 
     rows = {key: encoded(key, logged) for key, logged in staged}
     content = {
@@ -178,26 +178,28 @@ def merged(engine: RunState, reader: Reader, known: dict[str, Sequence[Logged]],
     result = Reported()
     # (task, version) of the tasks that wait for a queue according to the journal. A question of the kind TASK accepts
     # no answer. It is withdrawn when a worker has reported the end of the task, or by an edit.
-    asked = engine.questions.values()
-    waiting = {(question.task_id, question.version) for question in asked if question.kind == TASK and question.open}
+    questions = engine.questions.values()
+    waiting = {
+        (question.task_id, question.version) for question in questions if question.kind == TASK and question.open
+    }
     counts: dict[tuple[str, int], int] = {}
     for letter in letters:
-        about = letter.task, letter.version
+        target = letter.task, letter.version
         result.places.append(letter.place)
-        if about not in counts:
-            counts[about] = taken(known, *about)  # previously processed letters, from the keys of the staged bodies
+        if target not in counts:
+            counts[target] = taken(known, *target)  # previously processed letters, from the keys of the staged bodies
         # The task does not wait for it, or a letter before it is missing.
-        if about not in waiting or letter.number > counts[about] + 1:
+        if target not in waiting or letter.number > counts[target] + 1:
             result.dropped.append(letter)
             continue
-        if letter.number <= counts[about]:  # read before the thread and processed in between: it is already staged
+        if letter.number <= counts[target]:  # read before the thread and processed in between: it is already staged
             continue
-        counts[about] = letter.number
+        counts[target] = letter.number
         reader.know(letter.blobs)
         for key, body in letter.rows.items():
             result.rows[key] = known[key] = reader.staged(key, body)
         # A key without events, which records that this letter was processed.
-        counted = f"{counter(*about)}{letter.number}"
+        counted = f"{counter(*target)}{letter.number}"
         result.rows[counted] = known[counted] = ()
         if letter.failed is not None:
             # One pair of path and event, a `TaskFailed`.

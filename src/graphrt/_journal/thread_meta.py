@@ -71,14 +71,14 @@ def read_meta(meta: bytes | None, thread: str) -> dict[str, Any]:
         return {}
     try:
         data = from_json(meta)
-        wrong = _wrong(data)
+        damaged_part = _wrong(data)
     except (ValueError, TypeError) as error:
         from graphrt.stores._sealing import refuse_sealed  # imported here: only stores with keys need it
 
         refuse_sealed(meta, thread)  # raises for encrypted meta, which is not JSON either but needs different advice
         raise _damaged(thread, str(error)[:80]) from error
-    if wrong:
-        raise _damaged(thread, f"its {wrong} is not what graphrt writes")
+    if damaged_part:
+        raise _damaged(thread, f"its {damaged_part} is not what graphrt writes")
     contents: dict[str, Any] = data
     return contents
 
