@@ -201,12 +201,12 @@ def fill(template: str, fields: Mapping[str, Any]) -> str:
         return template
     from string import Formatter  # imported here: most programs never raise
 
-    made: list[str] = []
+    parts: list[str] = []
     for text, name, spec, conversion in Formatter().parse(template):
-        made.append(text)
+        parts.append(text)
         if name is not None:
-            made.append(_shown(fields[name], spec or "", conversion) if name in fields else f"{{{name}}}")
-    return "".join(made)
+            parts.append(_shown(fields[name], spec or "", conversion) if name in fields else f"{{{name}}}")
+    return "".join(parts)
 
 
 def _shown(value: Any, spec: str, conversion: str | None) -> str:

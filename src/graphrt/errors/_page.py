@@ -24,8 +24,8 @@ def sections() -> dict[str, str]:
 
 def page() -> str:
     """Return the whole page: the copy inside an installed package, or the documentation of a checkout."""
-    here = files("graphrt.errors") / _PAGE
-    if here.is_file():
-        return here.read_text(encoding="utf-8")
+    packaged = files("graphrt.errors") / _PAGE
+    if packaged.is_file():
+        return packaged.read_text(encoding="utf-8")
     with open(f"{files('graphrt')}/../../docs/{_PAGE}", encoding="utf-8") as checkout:  # noqa: PTH123 - no path objects in this room
         return checkout.read()

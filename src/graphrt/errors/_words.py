@@ -118,9 +118,9 @@ def count(number: int, noun: str, many: str | None = None) -> str:
 
 def names(items: Iterable[object], *, max_items: int = 12) -> str:
     """Quote *items* for the "Known" line: at most *max_items* of them, and the number of the rest."""
-    rest = iter(items)
-    text = ", ".join(repr(item) for item in islice(rest, max_items))
-    more = sum(1 for _ in rest)
+    iterator = iter(items)
+    text = ", ".join(repr(item) for item in islice(iterator, max_items))
+    more = sum(1 for _ in iterator)
     return f"{text} and {more} more" if more else text
 
 

@@ -37,8 +37,8 @@ def declared_builder(
         """Compile a nested graph. The reader also compiles the whole graph, to report all problems at once."""
         return _declared(builder, graph).compile()
 
-    made: B = _declared(builder, read_graph(spec, registry, compiled, state, limits))
-    return made
+    result: B = _declared(builder, read_graph(spec, registry, compiled, state, limits))
+    return result
 
 
 def _declared(builder: Any, graph: ReadGraph) -> Any:

@@ -69,8 +69,8 @@ def harness_node(
         target = chat if target is None else target
     problem = _problem(name, source, target, where)
     # Fields to parts of the reply, for the fields that the node writes.
-    wrote: dict[str, str] = {target: ""} if isinstance(target, str) else {}
-    wrote |= target if is_mapping(target) else {}
+    parts_by_field: dict[str, str] = {target: ""} if isinstance(target, str) else {}
+    parts_by_field |= target if is_mapping(target) else {}
     tools: Any = arguments.get("tools")
     if tools is not None:
         policy["tools"] = tools = list(several(tools))
@@ -80,11 +80,13 @@ def harness_node(
         """Run the harness on the prompt, and return the update. `bind` lets it use only the tools of this node."""
         prompt: Any = _prompt(source, state)
         reply: AgentReply = await ctx.bind(harness, tools=tools).run(prompt)
-        parts = {field: part for field, part in wrote.items() if not _is_missing(reply, part, is_chat=field == chat)}
+        parts = {
+            field: part for field, part in parts_by_field.items() if not _is_missing(reply, part, is_chat=field == chat)
+        }
         return {field: _part(reply, part, is_chat=field == chat) for field, part in parts.items()}
 
     declare_form(node, "agent", {"agent": harness, "input": arguments.get("input"), "output": arguments.get("output")})
-    return declare_fields(node, reads=reads, writes=wrote, agent=harness), policy, problem
+    return declare_fields(node, reads=reads, writes=parts_by_field, agent=harness), policy, problem
 
 
 def _conversation(state: StateSchema) -> str | None:

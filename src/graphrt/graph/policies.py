@@ -199,10 +199,10 @@ def offered_tools(fn: Any, arguments: Mapping[str, Any]) -> tuple[ToolUse, ...]:
         arguments: The policy arguments, as the user wrote them.
     """
     agent: Any = agent_of(fn)
-    wanted = several(arguments.get("tools", ()))
-    tools: Any = [tool for tool in wanted if hasattr(tool, "spec") and hasattr(tool, "policy")]
+    tool_options = several(arguments.get("tools", ()))
+    tools: Any = [tool for tool in tool_options if hasattr(tool, "spec") and hasattr(tool, "policy")]
     if hasattr(agent, "__graphrt_tools__"):
-        tools = agent.__graphrt_tools__({_tool_name(tool) for tool in wanted} if "tools" in arguments else None)
+        tools = agent.__graphrt_tools__({_tool_name(tool) for tool in tool_options} if "tools" in arguments else None)
     if not tools:
         return ()
     from graphrt.harness.tools.registry import needing_graph  # only a node with tools loads it

@@ -135,14 +135,14 @@ def _same_names(plan: Plan, before: Mapping[str, Any], topology: Mapping[str, An
     Raises:
         InputError: It has others: there would be no function or type for them.
     """
-    for what, had, has in (
+    for noun, expected, present in (
         ("nodes", plan.by_name, {node["name"] for node in topology["nodes"]}),
         ("fields", before["state"], set(topology["state"])),
     ):
-        if set(had) != has:
+        if set(expected) != present:
             raise ARGUMENT_OUT_OF_BOUNDS(
-                problem=f"The topology has other {what} than the graph: {names(sorted(set(had) ^ has))}",
-                wanted=f"what graph.topology() returned, with the {what} {names(had)}",
+                problem=f"The topology has other {noun} than the graph: {names(sorted(set(expected) ^ present))}",
+                wanted=f"what graph.topology() returned, with the {noun} {names(expected)}",
                 where=plan.place(),
             )
 
