@@ -251,12 +251,14 @@ def _exact(literal: Any) -> Any:
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         """Return the literal that pydantic matched to *value*; reject the match if only one of the two is a bool."""
-        found = handler(value)
-        if isinstance(found, bool) is not isinstance(value, bool):
+        matched = handler(value)
+        if isinstance(matched, bool) is not isinstance(value, bool):
             raise PydanticCustomError(
-                "literal_error", "Input should be {wanted}, not {given}", {"wanted": repr(found), "given": repr(value)}
+                "literal_error",
+                "Input should be {wanted}, not {given}",
+                {"wanted": repr(matched), "given": repr(value)},
             )
-        return found
+        return matched
 
     return te.Annotated[literal, WrapValidator(check)]
 
@@ -293,10 +295,10 @@ def _some(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
     Raises:
         DamagedError: *parts* is empty.
     """
-    found = tuple(parts)
-    if not found:
+    members = tuple(parts)
+    if not members:
         raise DamagedError(f"{kind!r} is empty")
-    return found
+    return members
 
 
 def _class(tag: Any, classes: Mapping[str, Any]) -> Any:

@@ -175,9 +175,9 @@ class Codec:
         Raises:
             NotStorable: Some part of the value has no encoded form.
         """
-        found: list[Any] = []
-        self._encoded(value, "", 0, found)
-        return found
+        secrets: list[Any] = []
+        self._encoded(value, "", 0, secrets)
+        return secrets
 
     def _encoded(
         self,

@@ -74,11 +74,11 @@ def _encode_deque(writer: Writer, value: deque[Any], depth: int) -> dict[str, An
 
 
 def _decode_deque(reader: Reader, node: dict[str, Any], depth: int) -> deque[Any]:
-    most = node.pop("most", None)  # removed first, because `only` accepts no other keys
+    max_length = node.pop("most", None)  # removed first, because `only` accepts no other keys
     items = reader.items(only(node), depth)
-    if most is not None and (most.__class__ is not int or most < len(items)):
+    if max_length is not None and (max_length.__class__ is not int or max_length < len(items)):
         raise DamagedError("a deque holds more than it may")
-    return deque(items, most)
+    return deque(items, max_length)
 
 
 # -- markers of an update, Send and Erased -----------------------------------------------------------------------

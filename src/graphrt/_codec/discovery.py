@@ -37,7 +37,7 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
     Returns:
         Each class once, in depth-first order, which depends only on the annotations.
     """
-    found: dict[Any, None] = {}
+    classes: dict[Any, None] = {}
     # By id, because annotations may not be hashable. The values keep them alive, so that no id is reused.
     seen: dict[int, Any] = {}
     work = list(annotations)[::-1]  # a stack, reversed to process the first annotation first
@@ -49,11 +49,11 @@ def classes_in(annotations: Iterable[Any]) -> list[Any]:
         # `Box[int]` of a generic class has an origin: `_parts` yields the class itself and the arguments.
         if isinstance(hint, type) and typing.get_origin(hint) is None and _is_walked(hint):
             if has_structure(hint):
-                found[hint] = None
+                classes[hint] = None
             work += [*_fields_of(hint, seen.values())][::-1]
         else:
             work += [*_parts(hint)][::-1]
-    return list(found)
+    return list(classes)
 
 
 def has_structure(cls: Any) -> bool:
@@ -125,12 +125,12 @@ def _fields_of(cls: Any, seen: Iterable[Any]) -> Iterator[Any]:
             # Classes in the metadata of an Annotated, which pydantic removes from the annotation. For other classes,
             # `_parts` yields them.
             yield from (data for data in field.metadata if isinstance(data, type))
-    near = {other.__name__: other for other in seen if isinstance(other, type)}
+    classes_by_name = {seen_class.__name__: seen_class for seen_class in seen if isinstance(seen_class, type)}
     for base in reversed(cls.__mro__):
         if base.__module__ in ("builtins", "typing", "enum", "pydantic.main", "pydantic.root_model"):
             continue  # `object`, `Generic`, `BaseModel` and similar bases: their annotations are not user fields
         for name, hint in _raw(base).items():
-            yield _resolved(base, name, hint, near)
+            yield _resolved(base, name, hint, classes_by_name)
     yield from getattr(cls, "__orig_bases__", ())  # with the type arguments of a generic base
 
 
@@ -142,21 +142,21 @@ def _raw(cls: Any) -> dict[str, Any]:
         return {}
 
 
-def _resolved(cls: Any, name: str, hint: Any, near: dict[str, Any]) -> Any:
+def _resolved(cls: Any, name: str, hint: Any, classes_by_name: dict[str, Any]) -> Any:
     """Return the annotation *hint* of field *name* with its names resolved; None if one is unknown.
 
     Args:
         cls: The class whose body has the annotation.
         name: Name of the field.
         hint: The annotation.
-        near: The classes met so far, by name: the scope of classes that are defined inside a function.
+        classes_by_name: The classes met so far, by name: the scope of classes that are defined inside a function.
     """
     if not _has_reference(hint):
         return hint
     holder = types.SimpleNamespace(__annotations__={name: hint})  # this annotation alone: another one may be broken
     module = vars(sys.modules.get(cls.__module__, holder))  # *holder* only substitutes for a module that is not loaded
-    near = near | {cls.__name__: cls}
-    scopes: tuple[dict[str, Any], ...] = ({}, near, near | {**cls.__dict__})
+    classes_by_name = classes_by_name | {cls.__name__: cls}
+    scopes: tuple[dict[str, Any], ...] = ({}, classes_by_name, classes_by_name | {**cls.__dict__})
     # Scopes to try in turn: the module only, as in Python; then also the classes met so far; then also the class body.
     for scope in scopes:
         try:

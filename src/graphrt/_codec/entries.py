@@ -82,8 +82,8 @@ def _is_in_c(cls: Any) -> bool:
 def _slots_beside(cls: Any, fields: Iterable[str]) -> list[str]:
     """Return the slots of *cls* and its bases that are not fields. A value in one of them would be lost."""
     slots: list[str] = []
-    for own in own_attributes(cls):
-        declared = own.get("__slots__", ())
+    for attributes in own_attributes(cls):
+        declared = attributes.get("__slots__", ())
         slots += [declared] if isinstance(declared, str) else declared
     return [name for name in slots if name not in {*fields, "__dict__", "__weakref__"}]
 
@@ -117,18 +117,18 @@ def _dataclass_entry(cls: Any, tag: str) -> Entry:
                     raise NotStorable(f"is a {cls.__qualname__} without a value for its field {name!r}") from None
         attributes = getattr(value, "__dict__", {})
         if attributes.keys() - names or slots:  # attributes of the instance that are not fields
-            others = [name for name in (*attributes, *slots) if name not in names and hasattr(value, name)]
-            if why := strangers(cls, others):
-                raise NotStorable(why)
+            undeclared = [name for name in (*attributes, *slots) if name not in names and hasattr(value, name)]
+            if reason := strangers(cls, undeclared):
+                raise NotStorable(reason)
         return {TAG: tag, "v": writer.named(values, depth + 1)}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
         values = reader.named(only(node), depth)
         complete(cls, values, names, lambda name: _default_of(fields[name]), lambda name: not fields[name].init)
-        made = object.__new__(cls)
+        instance = object.__new__(cls)
         for name, value in values.items():
-            put(made, name, value)
-        return made
+            put(instance, name, value)
+        return instance
 
     return Entry(cls, tag, encode, decode)
 
@@ -143,14 +143,14 @@ def _named_tuple_entry(cls: Any, tag: str) -> Entry:
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_BYTES + len(value))
-        if why := strangers(cls, getattr(value, "__dict__", {})):
-            raise NotStorable(why)
+        if reason := strangers(cls, getattr(value, "__dict__", {})):
+            raise NotStorable(reason)
         if len(value) != len(fields):
             # Created by `tuple.__new__`, bypassing the class's own.
             raise NotStorable(f"is a {cls.__qualname__} of {len(value)} values, not {len(fields)}")
         items: list[Any] = list(_TUPLE.__iter__(value))
-        done = [writer.at(f".{name}", item, depth + 1) for name, item in zip(fields, items, strict=True)]
-        return {TAG: tag, "v": done}
+        encoded = [writer.at(f".{name}", item, depth + 1) for name, item in zip(fields, items, strict=True)]
+        return {TAG: tag, "v": encoded}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
         items = reader.items(only(node), depth)
@@ -214,16 +214,16 @@ def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable
         try:
             plain = write(value)
         except Exception as error:
-            why = f"is a {cls.__qualname__}, whose encode= raised {type(error).__name__}: {error}"
-            raise NotStorable(why) from error
+            reason = f"is a {cls.__qualname__}, whose encode= raised {type(error).__name__}: {error}"
+            raise NotStorable(reason) from error
         # The empty step keeps a refusal's path at the instance, not at a part of what encode= returned. The depth is
         # one greater, because this object encloses the value, which may be a container itself.
         return {TAG: tag, "v": writer.at("", plain, depth + 1)}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
-        made = read(reader.value(only(node), depth + 1))
-        if made.__class__ is not cls:
-            raise DamagedError(f"decode= of {cls.__qualname__} gave {type(made).__name__}")
-        return made
+        instance = read(reader.value(only(node), depth + 1))
+        if instance.__class__ is not cls:
+            raise DamagedError(f"decode= of {cls.__qualname__} gave {type(instance).__name__}")
+        return instance
 
     return Entry(cls, tag, encode, decode, own=True)

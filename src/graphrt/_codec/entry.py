@@ -41,18 +41,18 @@ def strangers(cls: Any, attributes: Iterable[str]) -> str:
         attributes: Names of attributes of the instance that are not fields, and would therefore be lost. Cached
             properties may be left out, because they are computed again.
     """
-    found = [name for name in attributes if not isinstance(_class_attribute(cls, name), functools.cached_property)]
-    if not found:
+    undeclared = [name for name in attributes if not isinstance(_class_attribute(cls, name), functools.cached_property)]
+    if not undeclared:
         return ""
     return (
-        f"is a {cls.__qualname__} with the attribute {found[0]!r}, which is not a field of it: "
+        f"is a {cls.__qualname__} with the attribute {undeclared[0]!r}, which is not a field of it: "
         f"declare the field, or give graphrt.stores.register_type({cls.__qualname__}) encode= and decode="
     )
 
 
 def _class_attribute(cls: Any, name: str) -> Any:
     """Return the attribute from the class; None if only the instance has it. Descriptors are not called."""
-    return next((own[name] for own in own_attributes(cls) if name in own), None)
+    return next((attributes[name] for attributes in own_attributes(cls) if name in attributes), None)
 
 
 def own_attributes(cls: Any) -> Iterator[Mapping[str, Any]]:

@@ -47,8 +47,8 @@ class RecordedError(Exception):
 
 def _exceptions(module: Any, names: Any) -> dict[str, Any]:
     """Return the exception classes among the attributes *names* of a module, by name."""
-    found = {name: getattr(module, name) for name in names}
-    return {name: cls for name, cls in found.items() if isinstance(cls, type) and issubclass(cls, BaseException)}
+    attributes = {name: getattr(module, name) for name in names}
+    return {name: cls for name, cls in attributes.items() if isinstance(cls, type) and issubclass(cls, BaseException)}
 
 
 _GROUPS: Final = frozenset({"BaseExceptionGroup", "ExceptionGroup"})
@@ -99,8 +99,8 @@ def _record(dump: Callable[[Any], bytes], error: BaseException, level: int) -> d
     if not _is_storable(dump, args):  # without its arguments it cannot be reconstructed
         return _recorded(error)
     # An attribute that cannot be stored is left out: the exception can be restored without it.
-    kept = {key: item for key, item in state.items() if key not in _NOT_KEPT and _is_storable(dump, item)}
-    return {"kind": kind, "name": name, "args": args, "state": kept}
+    storable = {key: item for key, item in state.items() if key not in _NOT_KEPT and _is_storable(dump, item)}
+    return {"kind": kind, "name": name, "args": args, "state": storable}
 
 
 def _is_storable(dump: Callable[[Any], bytes], value: Any) -> bool:

@@ -27,31 +27,35 @@ def media_entry(cls: Any, tag: str) -> Entry:
 
     def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
         writer.enter(depth, TAGGED_BYTES)
-        held: dict[str, Any] = {}
+        content: dict[str, Any] = {}
         for key, name in _KEYS.items():
             text = getattr(value, name)
             if text is not None:
-                held[key] = writer.at(f".{key}", text, depth + 1)
+                content[key] = writer.at(f".{key}", text, depth + 1)
         if value.data is not None:
-            held["size"] = value.size
+            content["size"] = value.size
             if writer.blobs is None:
-                held["data"] = writer.at(".data", value.data, depth + 1)
+                content["data"] = writer.at(".data", value.data, depth + 1)
             else:
                 writer.blobs[value.sha256] = value.data
-                held["data"] = {TAG: "blob", "v": value.sha256}
-        return {TAG: tag, "v": held}
+                content["data"] = {TAG: "blob", "v": value.sha256}
+        return {TAG: tag, "v": content}
 
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
-        held = only(node)
-        if held.__class__ is not dict or held.keys() - {*_KEYS, "size", "data"} or ("data" in held) == ("url" in held):
+        content = only(node)
+        if (
+            content.__class__ is not dict
+            or content.keys() - {*_KEYS, "size", "data"}
+            or ("data" in content) == ("url" in content)
+        ):
             raise DamagedError(f"it is not the stored form of {cls.__qualname__}")
-        texts = {key: text_of(held[key]) if key in held else None for key in _KEYS}
+        texts = {key: text_of(content[key]) if key in content else None for key in _KEYS}
         data: Any = None
-        if "data" in held:
-            stored = held["data"]
-            apart = stored.__class__ is dict and stored.get(TAG) == "blob"
-            data = fetched(reader, stored) if apart else reader.value(stored, depth + 1)
-            if data.__class__ is not bytes or len(data) != held.get("size"):
+        if "data" in content:
+            stored = content["data"]
+            is_blob = stored.__class__ is dict and stored.get(TAG) == "blob"
+            data = fetched(reader, stored) if is_blob else reader.value(stored, depth + 1)
+            if data.__class__ is not bytes or len(data) != content.get("size"):
                 raise DamagedError("it has other bytes than were stored")
         return cls._restored(data, texts["url"], texts["type"], texts["name"])
 

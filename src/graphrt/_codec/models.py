@@ -68,10 +68,10 @@ class _Shape:
         writer.enter(depth, TAGGED_BYTES)
         fields = self.fields()
         data: dict[str, Any] = {TAG: self.tag, "v": writer.named(self._state(value.__dict__, fields), depth + 1)}
-        given: set[str] = value.__pydantic_fields_set__
+        set_fields: set[str] = value.__pydantic_fields_set__
         extra: dict[str, Any] | None = None if self.is_root else value.__pydantic_extra__
-        if given != fields.keys():
-            data["set"] = self._given(writer, given, [*fields, *(extra or ())], depth + 1)
+        if set_fields != fields.keys():
+            data["set"] = self._given(writer, set_fields, [*fields, *(extra or ())], depth + 1)
         if extra is not None:
             data["extra"] = writer.named(extra, depth + 1)
         private: dict[str, Any] | None = value.__pydantic_private__
@@ -90,29 +90,29 @@ class _Shape:
         for name in fields:
             if name not in state:
                 raise NotStorable(f"is a {self.cls.__qualname__} without a value for its field {name!r}")
-        if why := strangers(self.cls, [name for name in state if name not in fields]):
-            raise NotStorable(why)
+        if reason := strangers(self.cls, [name for name in state if name not in fields]):
+            raise NotStorable(reason)
         return {name: state[name] for name in fields}
 
-    def _given(self, writer: Writer, given: set[str], known: list[str], depth: int) -> list[Any]:
-        """Return the names in "set": those of *given*, the model's `model_fields_set`, in the order of *known*.
+    def _given(self, writer: Writer, set_fields: set[str], names: list[str], depth: int) -> list[Any]:
+        """Return the names in "set": those of *set_fields*, the model's `model_fields_set`, in the order of *names*.
 
         Args:
             writer: Encodes the names.
-            given: Names of the fields that were set explicitly.
-            known: Names of all declared fields, then of the extras.
+            set_fields: Names of the fields that were set explicitly.
+            names: Names of all declared fields, then of the extras.
             depth: Containers around the names.
 
         Raises:
-            NotStorable: A name in *given* is not a field.
+            NotStorable: A name in *set_fields* is not a field.
         """
-        strange = given.difference(known)
+        strange = set_fields.difference(names)
         if strange:
             raise NotStorable(
                 f"is a {self.cls.__qualname__} in which {min(strange)!r} was set, which is not a field of it"
             )
         # In the order of the fields: a set's own order depends on PYTHONHASHSEED.
-        return writer.items([name for name in known if name in given], depth)
+        return writer.items([name for name in names if name in set_fields], depth)
 
     def _check_private(self, private: dict[str, Any]) -> None:
         """Reject a model that lacks a private attribute with a default: the decoder would fill in the default."""
@@ -133,25 +133,26 @@ class _Shape:
             raise DamagedError(f"{sorted(node)!r} are not the keys of a model")
         fields = self.fields()
         values = reader.named(node["v"], depth)
-        given = set(values)  # read before `complete` adds the defaults of fields that were added to the class later
+        # Read before `complete` adds the defaults of fields that were added to the class later.
+        set_fields = set(values)
         # The last argument says that every field of a model needs a value.
         complete(self.cls, values, fields, lambda name: _default(fields[name], values), lambda _: False)
         extra = self._extra(reader, node, depth)
         if "set" in node:
-            given = set(reader.items(node["set"], depth))
-            if not given <= {*fields, *(extra or ())}:
+            set_fields = set(reader.items(node["set"], depth))
+            if not set_fields <= {*fields, *(extra or ())}:
                 raise ClassChangedError(f"fields of {self.cls.__qualname__} were set that it does not have")
         private = self._private(reader.named(node["private"], depth) if "private" in node else {})
         # Creates the instance in the same way as pydantic's `model_copy`.
-        made = object.__new__(self.cls)
+        instance = object.__new__(self.cls)
         put = object.__setattr__  # bypasses frozen models and `validate_assignment`
-        put(made, "__dict__", {name: values[name] for name in fields})
-        put(made, "__pydantic_fields_set__", given)
+        put(instance, "__dict__", {name: values[name] for name in fields})
+        put(instance, "__pydantic_fields_set__", set_fields)
         if not self.is_root:
-            put(made, "__pydantic_extra__", extra)
+            put(instance, "__pydantic_extra__", extra)
         if private is not None or not self.is_root:
-            put(made, "__pydantic_private__", private)
-        return made
+            put(instance, "__pydantic_private__", private)
+        return instance
 
     def _extra(self, reader: Reader, node: dict[str, Any], depth: int) -> dict[str, Any] | None:
         """Return the extras in *node*; None for a class that does not allow any, as in pydantic.

@@ -113,16 +113,23 @@ def register(
         )
     entry = _entry(cls, name, encode, decode)
     # The registrations that remain. A replaced class is omitted, so its tag is free.
-    others = {old: was for old, was in _registered.items() if old is not cls and not _is_older(old, cls)}
-    taken = next((old for old, was in others.items() if was.tag == name), None)
-    if taken is not None or name in RESERVED_TAGS:
-        raise duplicate(name, cls, taken)
-    was = _registered.get(cls)
-    if was is not None:  # two libraries may register the same class under different tags
-        former = dict(((was.tag, was.decode), *was.former))
+    remaining = {
+        registered_class: registered_entry
+        for registered_class, registered_entry in _registered.items()
+        if registered_class is not cls and not _is_older(registered_class, cls)
+    }
+    holder = next(
+        (registered_class for registered_class, registered_entry in remaining.items() if registered_entry.tag == name),
+        None,
+    )
+    if holder is not None or name in RESERVED_TAGS:
+        raise duplicate(name, cls, holder)
+    current = _registered.get(cls)
+    if current is not None:  # two libraries may register the same class under different tags
+        former = dict(((current.tag, current.decode), *current.former))
         former.pop(name, None)
         entry = entry._replace(former=tuple(former.items()))
-    _replace({**others, cls: entry})
+    _replace({**remaining, cls: entry})
     return cls
 
 

@@ -46,5 +46,5 @@ def decode_secret(reader: Reader, node: dict[str, Any], _depth: int) -> Secret[A
         return Secret._absent(place)
     if reader.secrets is None or place.__class__ is not int:
         raise DamagedError("the place of a secret was expected")
-    kept: Secret[Any] = reader.secrets[place]
-    return kept
+    secret: Secret[Any] = reader.secrets[place]
+    return secret

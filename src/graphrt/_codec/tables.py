@@ -49,8 +49,8 @@ class Tables:
         self.registered = registered
         self._plain = plain
         self.encoders = _Encoders(registry.BUILT_IN_ENCODERS)
-        known = {**registry.BUILT_IN_DECODERS, "blob": _decode_blob}
-        self.decoders: dict[str, Decoder] = _Decoders(known) if plain is None else _ForgivingDecoders(known)
+        decoders = {**registry.BUILT_IN_DECODERS, "blob": _decode_blob}
+        self.decoders: dict[str, Decoder] = _Decoders(decoders) if plain is None else _ForgivingDecoders(decoders)
         self.classes: dict[str, Entry] = {}
         """Entries by tag, of all classes that are not built in."""
         for cls, tag in WORDS.items():

@@ -94,17 +94,17 @@ class TextWalk:
 
     def _text(self, text: str, names: Names) -> str:
         """Return the rules' replacement of *text*, and record whether it differs."""
-        made = self._rules.text(text, names)
-        if made != text:
+        replaced = self._rules.text(text, names)
+        if replaced != text:
             self.changed = True
-        return made
+        return replaced
 
     def _items(self, nodes: list[Any], names: Names) -> list[Any]:
         """Replace the texts in a list, in place, and return it.
 
         The items have the list's names, because a list has no keys.
         """
-        nodes[:] = [self.node(one, names) for one in nodes]
+        nodes[:] = [self.node(item, names) for item in nodes]
         return nodes
 
     def _plain(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
@@ -112,51 +112,51 @@ class TextWalk:
 
         The names of a value contain its original key, which the user's rules refer to.
         """
-        made = {self._text(key, names): self.node(one, (*names, key)) for key, one in node.items()}
-        return _whole(made, len(node))
+        replaced = {self._text(key, names): self.node(value, (*names, key)) for key, value in node.items()}
+        return _whole(replaced, len(node))
 
     def _named(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
         """Replace the values of *node*. Its keys are names declared by a class, so they are kept."""
-        for key, one in node.items():
-            node[key] = self.node(one, (*names, key))
+        for key, value in node.items():
+            node[key] = self.node(value, (*names, key))
         return node
 
     def _tagged(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
         """Replace the texts in a tagged object, depending on its tag."""
         tag: str = node[TAG]
-        held = node["v"]
+        content = node["v"]
         if tag in _IGNORED:
             return node  # stored texts, such as the name of a marker, are graphrt's own
         if tag in _OPAQUE:
             self._rules.other(tag, names)
         elif tag in _ITEMS:
-            self._items(held, names)
+            self._items(content, names)
             if tag in ("set", "frozenset"):  # compared by repr, because the data may be lists and dicts
-                _whole(dict.fromkeys(map(repr, held)), len(held))
+                _whole(dict.fromkeys(map(repr, content)), len(content))
         elif tag in _PAIRS:
-            self._pairs(held, names)
+            self._pairs(content, names)
         elif tag in _BYTES:
-            node["v"] = self._bytes(held, names)
+            node["v"] = self._bytes(content, names)
         elif tag in _MEDIA:
-            self._file(tag, held, names)
+            self._file(tag, content, names)
         elif tag == "send":
-            held[1] = self.node(held[1], names)  # the argument; the other item is a node's name
+            content[1] = self.node(content[1], names)  # the argument; the other item is a node's name
         else:
             self._instance(node, self._entry_of(tag), names)
         return node
 
-    def _file(self, tag: str, held: dict[str, Any], names: Names) -> None:
+    def _file(self, tag: str, content: dict[str, Any], names: Names) -> None:
         """Replace the texts in an image, audio or document: its name, its URL, and its bytes if they are text."""
         for key in ("name", "url"):
-            if key in held:
-                held[key] = self._text(held[key], names)
-        if "data" not in held:
+            if key in content:
+                content[key] = self._text(content[key], names)
+        if "data" not in content:
             return
-        if not held.get("type", "").startswith(_TEXT_TYPES):
+        if not content.get("type", "").startswith(_TEXT_TYPES):
             self._rules.other(tag.rpartition(":")[2], names)
             return
-        held["data"]["v"] = self._bytes(held["data"]["v"], names)
-        held["size"] = len(binascii.a2b_base64(held["data"]["v"]))
+        content["data"]["v"] = self._bytes(content["data"]["v"], names)
+        content["size"] = len(binascii.a2b_base64(content["data"]["v"]))
 
     def _pairs(self, flat: list[Any], names: Names) -> None:
         """Replace the keys and values in *flat*: key, value, key, value, ..."""
@@ -166,16 +166,20 @@ class TextWalk:
             flat[at + 1] = self.node(flat[at + 1], (*names, key) if key.__class__ is str else names)
         _whole(dict.fromkeys(map(repr, flat[::2])), len(flat) // 2)
 
-    def _bytes(self, held: str, names: Names) -> str:
-        """Return *held*, base64 of bytes, with the texts in the bytes replaced.
+    def _bytes(self, encoded: str, names: Names) -> str:
+        """Return *encoded*, base64 of bytes, with the texts in the bytes replaced.
 
         Raises:
             UnicodeEncodeError: A replacement has a character outside Latin-1. Redaction treats any error of the walk as
                 a replacement that the value cannot hold.
         """
-        text = binascii.a2b_base64(held).decode("latin-1")
-        made = self._text(text, names)
-        return held if made == text else binascii.b2a_base64(made.encode("latin-1"), newline=False).decode("ascii")
+        text = binascii.a2b_base64(encoded).decode("latin-1")
+        replaced = self._text(text, names)
+        return (
+            encoded
+            if replaced == text
+            else binascii.b2a_base64(replaced.encode("latin-1"), newline=False).decode("ascii")
+        )
 
     def _instance(self, node: dict[str, Any], entry: Entry | None, names: Names) -> None:
         """Replace the texts in a tagged object that is not one of Python's containers.
@@ -185,34 +189,34 @@ class TextWalk:
             entry: The entry of the class; None for a built-in type: a path, an address, an Overwrite, an erased value.
             names: Fields and keys that lead to the object.
         """
-        held = node["v"]
+        content = node["v"]
         cls: Any = None if entry is None else entry.cls
         if cls is not None and issubclass(cls, Enum):  # stored by its name, which must not be replaced
             self._rules.other(cls.__qualname__, names)
         elif entry is not None and entry.own:  # registered with functions: "v" is the result of `encode=`
-            node["v"] = self.node(held, names)
-        elif held.__class__ is list and cls is not None:  # a named tuple: values in the order of its fields
-            held[:] = [self.node(one, (*names, name)) for name, one in zip(cls._fields, held, strict=False)]
-        elif held.__class__ is dict and cls is not None:  # a dataclass or model: values by field
-            self._named(held, names)
+            node["v"] = self.node(content, names)
+        elif content.__class__ is list and cls is not None:  # a named tuple: values in the order of its fields
+            content[:] = [self.node(item, (*names, name)) for name, item in zip(cls._fields, content, strict=False)]
+        elif content.__class__ is dict and cls is not None:  # a dataclass or model: values by field
+            self._named(content, names)
             for key in node.get("extra", ()):  # extra attributes, whose names come from a caller
                 # An extra attribute's name is data, but replacing it would create another attribute. It is checked
                 # without names, because rules for a path of fields apply to the values at that path.
                 if self._rules.text(key, ()) != key:
                     raise CannotHoldError("an attribute of a model has a name that would be replaced")
-            for part in ("extra", "private"):
-                if part in node:
-                    self._named(node[part], names)
+            for section in ("extra", "private"):
+                if section in node:
+                    self._named(node[section], names)
         else:
-            node["v"] = self.node(held, names)
+            node["v"] = self.node(content, names)
 
 
-def _whole(made: dict[Any, Any], size: int) -> dict[Any, Any]:
-    """Return *made* if it has *size* keys, as many as the container had before its texts were replaced.
+def _whole(replaced: dict[Any, Any], size: int) -> dict[Any, Any]:
+    """Return *replaced* if it has *size* keys, as many as the container had before its texts were replaced.
 
     Raises:
         CannotHoldError: Some keys or members have become equal, so that values would be lost.
     """
-    if len(made) != size:
+    if len(replaced) != size:
         raise CannotHoldError("keys or members of one container would become equal, and values be lost; give it a key=")
-    return made
+    return replaced

@@ -170,14 +170,14 @@ class Types:
 
     def _any(self, hints: Iterable[Any], *, whole: bool) -> str | None:
         """Return the first reason among *hints*. One is enough, because a value has parts of all these types."""
-        return next((found for hint in hints if (found := self.why(hint, whole=whole)) is not None), None)
+        return next((reason for hint in hints if (reason := self.why(hint, whole=whole)) is not None), None)
 
     def _union(self, hints: tuple[Any, ...], *, whole: bool) -> str | None:
         """Return the reason for the first alternative if none of the alternatives can be stored."""
         if types.NoneType in hints and not whole:
             return None
-        found = [self.why(hint, whole=whole) for hint in hints if hint is not types.NoneType]
-        return None if None in found else next(iter(found), None)
+        reasons = [self.why(hint, whole=whole) for hint in hints if hint is not types.NoneType]
+        return None if None in reasons else next(iter(reasons), None)
 
     def _tuple(self, hints: tuple[Any, ...], *, whole: bool) -> str | None:
         """Return why a tuple cannot be stored. A tuple of any length may be empty, and then it can."""
@@ -194,7 +194,7 @@ class Types:
         if cls.__module__ == "collections.abc" or (_converts(cls) and not registry.is_secret(cls)):
             return None
         # A value may be an instance of such a subclass.
-        if self._is_own(cls) or any(issubclass(one, cls) for one in self._known):
+        if self._is_own(cls) or any(issubclass(known_class, cls) for known_class in self._known):
             return None
         return why_no_instance(cls)
 
@@ -203,8 +203,8 @@ class Types:
         self._open.add(cls)
         try:
             for name, hint in _required(cls):
-                if (found := self.why(hint, whole=False)) is not None:
-                    return f"has the field {name!r} of {cls.__qualname__}, which {found}"
+                if (reason := self.why(hint, whole=False)) is not None:
+                    return f"has the field {name!r} of {cls.__qualname__}, which {reason}"
         finally:
             self._open.discard(cls)
         return None

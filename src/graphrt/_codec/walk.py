@@ -126,14 +126,14 @@ class Writer:
     def items(self, values: Any, depth: int) -> list[Any]:
         """Encode the items of a sequence or deque, in order."""
         encoders = self.encoders
-        done: list[Any] = []
+        encoded: list[Any] = []
         try:
             for item in values:
-                done.append(encoders[type(item)](self, item, depth))  # noqa: PERF401 - a refusal needs its length
+                encoded.append(encoders[type(item)](self, item, depth))  # noqa: PERF401 - a refusal needs its length
         except NotStorable as refusal:
-            refusal.inside(f"[{len(done)}]")
+            refusal.inside(f"[{len(encoded)}]")
             raise
-        return done
+        return encoded
 
     def members(self, values: Any, depth: int) -> list[Any]:
         """Encode the members of a set, in the order of iteration."""
@@ -144,10 +144,10 @@ class Writer:
 
         In a refusal's path, `{key}` denotes a key itself, and `{...}` a member of a set.
         """
-        done: list[Any] = []
+        encoded: list[Any] = []
         for key, item in values.items():
-            done += (self.at("{key}", key, depth), self.at(step_into(key), item, depth))
-        return done
+            encoded += (self.at("{key}", key, depth), self.at(step_into(key), item, depth))
+        return encoded
 
     def named(self, values: dict[str, Any], depth: int) -> dict[str, Any]:
         """Encode the values of *values*, whose keys are the names of a class's fields or attributes.
@@ -156,18 +156,18 @@ class Writer:
         tag.
         """
         encoders = self.encoders
-        done: dict[str, Any] = {}
+        encoded: dict[str, Any] = {}
         key = ""
         try:
             for key, item in values.items():
-                done[key] = encoders[type(item)](self, item, depth)
+                encoded[key] = encoders[type(item)](self, item, depth)
         except NotStorable as refusal:
             refusal.inside(step_into(key))
             raise
         if self.strict:  # the names of extra attributes are data and may contain lone surrogates
             for key in values:
                 self.at("{key}", key, depth)
-        return done
+        return encoded
 
 
 class TooDeepError(NotStorable):
@@ -193,9 +193,9 @@ class Watching(dict[type, Encoder]):
             if id(value) in trail:
                 raise NotStorable("contains itself")
             trail.append(id(value))
-            done = encode(writer, value, depth)
+            encoded = encode(writer, value, depth)
             trail.pop()  # not in a `finally`: a refusal ends the walk
-            return done
+            return encoded
 
         self[cls] = watched
         return watched
@@ -256,19 +256,19 @@ def _list(writer: Writer, value: list[Any], depth: int) -> list[Any]:
             return value
     encoders = writer.encoders
     depth += 1
-    done = value
+    encoded = value
     at = 0  # index of the item that is being encoded, for a refusal
     try:
         for at, item in enumerate(value):
-            new = encoders[type(item)](writer, item, depth)
-            if new is not item:
-                if done is value:  # copied at the first item that is not plain
-                    done = value[:]
-                done[at] = new
+            encoded_item = encoders[type(item)](writer, item, depth)
+            if encoded_item is not item:
+                if encoded is value:  # copied at the first item that is not plain
+                    encoded = value[:]
+                encoded[at] = encoded_item
     except NotStorable as refusal:
         refusal.inside(f"[{at}]")
         raise
-    return done
+    return encoded
 
 
 def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
@@ -283,22 +283,22 @@ def _dict(writer: Writer, value: dict[Any, Any], depth: int) -> dict[str, Any]:
             writer.room -= size
             return value
     encoders = writer.encoders
-    done = value
+    encoded = value
     key: Any = ""
     try:
         for key, item in value.items():
-            new = encoders[type(item)](writer, item, depth)
-            if new is not item:
-                if done is value:  # copied at the first value that is not plain
-                    done = value.copy()
-                done[key] = new
+            encoded_item = encoders[type(item)](writer, item, depth)
+            if encoded_item is not item:
+                if encoded is value:  # copied at the first value that is not plain
+                    encoded = value.copy()
+                encoded[key] = encoded_item
     except NotStorable as refusal:
         refusal.inside(step_into(key))
         raise
     if writer.strict:  # keys may contain lone surrogates as well
         for key in value:
             writer.at("{key}", key, depth)
-    return done
+    return encoded
 
 
 PLAIN_ENCODERS: Final[dict[type, Encoder]] = {
