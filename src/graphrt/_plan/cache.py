@@ -54,13 +54,13 @@ class NodeCache:
             UpdateError: The inputs have no canonical form, or the result of `key=` is not hashable (`cache-key`). An
                 error raised by `key=` itself is propagated unchanged.
         """
-        given = self._key(task.state) if self._key is not None else task.engine.values
+        inputs = self._key(task.state) if self._key is not None else task.engine.values
         try:
             if self._key is None:
-                return canonical([given, task.arg])
-            hash(given)
+                return canonical([inputs, task.arg])
+            hash(inputs)
             # Without an argument, the result of `key=` is the whole key.
-            return (given, canonical(task.arg)) if task.arg is not None else given
+            return (inputs, canonical(task.arg)) if task.arg is not None else inputs
         except (TypeError, RecursionError) as error:  # RecursionError: a value contains itself
             raise CACHE_KEY(node=node, error=error, where=task.engine.where(task)) from error
 
@@ -76,7 +76,7 @@ class NodeCache:
     def put(self, key: Hashable, reply: Any) -> None:
         """Cache a copy of *reply* if it is a mapping, a list of these, or None; ignore any other reply."""
         updates: Any = reply if issubclass(type(reply), (list, tuple)) else (reply,)
-        if reply is not None and not all(isinstance(one, Mapping) for one in updates):
+        if reply is not None and not all(isinstance(update, Mapping) for update in updates):
             return
         self._results[key] = own(reply)
         while len(self._results) > self._size:

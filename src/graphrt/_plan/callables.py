@@ -42,7 +42,7 @@ def node_shape(fn: Any) -> Shape:
         return Shape(False, False, f"{short(fn)} cannot be called", _instead(fn))
     call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
-    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in (fn, call)):
+    if any(inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) for function in (fn, call)):
         return Shape(False, is_async, "it is a generator: a node returns one update")
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -55,19 +55,19 @@ def node_shape(fn: Any) -> Shape:
     return _judge(len(positional), required, missing, star=star, is_async=is_async)
 
 
-def _instead(given: Any) -> str:
-    """Return advice for *given*, if it is None, a model, a builder or a runtime; else an empty string.
+def _instead(value: Any) -> str:
+    """Return advice for *value*, if it is None, a model, a builder or a runtime; else an empty string.
 
     The objects are recognised by their attributes, since their classes are in higher layers of the code, from which
     this module must not import.
     """
-    if given is None:
+    if value is None:
         return "Pass the function itself: add_node('work', work), not what a call of it returned."
-    if hasattr(given, "invoke") and hasattr(given, "profile"):
+    if hasattr(value, "invoke") and hasattr(value, "profile"):
         return "Put the model into an agent: add_node('ask', Agent(model), input='question', output='answer')."
-    if hasattr(given, "compile") and hasattr(given, "add_node"):
+    if hasattr(value, "compile") and hasattr(value, "add_node"):
         return "A graph is a node once it is compiled: add_node('sub', builder.compile())."
-    if hasattr(getattr(given, "graph", None), "__graphrt_plan__"):
+    if hasattr(getattr(value, "graph", None), "__graphrt_plan__"):
         return "Pass the graph, not what drives it: add_node('sub', runtime.graph)."
     return ""
 

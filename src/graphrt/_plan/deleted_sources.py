@@ -24,43 +24,43 @@ def deleted_sources(plan: Plan, paths: Paths) -> Iterator[Problem]:
     deleting = [(node, fields.deletes) for node, fields in declared if fields.deletes]
     if not deleting:
         return
-    before = paths.before()
+    predecessors = paths.before()
     for node, deletes in deleting:
-        above = _reaching(node.index, before)
+        ancestors = _reaching(node.index, predecessors)
         for reader, fields in declared:
             shared = [name for name in deletes if name in fields.reads]
-            if not shared or reader.index in above:  # reads in time; `above` includes the node itself
+            if not shared or reader.index in ancestors:  # reads in time; `ancestors` includes the node itself
                 continue
-            beside = _reaching(reader.index, before)
-            # If it is in `beside`, the deleting node leads to the reader, which then knows about the deletion.
-            if node.index not in beside and _side_by_side(paths, above, beside):
+            reader_ancestors = _reaching(reader.index, predecessors)
+            # If it is in `reader_ancestors`, the deleting node leads to the reader, which then knows of the deletion.
+            if node.index not in reader_ancestors and _side_by_side(paths, ancestors, reader_ancestors):
                 where = plan.spec_where(node.index)
                 yield DELETED_SOURCE(node=node.name, fields=shared, reader=reader.name, where=where)
 
 
-def _reaching(target: int, before: list[list[int]]) -> set[int]:
-    """Return *target* and every node from which it can be reached; *before* has the predecessors of each node."""
-    found = {target}
+def _reaching(target: int, predecessors: list[list[int]]) -> set[int]:
+    """Return *target* and every node from which it can be reached; *predecessors* has those of each node."""
+    nodes = {target}
     work = [target]
     while work:
-        for at in before[work.pop()]:
-            if at not in found:
-                found.add(at)
+        for at in predecessors[work.pop()]:
+            if at not in nodes:
+                nodes.add(at)
                 work.append(at)
-    return found
+    return nodes
 
 
-def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
-    """Return True if some node starts two different targets at once, one in *one* and the other in *other*.
+def _side_by_side(paths: Paths, one_side: set[int], other_side: set[int]) -> bool:
+    """Return True if some node starts two different targets at once, one in *one_side* and the other in *other_side*.
 
     The targets of gotos and error policies are ignored: in doubt, nothing is reported.
 
     Args:
         paths: The successors.
-        one: A node, and every node that can lead to it.
-        other: Another node, and every node that can lead to it.
+        one_side: A node, and every node that can lead to it.
+        other_side: Another node, and every node that can lead to it.
     """
-    for at in one & other:
+    for at in one_side & other_side:
         # Targets in one group exclude each other; targets in different groups start together. A router that names ONE
         # target forms a group, as does each target of any other edge, including joins.
         groups: list[tuple[int, ...]] = [(target,) for target in paths.sure[at]]
@@ -70,11 +70,11 @@ def _side_by_side(paths: Paths, one: set[int], other: set[int]) -> bool:
             groups += [choice.targets] if choice.names == ONE else [(target,) for target in choice.targets]
         for n, first in enumerate(groups):
             for second in groups[n + 1 :]:
-                if _meets(first, second, one, other) or _meets(second, first, one, other):
+                if _meets(first, second, one_side, other_side) or _meets(second, first, one_side, other_side):
                     return True
     return False
 
 
-def _meets(first: tuple[int, ...], second: tuple[int, ...], one: set[int], other: set[int]) -> bool:
+def _meets(first: tuple[int, ...], second: tuple[int, ...], one_side: set[int], other_side: set[int]) -> bool:
     """Return True if a target in *first* leads to one of the nodes, and another target in *second* to the other."""
-    return any(a in one and b in other and a != b for a in first for b in second)
+    return any(a in one_side and b in other_side and a != b for a in first for b in second)

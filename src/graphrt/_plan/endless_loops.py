@@ -23,19 +23,19 @@ def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
     """Return one problem per loop without a conditional way out, in the order of the loops' first nodes."""
     if all(target > at for at in range(paths.count) for target in paths.after[at]):
         return []  # every edge leads to a later node, so there is no cycle
-    found: dict[int, Problem] = {}  # by the first node of the loop
-    reported: set[int] = set()  # the nodes of all loops in `found`
+    problems: dict[int, Problem] = {}  # by the first node of the loop
+    reported: set[int] = set()  # the nodes of all loops in `problems`
     # First the cycles of static edges alone, since static edges are followed whatever routers choose.
     always = [() if _may_leave(plan, paths, at) else paths.sure[at] for at in range(paths.count)]
     for component in components(always):
         reported.update(component)
-        found[component[0]] = _problem(plan, component, always)
+        problems[component[0]] = _problem(plan, component, always)
     # Then every other cycle, including joins and conditional edges, unless a choice leads out of it. The last item of
     # `after` is START, which is never in a cycle.
     for component in components(paths.after[:-1]):
         if reported.isdisjoint(component) and not _leads_out(plan, paths, set(component)):
-            found[component[0]] = _problem(plan, component, paths.after)
-    return [found[at] for at in sorted(found)]
+            problems[component[0]] = _problem(plan, component, paths.after)
+    return [problems[at] for at in sorted(problems)]
 
 
 def _may_leave(plan: Plan, paths: Paths, at: int) -> bool:
@@ -53,8 +53,8 @@ def _may_leave(plan: Plan, paths: Paths, at: int) -> bool:
 def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
     """Return True if some choice leads out of the cycle of nodes *inside*."""
     # Joins from the cycle back into it.
-    waiting = {join for at in inside for join in plan.nodes[at].arrives if plan.joins[join].dst.index in inside}
-    if any(len(plan.joins[join].sources & inside) < plan.joins[join].need for join in waiting):
+    joins = {join for at in inside for join in plan.nodes[at].arrives if plan.joins[join].dst.index in inside}
+    if any(len(plan.joins[join].sources & inside) < plan.joins[join].need for join in joins):
         return True  # the join waits for a node outside, which the loop does not run
     for at in inside:
         if (
@@ -75,27 +75,27 @@ def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
 def _problem(plan: Plan, component: Sequence[int], after: Sequence[Sequence[int]]) -> Problem:
     """Return the finding for a strongly connected *component*, with one cycle in it; *after* has the successors."""
     loop = [plan.nodes[at].name for at in _cycle(component, after)]  # the first node is also the last
-    shown = " -> ".join(map(repr, loop if len(loop) <= _SHOWN else loop[:_SHOWN]))
+    text = " -> ".join(map(repr, loop if len(loop) <= _SHOWN else loop[:_SHOWN]))
     if len(loop) > _SHOWN:
-        shown += f" -> ... ({len(loop) - 1} nodes)"
-    return ENDLESS_LOOP(loop=shown, node=loop[0], where=plan.spec_where(component[0]))
+        text += f" -> ... ({len(loop) - 1} nodes)"
+    return ENDLESS_LOOP(loop=text, node=loop[0], where=plan.spec_where(component[0]))
 
 
 def _cycle(component: Sequence[int], after: Sequence[Sequence[int]]) -> list[int]:
     """Return a shortest cycle through the first node of *component*, as indexes; that node is first and last."""
     start, inside = component[0], set(component)
-    came: dict[int, int] = {}  # breadth first: node to the one from which it was reached first
+    reached_from: dict[int, int] = {}  # breadth first: node to the one from which it was reached first
     work = deque([start])
     while work:
         at = work.popleft()
         for target in after[at]:
             if target == start:
-                way = [at]
-                while way[-1] != start:
-                    way.append(came[way[-1]])
-                return [*reversed(way), start]
-            if target in inside and target not in came:
-                came[target] = at
+                path = [at]
+                while path[-1] != start:
+                    path.append(reached_from[path[-1]])
+                return [*reversed(path), start]
+            if target in inside and target not in reached_from:
+                reached_from[target] = at
                 work.append(target)
     raise AssertionError("a strongly connected component has a cycle through each of its nodes")
 
@@ -127,8 +127,8 @@ def components(after: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         stack.append(root)
         on_stack[root] = 1
         while work:
-            at, rest = work[-1]
-            for target in rest:
+            at, successors = work[-1]
+            for target in successors:
                 if not order[target]:
                     clock += 1
                     order[target] = low[target] = clock

@@ -143,8 +143,8 @@ class Field:
 
     def reset(self) -> Any:
         """Return the value an ephemeral field is reset to: its default, else its reducer's identity, else ABSENT."""
-        make = self.make_default or self.identity
-        return make() if make is not None else ABSENT
+        factory = self.make_default or self.identity
+        return factory() if factory is not None else ABSENT
 
     def default(self) -> Any:
         """Return a fresh default, or ABSENT."""
@@ -186,16 +186,16 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
             it may be meant for pydantic.
         problems: Receives the findings of `compile()`.
     """
-    found: list[Any] = []
+    found_reducers: list[Any] = []
     for mark in metadata:
         if isinstance(mark, reducers.ReducedBy):
-            found.append(mark.reducer)  # made by `reduced(...)`
+            found_reducers.append(mark.reducer)  # made by `reduced(...)`
             for marker in mark.markers:
                 _set_marker(field, marker)
         elif isinstance(mark, reducers.Marker):
             _set_marker(field, mark)
         elif _is_reducer(mark):
-            found.append(mark)
+            found_reducers.append(mark)
         elif isinstance(mark, str) and mark in _NAMES:  # "append" instead of append, which would have no effect
             problems.append(QUOTED_REDUCER(field=field.name, mark=mark))
     # In `list[Annotated[int, append]]` the reducer annotates the item, where it has no effect.
@@ -204,12 +204,14 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
         for mark in hints.metadata_inside(field.annotation)
         if isinstance(mark, reducers.Marker) or getattr(mark, "__module__", None) == reducers.__name__
     ]
-    if len(found) > 1:
+    if len(found_reducers) > 1:
         problems.append(
-            SEVERAL_REDUCERS(field=field.name, number=len(found), reducers=", ".join(map(reducer_label, found)))
+            SEVERAL_REDUCERS(
+                field=field.name, number=len(found_reducers), reducers=", ".join(map(reducer_label, found_reducers))
+            )
         )
-    if found:
-        _set_reducer(field, found[0], problems)
+    if found_reducers:
+        _set_reducer(field, found_reducers[0], problems)
     # An int field named `token_budget` decreases as model calls use tokens.
     elif field.name == reducers.TOKEN_BUDGET and {*hints.members(field.annotation)} <= {int, type(None)}:
         _set_reducer(field, reducers.spend, problems)
@@ -253,9 +255,9 @@ def _set_reducer(field: Field, fn: Any, problems: list[Problem]) -> None:
     field.aggregates = True
     field.kind = APPEND if fn is reducers.append else ADD if fn is reducers.add else CALL
     field.identity = _identity(fn, field.annotation)
-    wrong = _misfit(fn, field) or uncallable(fn)
-    if wrong is not None:
-        message, hint = wrong
+    misfit = _misfit(fn, field) or uncallable(fn)
+    if misfit is not None:
+        message, hint = misfit
         problems.append(
             BAD_REDUCER(reducer=field.reducer_name, owner=f"field {field.name!r}", problem=message, fix=hint)
         )
@@ -268,11 +270,11 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
         A function without arguments, such as `list`; for a user's reducer, its attribute `identity`. None if there is
         none for this field.
     """
-    known = reducers.known(fn)  # the properties of a built-in reducer; None for a user's reducer
-    if known is None:
+    built_in = reducers.known(fn)  # the properties of a built-in reducer; None for a user's reducer
+    if built_in is None:
         declared: Any = getattr(fn, "identity", None)
         return declared if callable(declared) else None
-    start: Any = known.identity
+    start: Any = built_in.identity
     bare = hints.bare(annotation)
     base: Any = typing.get_origin(bare) or bare
     if isinstance(base, type) and base.__module__ in ("builtins", "decimal", "datetime", "fractions", "collections"):
@@ -281,8 +283,8 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
         except TypeError:  # a datetime has no zero: use the reducer's own identity, which may be None
             base = start
         start = base
-    made: Callable[[], Any] | None = start
-    return made
+    factory: Callable[[], Any] | None = start
+    return factory
 
 
 def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
@@ -290,15 +292,15 @@ def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
 
     `known.fits` has the types that the reducer folds; empty if unknown.
     """
-    known = reducers.known(fn)
-    if known is None or not known.fits:
+    built_in = reducers.known(fn)
+    if built_in is None or not built_in.fits:
         return None
     for member in hints.members(field.annotation):
         kind = typing.get_origin(member) or member
-        if isinstance(kind, type) and kind in _KNOWN and not issubclass(kind, (known.fits, type(None))):
+        if isinstance(kind, type) and kind in _KNOWN and not issubclass(kind, (built_in.fits, type(None))):
             return (
-                f"cannot fold {describe(field.annotation)}: it wants {known.wanted}",
-                f"Declare {known.wanted}, or use another reducer.",
+                f"cannot fold {describe(field.annotation)}: it wants {built_in.wanted}",
+                f"Declare {built_in.wanted}, or use another reducer.",
             )
     return None
 

@@ -43,12 +43,12 @@ def class_hints(cls: Any, localns: Mapping[str, Any] | None) -> dict[str, Any]:
     origin = typing.get_origin(cls) or cls
     scope = dict(localns or {})
     try:
-        found = te.get_type_hints(origin, localns=scope, include_extras=True)
+        resolved = te.get_type_hints(origin, localns=scope, include_extras=True)
     except NameError:  # the name may refer to a class defined in this class's body
-        found = te.get_type_hints(origin, localns={**vars(origin), **scope}, include_extras=True)
+        resolved = te.get_type_hints(origin, localns={**vars(origin), **scope}, include_extras=True)
     parameters: tuple[Any, ...] = getattr(origin, "__parameters__", ())
-    given = dict(zip(parameters, typing.get_args(cls), strict=False))  # type variables of a generic class
-    return {name: substituted(hint, given) for name, hint in found.items()} if given else found
+    arguments = dict(zip(parameters, typing.get_args(cls), strict=False))  # type variables of a generic class
+    return {name: substituted(hint, arguments) for name, hint in resolved.items()} if arguments else resolved
 
 
 def return_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
@@ -83,11 +83,11 @@ def _hint(fn: Any, name: str, localns: Mapping[str, Any] | None) -> Any:
         # Resolved alone, so that an undefined name in another annotation does not matter.
         holder = types.SimpleNamespace(__annotations__={name: hint})
         try:
-            found = te.get_type_hints(holder, function.__globals__, _scope(function, localns), include_extras=True)
+            resolved = te.get_type_hints(holder, function.__globals__, _scope(function, localns), include_extras=True)
         except Exception:  # noqa: BLE001 - evaluating an annotation may raise anything: it stays unresolved
             # A hint containing an unknown name, such as `list["X"]`, is still informative; a bare name is not.
             return UNRESOLVED if isinstance(hint, ForwardRef) else hint
-        return found[name]
+        return resolved[name]
     return hint
 
 
@@ -154,9 +154,9 @@ def unaliased(hint: Any) -> Any:
         base = typing.get_origin(hint) or hint
         if not is_alias(base):
             return hint
-        given = dict(zip(base.__type_params__, typing.get_args(hint), strict=False))
+        arguments = dict(zip(base.__type_params__, typing.get_args(hint), strict=False))
         try:
-            hint = substituted(base.__value__, given)
+            hint = substituted(base.__value__, arguments)
         except NameError:  # PEP 695: the value is evaluated lazily, and a name in it is undefined
             return hint
     return hint
@@ -218,14 +218,14 @@ def without_qualifiers(hint: Any) -> Any:
 
 def metadata_of(hint: Any) -> tuple[Any, ...]:
     """Return the metadata of every Annotated around *hint*, innermost first."""
-    found: tuple[Any, ...] = ()
+    metadata: tuple[Any, ...] = ()
     while True:
         hint = unaliased(hint)
         origin = typing.get_origin(hint)
         if origin is typing.Annotated:
-            found = (*hint.__metadata__, *found)
+            metadata = (*hint.__metadata__, *metadata)
         elif origin not in _QUALIFIERS:
-            return found
+            return metadata
         hint = typing.get_args(hint)[0]
 
 
@@ -266,11 +266,11 @@ def _alias_names(alias: Any) -> list[str]:
     return [path[0]] if path else []
 
 
-def substituted(hint: Any, given: Mapping[Any, Any]) -> Any:
-    """Return *hint* with its type variables replaced by the types in *given*."""
+def substituted(hint: Any, arguments: Mapping[Any, Any]) -> Any:
+    """Return *hint* with its type variables replaced by the types in *arguments*."""
     if isinstance(hint, typing.TypeVar):
-        return given.get(hint, hint)
-    return mapped(hint, lambda arg: substituted(arg, given)) if given else hint
+        return arguments.get(hint, hint)
+    return mapped(hint, lambda arg: substituted(arg, arguments)) if arguments else hint
 
 
 def mapped(hint: Any, change: Callable[[Any], Any]) -> Any:
@@ -283,12 +283,12 @@ def mapped(hint: Any, change: Callable[[Any], Any]) -> Any:
         inner = change(args[0])
         return hint if inner is args[0] else typing.Annotated[(inner, *hint.__metadata__)]
     # A list holds the parameters of a Callable and is left unchanged.
-    new: tuple[Any, ...] = tuple([arg if arg is Ellipsis or type(arg) is list else change(arg) for arg in args])
-    if all(one is other for one, other in zip(new, args, strict=True)):
+    new_args: tuple[Any, ...] = tuple([arg if arg is Ellipsis or type(arg) is list else change(arg) for arg in args])
+    if all(new_arg is old_arg for new_arg, old_arg in zip(new_args, args, strict=True)):
         return hint
     if origin is Union or origin is types.UnionType:
-        return Union[new]  # noqa: UP007 - built at run time
-    return origin[new[0] if len(new) == 1 else new]
+        return Union[new_args]  # noqa: UP007 - built at run time
+    return origin[new_args[0] if len(new_args) == 1 else new_args]
 
 
 def has_type_variable(hint: Any) -> bool:
@@ -317,8 +317,8 @@ def describe(hint: Any) -> str:
         return f"[{', '.join(map(describe, _flat(hint)))}]"
     if isinstance(hint, (str, ForwardRef)):
         return hint if isinstance(hint, str) else hint.__forward_arg__
-    named = hint if origin is None else origin
-    name = getattr(named, "__name__", None) or str(named).rpartition(".")[2]
+    base = hint if origin is None else origin
+    name = getattr(base, "__name__", None) or str(base).rpartition(".")[2]
     return f"{name}[{', '.join(map(describe, args))}]" if args and origin is not None else str(name)
 
 

@@ -54,8 +54,8 @@ def declare_fields(
         InputError: *fn* is not a function.
     """
     checked_function("fn", fn, "Give the function of a node.")
-    gone = tuple(deletes)
-    fields = NodeFields(reads=tuple(reads), writes=tuple(dict.fromkeys((*writes, *gone))), deletes=gone)
+    deleted = tuple(deletes)
+    fields = NodeFields(reads=tuple(reads), writes=tuple(dict.fromkeys((*writes, *deleted))), deletes=deleted)
     setattr(fn, ATTRIBUTE, fields)
     if agent is not None:
         setattr(fn, AGENT, agent)
@@ -64,8 +64,8 @@ def declare_fields(
 
 def fields_of(fn: Any) -> NodeFields | None:
     """Return the fields that *fn* declares; None if it declares none."""
-    found: Any = getattr(fn, ATTRIBUTE, None)
-    return found if isinstance(found, NodeFields) else None
+    fields: Any = getattr(fn, ATTRIBUTE, None)
+    return fields if isinstance(fields, NodeFields) else None
 
 
 def agent_of(fn: Any) -> Any:
@@ -104,5 +104,5 @@ def declare_form(made: T, form: Any, arguments: Mapping[str, Any]) -> T:
 
 def form_of(made: Any) -> MadeOf | None:
     """Return how *made* was created; None if that was not declared."""
-    found: Any = getattr(made, FORM, None)
-    return found if isinstance(found, MadeOf) else None
+    form: Any = getattr(made, FORM, None)
+    return form if isinstance(form, MadeOf) else None

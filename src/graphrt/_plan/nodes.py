@@ -128,8 +128,10 @@ def bad_keeping(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:
         mark = "is ephemeral" if field.ephemeral else f"has the reducer {field.reducer_name!r}"
         problem = f"stateful={name!r} takes the last state, and the field {mark}"
     elif not _holds(field.annotation, inner.state):
-        kept = f"{inner.state.cls.__name__} | None"
-        problem = f"stateful={name!r} keeps a state, so the field has the type {kept}, not {describe(field.annotation)}"
+        expected = f"{inner.state.cls.__name__} | None"
+        problem = (
+            f"stateful={name!r} keeps a state, so the field has the type {expected}, not {describe(field.annotation)}"
+        )
     if problem is not None:
         yield BAD_POLICY(owner=f"Node {node.name!r}", problem=problem, node=str(node.name), where=node.where)
 
@@ -177,18 +179,18 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
     """
     plan: Any = node.fn.__graphrt_plan__
     inner: StateSchema = plan.state
-    for option, given, only in (
+    for option, mapping, only in (
         ("input", node.policy.input, plan.spec.input_names),
         ("output", node.policy.output, plan.spec.output_names),
     ):
         entering = option == "input"
-        # `given` maps fields of the target to fields of the source; `only` are the fields of the nested graph's schema.
+        # `mapping` maps target fields to source fields; `only` are the fields of the nested graph's schema.
         source, target = (state, inner) if entering else (inner, state)
         pairs: Iterable[tuple[Any, Any]]
-        if given is None:
+        if mapping is None:
             pairs = [(name, name) for name in inner.fields if only is None or name in only]
         else:
-            pairs = given.items() if is_mapping(given) else ()  # the fields used by a function are unknown
+            pairs = mapping.items() if is_mapping(mapping) else ()  # the fields used by a function are unknown
         for into, out_of in pairs:
             if out_of in source.untracked and into in target.fields and into not in target.untracked:
                 yield UNTRACKED_LEAK(
@@ -213,8 +215,10 @@ def other_updates(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:
         outer: The updates of the enclosing graph.
     """
     inner: UpdateSchema = node.fn.__graphrt_plan__.update
-    made = node.policy.update_of is not None or (callable(node.policy.output) and not is_mapping(node.policy.output))
-    if made or (inner.whole is None and outer.whole is None):
+    is_converted = node.policy.update_of is not None or (
+        callable(node.policy.output) and not is_mapping(node.policy.output)
+    )
+    if is_converted or (inner.whole is None and outer.whole is None):
         return
     if inner.whole is None or outer.whole is None or inner.cls != outer.cls or node.policy.output is not None:
         yield NESTED_UPDATES(

@@ -137,27 +137,27 @@ class Paths:
 
     def edges(self, at: int) -> tuple[int, ...]:
         """Return the targets of a node's own edges: static, conditional, then joins; END is left out."""
-        chosen = [target for choice in self.choices[at] for target in choice.targets if target != OUT]
+        branch_targets = [target for choice in self.choices[at] for target in choice.targets if target != OUT]
         joined = [self.plan.joins[join].dst.index for join in self.plan.nodes[at].arrives]
-        return (*self.sure[at], *chosen, *joined)
+        return (*self.sure[at], *branch_targets, *joined)
 
     def before(self) -> list[list[int]]:
         """Return the predecessors of each node, by index, with START as -1: the reverse of `after`."""
-        found: list[list[int]] = [[] for _ in range(self.count + 1)]
+        predecessors: list[list[int]] = [[] for _ in range(self.count + 1)]
         for at in range(-1, self.count):
             for target in self.after[at]:
-                found[target].append(at)
-        return found
+                predecessors[target].append(at)
+        return predecessors
 
 
 def _commands(hint: Any) -> bool | None:
     """Return True if a return annotation allows a Command, False if it excludes one, None if it does not say."""
     if hint is hints.UNRESOLVED:
         return None
-    found = list(hints.members(hint))
-    if any((typing.get_origin(member) or member) is Command for member in found):
+    members = list(hints.members(hint))
+    if any((typing.get_origin(member) or member) is Command for member in members):
         return True
-    return None if Any in found or object in found else False
+    return None if Any in members or object in members else False
 
 
 def _names(branch: BranchPlan) -> int:
@@ -191,8 +191,8 @@ def _may_send(branch: BranchPlan) -> bool:
     )
 
 
-def _mentions(fn: Any, wanted: type) -> bool:
-    """Return True if the code of *fn*, or of global functions that it names (up to two levels deep), names *wanted*.
+def _mentions(fn: Any, cls: type) -> bool:
+    """Return True if the code of *fn*, or of global functions that it names (up to two levels deep), names *cls*.
 
     Args:
         fn: A node's function or a router.
@@ -201,11 +201,11 @@ def _mentions(fn: Any, wanted: type) -> bool:
     seen: set[types.CodeType] = set()  # functions may call each other recursively
     work: list[tuple[Any, int]] = [(fn, 0)]
     while work:
-        found, depth = work.pop()
-        function = hints.function_behind(found)
+        candidate, depth = work.pop()
+        function = hints.function_behind(candidate)
         if function is None:
             continue
-        known = function.__globals__
+        global_names = function.__globals__
         codes = [function.__code__]
         while codes:
             code = codes.pop()
@@ -215,8 +215,8 @@ def _mentions(fn: Any, wanted: type) -> bool:
             # The code of nested functions and lambdas is among the constants.
             codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
             for name in (*code.co_names, *code.co_freevars):
-                value = known.get(name)
-                if name == wanted.__name__ or value is wanted:
+                value = global_names.get(name)
+                if name == cls.__name__ or value is cls:
                     return True
                 if depth < 2 and isinstance(value, types.FunctionType):
                     work.append((value, depth + 1))

@@ -85,8 +85,14 @@ def tells(value: Any, untracked: Collection[str], view: Any) -> bool:
         return False
     text = _text(value)
     for name in untracked:
-        held = cast("dict[str, Any]", view).get(name) if isinstance(view, Mapping) else getattr(view, name, None)
+        hidden_value = (
+            cast("dict[str, Any]", view).get(name) if isinstance(view, Mapping) else getattr(view, name, None)
+        )
         # A text without the quotes of its repr(), since *value* may contain it within a longer text.
-        if held is not None and held != "" and (str(held) if isinstance(held, str) else _text(held)) in text:
+        if (
+            hidden_value is not None
+            and hidden_value != ""
+            and (str(hidden_value) if isinstance(hidden_value, str) else _text(hidden_value)) in text
+        ):
             return True
     return False

@@ -216,11 +216,11 @@ def pairs(routes: Any) -> list[tuple[Any, Ref]]:
     Args:
         routes: A mapping of labels to nodes, or an iterable of nodes; None or empty for no routes.
     """
-    known: Mapping[Any, Any] | Iterable[Any] = routes or ()
-    if isinstance(known, Mapping):
-        return [(label, known[label]) for label in known]
+    given_routes: Mapping[Any, Any] | Iterable[Any] = routes or ()
+    if isinstance(given_routes, Mapping):
+        return [(label, given_routes[label]) for label in given_routes]
     result: list[tuple[Any, Ref]] = []
-    for target in known:
+    for target in given_routes:
         if isinstance(target, EndType):
             result += [(target, target), (target.value, target)]
         else:
@@ -233,14 +233,14 @@ def routes_to(labels: Iterable[Any]) -> Mapping[Any, Ref] | list[Ref]:
 
     An Enum member names the node by its value if that is a str, else by its name.
     """
-    found: dict[Any, Ref] = {}
+    targets: dict[Any, Ref] = {}
     for label in labels:
         name = label
         if isinstance(label, Enum):
             name = label.value if isinstance(label.value, str) else label.name
-        found[label] = END if name == END.value else name
+        targets[label] = END if name == END.value else name
     # A list has END under both labels, the object and its text.
-    return list(found.values()) if all(isinstance(label, (str, EndType)) for label in found) else found
+    return list(targets.values()) if all(isinstance(label, (str, EndType)) for label in targets) else targets
 
 
 def show(ref: Ref) -> str:

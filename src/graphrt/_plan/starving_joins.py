@@ -45,26 +45,26 @@ def starving_joins(plan: Plan, paths: Paths) -> Iterator[Problem]:
     if not any(paths.choices[at] or paths.instead[at] or at in paths.stops for at in range(-1, paths.count)):
         return  # without a choice, every source runs
     # Only joins whose starvation is an error; a join that needs a single source fires with any of them.
-    waiting = [join for join in plan.joins if join.starved == "error" and join.need > 1]
-    if not waiting:
+    candidates = [join for join in plan.joins if join.starved == "error" and join.need > 1]
+    if not candidates:
         return
     origin = _origins(plan, paths)
-    scenarios = [scenario for join in waiting for scenario in _scenarios(paths, join, origin)]
+    scenarios = [scenario for join in candidates for scenario in _scenarios(paths, join, origin)]
     if not scenarios:
         return
     order = _Order(paths)
     reported: set[int] = set()  # joins already reported; each is reported once
     for start in range(0, len(scenarios), _AT_ONCE):
-        some = [scenario for scenario in scenarios[start : start + _AT_ONCE] if scenario.join.index not in reported]
-        runs = _Executions(plan, paths, order, some).runs() if some else []
-        for bit, (join, missing) in enumerate(some):
+        batch = [scenario for scenario in scenarios[start : start + _AT_ONCE] if scenario.join.index not in reported]
+        runs = _Executions(plan, paths, order, batch).runs() if batch else []
+        for bit, (join, missing) in enumerate(batch):
             if join.index in reported:
                 continue
             # A source that runs in this scenario; the join then waits and never fires.
-            other = next((at for at in sorted(join.sources) if runs[at] >> bit & 1 and at not in missing), None)
-            if other is not None:
+            running = next((at for at in sorted(join.sources) if runs[at] >> bit & 1 and at not in missing), None)
+            if running is not None:
                 reported.add(join.index)
-                yield _problem(plan, join, other, missing[0])
+                yield _problem(plan, join, running, missing[0])
 
 
 def _problem(plan: Plan, join: JoinPlan, runs: int, skipped: int) -> Problem:
@@ -124,35 +124,35 @@ def _origins(plan: Plan, paths: Paths) -> Callable[[int], int]:
         certain = certain and not paths.instead[at]
         for target in paths.sure[at]:
             causes[target].append((at,) if certain else ())
-        chosen = [target for choice in paths.choices[at] for target in choice.targets]
-        for target in (*paths.instead[at], *paths.tired[at], *chosen):
+        branch_targets = [target for choice in paths.choices[at] for target in choice.targets]
+        for target in (*paths.instead[at], *paths.tired[at], *branch_targets):
             if target != OUT:
                 causes[target].append(())
     for join in plan.joins:
         causes[join.dst.index].append(tuple(sorted(join.sources)))
-    known: dict[int, int] = {-1: -1}
+    origins: dict[int, int] = {-1: -1}
 
-    def origin(wanted: int) -> int:
-        """Return the origin of a node. Results for it and all nodes before it are cached in `known`."""
-        work = [wanted]  # depth first without recursion; a node stays on the stack until its causes are known
+    def origin(node: int) -> int:
+        """Return the origin of a node. Results for it and all nodes before it are cached in `origins`."""
+        work = [node]  # depth first without recursion; a node stays on the stack until its causes are known
         while work:
             at = work[-1]
-            if at in known and known[at] != _BUSY:
+            if at in origins and origins[at] != _BUSY:
                 work.pop()
                 continue
             # All causes count. If one of them may not occur, none counts, and the node is its own origin.
             needed = [source for cause in causes[at] for source in cause] if all(causes[at]) else []
-            if at not in known:
-                known[at] = _BUSY
-                unknown = [source for source in needed if source not in known]
+            if at not in origins:
+                origins[at] = _BUSY
+                unknown = [source for source in needed if source not in origins]
                 if unknown:
                     work += unknown
                     continue
             work.pop()
-            found = {known[source] for source in needed}
+            cause_origins = {origins[source] for source in needed}
             # On a cycle (_BUSY), or with several origins: the node is its own origin.
-            known[at] = found.pop() if len(found) == 1 and _BUSY not in found else at
-        return known[wanted]
+            origins[at] = cause_origins.pop() if len(cause_origins) == 1 and _BUSY not in cause_origins else at
+        return origins[node]
 
     return origin
 
@@ -180,8 +180,8 @@ class _Order:
             seen[root] = 1
             work = [(root, iter(paths.after[root]))]
             while work:
-                at, rest = work[-1]
-                following = next((target for target in rest if not seen[target]), None)
+                at, successors = work[-1]
+                following = next((target for target in successors if not seen[target]), None)
                 if following is None:
                     last -= 1
                     place[at] = last  # lower than the place of every later node, except in loops
@@ -191,26 +191,26 @@ class _Order:
                     work.append((following, iter(paths.after[following])))
         self.place = place
 
-    def settle(self, wanted: Iterable[int], look: Callable[[int], Iterable[int]], *, backward: bool) -> None:
-        """Call *look* on every node in *wanted*, then on the nodes it returns, until there are none left.
+    def settle(self, first_nodes: Iterable[int], look: Callable[[int], Iterable[int]], *, backward: bool) -> None:
+        """Call *look* on every node in *first_nodes*, then on the nodes it returns, until there are none left.
 
         Args:
-            wanted: Indexes of the first nodes.
+            first_nodes: Indexes of the first nodes.
             look: Updates a node; returns the nodes that depend on it if it changed.
             backward: Take the last nodes first.
         """
         sign = -1 if backward else 1
         place = self.place
-        work = [(sign * place[at], at) for at in wanted]
+        work = [(sign * place[at], at) for at in first_nodes]
         heapify(work)
-        waiting = {at for _, at in work}
+        queued = {at for _, at in work}
         while work:
             _, at = heappop(work)
-            waiting.discard(at)
-            for other in look(at):
-                if other not in waiting:
-                    waiting.add(other)
-                    heappush(work, (sign * place[other], other))
+            queued.discard(at)
+            for dependent in look(at):
+                if dependent not in queued:
+                    queued.add(dependent)
+                    heappush(work, (sign * place[dependent], dependent))
 
 
 class _Executions:
@@ -312,26 +312,26 @@ class _Executions:
         for join in self.joins.get(at, ()):
             waits |= join.sources
             if join.need == len(join.sources):  # needs all of them; for "any" or n, one source is treated as enough
-                some = self.all
+                scenarios = self.all
                 for source in join.sources:
-                    some &= found[source]
+                    scenarios &= found[source]
             else:
-                some = 0
+                scenarios = 0
                 for source in join.sources:
-                    some |= found[source]
-            bits |= some
+                    scenarios |= found[source]
+            bits |= scenarios
         for source in self.order.before[at]:
             if source not in waits or at in self._otherwise(source):
-                some = found[source]
+                scenarios = found[source]
                 # A router that names ALL its targets runs this one only where the others can end as well.
                 for choice in paths.choices[source]:
                     if choice.names == ALL and at in choice.targets:
-                        some &= self._all_end(choice)
-                bits |= some
+                        scenarios &= self._all_end(choice)
+                bits |= scenarios
         return bits
 
     def _otherwise(self, at: int) -> tuple[int, ...]:
         """Return the nodes that follow other than through a join; may contain OUT."""
         paths = self.paths
-        chosen = tuple(target for choice in paths.choices[at] for target in choice.targets)
-        return (*paths.sure[at], *chosen, *paths.instead[at], *paths.tired[at])
+        branch_targets = tuple(target for choice in paths.choices[at] for target in choice.targets)
+        return (*paths.sure[at], *branch_targets, *paths.instead[at], *paths.tired[at])

@@ -103,12 +103,12 @@ class StateSchema:
         # The key of a TypedDict may be absent, or begin with its reducer's identity.
         if field.has_default or (self.kind == "typeddict" and (field.ephemeral or field.identity is not None)):
             return
-        for marked, why in (
+        for marked, problem in (
             (field.untracked, "untracked and has no default to return to after a resume"),
             (field.ephemeral, "ephemeral and has no default to return to after its superstep"),
         ):
             if marked:
-                self.problems.append(FIELD_NEEDS_DEFAULT(field=field.name, problem=why))
+                self.problems.append(FIELD_NEEDS_DEFAULT(field=field.name, problem=problem))
 
     def _add(self, field: Field, metadata: Iterable[Any], checks: Checks) -> None:
         """Add *field* with the reducer and markers in *metadata*, taken from its Annotated.
@@ -153,9 +153,9 @@ class StateSchema:
         if infos is not None:  # made by `pydantic.dataclasses.dataclass`
             self._read_infos(infos, checks)
         else:
-            found = self._hints(cls, localns)
-            for spec in dataclasses.fields(self.cls) if found is not None else ():
-                field = Field(spec.name, hints.without_qualifiers((found or {}).get(spec.name, Any)))
+            type_hints = self._hints(cls, localns)
+            for spec in dataclasses.fields(self.cls) if type_hints is not None else ():
+                field = Field(spec.name, hints.without_qualifiers((type_hints or {}).get(spec.name, Any)))
                 if spec.default is not dataclasses.MISSING:
                     field.has_default, value = True, spec.default
                     field.make_default = lambda value=value: own(value)
@@ -164,9 +164,9 @@ class StateSchema:
                 field.required = spec.init and not field.has_default
                 mark = spec.metadata.get("graphrt")  # where `reduced()` puts its reducer and markers
                 self._add(field, (*hints.metadata_of(field.annotation), *([mark] if mark is not None else ())), checks)
-        known: Mapping[str, Any] = self.cls.__dataclass_fields__
+        declared: Mapping[str, Any] = self.cls.__dataclass_fields__
         # The rest are the InitVars.
-        self._also = frozenset(known) - {spec.name for spec in dataclasses.fields(self.cls)} - _class_vars(known)
+        self._also = frozenset(declared) - {spec.name for spec in dataclasses.fields(self.cls)} - _class_vars(declared)
         self.view = dataclass_view(self.cls, tuple(self.fields))
 
     def _read_typeddict(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
@@ -190,24 +190,25 @@ class StateSchema:
 
     # -- values --------------------------------------------------------------------------------------------------
 
-    def initial(self, given: Any, *, where: str | Place, only: frozenset[str] | None = None) -> Values:
+    def initial(self, graph_input: Any, *, where: str | Place, only: frozenset[str] | None = None) -> Values:
         """Return the initial values from an input, validated as a whole, with defaults and sharing no containers.
 
         Args:
-            given: An instance of the state class, or a mapping of its fields; with *only*, any model or dataclass.
+            graph_input: An instance of the state class or a mapping of its fields; with *only*, any model or dataclass.
             where: The place to name in an error, for instance `graph 'x'`.
             only: Fields of the graph's input schema that the input may contain; None if an input is a whole state.
 
         Raises:
             InputError: Unknown keys, missing fields or wrong types. All mistakes of one kind are reported at once.
         """
-        if self.kind != "typeddict" and isinstance(given, self.cls):
-            return self._initial_instance(given, where)
-        if only is not None and (isinstance(given, BaseModel) or _is_instance_of_dataclass(given)):
-            given = {name: getattr(given, name) for name in only if hasattr(given, name)}  # an instance of that schema
-        if not is_mapping(given):
-            self._refuse_kind(given, where)
-        keys: Mapping[str, Any] = given
+        if self.kind != "typeddict" and isinstance(graph_input, self.cls):
+            return self._initial_instance(graph_input, where)
+        if only is not None and (isinstance(graph_input, BaseModel) or _is_instance_of_dataclass(graph_input)):
+            # An instance of that schema.
+            graph_input = {name: getattr(graph_input, name) for name in only if hasattr(graph_input, name)}
+        if not is_mapping(graph_input):
+            self._refuse_kind(graph_input, where)
+        keys: Mapping[str, Any] = graph_input
         self.refuse_unknown(keys, where, only)
         if self.kind == "pydantic":
             return self._initial_pydantic(keys, where)
@@ -232,22 +233,22 @@ class StateSchema:
                 values[name] = value
         return values
 
-    def _initial_instance(self, given: Any, where: str | Place) -> Values:
+    def _initial_instance(self, instance: Any, where: str | Place) -> Values:
         """Return the values of a state instance, checking each, since assignments may not have been checked."""
-        values = {name: getattr(given, name) for name in self.fields if hasattr(given, name)}
+        values = {name: getattr(instance, name) for name in self.fields if hasattr(instance, name)}
         missing = [name for name in self.fields if name not in values]
         if missing:  # the instance was made by model_construct() or object.__new__
             raise self._missing(missing, where)
-        extra: Mapping[str, Any] | None = getattr(given, "__pydantic_extra__", None)
+        extra: Mapping[str, Any] | None = getattr(instance, "__pydantic_extra__", None)
         checked = self._check_all(values, where)
         # EXTRA is the key for values that a model with extra="allow" received in addition to its fields.
         return {**checked, EXTRA: own(dict(extra))} if extra else checked
 
-    def _initial_pydantic(self, given: Mapping[str, Any], where: str | Place) -> Values:
+    def _initial_pydantic(self, input_values: Mapping[str, Any], where: str | Place) -> Values:
         """Return the initial values from a mapping, for a model: pydantic checks them and fills in defaults."""
         cls: type[BaseModel] = self.cls
         try:
-            made: Any = cls.__pydantic_validator__.validate_python(dict(given), by_alias=True, by_name=True)
+            instance: Any = cls.__pydantic_validator__.validate_python(dict(input_values), by_alias=True, by_name=True)
         except ValidationError as error:
             missing = [str(e["loc"][0]) for e in error.errors() if e["type"] == "missing" and len(e["loc"]) == 1]
             if missing and len(missing) == error.error_count():  # there is no other problem
@@ -255,25 +256,27 @@ class StateSchema:
             raise self._bad_values([explain(error, "", self._hidden)], where) from None
         except Exception as error:
             raise self._refused(error, where) from error
-        found: dict[str, Any] = made.__dict__
-        values = {name: own(value) for name, value in found.items() if name in self.fields}
+        attributes: dict[str, Any] = instance.__dict__
+        values = {name: own(value) for name, value in attributes.items() if name in self.fields}
         if any(map(is_marker, values.values())):  # a field of type Any accepts markers, so reject them here
             self._check_all({name: value for name, value in values.items() if is_marker(value)}, where)
-        if made.__pydantic_extra__:
-            values[EXTRA] = own(made.__pydantic_extra__)
+        if instance.__pydantic_extra__:
+            values[EXTRA] = own(instance.__pydantic_extra__)
         return values
 
     def _initial_dataclass(self, checked: Values, also: Values, where: str | Place) -> Values:
         """Return the values, with defaults, of an instance created from *checked* and *also* (values of InitVars)."""
-        given = {spec.name for spec in dataclasses.fields(self.cls) if spec.init}
+        init_fields = {spec.name for spec in dataclasses.fields(self.cls) if spec.init}
         try:
-            made = self.cls(**{name: value for name, value in checked.items() if name in given}, **also)
+            instance = self.cls(**{name: value for name, value in checked.items() if name in init_fields}, **also)
         except ValidationError as error:
             raise self._bad_values([explain(error, "", self._hidden)], where) from None
         except Exception as error:
             raise self._refused(error, where) from error
-        values = {name: own(getattr(made, name)) for name in self.fields if hasattr(made, name)}
-        values.update({name: value for name, value in checked.items() if name not in given})  # fields with init=False
+        values = {name: own(getattr(instance, name)) for name in self.fields if hasattr(instance, name)}
+        values.update(
+            {name: value for name, value in checked.items() if name not in init_fields}
+        )  # fields with init=False
         missing = [name for name in self.fields if name not in values]
         if missing:  # a field with init=False that __post_init__ did not set
             raise self._missing(missing, where)
@@ -302,15 +305,15 @@ class StateSchema:
             where=where,
         )
 
-    def _refuse_kind(self, given: Any, where: str | Place) -> NoReturn:
+    def _refuse_kind(self, graph_input: Any, where: str | Place) -> NoReturn:
         """Raise the error for an input that is neither a mapping nor an instance of the state class."""
-        wanted = f"a mapping with the keys of {self.cls.__name__}"
+        expected = f"a mapping with the keys of {self.cls.__name__}"
         if self.kind != "typeddict":
-            wanted = f"{self.cls.__name__} or a mapping of its fields"
+            expected = f"{self.cls.__name__} or a mapping of its fields"
         raise INPUT_OF_WRONG_KIND(
             who="The input",
-            wanted=wanted,
-            given=f"{type(given).__name__}: {quoted(given, self.unquoted)}",
+            wanted=expected,
+            given=f"{type(graph_input).__name__}: {quoted(graph_input, self.unquoted)}",
             known="fields " + names(self.fields),
             where=where,
         )
@@ -413,9 +416,9 @@ def _is_instance_of_dataclass(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def _class_vars(known: Mapping[str, Any]) -> set[str]:
+def _class_vars(declared: Mapping[str, Any]) -> set[str]:
     """Return the names of the ClassVars in `__dataclass_fields__`; only the private `_field_type` identifies them."""
-    return {name for name, spec in known.items() if "CLASSVAR" in repr(spec._field_type)}
+    return {name for name, spec in declared.items() if "CLASSVAR" in repr(spec._field_type)}
 
 
 def _kind(cls: Any) -> str:

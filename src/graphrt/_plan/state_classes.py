@@ -69,7 +69,7 @@ class StateClasses:
 
     def names_in(self, annotation: Any) -> list[str]:
         """Return the names of the classes in *annotation* itself, each once, in order."""
-        return list(dict.fromkeys(self._name(one) for one in _named(annotation)))
+        return list(dict.fromkeys(self._name(definition) for definition in _named(annotation)))
 
     def typed(self, annotation: Any) -> dict[str, Any]:
         """Return a type as data: its text, and the names of its classes if it has any."""
@@ -78,36 +78,40 @@ class StateClasses:
             data["classes"] = names
         return data
 
-    def _name(self, one: Any) -> str:
+    def _name(self, definition: Any) -> str:
         """Return the name of a class, alias or NewType; queue it if it is new."""
-        known = self._names.get(id(one))
-        if known is not None:
-            return known
-        own = str(getattr(one, "__qualname__", one.__name__))
-        name, number = own, 2
+        known_name = self._names.get(id(definition))
+        if known_name is not None:
+            return known_name
+        qualname = str(getattr(definition, "__qualname__", definition.__name__))
+        name, number = qualname, 2
         while name in self._taken:
-            name, number = f"{own} ({number})", number + 1
-        self._names[id(one)] = name
-        self._taken[name] = one
+            name, number = f"{qualname} ({number})", number + 1
+        self._names[id(definition)] = name
+        self._taken[name] = definition
         self._queue.append(name)
         return name
 
-    def _described(self, name: str, one: Any) -> dict[str, Any]:
+    def _described(self, name: str, definition: Any) -> dict[str, Any]:
         """Return the data of a class, alias or NewType, and record its fields without a default."""
-        if isinstance(one, typing.NewType):
-            return {"kind": "alias", **self.typed(one.__supertype__)}
-        kind = _kind(one)
+        if isinstance(definition, typing.NewType):
+            return {"kind": "alias", **self.typed(definition.__supertype__)}
+        kind = _kind(definition)
         if kind is None:  # an alias: `_named` yields nothing
             try:
-                value: Any = one.__value__
+                value: Any = definition.__value__
             except NameError:  # PEP 695: the value is evaluated lazily, and a name in it is undefined
                 value = Any
             return {"kind": "alias", **self.typed(value)}
         if kind == "enum":
-            members: Mapping[str, Any] = one.__members__
-            numbers = {member: int(value.value) for member, value in members.items()} if issubclass(one, Flag) else None
+            members: Mapping[str, Any] = definition.__members__
+            numbers = (
+                {member: int(value.value) for member, value in members.items()}
+                if issubclass(definition, Flag)
+                else None
+            )
             return {"kind": kind, "members": sorted(members) if numbers is None else numbers}
-        fields, bare = self._fields(kind, one)
+        fields, bare = self._fields(kind, definition)
         self.bare[name] = frozenset(bare)
         data: dict[str, Any] = {"kind": kind, "fields": {field: self.typed(hint) for field, hint in fields.items()}}
         if kind == "namedtuple":
@@ -115,9 +119,9 @@ class StateClasses:
         elif kind == "typeddict":
             data["required"] = sorted(bare)
         elif kind == "model":
-            if one.__private_attributes__:
-                data["private"] = sorted(one.__private_attributes__)
-            if one.model_config.get("extra") == "allow":
+            if definition.__private_attributes__:
+                data["private"] = sorted(definition.__private_attributes__)
+            if definition.model_config.get("extra") == "allow":
                 data["extra"] = True
         return data
 
@@ -129,17 +133,21 @@ class StateClasses:
                     complete_model(cls, self._near())
             infos = cls.__pydantic_fields__
             return {n: field_hint(info) for n, info in infos.items()}, [n for n, i in infos.items() if i.is_required()]
-        found = self._hints(cls)
+        field_hints = self._hints(cls)
         if kind == "typeddict":
-            required = [n for n, h in found.items() if hints.is_required(h, otherwise=n in cls.__required_keys__)]
-            return {name: hints.without_qualifiers(hint) for name, hint in found.items()}, required
+            required = [n for n, h in field_hints.items() if hints.is_required(h, otherwise=n in cls.__required_keys__)]
+            return {name: hints.without_qualifiers(hint) for name, hint in field_hints.items()}, required
         if kind == "namedtuple":
-            return {n: found.get(n, Any) for n in cls._fields}, [n for n in cls._fields if n not in cls._field_defaults]
+            return {n: field_hints.get(n, Any) for n in cls._fields}, [
+                n for n in cls._fields if n not in cls._field_defaults
+            ]
         specs = dataclasses.fields(cls)
         # A field with init=False may stay without a value.
-        none = dataclasses.MISSING
-        bare = [spec.name for spec in specs if spec.init and spec.default is none and spec.default_factory is none]
-        return {spec.name: hints.without_qualifiers(found.get(spec.name, spec.type)) for spec in specs}, bare
+        missing = dataclasses.MISSING
+        bare = [
+            spec.name for spec in specs if spec.init and spec.default is missing and spec.default_factory is missing
+        ]
+        return {spec.name: hints.without_qualifiers(field_hints.get(spec.name, spec.type)) for spec in specs}, bare
 
     def _hints(self, cls: Any) -> dict[str, Any]:
         """Return the annotations of *cls*; unresolved if one of them contains an unknown name."""
@@ -154,7 +162,7 @@ class StateClasses:
 
     def _near(self) -> dict[str, Any]:
         """Return the classes met so far by their own names."""
-        return {one.__name__: one for one in self._taken.values()}
+        return {definition.__name__: definition for definition in self._taken.values()}
 
 
 def _named(annotation: Any) -> Iterator[Any]:
@@ -166,7 +174,7 @@ def _named(annotation: Any) -> Iterator[Any]:
     while work:
         hint = work.pop()
         if isinstance(hint, typing.TypeVar):
-            work += [one for one in (*hint.__constraints__[::-1], hint.__bound__) if one is not None]
+            work += [bound for bound in (*hint.__constraints__[::-1], hint.__bound__) if bound is not None]
             continue
         origin = typing.get_origin(hint)
         args = typing.get_args(hint)
@@ -181,17 +189,17 @@ def _named(annotation: Any) -> Iterator[Any]:
             yield base
 
 
-def _is_foreign(one: Any) -> bool:
+def _is_foreign(definition: Any) -> bool:
     """Return True if a class, alias or NewType belongs to Python, pydantic or graphrt."""
-    module = str(getattr(one, "__module__", None) or "")
+    module = str(getattr(definition, "__module__", None) or "")
     if module.partition(".")[0] not in _NOT_OF_THE_USER:
         return False
     # Classes created by `make_dataclass` and `create_model` belong to the user, but in some versions have the
     # function's module.
-    found: Any = sys.modules.get(module)
-    for name in str(getattr(one, "__qualname__", one.__name__)).split("."):
-        found = getattr(found, name, None)
-    return found is one
+    attribute: Any = sys.modules.get(module)
+    for name in str(getattr(definition, "__qualname__", definition.__name__)).split("."):
+        attribute = getattr(attribute, name, None)
+    return attribute is definition
 
 
 def _kind(cls: Any) -> str | None:

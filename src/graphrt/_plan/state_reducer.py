@@ -68,14 +68,14 @@ class StateReducer:
             Exception: It raised.
         """
         sizes = [(name, value, len(value)) for name, value in values.items() if value.__class__ in _MUTABLE]
-        made = self.fn(self.state.view(values), update)  # a separate view: it may assign to it
+        new_state = self.fn(self.state.view(values), update)  # a separate view: it may assign to it
         changed = [name for name, value, size in sizes if len(value) != size]
         if changed:
             raise StateChangedError(changed)
-        after = self._values(made)
+        new_values = self._values(new_state)
         result: Values = {}
         for name, field in self.state.fields.items():
-            value = after.get(name, ABSENT)
+            value = new_values.get(name, ABSENT)
             if value is values.get(name, ABSENT):
                 continue
             if value is ABSENT and field.required:
@@ -85,23 +85,23 @@ class StateReducer:
             result[name] = value
         return result
 
-    def _values(self, made: Any) -> Mapping[str, Any]:
-        """Return the values of the state *made* by field.
+    def _values(self, new_state: Any) -> Mapping[str, Any]:
+        """Return the values of the state *new_state* by field.
 
         Raises:
             NotAStateError: It is not a state.
         """
         state = self.state
         if state.kind == "typeddict":
-            if not is_mapping(made):
-                raise NotAStateError(f"returned {a_type(made)}, not a state, which is a mapping")
-            unknown = [name for name in made if name not in state.fields]
+            if not is_mapping(new_state):
+                raise NotAStateError(f"returned {a_type(new_state)}, not a state, which is a mapping")
+            unknown = [name for name in new_state if name not in state.fields]
             if unknown:
                 raise NotAStateError(f"returned a state with {names(unknown)}, which it does not declare")
-            return made
-        if not isinstance(made, state.cls):
-            raise NotAStateError(f"returned {a_type(made)}, not an instance of {state.cls.__name__}")
-        found: Mapping[str, Any] | None = getattr(made, "__dict__", None)
-        if found is not None and found.keys() >= state.fields.keys():
-            return found
-        return {name: getattr(made, name) for name in state.fields if hasattr(made, name)}  # slots
+            return new_state
+        if not isinstance(new_state, state.cls):
+            raise NotAStateError(f"returned {a_type(new_state)}, not an instance of {state.cls.__name__}")
+        attributes: Mapping[str, Any] | None = getattr(new_state, "__dict__", None)
+        if attributes is not None and attributes.keys() >= state.fields.keys():
+            return attributes
+        return {name: getattr(new_state, name) for name in state.fields if hasattr(new_state, name)}  # slots

@@ -301,9 +301,9 @@ class Plan:
             if policy is not _NO_POLICY:  # START has none
                 node.on_error = self._end_or_node(policy.on_error)
                 node.on_fatigue = self._end_or_node(policy.on_fatigue)
-                others = self.tool_targets(node.index) | self.handed_targets(node)
-                if policy.goto is not None or others:
-                    node.goto = others.union(policy.goto or ())  # type: ignore[arg-type]  # validated references
+                extra_targets = self.tool_targets(node.index) | self.handed_targets(node)
+                if policy.goto is not None or extra_targets:
+                    node.goto = extra_targets.union(policy.goto or ())  # type: ignore[arg-type]  # validated references
             node.settle()
 
     def _node(self, ref: Any) -> NodePlan:
@@ -334,13 +334,13 @@ class Plan:
             general: The limit of nodes without their own.
             unlimited: The number to use for "no limit".
         """
-        known = self._visit_limits
+        cached = self._visit_limits
         # *unlimited* is always the same number.
-        if known is None or known[0] != general:
+        if cached is None or cached[0] != general:
             mine = (node.max_visits for node in self.nodes)
             limits = [general if m == "graph" else unlimited if m is None else int(m) for m in mine]
-            self._visit_limits = known = (general, limits)
-        return known[1]
+            self._visit_limits = cached = (general, limits)
+        return cached[1]
 
     @property
     def custom(self) -> tuple[str, ...]:
@@ -350,9 +350,9 @@ class Plan:
         """
         if self._custom is None:
             ours = reducers.__name__  # the module of the built-in reducers
-            found = [f.name for f in self.state.fields.values() if f.aggregates and not f.untracked]
+            tracked = [f.name for f in self.state.fields.values() if f.aggregates and not f.untracked]
             fields = self.state.fields
-            self._custom = tuple(n for n in found if getattr(fields[n].reduce, "__module__", None) != ours)
+            self._custom = tuple(n for n in tracked if getattr(fields[n].reduce, "__module__", None) != ours)
             if self.update.reducer is not None:  # the user's, which makes every field
                 self._custom = tuple(fields)
         return self._custom
@@ -410,12 +410,14 @@ class Plan:
         if self._unstorable is None:
             codec = self.codec
             fields = [field for field in self.state.fields.values() if not field.untracked]
-            whys = ((field.name, codec.why_never(field.annotation)) for field in fields)
-            found = [(f"{name!r} of {self.state.cls.__name__}", why) for name, why in whys if why is not None]
+            reasons = ((field.name, codec.why_never(field.annotation)) for field in fields)
+            never_stored = [
+                (f"{name!r} of {self.state.cls.__name__}", reason) for name, reason in reasons if reason is not None
+            ]
             for node in self.nodes:
                 if node.child is not None:
-                    found += node.child.unstorable
-            self._unstorable = tuple(found)
+                    never_stored += node.child.unstorable
+            self._unstorable = tuple(never_stored)
         return self._unstorable
 
     def _types(self) -> list[Any]:

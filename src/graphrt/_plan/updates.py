@@ -116,8 +116,8 @@ class UpdateSchema:
         else:
             checked = Checks(None, localns, self.problems).of(cls, "update")
             self.whole.settle(checked, cls)
-        wrong = ("is not a function", "Give it a function (state, update) -> state.")
-        wrong_call = uncallable(reducer) if callable(reducer) else wrong
+        not_a_function = ("is not a function", "Give it a function (state, update) -> state.")
+        wrong_call = uncallable(reducer) if callable(reducer) else not_a_function
         if wrong_call is not None:
             problem, fix = wrong_call
             self.problems.append(
@@ -136,16 +136,16 @@ class UpdateSchema:
 
     def _read(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
         """Read the Update class *cls*, with its type arguments if it is generic; `self.cls` lacks them."""
-        found: dict[str, Any] | None
+        field_types: dict[str, Any] | None
         kind: Any = self.cls
         if te.is_typeddict(kind):
-            found = self._hints(cls, localns)
+            field_types = self._hints(cls, localns)
         elif isinstance(kind, type) and issubclass(kind, BaseModel):
             self.kind = "pydantic"
-            found = self._infos(localns)
+            field_types = self._infos(localns)
         elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
             self.kind = "dataclass"
-            found = self._hints(cls, localns)
+            field_types = self._hints(cls, localns)
             self._require_unset(self.cls)
         elif kind in _MAPPINGS:  # Update is `dict[str, Any]`: any fields of the state
             return
@@ -153,8 +153,8 @@ class UpdateSchema:
             self.problems.append(BAD_UPDATE_TYPE(cls=short(cls)))
             return
         # If the state could not be read, every field of the Update would seem unknown.
-        if found is not None and (self.state.fields or not self.state.problems):
-            self._adopt(found, localns)
+        if field_types is not None and (self.state.fields or not self.state.problems):
+            self._adopt(field_types, localns)
 
     def _adopt(self, declared: dict[str, Any], localns: Mapping[str, Any] | None) -> None:
         """Check updates against the fields that the Update class declares; *declared* has their types by name."""
@@ -180,13 +180,15 @@ class UpdateSchema:
         If *hint* repeats the field's bare type, or some members of it, the field's own constraints also apply (decision
         0017). Any other type is taken literally.
         """
-        whole = field.annotation
+        annotation = field.annotation
         checked = checks.of(hint, field.name)
         # Only if the field's type, or a member of its union, has constraints.
-        if not is_unconstrained(whole) or any(hints.metadata_of(part) for part in _parts(whole)):
-            if is_unconstrained(hint) and hints.bare(hint) == hints.bare(whole):
+        if not is_unconstrained(annotation) or any(hints.metadata_of(member) for member in _parts(annotation)):
+            if is_unconstrained(hint) and hints.bare(hint) == hints.bare(annotation):
                 checked = Checked(field.check_whole)  # the same type: the field's check is sufficient
-            elif {hints.bare(part) for part in _parts(hint)} <= {hints.bare(part) for part in _parts(whole)}:
+            elif {hints.bare(member) for member in _parts(hint)} <= {
+                hints.bare(member) for member in _parts(annotation)
+            }:
                 checked = Checked(_both(checked.check, field.check_whole))
         field.settle(checked, hint)  # makes this the field's check, and derives when the engine may skip it
 
@@ -210,9 +212,9 @@ class UpdateSchema:
 
     def _require_unset(self, cls: Any) -> None:
         """Report fields of an Update dataclass without the default UNSET: each node would write them."""
-        bad = [spec.name for spec in dataclasses.fields(cls) if spec.default is not UNSET]
-        if bad:
-            self.problems.append(UPDATE_WITH_DEFAULTS(cls=cls.__name__, fields=bad))
+        without_unset = [spec.name for spec in dataclasses.fields(cls) if spec.default is not UNSET]
+        if without_unset:
+            self.problems.append(UPDATE_WITH_DEFAULTS(cls=cls.__name__, fields=without_unset))
 
     # -- at the node's boundary ----------------------------------------------------------------------------------
 
@@ -236,26 +238,26 @@ class UpdateSchema:
             return returned
         if self.kind == "pydantic" and isinstance(returned, self.cls):
             model = cast("BaseModel", returned)
-            written = {name: getattr(model, name) for name in type(model).__pydantic_fields__}
-            chosen = model.model_fields_set  # the others have their defaults and are not written
-            return {**{n: v for n, v in written.items() if n in chosen}, **(model.__pydantic_extra__ or {})}
+            values = {name: getattr(model, name) for name in type(model).__pydantic_fields__}
+            set_fields = model.model_fields_set  # the others have their defaults and are not written
+            return {**{n: v for n, v in values.items() if n in set_fields}, **(model.__pydantic_extra__ or {})}
         if self.kind == "dataclass" and isinstance(returned, self.cls):
-            written = {spec.name: getattr(returned, spec.name) for spec in dataclasses.fields(returned)}
-            return {name: value for name, value in written.items() if value is not UNSET}
+            values = {spec.name: getattr(returned, spec.name) for spec in dataclasses.fields(returned)}
+            return {name: value for name, value in values.items() if value is not UNSET}
         return None
 
     def _whole(self, returned: Any) -> Mapping[str, Any] | None:
         """Return a full state as an update: given fields are replaced, others deleted. None if it is not a state."""
         fields = self.state.fields
-        given: Mapping[str, Any]
+        values: Mapping[str, Any]
         if is_mapping(returned):
-            given = returned
+            values = returned
         elif self.state.kind != "typeddict" and isinstance(returned, self.state.cls):
-            given = {name: getattr(returned, name) for name in fields if hasattr(returned, name)}
+            values = {name: getattr(returned, name) for name in fields if hasattr(returned, name)}
         else:
             return None
         full: dict[str, Any] = {}
-        for name, value in given.items():
+        for name, value in values.items():
             # A key that is not a field is kept; `checked` rejects it.
             full[name] = value if is_marker(value) or name not in fields else Replacement(value)
         for name, field in fields.items():
@@ -279,8 +281,8 @@ class UpdateSchema:
         if self.whole is not None:
             return self._checked_whole(self.whole, returned[WHOLE], node, where)
         result: Values = {}
-        wrong: dict[str, str] = {}  # the problem, by field
-        wanted: list[str] = []  # in the same order, what to return instead
+        problems: dict[str, str] = {}  # the problem, by field
+        suggestions: list[str] = []  # in the same order, what to return instead
         for name, value in returned.items():
             field = self.state.fields.get(name) if isinstance(name, str) else None
             if field is None or name not in self.names:
@@ -291,19 +293,19 @@ class UpdateSchema:
                 result[name] = self._check_one(field, value, node, where)
             except ValueError as error:
                 # `unquoted`: the fields whose values no error may quote (R16).
-                wrong[name] = explain(error, name, self.state.unquoted)
-                wanted.append(_wanted(field, value))
-        if wrong:
+                problems[name] = explain(error, name, self.state.unquoted)
+                suggestions.append(_wanted(field, value))
+        if problems:
             raise WRONG_TYPE(
                 node=node,
-                problems="; ".join(wrong.values()),
-                field=next(iter(wrong)),
-                path=next(iter(wrong.values())).split(":")[0],  # a text of `explain` is "path: problem"
+                problems="; ".join(problems.values()),
+                field=next(iter(problems)),
+                path=next(iter(problems.values())).split(":")[0],  # a text of `explain` is "path: problem"
                 where=where,
                 known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
                 fix="A value is a coroutine: await the call that makes it."
-                if any(_holds_coroutine(returned[name]) for name in wrong)
-                else f"Return {'; '.join(wanted)}.",
+                if any(_holds_coroutine(returned[name]) for name in problems)
+                else f"Return {'; '.join(suggestions)}.",
             )
         if self.kind == "overwrite":
             self._require_all(result, node, where)
@@ -364,8 +366,8 @@ class UpdateSchema:
             ValueError: It does not have the update type, or contains DELETE or Overwrite.
         """
         if is_mapping(value):
-            for part in filter(is_marker, value.values()):
-                raise NotPlainError(part)
+            for marker in filter(is_marker, value.values()):
+                raise NotPlainError(marker)
         return self.whole.check(value) if self.whole is not None else value
 
     def shown(self, updates: Sequence[Mapping[str, Any]]) -> Any:
@@ -373,8 +375,8 @@ class UpdateSchema:
 
         None if there are none, the value if there is one, a list if there are several, as for a nested graph.
         """
-        found = [update[WHOLE] for update in updates if WHOLE in update]
-        return None if not found else found[0] if len(found) == 1 else found
+        values = [update[WHOLE] for update in updates if WHOLE in update]
+        return None if not values else values[0] if len(values) == 1 else values
 
     def returned(self, update: Mapping[str, Any]) -> Any:
         """Return one checked *update* in the form in which a node or a caller gave it."""

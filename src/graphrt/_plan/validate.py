@@ -109,13 +109,13 @@ class _Checks:
 
     def _limits(self) -> Iterator[Problem]:
         """Yield the problems of the `limits=` of `compile()`."""
-        given: Any = self.limits
-        if not isinstance(given, Limits):
+        limits: Any = self.limits
+        if not isinstance(limits, Limits):
             yield BAD_LIMIT_OPTION(
-                owner="graph", option="limits", given=short(given), wanted="Limits(max_steps=...), or leave it out"
+                owner="graph", option="limits", given=short(limits), wanted="Limits(max_steps=...), or leave it out"
             )
             return
-        for text in given.problems():
+        for text in limits.problems():
             yield BAD_LIMIT_IN_GRAPH(owner="The limits of the graph", problem=text)
 
     def _node(self, node: NodeSpec) -> Iterator[Problem]:
@@ -132,9 +132,9 @@ class _Checks:
             return
         if name in RESERVED_NAMES:  # texts that mean START or END
             yield RESERVED_NAME(node=name, where=node.where)
-        first = self.nodes[name]
-        if first is not node:  # a second declaration of the name
-            at = f" at {first.where}" if first.where else ""
+        first_spec = self.nodes[name]
+        if first_spec is not node:  # a second declaration of the name
+            at = f" at {first_spec.where}" if first_spec.where else ""
             yield DUPLICATE_NODE(node=name, at=at or " above", where=node.where)
         if getattr(node.fn, "__graphrt_plan__", None) is None:  # not a compiled graph has its plan there
             shape = node_shape(node.fn)
@@ -221,8 +221,8 @@ class _Checks:
                 yield from self._source(src, what, join.where)
         yield from self._target(join.dst, what, join.where)
         count = len(join.sources)
-        whole = isinstance(join.when, int) and not isinstance(join.when, bool)  # True would count as 1
-        if count and join.when not in ("all", "any") and not (whole and 1 <= join.when <= count):
+        is_number = isinstance(join.when, int) and not isinstance(join.when, bool)  # True would count as 1
+        if count and join.when not in ("all", "any") and not (is_number and 1 <= join.when <= count):
             yield BAD_LIMIT_OPTION(
                 owner=what,
                 option="when",
@@ -279,30 +279,30 @@ class _Checks:
             self.branching.add(src)
             yield from self._mixed(src, branch.where)
 
-    def _labels(self, branch: BranchSpec, known: list[Any], what: str, node: str | None) -> Iterator[Problem]:
+    def _labels(self, branch: BranchSpec, routed_labels: list[Any], what: str, node: str | None) -> Iterator[Problem]:
         """Yield a problem for each mismatch between the routes and the labels in the router's return annotation.
 
         Args:
             branch: The conditional edge. `branch.labels` are the labels in the annotation and whether the list is
                 complete that the router returns; None if it names none.
-            known: The labels that have a route.
+            routed_labels: The labels that have a route.
             what: The edge as text.
             node: Name of its source; None for START and for values that are not names.
         """
-        dead = "Remove the route, or correct the router's return annotation."
-        for label in known:
+        dead_route_fix = "Remove the route, or correct the router's return annotation."
+        for label in routed_labels:
             if not isinstance(label, (str, int, Enum)):
                 yield IMPOSSIBLE_LABEL(label=show(label), branch=what, node=node, where=branch.where)
         if branch.labels is None:
             return
         labels, closed = branch.labels
         for label in labels:
-            if label not in known and branch.default is None:
-                guess = closest(label, [k for k in known if isinstance(k, str)])
+            if label not in routed_labels and branch.default is None:
+                guess = closest(label, [k for k in routed_labels if isinstance(k, str)])
                 yield LABEL_WITHOUT_ROUTE(
                     branch=what,
                     label=show(label),
-                    known_labels=_shown(k for k in known if not isinstance(k, EndType)),
+                    known_labels=_shown(k for k in routed_labels if not isinstance(k, EndType)),
                     node=node,
                     where=branch.where,
                     fix=f"Did you mean {guess!r}? Otherwise add a route for it, or a default=." if guess else None,
@@ -312,14 +312,19 @@ class _Checks:
         # In a list of nodes END has two labels, the object and its text; the router needs to return only one of them.
         listed = not is_mapping(branch.routes)
         either = listed and bool({END, END.value} & {*labels})
-        for label in known:
+        for label in routed_labels:
             # The last condition: an impossible label was reported above.
             if label in labels or (either and label in (END, END.value)) or not isinstance(label, (str, int, Enum)):
                 continue
             if label is not END or not listed:  # of the two labels for END in a list, only the text is reported
-                shown = "END" if listed and label == END.value else show(label)
+                label_text = "END" if listed and label == END.value else show(label)
                 yield DEAD_ROUTE(
-                    label=shown, branch=what, labels=_shown(labels), node=node, where=branch.where, fix=dead
+                    label=label_text,
+                    branch=what,
+                    labels=_shown(labels),
+                    node=node,
+                    where=branch.where,
+                    fix=dead_route_fix,
                 )
 
     def _source(self, ref: Any, what: str, where: str) -> Iterator[Problem]:

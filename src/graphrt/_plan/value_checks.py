@@ -197,18 +197,18 @@ def _is_definite_class(cls: Any) -> bool:
     if issubclass(cls, Enum):
         return cls._missing_.__func__ is Enum._missing_.__func__  # type: ignore[attr-defined]  # a class method
     if issubclass(cls, BaseModel):
-        made: Any = cls.__get_pydantic_core_schema__
-        usual: Any = BaseModel.__get_pydantic_core_schema__
+        schema_method: Any = cls.__get_pydantic_core_schema__
+        model_method: Any = BaseModel.__get_pydantic_core_schema__
         # The value of a RootModel may have any type, and a model validator may accept anything.
         lax = cls.__pydantic_root_model__ or cls.__pydantic_decorators__.model_validators
-        return made.__func__ is usual.__func__ and not lax
+        return schema_method.__func__ is model_method.__func__ and not lax
     if hasattr(cls, "__get_pydantic_core_schema__") or not dataclasses.is_dataclass(cls):
         return False
     # Validators are in the class as pydantic's decorators left them; `@pydantic.dataclass` collects them.
     decorators: Any = getattr(cls, "__pydantic_decorators__", None)
     bases: list[type] = type.mro(cls)  # type: ignore[arg-type]  # narrowed to instances of dataclasses too
-    named = (type(value).__name__ for base in bases for value in vars(base).values())
-    return "PydanticDescriptorProxy" not in named and not (decorators and decorators.model_validators)
+    value_types = (type(value).__name__ for base in bases for value in vars(base).values())
+    return "PydanticDescriptorProxy" not in value_types and not (decorators and decorators.model_validators)
 
 
 _DEFINITE: Final = frozenset({int, str, float, bool, bytes, type(None), list, dict, set, tuple, frozenset})
@@ -248,10 +248,12 @@ def _replaced(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: fro
         inner = portable(hints.without_qualifiers(value), localns, busy, closed=closed)
         required = hints.is_required(value, otherwise=name in base.__required_keys__)
         fields[name] = inner if required else te.NotRequired[inner]
-    make: Any = te.TypedDict  # Any, since type checkers accept only a literal call
-    made = make(base.__name__, fields)
+    factory: Any = te.TypedDict  # Any, since type checkers accept only a literal call
+    replacement = factory(base.__name__, fields)
     config: Mapping[str, Any] = getattr(base, "__pydantic_config__", {})
-    made.__pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True, **config} if closed else config
-    made.__module__ = base.__module__
-    made.__doc__ = base.__doc__
-    return made
+    replacement.__pydantic_config__ = (
+        {"extra": "forbid", "arbitrary_types_allowed": True, **config} if closed else config
+    )
+    replacement.__module__ = base.__module__
+    replacement.__doc__ = base.__doc__
+    return replacement

@@ -31,26 +31,26 @@ def pydantic_view(cls: type[BaseModel], field_names: tuple[str, ...]) -> Callabl
 
     def view(values: Values) -> Any:
         """Make a view of an ordinary model by setting pydantic's instance attributes."""
-        made = new(cls)
-        put(made, "__dict__", values.copy())
-        put(made, "__pydantic_fields_set__", everything)
-        put(made, "__pydantic_extra__", None)
-        put(made, "__pydantic_private__", None)
-        return made
+        instance = new(cls)
+        put(instance, "__dict__", values.copy())
+        put(instance, "__pydantic_fields_set__", everything)
+        put(instance, "__pydantic_extra__", None)
+        put(instance, "__pydantic_private__", None)
+        return instance
 
     def full_view(values: Values) -> Any:
         """Make a view of a model with `extra="allow"`, private attributes or `model_post_init`."""
         own_values = values.copy()
         extra = own_values.pop(EXTRA, None)
-        made = new(cls)
-        put(made, "__dict__", own_values)
-        put(made, "__pydantic_fields_set__", set(everything))  # a copy: assigning an extra adds its name
-        put(made, "__pydantic_extra__", ({**extra} if extra else {}) if allows_extra else None)
-        put(made, "__pydantic_private__", None)
+        instance = new(cls)
+        put(instance, "__dict__", own_values)
+        put(instance, "__pydantic_fields_set__", set(everything))  # a copy: assigning an extra adds its name
+        put(instance, "__pydantic_extra__", ({**extra} if extra else {}) if allows_extra else None)
+        put(instance, "__pydantic_private__", None)
         # It sets the private attributes and does whatever else the class does after validation.
         if cls.__pydantic_post_init__:
-            made.model_post_init(None)
-        return made
+            instance.model_post_init(None)
+        return instance
 
     allows_extra = cls.model_config.get("extra") == "allow"
     return full_view if allows_extra or cls.__pydantic_post_init__ or cls.__private_attributes__ else view
@@ -64,22 +64,22 @@ def dataclass_view(cls: Any, field_names: tuple[str, ...]) -> Callable[[Values],
 
     def view(values: Values) -> Any:
         """Make a view of an ordinary class, in one step."""
-        made = new(cls)
-        made.__dict__ = values.copy()
-        return made
+        instance = new(cls)
+        instance.__dict__ = values.copy()
+        return instance
 
     def frozen_view(values: Values) -> Any:
         """Make a view of a frozen class, or of one that defines `__setattr__`."""
-        made = new(cls)
-        made.__dict__.update(values)
-        return made
+        instance = new(cls)
+        instance.__dict__.update(values)
+        return instance
 
     def slots_view(values: Values) -> Any:
         """Make a view of a class that keeps fields in slots."""
-        made = new(cls)
+        instance = new(cls)
         for name, value in values.items():
-            set_(made, name, value)
-        return made
+            set_(instance, name, value)
+        return instance
 
     if _in_slots(cls, field_names):
         return slots_view
@@ -137,10 +137,10 @@ def finder(
         """Return the assigned fields; in the common case, one quick comparison of all values finds none."""
         try:
             # Tuple comparison checks identity first. If it fails, _assigned compares by name.
-            same = read(view) == (*values.values(), cls)
+            is_unchanged = read(view) == (*values.values(), cls)
         except Exception:  # noqa: BLE001 - an attribute was deleted, or __eq__ of a value raised
-            same = False
-        return [] if same else _assigned(view, values, field_names, make)
+            is_unchanged = False
+        return [] if is_unchanged else _assigned(view, values, field_names, make)
 
     return find
 
@@ -154,15 +154,17 @@ def _assigned(view: Any, values: Values, field_names: Collection[str], make: Cal
     """Return the names that were assigned to *view*, compared one by one; the arguments as for `finder`."""
     kind: type[Any] = view.__class__
     if isinstance(view, dict):
-        seen = cast("dict[str, Any]", view)
-        added = [name for name in seen if name not in field_names]
+        current = cast("dict[str, Any]", view)
+        added = [name for name in current if name not in field_names]
     else:
         attributes: dict[str, Any] | None = getattr(view, "__dict__", None)
-        seen = dict(attributes or {})
-        added = [name for name in seen if name not in field_names and not _is_own(kind, name)]
-        seen.update({name: getattr(view, name) for name in field_names if name not in seen and hasattr(view, name)})
+        current = dict(attributes or {})
+        added = [name for name in current if name not in field_names and not _is_own(kind, name)]
+        current.update(
+            {name: getattr(view, name) for name in field_names if name not in current and hasattr(view, name)}
+        )
         added += _extras(view, values.get(EXTRA) or {})  # attributes that a model with extra="allow" keeps apart
-    changed = [name for name in field_names if not _same(seen.get(name, _NONE), values.get(name, _NONE))]
+    changed = [name for name in field_names if not _same(current.get(name, _NONE), values.get(name, _NONE))]
     if changed and getattr(kind, "__pydantic_post_init__", None):
         # With a `model_post_init`, a field counts if a fresh view has another value.
         once, twice = make(values), make(values)
@@ -170,7 +172,7 @@ def _assigned(view: Any, values: Values, field_names: Collection[str], make: Cal
             name
             for name in changed
             if _same(getattr(once, name, _NONE), getattr(twice, name, _NONE))  # else each view has a different value
-            and not _same(seen.get(name, _NONE), getattr(once, name, _NONE))
+            and not _same(current.get(name, _NONE), getattr(once, name, _NONE))
         ]
     return changed + added
 
@@ -179,10 +181,10 @@ _NONE: Final = object()
 """Placeholder for a missing value."""
 
 
-def _extras(view: Any, before: Mapping[str, Any]) -> list[str]:
-    """Return the names of undeclared attributes of a model that were added, changed or deleted since *before*."""
-    now: Mapping[str, Any] = getattr(view, "__pydantic_extra__", None) or {}
-    return [name for name in {**before, **now} if not _same(now.get(name, _NONE), before.get(name, _NONE))]
+def _extras(view: Any, previous: Mapping[str, Any]) -> list[str]:
+    """Return the names of undeclared attributes of a model that were added, changed or deleted since *previous*."""
+    current: Mapping[str, Any] = getattr(view, "__pydantic_extra__", None) or {}
+    return [name for name in {**previous, **current} if not _same(current.get(name, _NONE), previous.get(name, _NONE))]
 
 
 def _is_own(cls: type, name: str) -> bool:
@@ -195,11 +197,11 @@ def _is_own(cls: type, name: str) -> bool:
     return False
 
 
-def _same(one: Any, two: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Return True if the two are identical or equal, since assigning an equal value is not a change."""
-    if one is two:
+    if value is other:
         return True
     try:
-        return bool(one == two)
+        return bool(value == other)
     except Exception:  # noqa: BLE001 - __eq__ of a value raised: it is another object, so it counts as assigned
         return False

@@ -47,10 +47,10 @@ def write_conflicts(plan: Plan, paths: Paths) -> Iterator[Problem]:
             groups.setdefault(group, []).append(name)
     for group in sorted(groups):
         fields = sorted(groups[group])
-        shown = _and([plan.nodes[at].name for at in group])
-        who = f"Nodes {shown}" if len(group) == 2 else f"Some of the nodes {shown}"
+        listed = _and([plan.nodes[at].name for at in group])
+        subject = f"Nodes {listed}" if len(group) == 2 else f"Some of the nodes {listed}"
         yield WRITE_CONFLICT(
-            tasks=who,
+            tasks=subject,
             all_of_them="both" if len(group) == 2 else "all of them",
             fields=fields,
             node=plan.nodes[group[0]].name,
@@ -58,34 +58,34 @@ def write_conflicts(plan: Plan, paths: Paths) -> Iterator[Problem]:
         )
 
 
-def _and(shown: list[str]) -> str:
+def _and(node_names: list[str]) -> str:
     """Return node names as text, joined by commas and "and"; a long list is shortened."""
-    if len(shown) > 12:
-        return names(shown)
-    return f"{', '.join(map(repr, shown[:-1]))} and {shown[-1]!r}"
+    if len(node_names) > 12:
+        return names(node_names)
+    return f"{', '.join(map(repr, node_names[:-1]))} and {node_names[-1]!r}"
 
 
 def _writers(plan: Plan) -> dict[str, frozenset[int]]:
     """Return the last-value fields that two or more nodes declare to write, each with the indexes of these nodes."""
-    found: dict[str, list[int]] = {}
-    known: dict[int, frozenset[str]] = {}  # by the id of an annotation, which many nodes share
+    nodes_by_field: dict[str, list[int]] = {}
+    fields_by_hint: dict[int, frozenset[str]] = {}  # by the id of an annotation, which many nodes share
     if plan.update.whole is not None:  # nodes write no fields, and updates of the whole state never conflict
         return {}
     for node in plan.nodes:
         for name in plan.tool_writes(node.index):
             if not plan.state.fields[name].aggregates:
-                found.setdefault(name, []).append(node.index)
+                nodes_by_field.setdefault(name, []).append(node.index)
         hint = plan.spec_hint(node.index)  # the return annotation
         # In a graph whose nodes return whole states, an annotation names every field and so says nothing.
         if node.policy.writes is None and (hint is hints.UNRESOLVED or plan.update.kind == "overwrite"):
             continue
-        wrote = known.get(id(hint)) if node.policy.writes is None else frozenset(node.policy.writes)
-        if wrote is None:
-            wrote = known[id(hint)] = _narrower(plan, hint)
-        for name in wrote:
+        fields = fields_by_hint.get(id(hint)) if node.policy.writes is None else frozenset(node.policy.writes)
+        if fields is None:
+            fields = fields_by_hint[id(hint)] = _narrower(plan, hint)
+        for name in fields:
             if not plan.state.fields[name].aggregates:
-                found.setdefault(name, []).append(node.index)
-    writers = {name: frozenset(found[name]) for name in plan.state.fields if name in found}
+                nodes_by_field.setdefault(name, []).append(node.index)
+    writers = {name: frozenset(nodes_by_field[name]) for name in plan.state.fields if name in nodes_by_field}
     return {name: nodes for name, nodes in writers.items() if len(nodes) > 1}
 
 
@@ -95,15 +95,15 @@ def _narrower(plan: Plan, hint: Any) -> frozenset[str]:
     They count only if the annotation lists every possible write and is narrower than the graph's Update: a node that
     returns the Update itself need not write all of its fields.
     """
-    found: set[str] = set()
+    fields: set[str] = set()
     for cls in _updates(hint):
         if cls is None or cls is type(None) or cls is Interrupt:
             continue
         keys = None if cls is plan.update.cls else _keys(cls)
         if keys is None:  # this member may write anything
             return frozenset()
-        found |= keys
-    written = frozenset(found)
+        fields |= keys
+    written = frozenset(fields)
     return written if written < plan.update.names else frozenset()
 
 
@@ -178,13 +178,13 @@ class _Search:
 
     def _useful(self) -> bytearray:
         """Return, by node, 1 if the node is a writer or can reach one."""
-        before = self.paths.before()
+        predecessors = self.paths.before()
         useful = bytearray(self.paths.count + 1)
         work = sorted({at for nodes in self.writers.values() for at in nodes})
         for at in work:
             useful[at] = 1
         while work:
-            for at in before[work.pop()]:
+            for at in predecessors[work.pop()]:
                 if not useful[at]:
                     useful[at] = 1
                     work.append(at)
@@ -213,48 +213,49 @@ class _Search:
         self.labels += 1
         return self.labels
 
-    def _walk(self, origin: int, now: dict[int, int]) -> None:
+    def _walk(self, origin: int, active: dict[int, int]) -> None:
         """Follow a fan-out superstep by superstep.
 
         Args:
             origin: The node that fans out.
-            now: The nodes of the first superstep after it, with their labels.
+            active: The nodes of the first superstep after it, with their labels.
         """
-        most = min(self.seen + _EFFORT_OF_ONE * self.size, _EFFORT * self.size)
+        max_effort = min(self.seen + _EFFORT_OF_ONE * self.size, _EFFORT * self.size)
         arrived: dict[int, dict[int, int]] = {}  # by join, the sources that have arrived, with their labels
-        self._arrive(origin, 0, arrived, now)  # label 0 is not used by any branch; a join with when="any" fires at once
-        waiting: dict[int, int] = {}  # deferred nodes, with their labels
-        while (now or waiting) and self.seen < most:
-            now = self._defer(now, waiting)
-            self._meet(now)
+        # Label 0 is not used by any branch. A join with when="any" fires at once.
+        self._arrive(origin, 0, arrived, active)
+        deferred: dict[int, int] = {}  # deferred nodes, with their labels
+        while (active or deferred) and self.seen < max_effort:
+            active = self._defer(active, deferred)
+            self._meet(active)
             # With a single label left nothing can run concurrently, unless a join or a deferred node still waits for
             # another branch.
-            if len(set(now.values())) < 2 and not arrived and not waiting:
+            if len(set(active.values())) < 2 and not arrived and not deferred:
                 return
             following: dict[int, int] = {}
-            for at, label in now.items():
+            for at, label in active.items():
                 self.seen += 1 + len(self.paths.after[at])
                 for target in self._plain(at):
                     if self.useful[target] and following.setdefault(target, label) != label:
                         following[target] = self._label()
                 self._arrive(at, label, arrived, following)
-            now = following
+            active = following
 
-    def _defer(self, now: dict[int, int], waiting: dict[int, int]) -> dict[int, int]:
-        """Return the nodes that start now: those of *now* that are not deferred, else all that are *waiting*.
+    def _defer(self, active: dict[int, int], deferred: dict[int, int]) -> dict[int, int]:
+        """Return the nodes that start now: those of *active* that are not deferred, else all that are *deferred*.
 
         Sends to a deferred node, which do not wait, are not known here.
         """
         if not self.plan.defers:
-            return now
-        for at in [at for at in now if self.plan.nodes[at].defer]:
-            label = now.pop(at)
-            if waiting.setdefault(at, label) != label:
-                waiting[at] = self._label()
-        if now:
-            return now
-        started = waiting.copy()
-        waiting.clear()
+            return active
+        for at in [at for at in active if self.plan.nodes[at].defer]:
+            label = active.pop(at)
+            if deferred.setdefault(at, label) != label:
+                deferred[at] = self._label()
+        if active:
+            return active
+        started = deferred.copy()
+        deferred.clear()
         return started
 
     def _plain(self, at: int) -> Iterator[int]:
@@ -280,37 +281,37 @@ class _Search:
             join = self.plan.joins[index]
             if not self.useful[join.dst.index]:
                 continue
-            there = arrived.setdefault(index, {})
-            if at in there and len(there) >= join.need:
-                there.clear()  # the join has fired before: a repeated source starts the next round of arrivals (R5)
-            there[at] = label
-            if len(there) == join.need:  # later sources of the same round do not fire it again
-                labels = set(there.values())
+            arrivals = arrived.setdefault(index, {})
+            if at in arrivals and len(arrivals) >= join.need:
+                arrivals.clear()  # the join has fired before: a repeated source starts the next round of arrivals (R5)
+            arrivals[at] = label
+            if len(arrivals) == join.need:  # later sources of the same round do not fire it again
+                labels = set(arrivals.values())
                 # A new label where branches meet.
                 following[join.dst.index] = labels.pop() if len(labels) == 1 else self._label()
 
-    def _meet(self, now: dict[int, int]) -> None:
+    def _meet(self, active: dict[int, int]) -> None:
         """Put the writers of a field that run in the same superstep under different labels into one set.
 
         Args:
-            now: Nodes of the superstep, with their labels.
+            active: Nodes of the superstep, with their labels.
         """
-        first: dict[str, int] = {}  # by field, the first writer
-        other: dict[str, int] = {}  # by field, the first writer under another label than that one's
-        for at in sorted(now):
+        first_writers: dict[str, int] = {}  # by field, the first writer
+        other_writers: dict[str, int] = {}  # by field, the first writer under another label than that one's
+        for at in sorted(active):
             for name in self.fields_of.get(at, ()):
-                if name not in first:
-                    first[name] = at
-                elif now[at] != now[first[name]]:
-                    self._unite(name, at, first[name])
-                    other.setdefault(name, at)
+                if name not in first_writers:
+                    first_writers[name] = at
+                elif active[at] != active[first_writers[name]]:
+                    self._unite(name, at, first_writers[name])
+                    other_writers.setdefault(name, at)
         # Writers with the first one's label conflict with one that has another label.
-        for at in sorted(now) if other else ():
+        for at in sorted(active) if other_writers else ():
             for name in self.fields_of.get(at, ()):
-                if name in other and now[at] == now[first[name]]:
-                    self._unite(name, at, other[name])
+                if name in other_writers and active[at] == active[first_writers[name]]:
+                    self._unite(name, at, other_writers[name])
 
-    def _unite(self, name: str, one: int, two: int) -> None:
+    def _unite(self, name: str, first: int, second: int) -> None:
         """Merge the sets of two writers of a field; the lower root represents both."""
-        one, two = self._root(name, one), self._root(name, two)
-        self.together[name][max(one, two)] = min(one, two)
+        first, second = self._root(name, first), self._root(name, second)
+        self.together[name][max(first, second)] = min(first, second)
