@@ -100,8 +100,8 @@ class Paths:
         hint = self.plan.spec_hint(node.index)
         if id(hint) not in self._commands:
             self._commands[id(hint)] = _commands(hint)
-        known = self._commands[id(hint)]
-        return _mentions(node.fn, Command) if known is None else known
+        from_hint = self._commands[id(hint)]
+        return _mentions(node.fn, Command) if from_hint is None else from_hint
 
     def _choice(self, branch: BranchPlan) -> Choice:
         """Return a conditional edge as indexes; set `sends` if its router may start nodes outside its routes."""

@@ -63,9 +63,9 @@ def topology(plan: Plan) -> dict[str, Any]:
         data["hands_over_to"] = sorted(
             "END" if isinstance(ref, EndType) else str(ref) for ref in plan.spec.hands_over_to
         )
-    for option, chosen in (("input", plan.spec.input_names), ("output", plan.spec.output_names)):
-        if chosen is not None:
-            data[option] = sorted(chosen)
+    for option, field_names in (("input", plan.spec.input_names), ("output", plan.spec.output_names)):
+        if field_names is not None:
+            data[option] = sorted(field_names)
     return data
 
 
@@ -89,8 +89,8 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
         to = "END" if target is None else target.name
         # A member of a StrEnum or IntEnum appears by its value, which a router may also return; of any other enum, by
         # its name.
-        shown = label.value if isinstance(label, (str, int)) and isinstance(label, Enum) else label
-        shown = shown.name if isinstance(shown, Enum) else shown
+        label_value = label.value if isinstance(label, (str, int)) and isinstance(label, Enum) else label
+        label_value = label_value.name if isinstance(label_value, Enum) else label_value
         edges.append(
             {
                 "from": src,
@@ -98,7 +98,7 @@ def _branch(src: str, number: int, branch: BranchPlan) -> list[dict[str, Any]]:
                 "kind": "conditional",
                 "branch": number,
                 "router": branch.router_name,
-                "label": shown,
+                "label": label_value,
             }
         )
     if branch.default is not NO_DEFAULT:

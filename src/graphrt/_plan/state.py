@@ -224,11 +224,11 @@ class StateSchema:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
 
-    def unchecked(self, given: Mapping[str, Any]) -> Values:
-        """Return *given* with defaults and without validation, for erased values: `Erased()` fits no type."""
+    def unchecked(self, field_values: Mapping[str, Any]) -> Values:
+        """Return *field_values* with defaults and without validation, for erased values: `Erased()` fits no type."""
         values: Values = {}
         for name, field in self.fields.items():
-            value = own(given[name]) if name in given else field.reset()
+            value = own(field_values[name]) if name in field_values else field.reset()
             if value is not ABSENT:
                 values[name] = value
         return values
@@ -318,14 +318,16 @@ class StateSchema:
             where=where,
         )
 
-    def refuse_unknown(self, given: Mapping[str, Any], where: str | Place, only: frozenset[str] | None = None) -> None:
+    def refuse_unknown(
+        self, input_values: Mapping[str, Any], where: str | Place, only: frozenset[str] | None = None
+    ) -> None:
         """Reject an input with keys that are not fields; *only* as for `initial`."""
         allowed: Collection[str] = only if only is not None else self.fields.keys()
         if only is None:
             if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
                 return
             allowed = {*allowed, *self._also}
-        unknown = [key for key in given if key not in allowed]
+        unknown = [key for key in input_values if key not in allowed]
         if unknown:
             guess = closest(unknown[0], [str(name) for name in allowed])
             raise UNKNOWN_KEY(

@@ -311,13 +311,13 @@ class UpdateSchema:
             self._require_all(result, node, where)
         return result
 
-    def entered(self, given: Mapping[str, Any], *, node: str, where: str | Place) -> Values:
+    def entered(self, input_values: Mapping[str, Any], *, node: str, where: str | Place) -> Values:
         """Return an update from outside the graph, validated, with copied containers.
 
         Unlike a node's update, it may write any field of the state.
 
         Args:
-            given: The update, as a mapping of fields.
+            input_values: The update, as a mapping of fields.
             node: Name of the node that runs the graph.
             where: The place to name in an error.
 
@@ -325,13 +325,13 @@ class UpdateSchema:
             InputError: A key is not a field, or a value does not fit.
             UpdateError: A DELETE without a default.
         """
-        self.state.refuse_unknown(given, where)
+        self.state.refuse_unknown(input_values, where)
         result: Values = {}
         for name, field in self.state.fields.items():
-            if name not in given:
+            if name not in input_values:
                 continue
             try:
-                result[name] = self._check_one(field, own(given[name]), node, where)
+                result[name] = self._check_one(field, own(input_values[name]), node, where)
             except ValueError as error:  # `unquoted`: the fields whose values no error may quote (R16)
                 raise BAD_INPUT(
                     who=f"The input of nested graph {node!r}",

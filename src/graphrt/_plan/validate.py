@@ -103,8 +103,8 @@ class _Checks:
         for item in self.spec.declared:
             yield from handlers[type(item)](item)
         if not self.has_entry:
-            known = f"; nodes: {names(self.nodes)}" if self.nodes else "; it has no nodes either"
-            yield NO_ENTRY(graph=self.spec.name, nodes=known)
+            known_nodes = f"; nodes: {names(self.nodes)}" if self.nodes else "; it has no nodes either"
+            yield NO_ENTRY(graph=self.spec.name, nodes=known_nodes)
         yield from self._limits()
 
     def _limits(self) -> Iterator[Problem]:

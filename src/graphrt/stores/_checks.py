@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from graphrt.stores.values import Commit, Record
 
 
-def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
-    """Return the error for a prune up to entry *upto*, which has no snapshot; *there* has the entries with one.
+def no_snapshot(thread: str, upto: int, snapshot_seqs: Iterable[int]) -> InputError:
+    """Return the error for a prune up to entry *upto*, which has no snapshot; *snapshot_seqs* has the entries with one.
 
     Entries after *upto* are folded onto its snapshot, so the older ones must not be deleted without it.
     """
-    return NO_SNAPSHOT(thread=thread, seq=upto, entries=names(there) or "(none)")
+    return NO_SNAPSHOT(thread=thread, seq=upto, entries=names(snapshot_seqs) or "(none)")
 
 
 def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901, PLR0912 - one check for each part of a commit

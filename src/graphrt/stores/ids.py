@@ -90,10 +90,10 @@ def check_namespace(value: Any, *, bare: bool = False, scope: bool = False) -> s
 
     problem = f"A namespace of the memory must be a str, not {type(value).__name__}."
     if isinstance(value, str):
-        shown = ascii(value[:_SHOWN]) + ("..." if len(value) > _SHOWN else "")
-        problem = f"{shown} is not a namespace of the memory."
+        shortened = ascii(value[:_SHOWN]) + ("..." if len(value) > _SHOWN else "")
+        problem = f"{shortened} is not a namespace of the memory."
         if bare and BETWEEN in value:
-            raise NAMESPACE_OF_TENANT(given=shown)
+            raise NAMESPACE_OF_TENANT(given=shortened)
     raise BAD_NAMESPACE(problem=problem)
 
 
@@ -169,12 +169,12 @@ def _what(value: Any) -> str:
         return f"A thread's id must be a str, not {type(value).__name__}."
     if not value:
         return "A thread's id must not be empty."
-    shown = ascii(value[:_SHOWN])[:_SHOWN] + ("..." if len(value) > _SHOWN else "")
+    shortened = ascii(value[:_SHOWN])[:_SHOWN] + ("..." if len(value) > _SHOWN else "")
     if len(value) > LONGEST:
-        return f"The thread's id {shown} has {len(value):,} characters, {len(value) - LONGEST:,} too many."
+        return f"The thread's id {shortened} has {len(value):,} characters, {len(value) - LONGEST:,} too many."
     if not re.fullmatch(r"[A-Za-z0-9_]", value[0]):
-        return f"The thread's id {shown} begins with {value[0]!a}."
+        return f"The thread's id {shortened} begins with {value[0]!a}."
     place, bad_char = next(
         (n, char) for n, char in enumerate(value, 1) if not re.fullmatch(r"[A-Za-z0-9_.:@+=-]", char)
     )
-    return f"The thread's id {shown} has {bad_char!a} as character {place}."
+    return f"The thread's id {shortened} has {bad_char!a} as character {place}."

@@ -384,15 +384,15 @@ class Store(ABC):
             known: Maps a thread to the last entry that its reader knows, and the place of the last batch that it has
                 read. A reader of entries only passes a place that no batch has.
         """
-        found: set[str] = set()
+        threads_with_news: set[str] = set()
         for thread, (seq, place) in known.items():
             try:
                 is_new = self.head(thread).seq != seq or not seq
             except InputError:  # it was deleted
                 is_new = True
             if is_new or ("live" in self.offers and self.relayed(thread, after=place, limit=1)):
-                found.add(thread)
-        return found
+                threads_with_news.add(thread)
+        return threads_with_news
 
     def threads(self) -> Iterator[str]:
         """Yield the ids of all threads with entries, in order of creation, page by page."""
@@ -431,14 +431,14 @@ class Store(ABC):
             InputError: One of *threads* is not a valid id (`bad-thread`). Nothing was deleted.
         """
         check_times(updated_before=updated_before)
-        gone: list[str] = []
+        deleted: list[str] = []
         # All ids are checked before the first thread is deleted.
         for thread in [check_id(thread) for thread in threads]:
             with suppress(InputError, ConflictError):  # it does not exist, or is held
                 if updated_before is None or self._is_old(thread, updated_before):
                     self.delete(thread)
-                    gone.append(thread)
-        return gone
+                    deleted.append(thread)
+        return deleted
 
     def _is_old(self, thread: str, updated_before: float) -> bool:
         """Return whether *thread* was last written before *updated_before*, and no mail makes it due.

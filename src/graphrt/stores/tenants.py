@@ -198,9 +198,9 @@ class TenantStore(StoreWrapper):
         if self._closed:
             return
         self._closed = True
-        held = list(self._held.values())
+        own_claims = list(self._held.values())
         self._held.clear()
-        for claim in held:
+        for claim in own_claims:
             with suppress(StoreError):  # it cannot be released now: its lease runs out by itself
                 self.store.release(claim.inner)
         if self.closes_shared:

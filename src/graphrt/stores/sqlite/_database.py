@@ -295,8 +295,8 @@ class Database:
         if len(writes) > 1:
             return False
         write = writes[0]  # below, `fail` gets the error for the caller, and its cause
-        known = of_sqlite(error) or of_a_row(error)
-        write.fail(explain(error, self.path, write.kept, thread=write.thread) if known else error, error)
+        is_translated = of_sqlite(error) or of_a_row(error)
+        write.fail(explain(error, self.path, write.kept, thread=write.thread) if is_translated else error, error)
         return True
 
     def _settle(self, writes: list[Write[Any]], error: BaseException, *, doubtful: bool) -> None:

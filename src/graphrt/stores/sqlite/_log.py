@@ -253,7 +253,7 @@ def copy(path: str, file: tuple[int, int] | None, writer_lock: AbstractContextMa
     """
     guard = _connect(path, file)
     try:
-        other = _connect(path, file)
+        checkpointer = _connect(path, file)
         try:
             # Under a read guard, commits continue. The second round copies the pages written during the first one. So
             # little is left for the write guard, under which commits wait. With *writer_lock* None, they wait already.
@@ -261,17 +261,17 @@ def copy(path: str, file: tuple[int, int] | None, writer_lock: AbstractContextMa
                 guard.execute("BEGIN")
                 try:
                     _read(guard)
-                    _copy(other)
+                    _copy(checkpointer)
                 finally:
                     guard.execute("ROLLBACK")
             with writer_lock or nullcontext():
                 with_polling(lambda: guard.execute("BEGIN IMMEDIATE"), _WAIT_S)
                 try:
-                    return _copy(other)
+                    return _copy(checkpointer)
                 finally:
                     guard.execute("ROLLBACK")
         finally:
-            other.close()
+            checkpointer.close()
     finally:
         guard.close()
 
@@ -302,12 +302,12 @@ def _read(db: Connection) -> None:
     db.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
 
-def _copy(other: Connection) -> Copied | None:
+def _copy(checkpointer: Connection) -> Copied | None:
     """Run a PASSIVE checkpoint, which waits for no reader and no writer. Returns None if another one is running.
 
-    It runs on *other*, while another connection of this process, the guard, holds a transaction. SQLite's other modes
-    become an unguarded PASSIVE checkpoint if they wait for too long (decision 0063).
+    It runs on *checkpointer*, while another connection of this process, the guard, holds a transaction. SQLite's other
+    modes become an unguarded PASSIVE checkpoint if they wait for too long (decision 0063).
     """
     # The row: whether the checkpoint was blocked, pages in the log, pages copied. If it was, the other two are -1.
-    _, frames, done = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
+    _, frames, done = checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()[0]
     return None if frames < 0 else Copied(frames, done)

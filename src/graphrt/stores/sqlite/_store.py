@@ -295,8 +295,8 @@ class SqliteStore(StoreVerbs):
         does not exist has none; so `_there`, which raises for such a thread, is not called.
         """
         check_id(thread)
-        wanted = list(names)
-        return self._file.read(lambda db: reading.blobs(db, thread, wanted), thread)
+        requested = list(names)
+        return self._file.read(lambda db: reading.blobs(db, thread, requested), thread)
 
     # Queries.
 

@@ -53,10 +53,10 @@ class Unchanged:
             quiet: Known = self._quiet if stamp == self._stamp else {}
             if known.items() <= quiet.items():
                 return set()
-            found = {thread for thread, at in known.items() if quiet.get(thread) != at and is_new(thread, *at)}
+            moved = {thread for thread, at in known.items() if quiet.get(thread) != at and is_new(thread, *at)}
             self._stamp = stamp
-            self._quiet = {**quiet, **{thread: at for thread, at in known.items() if thread not in found}}
-        return found
+            self._quiet = {**quiet, **{thread: at for thread, at in known.items() if thread not in moved}}
+        return moved
 
 
 @final
