@@ -58,20 +58,22 @@ def last_record(path: Path) -> LastRecord | None:
         OSError: It cannot be read.
         AuditError: It is damaged.
     """
-    found = Contents()
+    contents = Contents()
     try:
         with path.open("rb") as file:
             for line in file:
-                found.take(line)
-        if not found.last:
+                contents.take(line)
+        if not contents.last:
             return None
-        lines = found.last["lines"]
-        seal = parsed(b64decode(found.last["seal"]), len(lines))
+        lines = contents.last["lines"]
+        seal = parsed(b64decode(contents.last["seal"]), len(lines))
         if seal is None:
             raise ValueError("its seal does not fit")
-        return LastRecord(found.log, found.thread, found.end.seq, str(json.loads(lines[0])[2]), seal, found.tree)
+        return LastRecord(
+            contents.log, contents.thread, contents.end.seq, str(json.loads(lines[0])[2]), seal, contents.tree
+        )
     except BAD_DATA as error:
-        raise MIRROR_DAMAGED(path=str(path), thread=found.thread, number=found.lines) from error
+        raise MIRROR_DAMAGED(path=str(path), thread=contents.thread, number=contents.lines) from error
 
 
 def first_line_of(path: Path) -> tuple[str, str] | None:
@@ -121,12 +123,12 @@ def append_event(path: Path, event: Event, ring: KeyRing | None, at: float) -> T
 
 def remove(path: Path) -> None:
     """Delete the file of a deleted thread, and the partial files that a crash left beside it."""
-    for one in (path, *torn_beside(path)):
-        one.unlink(missing_ok=True)
+    for file in (path, *torn_beside(path)):
+        file.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
 def torn_beside(path: Path) -> list[Path]:
     """Return the files beside a log that preserve incomplete lines left by crashes: they may hold any value."""
     begin = f"{path.name}.torn-"
-    return sorted(one for one in path.parent.iterdir() if one.name.startswith(begin))
+    return sorted(file for file in path.parent.iterdir() if file.name.startswith(begin))

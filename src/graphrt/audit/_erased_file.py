@@ -71,14 +71,14 @@ class ErasedFile:
             ValueError, LookupError: It is not a log.
         """
         first = self._first()
-        found: dict[int, tuple[int, ...]] = {}
+        lines_by_seq: dict[int, tuple[int, ...]] = {}
         for old, new in self._lines():
             if old != new and old.startswith(_RECORD):
                 was, data = json.loads(old), json.loads(new)
                 if data["seq"] < first:
                     pairs = enumerate(zip(was["lines"], data["lines"], strict=True))
-                    found[data["seq"]] = tuple(number for number, (line, now) in pairs if line != now)
-        return found
+                    lines_by_seq[data["seq"]] = tuple(number for number, (line, now) in pairs if line != now)
+        return lines_by_seq
 
     def has_head(self, seq: int) -> bool:
         """Return whether the file ends with a head of entry *seq*.
@@ -134,7 +134,7 @@ class ErasedFile:
         records = self._store.records(self._thread) if self._store is not None else ()
         known = {record.seq: record for record in records if record.seal.startswith(_ERASED)}
         names: list[str] = []
-        gone: set[str | None] = set()
+        erased_fields: set[str | None] = set()
         at = 0
         self._blobs.clear()
         with self._path.open("rb") as file:
@@ -147,9 +147,11 @@ class ErasedFile:
                     elif "blob" in data:
                         self._blobs[data["blob"]] = at
                     elif "seal" in data:
-                        new = self._record(data, line, names, gone, known.get(data["seq"]), pruned=data["seq"] < first)
+                        new = self._record(
+                            data, line, names, erased_fields, known.get(data["seq"]), pruned=data["seq"] < first
+                        )
                     elif "begin" in data:
-                        new = self._begin(data["begin"], line, gone)
+                        new = self._begin(data["begin"], line, erased_fields)
                     elif "staged" in data and any(self._chosen(body, 0) for _, body in data["staged"]):
                         new = b""  # the staged data now comes after the last record, without the values
                 at += len(line)
@@ -161,28 +163,28 @@ class ErasedFile:
         part = part_of(lines, from_json(lines[0])[4], seq, self._choose)
         return part if part.chosen else None
 
-    def _begin(self, begin: dict[str, Any], line: bytes, gone: set[str | None]) -> bytes:
+    def _begin(self, begin: dict[str, Any], line: bytes, erased_fields: set[str | None]) -> bytes:
         """Return the first line of a pruned log, without the values of its snapshot."""
         part = self._chosen(begin["snapshot"], begin["seq"]) if "snapshot" in begin else None
         if part is None:
             return line
-        gone |= {place.field for place in part.places if place.line in part.chosen}
-        kept = {name: value for name, value in begin.items() if name != "snapshot"}
+        erased_fields |= {place.field for place in part.places if place.line in part.chosen}
+        new_begin = {name: value for name, value in begin.items() if name != "snapshot"}
         store = self._store
         if store is not None and self._first() == begin["seq"] + 1:
             saved = store.load(self._thread, upto=begin["seq"]).snapshot
             if saved is not None:
-                kept["snapshot"] = (
+                new_begin["snapshot"] = (
                     saved.body.decode()
                 )  # without the values, and the record of the erasure vouches for it
-        return line_of({"begin": kept})
+        return line_of({"begin": new_begin})
 
     def _record(
         self,
         data: dict[str, Any],
         line: bytes,
         names: list[str],
-        gone: set[str | None],
+        erased_fields: set[str | None],
         stored: Record | None,
         *,
         pruned: bool,
@@ -193,8 +195,8 @@ class ErasedFile:
             return line
         seq, count = data["seq"], data["count"]
         part = part_of([text.encode() for text in data["lines"]], names, seq - count + 1, self._choose)
-        gone |= {place.field for place in part.places if place.line in part.chosen}
-        numbers = {*part.chosen, *(repeated(part, gone - {None}, snapshots_from=1) if gone else ())}
+        erased_fields |= {place.field for place in part.places if place.line in part.chosen}
+        numbers = {*part.chosen, *(repeated(part, erased_fields - {None}, snapshots_from=1) if erased_fields else ())}
         if not numbers:
             return line
         return record_line(seq, count, part.without(numbers), erased(b64decode(data["seal"]), part.lines, numbers))

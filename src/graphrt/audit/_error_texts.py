@@ -54,10 +54,10 @@ def _redacted(error: BaseException, shown: Callable[[str], str], seen: set[int])
 def _group(group: BaseExceptionGroup[Any], shown: Callable[[str], str], seen: set[int]) -> BaseException:
     """Redact the members of *group*. The members of a group are fixed, so the result may be a new group."""
     members: tuple[BaseException, ...] = group.exceptions
-    made = tuple(_redacted(one, shown, seen) for one in members)
+    new_members = tuple(_redacted(member, shown, seen) for member in members)
     message = shown(group.message)
-    if message != group.message or any(one is not other for one, other in zip(made, members, strict=True)):
-        return _chained(BaseExceptionGroup(message, made), group)
+    if message != group.message or any(member is not other for member, other in zip(new_members, members, strict=True)):
+        return _chained(BaseExceptionGroup(message, new_members), group)
     return _linked(group, shown, seen)
 
 
@@ -96,13 +96,13 @@ def _mended(value: Any, shown: Callable[[str], str], level: int) -> Any:
         return value
     if kind in (tuple, list):
         members: Any = value
-        items = [_mended(one, shown, level + 1) for one in members]
-        same = all(one is other for one, other in zip(items, members, strict=True))
+        items = [_mended(member, shown, level + 1) for member in members]
+        same = all(member is other for member, other in zip(items, members, strict=True))
         return members if same else tuple(items) if kind is tuple else items
     if isinstance(value, Mapping):
-        held: Any = value  # pyright: ignore[reportUnknownVariableType]  # a mapping of anything
-        pairs = {_mended(key, shown, level + 1): _mended(one, shown, level + 1) for key, one in held.items()}
-        return held if pairs == held else pairs
+        mapping: Any = value  # pyright: ignore[reportUnknownVariableType]  # a mapping of anything
+        pairs = {_mended(key, shown, level + 1): _mended(member, shown, level + 1) for key, member in mapping.items()}
+        return mapping if pairs == mapping else pairs
     if isinstance(value, BaseException):
         return value
     try:

@@ -64,9 +64,9 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
         meta = _meta_of(source, thread)
         with rewritten(target) as file:
             file.writelines(_lines_of_thread(source, thread, meta))
-            found = _head(source, thread, meta, key)
-            file.write(line_of({"head": found.to_dict()}))
-    return found
+            tree_head = _head(source, thread, meta, key)
+            file.write(line_of({"head": tree_head.to_dict()}))
+    return tree_head
 
 
 def _meta_of(store: Store, thread: str) -> dict[str, Any]:

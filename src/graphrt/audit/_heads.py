@@ -54,13 +54,13 @@ def heads_in(path: str | os.PathLike[str]) -> list[TreeHead]:
         InputError: A line is not a head.
         OSError: The file cannot be read.
     """
-    found: list[TreeHead] = []
+    heads: list[TreeHead] = []
     for number, line in enumerate(Path(checked_path(path)).read_bytes().splitlines(), 1):
         try:
-            found.append(TreeHead.from_dict(json.loads(line)["head"]))
+            heads.append(TreeHead.from_dict(json.loads(line)["head"]))
         except BAD_DATA as error:
             raise ARGUMENT_OUT_OF_BOUNDS(
                 problem=f"Line {number} of the anchor file {str(path)!r} is not a head",
                 wanted="the file that anchor= of AuditLog names; a last line that a crash left unfinished may be removed",
             ) from error
-    return found
+    return heads

@@ -22,8 +22,8 @@ def key_ring(key: Any, older: Any) -> KeyRing:
         InputError: A key is weak, or not bytes.
     """
     keys = (key, *older)
-    for one in keys:
-        check_strength(one)
+    for candidate in keys:
+        check_strength(candidate)
     return KeyRing(keys[0], keys[1:])
 
 

@@ -103,8 +103,8 @@ class AuditLog:
         """Whether threads that were started without a key are adopted."""
         self.keys: KeyRing | None = key_ring(key, older) if key is not None else None
         """The keys, whose `repr` shows none of them; None without one."""
-        given: Any = redact
-        if given is not None and not isinstance(given, Redaction):
+        redaction: Any = redact
+        if redaction is not None and not isinstance(redaction, Redaction):
             raise BAD_REDACTION_RULES(what="redact=", problem=f"it takes a Redaction, not {a_type(redact)}")
         self.redact: Redaction | None = redact
         """The rules; None without any."""
@@ -237,15 +237,15 @@ def weakly_keyed(folder: Path, secret: bytes) -> AuditLog:
 
 
 def _anchors(anchor: Any) -> tuple[Anchor, ...]:
-    given: tuple[Any, ...] = () if anchor is None else tuple(anchor) if is_list(anchor) else (anchor,)
-    for one in given:
-        if callable(one):
+    anchors: tuple[Any, ...] = () if anchor is None else tuple(anchor) if is_list(anchor) else (anchor,)
+    for item in anchors:
+        if callable(item):
             continue
-        if not isinstance(one, (str, os.PathLike)):
+        if not isinstance(item, (str, os.PathLike)):
             raise INVALID_ARGUMENT(
                 argument="anchor=",
-                value=one,
+                value=item,
                 wanted="a file, a function that keeps the head somewhere else, or a list of these",
             )
-        checked_path(one)
-    return given
+        checked_path(item)
+    return anchors

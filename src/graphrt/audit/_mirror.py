@@ -182,10 +182,10 @@ class Mirror(Contents):
         Raises:
             OSError: The lines could not be written. A part that was written is truncated again if possible.
         """
-        found = os.fstat(self._file)
-        if not found.st_nlink:  # data written to an unlinked file is lost when the file is closed
+        file_stat = os.fstat(self._file)
+        if not file_stat.st_nlink:  # data written to an unlinked file is lost when the file is closed
             raise FileNotFoundError(ENOENT, "the file was removed or replaced", str(self.path))
-        before = found.st_size
+        before = file_stat.st_size
         rest = memoryview(b"".join(lines))
         try:
             while rest:

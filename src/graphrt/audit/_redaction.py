@@ -62,9 +62,9 @@ class Redaction:
     ) -> None:
         if key is not None:
             check_strength(key)
-        for name, given in (("fields=", fields), ("patterns=", patterns)):
-            if not is_list(given):
-                raise BAD_REDACTION_RULES(what=name, problem=f"it takes a list, not {a_type(given)}")
+        for name, argument in (("fields=", fields), ("patterns=", patterns)):
+            if not is_list(argument):
+                raise BAD_REDACTION_RULES(what=name, problem=f"it takes a list, not {a_type(argument)}")
         paths: Sequence[Any] = fields
         for path in paths:
             if not isinstance(path, str) or _PATH.fullmatch(path) is None:
@@ -115,8 +115,8 @@ class Redaction:
         self._know(marked)
         fields = [path for path, _ in self._fields]
         patterns = [
-            [one.name, one.regex.pattern, one.regex.flags] if isinstance(one, TextPattern) else one
-            for one in self._patterns.values()
+            [pattern.name, pattern.regex.pattern, pattern.regex.flags] if isinstance(pattern, TextPattern) else pattern
+            for pattern in self._patterns.values()
         ]
         rules = {"fields": fields, "marked": sorted(marked), "patterns": patterns, "pseudonyms": self._key is not None}
         text = json.dumps(rules, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
@@ -144,10 +144,10 @@ class Redaction:
     def _token(self, rule: str, same: str) -> str:
         if self._key is None:
             return f"<{rule}>"
-        told = f"{rule}\0{same}".encode(errors="surrogatepass")
-        number = hmac.new(self._key, told, sha256).hexdigest()
+        message = f"{rule}\0{same}".encode(errors="surrogatepass")
+        number = hmac.new(self._key, message, sha256).hexdigest()
         windows = (number[at : at + _HEX] for at in range(len(number) - _HEX))
-        return f"<{rule}:{next((one for one in windows if not one.isdigit()), 'a' * _HEX)}>"
+        return f"<{rule}:{next((window for window in windows if not window.isdigit()), 'a' * _HEX)}>"
 
     def _rule_of(self, names: tuple[str, ...]) -> str:
         """Return the path that applies to a text at *names*; empty if none does."""
@@ -205,9 +205,9 @@ class _Texts:
         made: list[str] = []
         end = 0
         try:
-            for found in find(text):
-                made += (text[end : found.start], self._redaction._token(name, found.same))
-                end = found.end
+            for match in find(text):
+                made += (text[end : match.start], self._redaction._token(name, match.same))
+                end = match.end
         except Exception as error:  # noqa: BLE001 - the user's check= may raise anything
             failed = type(error).__name__
         if failed:  # raised outside the `except`: the rule's exception may quote the value
@@ -230,9 +230,9 @@ class _Texts:
 
     def _json(self, data: Any, names: tuple[str, ...]) -> Any:
         if data.__class__ is dict:
-            return {key: self._json(one, (*names, key)) for key, one in data.items()}
+            return {key: self._json(value, (*names, key)) for key, value in data.items()}
         if data.__class__ is list:
-            return [self._json(one, names) for one in data]
+            return [self._json(value, names) for value in data]
         rule = self._redaction._rule_of(names)
         if (
             not rule
@@ -244,21 +244,21 @@ class _Texts:
         return self._redaction._token(rule, data if isinstance(data, str) else json.dumps(data))
 
 
-def _patterns(given: Sequence[Any]) -> dict[str, str | TextPattern]:
+def _patterns(patterns: Sequence[Any]) -> dict[str, str | TextPattern]:
     """Return the patterns by name: the user's own first, then the ready-made ones in their own order.
 
     Raises:
         InputError: A pattern is unknown, or two have the same name.
     """
     own: dict[str, str | TextPattern] = {}
-    for one in given:
-        name = one.name if isinstance(one, TextPattern) else one
-        if not isinstance(one, TextPattern) and one not in tuple(FINDERS):
+    for pattern in patterns:
+        name = pattern.name if isinstance(pattern, TextPattern) else pattern
+        if not isinstance(pattern, TextPattern) and pattern not in tuple(FINDERS):
             raise BAD_REDACTION_RULES(
-                what="patterns=", problem=f"{one!r} is neither a TextPattern nor one of {', '.join(FINDERS)}"
+                what="patterns=", problem=f"{pattern!r} is neither a TextPattern nor one of {', '.join(FINDERS)}"
             )
-        if name in own or (isinstance(one, TextPattern) and name in FINDERS):
+        if name in own or (isinstance(pattern, TextPattern) and name in FINDERS):
             raise BAD_REDACTION_RULES(what="patterns=", problem=f"two patterns have the name {name!r}")
-        own[name] = one
-    mine = {name: one for name, one in own.items() if isinstance(one, TextPattern)}
+        own[name] = pattern
+    mine = {name: pattern for name, pattern in own.items() if isinstance(pattern, TextPattern)}
     return {**mine, **{name: name for name in FINDERS if name in own}}

@@ -88,7 +88,8 @@ class Reexecution:
             "fields": list(self.fields),
             "changes": list(self.changes),
             "unanswered": [
-                {"node": one.node, "task_id": one.task_id, "kind": one.kind, "key": one.key} for one in self.unanswered
+                {"node": call.node, "task_id": call.task_id, "kind": call.kind, "key": call.key}
+                for call in self.unanswered
             ],
         }
 

@@ -81,18 +81,18 @@ def _data(source: Any, key: bytes | None, older: Sequence[bytes], anchor: Any) -
             entries = list(_stored(held, str(thread)))
     else:
         data = bytes_of(source)
-        found = verify(data, key=key, older=older, anchor=anchor)
-        verdict, slug, sentence = found.verdict.value, found.slug, found.sentence
-        log = Log(data) if found.slug != "unreadable" else None
-        thread = found.thread
+        result = verify(data, key=key, older=older, anchor=anchor)
+        verdict, slug, sentence = result.verdict.value, result.slug, result.sentence
+        log = Log(data) if result.slug != "unreadable" else None
+        thread = result.thread
         entries = list(log.entries()) if log is not None else []
     rows = [row for entry in entries if not entry.path and (row := _row(entry)) is not None]
     used = [row["usage"] for row in rows if row["usage"] is not None]
-    costs = [one["cost_usd"] for one in used if one["cost_usd"] is not None]
+    costs = [item_usage["cost_usd"] for item_usage in used if item_usage["cost_usd"] is not None]
     return {
         "form": FORM,
         "thread": thread,
-        "graph": next((one.event.graph for one in entries if isinstance(one.event, events.RunStarted)), ""),
+        "graph": next((entry.event.graph for entry in entries if isinstance(entry.event, events.RunStarted)), ""),
         "status": rows[-1]["kind"] if rows else "empty",
         "verdict": verdict,
         "slug": slug,
@@ -101,11 +101,11 @@ def _data(source: Any, key: bytes | None, older: Sequence[bytes], anchor: Any) -
         "totals": {
             "tasks": sum(row["kind"] == "task" for row in rows),
             "failures": sum(row["kind"] == "failure" for row in rows),
-            "input_tokens": sum(one["input_tokens"] for one in used),
-            "output_tokens": sum(one["output_tokens"] for one in used),
-            "unreported_calls": sum(one["unreported_calls"] for one in used),
+            "input_tokens": sum(item_usage["input_tokens"] for item_usage in used),
+            "output_tokens": sum(item_usage["output_tokens"] for item_usage in used),
+            "unreported_calls": sum(item_usage["unreported_calls"] for item_usage in used),
             "cost_usd": sum(costs) if costs else None,
-            "unpriced_calls": sum(one["unpriced_calls"] for one in used),
+            "unpriced_calls": sum(item_usage["unpriced_calls"] for item_usage in used),
         },
     }
 
@@ -242,28 +242,30 @@ def _time(at: float) -> str:
 # -- as text -----------------------------------------------------------------------------------------------------------
 
 
-def shown(text: str, most: int = _MOST) -> str:
-    """Return *text* with control characters escaped, truncated to *most* characters."""
-    cut = text if len(text) <= most else f"{text[: most - 1]}…"
-    return "".join(one if one.isprintable() else _escape(one) for one in cut)
+def shown(text: str, max_chars: int = _MOST) -> str:
+    """Return *text* with control characters escaped, truncated to *max_chars* characters."""
+    cut = text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+    return "".join(char if char.isprintable() else _escape(char) for char in cut)
 
 
-def _escape(one: str) -> str:
+def _escape(char: str) -> str:
     # Control characters, and format characters such as those that reverse the text direction.
-    return one.encode("unicode_escape").decode() if unicodedata.category(one) != "Zs" else " "
+    return char.encode("unicode_escape").decode() if unicodedata.category(char) != "Zs" else " "
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     values = "; ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in row["values"].items())
     usage: dict[str, Any] = row["usage"] or {}
-    what = " ".join(part for part in (row["kind"], f"by {row['user']}" if row["user"] else "", row["text"]) if part)
+    description = " ".join(
+        part for part in (row["kind"], f"by {row['user']}" if row["user"] else "", row["text"]) if part
+    )
     cost = usage.get("cost_usd")
     cells = (
         str(row["seq"]),
         row["time"],
         "" if row["superstep"] is None else str(row["superstep"]),
         row["node"] or "",
-        what,
+        description,
         values,
         str(usage["input_tokens"] + usage["output_tokens"]) if usage else "",
         "" if cost is None else f"{cost:.6f}",
@@ -273,12 +275,12 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _sums(totals: Mapping[str, Any]) -> str:
     cost, unreported = totals["cost_usd"], totals["unreported_calls"]
-    least = "at least " if totals["unpriced_calls"] else ""
+    qualifier = "at least " if totals["unpriced_calls"] else ""
     return (
         f"{totals['tasks']} tasks, {totals['failures']} failures, "
         f"{totals['input_tokens'] + totals['output_tokens']} tokens"
         + (f" and {unreported} calls without a report" if unreported else "")
-        + ("" if cost is None else f", {least}{cost:.6f} USD")
+        + ("" if cost is None else f", {qualifier}{cost:.6f} USD")
     )
 
 
@@ -307,7 +309,7 @@ def _rich(title: str, cells: Sequence[Sequence[str]], totals: Mapping[str, Any],
     from shutil import get_terminal_size
 
     # Imported by name, so that type checkers need not have the optional package.
-    console, drawing, writing = (import_module(f"rich.{one}") for one in ("console", "table", "text"))
+    console, drawing, writing = (import_module(f"rich.{module}") for module in ("console", "table", "text"))
     # Plain text instead of markup: values may contain brackets.
     table = drawing.Table(title=writing.Text(shown(title, 1000)), caption=writing.Text(_sums(totals)))
     for heading in _HEADINGS:

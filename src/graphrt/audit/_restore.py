@@ -182,8 +182,8 @@ class Log:
 
     def entries(self) -> Iterator[events.Entry]:
         """Yield the entries of the records, with their values as JSON data. Unreadable records are skipped."""
-        given: list[Any] = [*self.names]  # a modified log may raise anything
-        names = [name for name in given if isinstance(name, str)]
+        raw_names: list[Any] = [*self.names]  # a modified log may raise anything
+        names = [name for name in raw_names if isinstance(name, str)]
         reader = Reader(None, self.thread, PLAIN, names)  # type: ignore[arg-type]  # nothing is fetched
         for record in self.records:
             with suppress(StoreError, *BAD_DATA):
@@ -197,7 +197,7 @@ class Log:
         """
         if not self.records:
             raise INCOMPLETE_LOG(problem="it has no record")
-        found = _Standing()
+        summary = _Standing()
         snapshots: dict[int, bytes] = {}
         reader = Reader(None, thread, PLAIN, self.names)  # type: ignore[arg-type]  # large values are not fetched here
         begun: int = self.begin.get("seq", 0)
@@ -205,15 +205,17 @@ class Log:
             if "snapshot" not in self.begin:
                 raise INCOMPLETE_LOG(problem="it begins after a prune, and does not hold the state that the prune left")
             snapshots[begun] = self.begin["snapshot"].encode()
-            found.stand(reader.saved(snapshots[begun], begun), begun)
+            summary.stand(reader.saved(snapshots[begun], begun), begun)
         for record in self.records:
             batch, body = reader.body(record.body, place=record.seq, first=record.seq == record.count)
-            found.add(batch.logged, record.seq - record.count + 1, batch.at, body.vouched.staged)
-        staged = self._staged(found.beside)
-        made_at = found.first_at or 0.0
+            summary.add(batch.logged, record.seq - record.count + 1, batch.at, body.vouched.staged)
+        staged = self._staged(summary.beside)
+        made_at = summary.first_at or 0.0
         last = self.records[-1].seq
-        head = Head(thread, last, 0, found.status, found.graph, made_at, found.at, owned=False, first=begun + 1)
-        return Whole(head, to_json(self._meta(reader.names.known, found.fingerprint)), staged, snapshots, self.records)
+        head = Head(thread, last, 0, summary.status, summary.graph, made_at, summary.at, owned=False, first=begun + 1)
+        return Whole(
+            head, to_json(self._meta(reader.names.known, summary.fingerprint)), staged, snapshots, self.records
+        )
 
     def _meta(self, names: Sequence[str], fingerprint: str) -> dict[str, Any]:
         """Return the meta of the thread. Of its graph, the log has only the fingerprint, which its records prove."""
@@ -229,9 +231,13 @@ class Log:
         if not beside:
             return []
         ends = outcomes(self.staged.items())
-        gone = [key for key, end in beside.items() if not ends.get(key, "-").startswith(end)] if ends else list(beside)
-        if gone:
-            raise INCOMPLETE_LOG(problem=f"it ends in an open superstep, and does not hold what {gone[0]!r} had staged")
+        missing = (
+            [key for key, end in beside.items() if not ends.get(key, "-").startswith(end)] if ends else list(beside)
+        )
+        if missing:
+            raise INCOMPLETE_LOG(
+                problem=f"it ends in an open superstep, and does not hold what {missing[0]!r} had staged"
+            )
         return list(self.staged.items())
 
 

@@ -40,16 +40,16 @@ def inclusion_proof(log: Source, seq: int) -> bytes:
         InputError: The log has no such entry, no head after it, or cannot be read (`not-provable`).
     """
     read = _Read(log)
-    found = next((number for number, record in enumerate(read.records) if record.seq >= seq), None)
-    if found is None or seq < 1 or seq <= read.begun:
+    position = next((number for number, record in enumerate(read.records) if record.seq >= seq), None)
+    if position is None or seq < 1 or seq <= read.begun:
         raise NOT_PROVABLE(problem=f"it has no entry {seq}")
-    index = read.base + found
-    head = next((one for one in read.heads if one["size"] > index), None)
+    index = read.base + position
+    head = next((candidate for candidate in read.heads if candidate["size"] > index), None)
     if head is None:
         raise NOT_PROVABLE(problem=f"it has no head after entry {seq}")
     path = read.inclusion(index, 0, head["size"])
-    prev = read.leaves[found - 1] if found else read.before
-    one = read.records[found]
+    prev = read.leaves[position - 1] if position else read.before
+    record = read.records[position]
     return line_of(
         {
             "head": head,
@@ -57,7 +57,7 @@ def inclusion_proof(log: Source, seq: int) -> bytes:
             "path": [part.hex() for part in path],
             "prev": prev.hex(),
             "proof": INCLUSION,
-            "record": json.loads(record_line(one.seq, one.count, one.body.split(b"\n")[:-1], one.seal)),
+            "record": json.loads(record_line(record.seq, record.count, record.body.split(b"\n")[:-1], record.seal)),
         }
     )
 
@@ -129,9 +129,9 @@ class _Read:
         """Return the root of the leaves from *begin* to before *end*."""
         if begin >= self.base:
             return root_of(self.leaves[begin - self.base : end - self.base])
-        kept = self._roots.get((begin, end - begin))
-        if kept is not None:
-            return kept
+        stored = self._roots.get((begin, end - begin))
+        if stored is not None:
+            return stored
         if end - begin == 1:
             raise NOT_PROVABLE(problem=_NOT_KEPT)
         middle = begin + _split(end - begin)
@@ -156,8 +156,8 @@ class _Read:
         middle = begin + _split(end - begin)
         if size <= middle - begin:
             return [*self.consistency(size, begin, middle, whole=whole), self._root(middle, end)]
-        left = middle - begin
-        return [*self.consistency(size - left, middle, end, whole=False), self._root(begin, middle)]
+        left_size = middle - begin
+        return [*self.consistency(size - left_size, middle, end, whole=False), self._root(begin, middle)]
 
 
 def _split(size: int) -> int:

@@ -91,34 +91,34 @@ def adaptive(
 
     async def design(values: Any, ctx: Context[Any]) -> Command[Any]:
         problems: tuple[Problem, ...] = ()
-        found: Any = None
+        proposal: Any = None
         for attempt in range(1, attempts + 1):
             request = DesignRequest(
                 attempt=attempt, problems=problems, schema=schema, registry=allowed, validator=validator
             )
-            found = await _proposed(call, designer, request, found, values, ctx)
-            graph, problems = _of_text(found, judged) if is_mapping(found) else (None, _problems_in(found))
+            proposal = await _proposed(call, designer, request, proposal, values, ctx)
+            graph, problems = _of_text(proposal, judged) if is_mapping(proposal) else (None, _problems_in(proposal))
             verdict: dict[str, Any] = {
                 "attempt": attempt,
                 "accepted": graph is not None,
-                "design": found,
+                "design": proposal,
                 "problems": _as_data(problems),
                 "validator": validator.digest,
             }
             ctx.effect("verdict", verdict.copy, kind="pure")
             if graph is not None:
-                kept: dict[str, Any] = {
-                    "design": found,
+                accepted: dict[str, Any] = {
+                    "design": proposal,
                     "validator": validator.digest,
                     "attempts": attempt,
                     "fingerprint": graph.fingerprint,
                 }
-                return Command(update={} if record is None else {record: kept}, goto=[Send(_RUN, kept)])
+                return Command(update={} if record is None else {record: accepted}, goto=[Send(_RUN, accepted)])
         raise DESIGN_REJECTED(attempts=attempts, reasons=_told(problems), values=_as_data(problems))
 
-    def choose(kept: Mapping[str, Any]) -> CompiledGraph[Any, Any, Any]:
-        graph, problems = _of_text(kept["design"], judged)
-        if graph is not None and graph.fingerprint != kept["fingerprint"]:
+    def choose(stored: Mapping[str, Any]) -> CompiledGraph[Any, Any, Any]:
+        graph, problems = _of_text(stored["design"], judged)
+        if graph is not None and graph.fingerprint != stored["fingerprint"]:
             graph, problems = None, (Problem(code="design-changed", message="It is another graph now"),)
         if graph is None:
             raise DESIGN_NO_LONGER_VALID(reasons=_told(problems), values=_as_data(problems))
@@ -132,9 +132,9 @@ def adaptive(
     builder.add_node(_RUN, chosen_graph(choose, states=states), budget=validator.budget)
     builder.add_edge(START, _DESIGN)
     made = builder.compile()
-    told = {"designer": designer, "validator": validator, "attempts": attempts, "record": record}
-    told["graph_name"] = graph_name
-    return declare_form(made, AdaptiveForm, {**told, **options})
+    arguments = {"designer": designer, "validator": validator, "attempts": attempts, "record": record}
+    arguments["graph_name"] = graph_name
+    return declare_form(made, AdaptiveForm, {**arguments, **options})
 
 
 class AdaptiveForm(ModelForm):
@@ -156,22 +156,22 @@ class AdaptiveForm(ModelForm):
 
     def make(self, parts: Parts) -> Any:
         """Return the nested graph."""
-        given = self.arguments(parts)
+        arguments = self.arguments(parts)
         if parts.failed:
             return None
-        given |= {"validator": TopologyValidator.from_data(self.validator), "registry": parts.registry}
-        return adaptive(parts.state, **given)
+        arguments |= {"validator": TopologyValidator.from_data(self.validator), "registry": parts.registry}
+        return adaptive(parts.state, **arguments)
 
     @classmethod
     def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
         """Return the arguments as data, the validator by its lists and limits."""
-        told = {name: value for name, value in arguments.items() if name != "validator"}
+        plain = {name: value for name, value in arguments.items() if name != "validator"}
         validator = {
             name: value
             for name, value in arguments["validator"].to_data().items()
             if value != TopologyValidator().to_data()[name]
         }
-        return {**super().written(told, writer), "validator": validator}
+        return {**super().written(plain, writer), "validator": validator}
 
 
 def _check(state: type[Any], registry: Any, validator: Any, attempts: Any) -> None:
@@ -206,8 +206,8 @@ def _call(
     if isinstance(designer, (str, Template)):
         schema = validator.allowed(registry).json_schema()
         output = OutputSpec(name="graph", schema=schema, strict=False)
-        given: Any = options
-        return model_call(designer, given, of="adaptive", output=output)
+        model_options: Any = options
+        return model_call(designer, model_options, of="adaptive", output=output)
     if not callable(designer) or options:
         raise INVALID_ARGUMENT(
             argument="The designer of adaptive()",
@@ -232,8 +232,8 @@ async def _proposed(
         return _plain(reply.text if reply.output is None else reply.output, plain)
 
     async def asked() -> Any:
-        found = designer(values, request)
-        return _plain(await found if inspect.isawaitable(found) else found, plain)
+        design = designer(values, request)
+        return _plain(await design if inspect.isawaitable(design) else design, plain)
 
     return await ctx.effect("designer", asked)
 
@@ -242,10 +242,10 @@ def _always(text: str) -> Callable[[Any], str]:
     return lambda _: text
 
 
-def _plain(found: Any, plain: Callable[[Any], dict[str, Any]]) -> Any:
+def _plain(design: Any, plain: Callable[[Any], dict[str, Any]]) -> Any:
     """Return a design as plain data that can be stored, or a text that describes the problem."""
     try:
-        return plain(found)
+        return plain(design)
     except InputError as error:
         return f"{error.code}: {error.what}"
 
@@ -263,8 +263,8 @@ def _of_text(
 
 
 def _as_data(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    return [{"code": one.code, "message": one.message, "where": one.where} for one in problems]
+    return [{"code": problem.code, "message": problem.message, "where": problem.where} for problem in problems]
 
 
 def _told(problems: Sequence[Problem]) -> str:
-    return "; ".join(f"[{one.code}] {one.where}: {one.message.rstrip('.')}" for one in problems)
+    return "; ".join(f"[{problem.code}] {problem.where}: {problem.message.rstrip('.')}" for problem in problems)

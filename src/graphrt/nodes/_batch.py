@@ -107,7 +107,7 @@ def batch(
             superfluous="item=: a function finds its item as ctx.arg",
         )
     wanted = quorum if on_failure == "quorum" else None
-    tasks = partial(_tasks, over=over, nodes=tuple(nodes), item=as_mapping, most=max_items, name=name)
+    tasks = partial(_tasks, over=over, nodes=tuple(nodes), item=as_mapping, max_items=max_items, name=name)
 
     def split(state: Any) -> Command[Any]:
         due = tasks(state)
@@ -116,11 +116,11 @@ def batch(
         return Command(goto=due)
 
     def settle(state: Any, ctx: Context[Any]) -> dict[str, Any]:
-        found = [_failed(failure, tuple(nodes), as_mapping, each=over is not None) for failure in ctx.failures]
+        item_failures = [_failed(failure, tuple(nodes), as_mapping, each=over is not None) for failure in ctx.failures]
         total = len(tasks(state))
-        if wanted is not None and total - len(found) < wanted:
-            raise _missed(found, total, wanted, name)
-        return {} if failures is None else {failures: found}
+        if wanted is not None and total - len(item_failures) < wanted:
+            raise _missed(item_failures, total, wanted, name)
+        return {} if failures is None else {failures: item_failures}
 
     builder = GraphBuilder(state, name=name)
     # Only a batch over items can be empty; otherwise no run would take the route to END.
@@ -137,20 +137,20 @@ def batch(
     made = builder.compile(
         limits=Limits(max_tasks=room, max_concurrency=max_concurrency, step_timeout_s=total_timeout_s)
     )
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "over": over,
         "item": item,
         "on_failure": on_failure,
         "quorum": quorum,
         "failures": failures,
     }
-    told |= {
+    arguments |= {
         "max_concurrency": max_concurrency,
         "max_items": max_items,
         "name": name,
         "total_timeout_s": total_timeout_s,
     }
-    return declare_form(made, BatchForm, {"work": nodes, "policy": policy, **told})
+    return declare_form(made, BatchForm, {"work": nodes, "policy": policy, **arguments})
 
 
 class BatchForm(Form):
@@ -189,21 +189,21 @@ class BatchForm(Form):
         policy = parts.policy(
             self.each or PolicySpec(), "each", of_agent=any(node.kind == "agent" for node in self.work)
         )
-        given = self.arguments(parts)
-        given = {name: value for name, value in given.items() if name not in ("work", "each")}
-        return None if parts.failed else batch(parts.state, nodes, **given, **policy)
+        arguments = self.arguments(parts)
+        arguments = {name: value for name, value in arguments.items() if name not in ("work", "each")}
+        return None if parts.failed else batch(parts.state, nodes, **arguments, **policy)
 
     @classmethod
     def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
         """Return the arguments with the nodes as data."""
         plain = {name: value for name, value in arguments.items() if name not in ("work", "policy")}
         nodes = arguments["work"].items()
-        found = {"work": [writer.item(name, fn, f"work[{at}]") for at, (name, fn) in enumerate(nodes)]}
-        found |= super().written(plain, writer)
+        data = {"work": [writer.item(name, fn, f"work[{at}]") for at, (name, fn) in enumerate(nodes)]}
+        data |= super().written(plain, writer)
         each = writer.policy(
-            arguments["policy"], "each", of_agent=any(node["kind"] == "agent" for node in found["work"])
+            arguments["policy"], "each", of_agent=any(node["kind"] == "agent" for node in data["work"])
         )
-        return {**found, "each": each} if each else found
+        return {**data, "each": each} if each else data
 
 
 def _check(
@@ -252,23 +252,23 @@ def _check(
         )
 
 
-def _tasks(state: Any, *, over: Any, nodes: tuple[str, ...], item: str | None, most: int, name: str) -> list[Any]:
+def _tasks(state: Any, *, over: Any, nodes: tuple[str, ...], item: str | None, max_items: int, name: str) -> list[Any]:
     """Return the tasks to start: the nodes themselves, or a Send for each item and node, in this order.
 
     Raises:
-        LimitError: There are more than *most* items (`batch-limit`).
+        LimitError: There are more than *max_items* items (`batch-limit`).
         NodeError: What *over* gives cannot be iterated over (`batch-items`).
     """
     if over is None:
         return list(nodes)
-    found: Any = over(state) if callable(over) else read(state, over)
-    if found is None:
-        found = ()
-    if not is_iterable(found) or isinstance(found, (str, bytes)) or is_mapping(found):
-        raise NO_BATCH_ITEMS(name=name, given=found)
-    items = list(islice(found, most + 1))  # an endless iterable is read no further than this
-    if len(items) > most:
-        raise BATCH_LIMIT(name=name, limit=most)
+    item_source: Any = over(state) if callable(over) else read(state, over)
+    if item_source is None:
+        item_source = ()
+    if not is_iterable(item_source) or isinstance(item_source, (str, bytes)) or is_mapping(item_source):
+        raise NO_BATCH_ITEMS(name=name, given=item_source)
+    items = list(islice(item_source, max_items + 1))  # an endless iterable is read no further than this
+    if len(items) > max_items:
+        raise BATCH_LIMIT(name=name, limit=max_items)
     return [Send(node, value if item is None else {item: value}) for value in items for node in nodes]
 
 
@@ -284,11 +284,14 @@ def _place(task_id: str) -> int:
     return int(task_id.rpartition("/")[2].partition(":")[0].partition(".")[2])
 
 
-def _missed(found: list[ItemFailure], total: int, wanted: int, name: str) -> NodeError:
-    shown = [f"{one['node']}[{one['index']}]: {one['type']}: {one['message']}" for one in found[:_LISTED]]
-    if len(found) > _LISTED:
-        shown.append(f"and {len(found) - _LISTED} more")
-    succeeded = total - len(found)
+def _missed(failures: list[ItemFailure], total: int, wanted: int, name: str) -> NodeError:
+    shown = [
+        f"{failure['node']}[{failure['index']}]: {failure['type']}: {failure['message']}"
+        for failure in failures[:_LISTED]
+    ]
+    if len(failures) > _LISTED:
+        shown.append(f"and {len(failures) - _LISTED} more")
+    succeeded = total - len(failures)
     return BATCH_QUORUM(
-        name=name, succeeded=succeeded, total=total, failed="; ".join(shown), limit=wanted, values=found
+        name=name, succeeded=succeeded, total=total, failed="; ".join(shown), limit=wanted, values=failures
     )

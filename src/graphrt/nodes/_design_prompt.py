@@ -51,8 +51,11 @@ def request_text(task: str, request: DesignRequest, before: Any) -> str:
         f"{rules.max_prompt} characters in a text. Loops need a conditional edge that leads out."
     )
     if request.problems:
-        told = [f"- {one.where or 'the design'}: {one.message} {one.hint}".rstrip() for one in request.problems]
-        parts += ["Your last design was refused. Correct every point:", *told]
+        points = [
+            f"- {problem.where or 'the design'}: {problem.message} {problem.hint}".rstrip()
+            for problem in request.problems
+        ]
+        parts += ["Your last design was refused. Correct every point:", *points]
         if before is not None:
             parts.append(f"It was: {json.dumps(before, ensure_ascii=False)[:_MOST]}")
     return "\n".join(parts)
@@ -60,19 +63,19 @@ def request_text(task: str, request: DesignRequest, before: Any) -> str:
 
 def _allowed(request: DesignRequest) -> list[str]:
     rules, registry = request.validator, request.registry
-    told = [f"- kinds of nodes: {_names(registry.kinds)}"]
-    told += [f"- fields that may be read: {_names((*rules.reads, *rules.writes))}"]
-    told += [f"- fields that may be written: {_names(rules.writes)}"]
+    lines = [f"- kinds of nodes: {_names(registry.kinds)}"]
+    lines += [f"- fields that may be read: {_names((*rules.reads, *rules.writes))}"]
+    lines += [f"- fields that may be written: {_names(rules.writes)}"]
     for word, known in (("tool", registry.section("tools")), ("function", registry.section("functions"))):
-        told += [f"- {word} {name}{_signature(one)}{_purpose(one)}" for name, one in known.items()]
+        lines += [f"- {word} {name}{_signature(entry)}{_purpose(entry)}" for name, entry in known.items()]
     sections: tuple[Section, ...] = ("routers", "models", "agents", "graphs", "types")
     for section in sections:
         names = list(registry.section(section))
         if names:
-            told.append(f"- {section}: {_names(names)}")
+            lines.append(f"- {section}: {_names(names)}")
     if rules.queues:
-        told.append(f"- queues that a policy may name: {_names(rules.queues)}")
-    return told
+        lines.append(f"- queues that a policy may name: {_names(rules.queues)}")
+    return lines
 
 
 def _names(names: Any) -> str:

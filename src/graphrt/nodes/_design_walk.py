@@ -96,8 +96,8 @@ class DesignWalk:
         if not is_mapping(limits):
             return
         rules = self._rules
-        for name, most in (("max_steps", rules.max_steps), ("max_tasks", rules.max_fan_out)):
-            self._most(limits.get(name), most, joined(path, name))
+        for name, limit in (("max_steps", rules.max_steps), ("max_tasks", rules.max_fan_out)):
+            self._most(limits.get(name), limit, joined(path, name))
         if "max_visits" in limits:
             if limits["max_visits"] is None:
                 self._refuse("A limit cannot be switched off", joined(path, "max_visits"))
@@ -105,9 +105,9 @@ class DesignWalk:
         if rules.timeout_s is not None and "deadline_s" in limits:
             self._most(limits["deadline_s"] or float("inf"), rules.timeout_s, joined(path, "deadline_s"))
 
-    def _most(self, value: Any, most: float, path: str) -> None:
-        if isinstance(value, (int, float)) and value > most:
-            self._refuse(f"{value:,} is more than {most:,}", path)
+    def _most(self, value: Any, limit: float, path: str) -> None:
+        if isinstance(value, (int, float)) and value > limit:
+            self._refuse(f"{value:,} is more than {limit:,}", path)
 
     def _node(self, node: Mapping[str, Any], path: str, depth: int) -> None:
         self._nodes += 1
@@ -134,8 +134,8 @@ class DesignWalk:
             return
         if is_mapping(inner):
             self._graph(inner, joined(path, "graph"), depth + 1)
-        for at, one in _entries(work):
-            self._node(one, f"{joined(path, 'work')}[{at}]", depth + 1)
+        for at, inner_node in _entries(work):
+            self._node(inner_node, f"{joined(path, 'work')}[{at}]", depth + 1)
         if work is not None:
             self._most(len(work) if is_list(work) else 0, rules.max_fan_out, joined(path, "work"))
             self._most(node.get("max_items"), rules.max_fan_out, joined(path, "max_items"))
@@ -198,8 +198,10 @@ class DesignWalk:
                 targets[source] = targets.get(source, 0) + 1
         for source, number in targets.items():
             if number > self._rules.max_fan_out:
-                most = self._rules.max_fan_out
-                self._refuse(f"{source!r} starts {number} nodes at once, and {most} are allowed", joined(path, "edges"))
+                limit = self._rules.max_fan_out
+                self._refuse(
+                    f"{source!r} starts {number} nodes at once, and {limit} are allowed", joined(path, "edges")
+                )
 
     def _texts(self, value: Any, path: str) -> None:
         """Refuse texts that are too long, or that have a forbidden word."""
@@ -213,11 +215,11 @@ class DesignWalk:
                 if _folded(word) in plain:
                     self._refuse(f"The text has the words {word!r}", path)
         elif is_mapping(value):
-            for key, one in value.items():
-                self._texts(one, joined(path, key))
+            for key, item in value.items():
+                self._texts(item, joined(path, key))
         elif is_list(value):
-            for at, one in enumerate(value):
-                self._texts(one, f"{path}[{at}]")
+            for at, item in enumerate(value):
+                self._texts(item, f"{path}[{at}]")
 
 
 def _folded(text: str) -> str:
@@ -239,25 +241,25 @@ def _by_function(node: Mapping[str, Any]) -> bool:
 
 
 def _entries(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for at, one in enumerate(value if is_list(value) else ()):
-        if is_mapping(one):
-            yield at, one
+    for at, entry in enumerate(value if is_list(value) else ()):
+        if is_mapping(entry):
+            yield at, entry
 
 
 def node_paths(data: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Map the name of each node of a valid design to its path, and to the same for the nodes inside it."""
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     for at, node in _entries(data.get("nodes")):
         where = f"{joined(path, 'nodes')}[{at}]"
         inner: dict[str, Any] = {}
         if is_mapping(node.get("graph")):
             inner = node_paths(node["graph"], joined(where, "graph"))
-        for place, one in _entries(node.get("work")):
+        for place, inner_node in _entries(node.get("work")):
             spot = f"{joined(where, 'work')}[{place}]"
-            nested = one.get("graph")
-            inner[one["name"]] = (spot, node_paths(nested, joined(spot, "graph")) if is_mapping(nested) else {})
-        found[node["name"]] = (where, inner)
-    return found
+            nested = inner_node.get("graph")
+            inner[inner_node["name"]] = (spot, node_paths(nested, joined(spot, "graph")) if is_mapping(nested) else {})
+        paths[node["name"]] = (where, inner)
+    return paths
 
 
 def prepared(
@@ -277,11 +279,11 @@ def _limited(data: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
     ready = {name: value for name, value in data.items() if name not in _OUTLINE}
     limits = ready.get("limits", {})
     if is_mapping(limits):
-        most: dict[str, Any] = {"max_steps": rules.max_steps, "max_tasks": rules.max_fan_out}
-        most["max_visits"] = min(50, rules.max_steps)
+        default_limits: dict[str, Any] = {"max_steps": rules.max_steps, "max_tasks": rules.max_fan_out}
+        default_limits["max_visits"] = min(50, rules.max_steps)
         if rules.timeout_s is not None:
-            most["deadline_s"] = rules.timeout_s
-        ready["limits"] = {**most, **limits}
+            default_limits["deadline_s"] = rules.timeout_s
+        ready["limits"] = {**default_limits, **limits}
     ready["update"] = _UPDATE
     nodes = ready.get("nodes")
     if is_list(nodes):
@@ -295,7 +297,9 @@ def _limited_node(node: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
         ready["graph"] = _limited(node["graph"], rules)
     work = node.get("work")
     if is_list(work):
-        ready["work"] = [_limited_node(one, rules) if is_mapping(one) else one for one in work]
+        ready["work"] = [
+            _limited_node(inner_node, rules) if is_mapping(inner_node) else inner_node for inner_node in work
+        ]
         ready.setdefault("max_items", rules.max_fan_out)
     if _asks(node):
         ready.setdefault("max_tokens", rules.max_tokens)

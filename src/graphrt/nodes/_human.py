@@ -99,22 +99,22 @@ def human(
         }
         reader = line_reader(terminal=terminal)
         if reader is not None:
-            given = ctx.effect("terminal", ask_at_terminal, reader, payload, rules, answer_type)
-            if given is not None:
-                return update(given)
+            response = ctx.effect("terminal", ask_at_terminal, reader, payload, rules, answer_type)
+            if response is not None:
+                return update(response)
         if timeout_s is None:
             return Interrupt(payload, answer_type=answer_type)
         # Recorded once, so that later executions know when the question was asked.
-        left = ctx.effect("asked", ctx.now) + timeout_s - ctx.now()
-        if left <= 0:
+        remaining_s = ctx.effect("asked", ctx.now) + timeout_s - ctx.now()
+        if remaining_s <= 0:
             return late()
-        return Interrupt(payload, answer_type=answer_type, expires_s=left)
+        return Interrupt(payload, answer_type=answer_type, expires_s=remaining_s)
 
-    def update(given: Mapping[str, Any]) -> dict[str, Any]:
-        edits: dict[str, Any] = given.get("edits", {})
-        wrote = {field: Overwrite(value) for field, value in edits.items()} | {into: given["choice"]}
+    def update(response: Mapping[str, Any]) -> dict[str, Any]:
+        edits: dict[str, Any] = response.get("edits", {})
+        wrote = {field: Overwrite(value) for field, value in edits.items()} | {into: response["choice"]}
         if record is not None:
-            wrote[record] = {**given, "edits": edits}
+            wrote[record] = {**response, "edits": edits}
         return wrote
 
     def late() -> dict[str, Any]:

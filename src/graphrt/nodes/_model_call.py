@@ -106,8 +106,8 @@ class ModelCall:
     @property
     def reads(self) -> tuple[str, ...]:
         """The fields of the state that the templates use."""
-        templates = [one for one in (self.prompt, self.system) if isinstance(one, Template)]
-        return tuple(dict.fromkeys(name for one in templates for name in one.fields if name != self.item))
+        templates = [template for template in (self.prompt, self.system) if isinstance(template, Template)]
+        return tuple(dict.fromkeys(name for template in templates for name in template.fields if name != self.item))
 
     async def ask(self, state: Any, ctx: Context[Any]) -> AgentReply:
         """Ask, and return the reply with its thinking separated.
@@ -120,8 +120,8 @@ class ModelCall:
         prompt = self._filled(self.prompt, state, ctx) if isinstance(self.prompt, Template) else self.prompt(state)
         options = dict(self.options)
         if self.system is not None:
-            given = self.system
-            options["system"] = self._filled(given, state, ctx) if isinstance(given, Template) else given
+            system = self.system
+            options["system"] = self._filled(system, state, ctx) if isinstance(system, Template) else system
         asked = ctx.harness if self.harness is None else ctx.bind(self.harness, tools=self.tools, budget=self.budget)
         reply = await asked.run(prompt, **options)
         if reply.stopped not in (None, ROUTED) and "output" in options and reply.output is None:
@@ -197,14 +197,14 @@ def _answering(options: Mapping[str, Any], of: str) -> AgentHarness | None:
     if model is not None and harness is not None:
         raise ARGUMENTS_EXCLUDE_EACH_OTHER(argument=f"model= of {of}()", other="harness=", superfluous="one of them")
     if model is None:
-        found: AgentHarness | None = harness
-        return found
+        result: AgentHarness | None = harness
+        return result
     return Agent(model, name=options.get("name", "llm"), fallbacks=options.get("fallbacks", ()))
 
 
 def _thought_apart(reply: AgentReply) -> AgentReply:
-    found = _THOUGHTS.match(reply.text)
-    if found is None:
+    match = _THOUGHTS.match(reply.text)
+    if match is None:
         return reply
-    thinking = "\n".join(part for part in (reply.thinking, found[1].strip()) if part)
-    return replace(reply, text=reply.text[found.end() :], thinking=thinking)
+    thinking = "\n".join(part for part in (reply.thinking, match[1].strip()) if part)
+    return replace(reply, text=reply.text[match.end() :], thinking=thinking)

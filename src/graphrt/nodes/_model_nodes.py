@@ -111,10 +111,10 @@ def subagent(
     Raises:
         InputError: An argument is wrong (`input`, or the code of a template).
     """
-    given: Any = agent
-    if not isinstance(given, Agent):
+    unchecked: Any = agent
+    if not isinstance(unchecked, Agent):
         raise INVALID_ARGUMENT(
-            argument="The agent of subagent()", value=given, wanted="an Agent; for any harness use llm(harness=...)"
+            argument="The agent of subagent()", value=unchecked, wanted="an Agent; for any harness use llm(harness=...)"
         )
     call = model_call(prompt, {"harness": agent}, of="subagent", item=item, budget=budget, tools=tools)
     node = _node(call, into, of=f"agent {agent.name!r}", thinking=thinking, messages=messages, as_list=as_list)

@@ -55,9 +55,16 @@ def reduce(
     Raises:
         InputError: An argument is wrong (`input`, or the code of a template or an agent).
     """
-    given = {"sources": sources, "into": into, "prompt": prompt, "function": function, "output": output, "keep": keep}
+    arguments = {
+        "sources": sources,
+        "into": into,
+        "prompt": prompt,
+        "function": function,
+        "output": output,
+        "keep": keep,
+    }
     node = _reduced(sources, into, prompt, function, output, keep, options)
-    return declare_form(node, ReduceForm, {**given, **options})
+    return declare_form(node, ReduceForm, {**arguments, **options})
 
 
 class ReduceForm(ModelForm):
@@ -83,9 +90,9 @@ def _reduced(
     sources: Any, into: Any, prompt: Any, function: Any, output: Any, keep: Any, options: ModelOptions
 ) -> AsyncNode | SyncNode:
     read_ones = checked_names("sources", sources, "reduce()", least=1)
-    kept = checked_names("keep", keep, "reduce()")
+    retained = checked_names("keep", keep, "reduce()")
     checked_names("into", into, "reduce()", least=1)
-    stray = [name for name in kept if name not in read_ones]
+    stray = [name for name in retained if name not in read_ones]
     if stray:
         raise UNKNOWN_NAME_IN_ARGUMENT(
             argument="keep= of reduce()", name=stray[0], what="source", known_names=read_ones
@@ -96,14 +103,14 @@ def _reduced(
         raise ARGUMENTS_EXCLUDE_EACH_OTHER(
             argument="The prompt of reduce()", other="function=", superfluous="one of them"
         )
-    gone = tuple(name for name in read_ones if name not in kept and name != into)
+    deleted = tuple(name for name in read_ones if name not in retained and name != into)
 
     def update(result: Any) -> dict[str, Any]:
-        return {into: Overwrite(result), **dict.fromkeys(gone, DELETE)}
+        return {into: Overwrite(result), **dict.fromkeys(deleted, DELETE)}
 
     if prompt is not None:
         call = model_call(prompt, options, of="reduce", output=output)
-        unread = [] if not isinstance(call.prompt, Template) else [s for s in gone if s not in call.reads]
+        unread = [] if not isinstance(call.prompt, Template) else [s for s in deleted if s not in call.reads]
         if unread:
             raise ARGUMENT_NEEDS_ANOTHER(
                 argument=f"The source {unread[0]!r}, which reduce() deletes,",
@@ -116,18 +123,18 @@ def _reduced(
             return {} if reply.stopped == ROUTED else update(answer_of(reply))
 
         reads = tuple(dict.fromkeys((*read_ones, *call.reads)))
-        return declare_fields(ask, reads=reads, writes=(into,), deletes=gone)
+        return declare_fields(ask, reads=reads, writes=(into,), deletes=deleted)
     if options or output is not None:
         raise ARGUMENTS_EXCLUDE_EACH_OTHER(
             argument="function= of reduce()",
             other="output= and options of a model",
             superfluous="these, or use a prompt instead of the function",
         )
-    return _by_function(function, read_ones, update, into, gone)
+    return _by_function(function, read_ones, update, into, deleted)
 
 
 def _by_function(
-    function: Any, sources: Sequence[str], update: Callable[[Any], dict[str, Any]], into: str, gone: Sequence[str]
+    function: Any, sources: Sequence[str], update: Callable[[Any], dict[str, Any]], into: str, deleted: Sequence[str]
 ) -> AsyncNode | SyncNode:
     if not callable(function):
         raise INVALID_ARGUMENT(
@@ -138,9 +145,9 @@ def _by_function(
         async def fold_async(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
             return update(await function(*(read(state, name) for name in sources)))
 
-        return declare_fields(fold_async, reads=sources, writes=(into,), deletes=gone)
+        return declare_fields(fold_async, reads=sources, writes=(into,), deletes=deleted)
 
     def fold(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
         return update(function(*(read(state, name) for name in sources)))
 
-    return declare_fields(fold, reads=sources, writes=(into,), deletes=gone)
+    return declare_fields(fold, reads=sources, writes=(into,), deletes=deleted)

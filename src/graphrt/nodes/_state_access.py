@@ -44,8 +44,8 @@ def checked_into(into: Any, taker: str) -> Into:
             value=into,
             wanted="a field, such as into='answer', or a mapping of fields to parts of the result",
         )
-    found: Into = into
-    return found
+    checked: Into = into
+    return checked
 
 
 def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tuple[str, ...]:
@@ -54,14 +54,14 @@ def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tup
     Raises:
         InputError: It is something else, has too few names, or has a duplicate (`input`).
     """
-    found: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
-    if any(not isinstance(name, str) or not name for name in found):
+    checked: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
+    if any(not isinstance(name, str) or not name for name in checked):
         raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=given, wanted="names of fields, as strings")
-    if len(found) < least:
+    if len(checked) < least:
         raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=(), wanted="the name of at least one field")
-    if len(set(found)) < len(found):
+    if len(set(checked)) < len(checked):
         raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=given, wanted="each name once")
-    return found
+    return checked
 
 
 def fields_in(into: Into) -> tuple[str, ...]:
@@ -98,5 +98,5 @@ def _parts(result: Any) -> Mapping[str, Any]:
     if isinstance(result, BaseModel):
         return {name: getattr(result, name) for name in type(result).model_fields}
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return {one.name: getattr(result, one.name) for one in dataclasses.fields(result)}
+        return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
     return {}

@@ -30,27 +30,27 @@ def ask_at_terminal(
     head = f"{payload['question']}\n{shown}"
     while True:
         try:
-            given = _lines(read_line, head, rules)
+            response = _lines(read_line, head, rules)
         except EOFError:
             return None
         try:
-            return answer.model_validate(given).model_dump()
+            return answer.model_validate(response).model_dump()
         except ValidationError as error:
-            head = "".join(f"Not valid: {one['msg']}\n" for one in error.errors())
+            head = "".join(f"Not valid: {problem['msg']}\n" for problem in error.errors())
 
 
 def _lines(read_line: ReadLine, head: str, rules: Rules) -> dict[str, Any]:
-    given: dict[str, Any] = {
+    response: dict[str, Any] = {
         "choice": read_line(f"{head}{' / '.join(rules.choices)}? ").strip(),
         "by": read_line("Your name: ").strip(),
     }
     if rules.roles:
-        given["role"] = read_line(f"Your role ({', '.join(rules.known_roles)}): ").strip() or None
-    given["rationale"] = read_line(f"Why{'' if rules.rationale else ' (may be empty)'}: ").strip()
-    if rules.edit and given["choice"] == "edit":
+        response["role"] = read_line(f"Your role ({', '.join(rules.known_roles)}): ").strip() or None
+    response["rationale"] = read_line(f"Why{'' if rules.rationale else ' (may be empty)'}: ").strip()
+    if rules.edit and response["choice"] == "edit":
         new = {field: read_line(f"New {field} (empty keeps it): ") for field in rules.edit}
-        given["edits"] = {field: _value(text) for field, text in new.items() if text}
-    return given
+        response["edits"] = {field: _value(text) for field, text in new.items() if text}
+    return response
 
 
 def _value(text: str) -> Any:

@@ -81,8 +81,8 @@ class ToolForm(Form):
 
 
 def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: bool) -> AsyncNode | SyncNode:
-    given: Any = fn
-    if not callable(given):
+    unchecked: Any = fn
+    if not callable(unchecked):
         raise INVALID_ARGUMENT(argument="The function of tool()", value=fn, wanted="a function")
     if effect not in ("pure", "idempotent", "once", None):
         raise INVALID_ARGUMENT(
@@ -143,7 +143,7 @@ def _inputs(fn: Any, inputs: Any, item: str | None, name: str) -> tuple[tuple[st
             wanted=f"the fields for the parameters of {name}(), which are unknown: inputs=('field',), or inputs=() for none",
         ) from None
     known = [p for p in signature.parameters.values() if p.default is p.empty and p.name != item]
-    odd = [p for p in known if p.kind is p.POSITIONAL_ONLY]
-    if odd:
-        return tuple(p.name for p in odd), {}
+    positional = [p for p in known if p.kind is p.POSITIONAL_ONLY]
+    if positional:
+        return tuple(p.name for p in positional), {}
     return (), {p.name: p.name for p in known if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}

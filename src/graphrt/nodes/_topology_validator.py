@@ -98,17 +98,17 @@ class TopologyValidator:
 
     def __post_init__(self) -> None:
         for name in _NAMES:
-            given: Any = getattr(self, name)
-            if not _is_collection(given) or any(not isinstance(one, str) or not one for one in given):
+            names: Any = getattr(self, name)
+            if not _is_collection(names) or any(not isinstance(item, str) or not item for item in names):
                 raise INVALID_ARGUMENT(
-                    argument=f"{name} of TopologyValidator", value=given, wanted="a collection of names"
+                    argument=f"{name} of TopologyValidator", value=names, wanted="a collection of names"
                 )
-            object.__setattr__(self, name, tuple(dict.fromkeys(given)))
-        for name, least in _NUMBERS.items():
+            object.__setattr__(self, name, tuple(dict.fromkeys(names)))
+        for name, minimum in _NUMBERS.items():
             number: Any = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            if isinstance(number, bool) or not isinstance(number, int) or number < minimum:
                 raise INVALID_ARGUMENT(
-                    argument=f"{name} of TopologyValidator", value=number, wanted=f"a whole number of {least} or more"
+                    argument=f"{name} of TopologyValidator", value=number, wanted=f"a whole number of {minimum} or more"
                 )
         budget: Any = self.budget
         if budget is not None and not isinstance(budget, Budget):
@@ -130,7 +130,7 @@ class TopologyValidator:
 
     def to_data(self) -> dict[str, Any]:
         """Return the lists and limits as plain data."""
-        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
         data |= {name: sorted(data[name]) for name in _NAMES}
         data["budget"] = None if self.budget is None else asdict(self.budget)
         return data
@@ -142,23 +142,26 @@ class TopologyValidator:
         Raises:
             InputError: It has an unknown key, or a value is wrong (`input`, `bad-limit`).
         """
-        known = [one.name for one in fields(TopologyValidator)]
+        known = [field.name for field in fields(TopologyValidator)]
         unknown = [name for name in data if name not in known]
         if unknown:
             raise UNKNOWN_NAME_IN_ARGUMENT(
                 argument="The data of a TopologyValidator", name=unknown[0], what="option", known_names=known
             )
-        given = dict(data)
-        budget = given.get("budget")
+        arguments = dict(data)
+        budget = arguments.get("budget")
         if budget is not None:
-            limits = [one.name for one in fields(Budget)]
-            odd = [name for name in budget if name not in limits] if is_mapping(budget) else [budget]
-            if odd:
+            limits = [field.name for field in fields(Budget)]
+            unknown_options = [name for name in budget if name not in limits] if is_mapping(budget) else [budget]
+            if unknown_options:
                 raise UNKNOWN_NAME_IN_ARGUMENT(
-                    argument="The budget of a TopologyValidator", name=odd[0], what="option", known_names=limits
+                    argument="The budget of a TopologyValidator",
+                    name=unknown_options[0],
+                    what="option",
+                    known_names=limits,
                 )
-            given["budget"] = Budget(**budget)
-        return TopologyValidator(**given)
+            arguments["budget"] = Budget(**budget)
+        return TopologyValidator(**arguments)
 
     def allowed(self, registry: Registry) -> Registry:
         """Return the registry for reading designs, which has only the allowed parts."""
@@ -201,9 +204,9 @@ class TopologyValidator:
         Raises:
             InputError: It is not plain data, or too large (`bad-spec-text`).
         """
-        given = design.to_data() if hasattr(design, "to_data") else design
-        most = self.max_bytes
-        return plain_data(given, SpecLimits(max_bytes=most, max_values=most, max_depth=24 + 6 * self.max_depth))
+        data = design.to_data() if hasattr(design, "to_data") else design
+        limit = self.max_bytes
+        return plain_data(data, SpecLimits(max_bytes=limit, max_values=limit, max_depth=24 + 6 * self.max_depth))
 
     def _fields(self, graph: CompiledGraph[Any, Any, Any], paths: Mapping[str, Any], path: str) -> list[Problem]:
         """Return a problem for each declared field that is not allowed.
@@ -213,24 +216,24 @@ class TopologyValidator:
             paths: Maps the name of a node to its place, and to the same for its nested nodes; see `node_paths`.
             path: Path of a node that is not in *paths*, because it belongs to a graph of the registry.
         """
-        found: list[Problem] = []
+        problems: list[Problem] = []
         readable = {*self.reads, *self.writes}
         for name in graph.nodes:
             where, inner = paths.get(name, (path, {}))
             nested = graph.nested.get(name)
             if nested is not None:
-                found += self._fields(nested, inner, where)
+                problems += self._fields(nested, inner, where)
                 continue
             declared = graph.declared_fields(name)
             if declared is None:
                 continue
             for verb, names, allowed in (("read", declared.reads, readable), ("written", declared.writes, self.writes)):
-                found += [
+                problems += [
                     FORBIDDEN_DESIGN(problem=f"The field {field!r} may not be {verb}", node=name, where=where)
                     for field in names
                     if field not in allowed
                 ]
-        return found
+        return problems
 
 
 def _is_collection(value: object) -> TypeGuard[Collection[Any]]:

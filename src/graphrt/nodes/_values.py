@@ -106,8 +106,8 @@ class SetValueForm(Form):
 
     def make(self, parts: Parts) -> Any:
         """Return the node."""
-        found = {field: self._value(value, parts, field) for field, value in self.values.items()}
-        return None if parts.failed else set_value(**found)
+        values = {field: self._value(value, parts, field) for field, value in self.values.items()}
+        return None if parts.failed else set_value(**values)
 
     def _value(self, value: Any, parts: Parts, field: str) -> Any:
         match value:
@@ -123,16 +123,16 @@ class SetValueForm(Form):
     @classmethod
     def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
         """Return the values as data."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field, value in arguments.items():
             if isinstance(value, FieldCopy):
-                found[field] = {"copy_of": value.name}
+                values[field] = {"copy_of": value.name}
             elif value is DELETE:
-                found[field] = {"delete": True}
+                values[field] = {"delete": True}
             else:
                 data = writer.value(value, None, f"values.{field}")
-                found[field] = {"value": data} if isinstance(value, (list, tuple, dict)) else data
-        return {"values": found}
+                values[field] = {"value": data} if isinstance(value, (list, tuple, dict)) else data
+        return {"values": values}
 
 
 def _made(value: Any, state: Any) -> Any:
@@ -156,13 +156,13 @@ def clear_error(*fields: str) -> SyncNode:
     Raises:
         InputError: A field is not a name (`input`).
     """
-    gone = checked_names("fields", fields or ("error",), "clear_error()", least=1)
+    names = checked_names("fields", fields or ("error",), "clear_error()", least=1)
 
     def clear(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
-        return dict.fromkeys(gone, DELETE)
+        return dict.fromkeys(names, DELETE)
 
     declare_form(clear, ClearErrorForm, {"fields": fields})
-    return declare_fields(clear, writes=gone)
+    return declare_fields(clear, writes=names)
 
 
 class ClearErrorForm(Form):
@@ -218,10 +218,10 @@ class RecordErrorForm(Form):
 def error_record(error: BaseException, node: str, task_id: str, item: Any) -> ErrorRecord:
     """Return *error* as plain data."""
     # An error of a foreign class that was read from a journal is a RecordedError with the name of its class.
-    kept: str | None = getattr(error, "type_name", None)
-    message: str = getattr(error, "message", "") if kept else str(error)
+    type_name: str | None = getattr(error, "type_name", None)
+    message: str = getattr(error, "message", "") if type_name else str(error)
     return ErrorRecord(
-        type=kept or type(error).__name__,
+        type=type_name or type(error).__name__,
         code=error.code if isinstance(error, GraphrtError) else None,
         message=error.what if isinstance(error, GraphrtError) else message,
         node=node,

@@ -88,7 +88,7 @@ def test_findings_are_sorted_by_their_pieces() -> None:
     separator=st.sampled_from(["", "\n", " ", "ab"]),
 )
 def test_pieces_cover_the_range_and_fit_their_size(text: str, size: int, separator: str) -> None:
-    bounds = cut_into_pieces(LongText.of(text), 0, len(text), size=size, separator=separator, most=10_000)
+    bounds = cut_into_pieces(LongText.of(text), 0, len(text), size=size, separator=separator, max_pieces=10_000)
     assert bounds is not None
     pieces = [text[one:other] for one, other in itertools.pairwise(bounds)]
 
@@ -102,5 +102,5 @@ def test_pieces_cover_the_range_and_fit_their_size(text: str, size: int, separat
 def test_more_pieces_than_allowed_are_refused() -> None:
     text = LongText.of("abcdef")
 
-    assert cut_into_pieces(text, 0, 6, size=2, separator="", most=3) == [0, 2, 4, 6]
-    assert cut_into_pieces(text, 0, 6, size=2, separator="", most=2) is None
+    assert cut_into_pieces(text, 0, 6, size=2, separator="", max_pieces=3) == [0, 2, 4, 6]
+    assert cut_into_pieces(text, 0, 6, size=2, separator="", max_pieces=2) is None

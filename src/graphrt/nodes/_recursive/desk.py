@@ -218,11 +218,11 @@ def _read(asked: Read) -> ToolResult:
         text, start, end = desk.range_of(asked.of, asked.start, asked.end)
     except ValueError as error:
         return _told(error)
-    most = desk.limits.result_chars
-    whole = text.read(start, min(end, start + most + 1))  # more would be cut anyway, so it need not be copied
-    if clipped(whole, most) == whole:
+    limit = desk.limits.result_chars
+    whole = text.read(start, min(end, start + limit + 1))  # more would be cut anyway, so it need not be copied
+    if clipped(whole, limit) == whole:
         return ToolResult(text=whole)
-    shown = clipped(whole, most - 60, told=False)
+    shown = clipped(whole, limit - 60, with_note=False)
     return ToolResult(text=f"{shown}\n[cut here: read on from {start + len(shown)}]")
 
 
@@ -230,20 +230,20 @@ def _search(asked: Search) -> ToolResult:
     desk = DESK.get()
     try:
         text, start, end = desk.range_of(asked.of, asked.start, asked.end)
-        found = list(islice(_matches(asked, text, start, end), MOST_MATCHES))
+        matches = list(islice(_matches(asked, text, start, end), MOST_MATCHES))
     except PatternError as error:
         return _told(ValueError(f"The pattern cannot be used: {error}."))
     except ValueError as error:
         return _told(error)
-    many = "or more " if len(found) == MOST_MATCHES else ""
-    lines = [f"{len(found)} {many}matches in [{start}, {end})."]
+    many = "or more " if len(matches) == MOST_MATCHES else ""
+    lines = [f"{len(matches)} {many}matches in [{start}, {end})."]
     room = desk.limits.result_chars - 200
-    for number, (first, last) in enumerate(found):
+    for number, (first, last) in enumerate(matches):
         low, high = max(start, first - asked.around), min(end, min(last, first + 200) + asked.around)
         line = f"[{first}, {last}) {text.read(low, high)!r}"
         room -= len(line) + 1
         if room < 0:
-            lines.append(f"{number} of them are shown. For more, search from start={found[number - 1][1]}.")
+            lines.append(f"{number} of them are shown. For more, search from start={matches[number - 1][1]}.")
             break
         lines.append(line)
     return _shown("\n".join(lines))
@@ -276,10 +276,10 @@ def _split(asked: Split) -> ToolResult:
         size = piece_size(asked.size, limits)
     except ValueError as error:
         return _told(error)
-    bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, most=MOST_MATCHES)
+    bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, max_pieces=MOST_MATCHES)
     if bounds is None:
         return _told(ValueError(f"That would be more than {MOST_MATCHES} pieces. Make them larger."))
-    ranges = ", ".join(f"[{one}, {other})" for one, other in pairwise(bounds))
+    ranges = ", ".join(f"[{begin}, {other})" for begin, other in pairwise(bounds))
     return _shown(f"{len(bounds) - 1} pieces: {ranges}")
 
 

@@ -91,21 +91,21 @@ def recursive(
     asked: Any = Template(question) if isinstance(question, str) else question
     if isinstance(asked, Template):
         asked.check(state)
-    given: Any = context
-    if not callable(given):
-        if not isinstance(given, str) or not given.isidentifier():
+    source: Any = context
+    if not callable(source):
+        if not isinstance(source, str) or not source.isidentifier():
             raise INVALID_ARGUMENT(
                 argument="context= of recursive()",
                 value=context,
                 wanted="the name of a field, or a function of the state",
             )
-        Template(f"{{{given}}}").check(state)  # defines the fields
+        Template(f"{{{source}}}").check(state)  # defines the fields
     (target,) = checked_names("into", into, "recursive()", least=1)
     if target.isidentifier():
         Template(f"{{{target}}}").check(state)
 
     def begin(values: Any) -> dict[str, Any]:
-        text = LongText.of(given(values) if callable(given) else read(values, given))
+        text = LongText.of(source(values) if callable(source) else read(values, source))
         words = asked.render(values) if isinstance(asked, Template) else asked(values)
         return {"source": text, "question": words, "start": 0, "end": text.length, "allowed": setup.limits.calls}
 
@@ -132,13 +132,13 @@ def _setup(model: Any, options: ReaderOptions) -> Setup:
         max_tokens=limits.answer_tokens,
         limits=AgentLimits(model_calls=1, tool_calls=limits.tool_calls, on_limit="stop"),
     )
-    least = room_needed(reader.tools.specs, limits, system)
-    if limits.prompt_chars < least:
-        taken = least - least // 8
+    min_chars = room_needed(reader.tools.specs, limits, system)
+    if limits.prompt_chars < min_chars:
+        taken = min_chars - min_chars // 8
         raise INVALID_ARGUMENT(
             argument="prompt_chars=",
             value=limits.prompt_chars,
-            wanted=f"{least} or more, or make notes_chars and question_chars smaller",
+            wanted=f"{min_chars} or more, or make notes_chars and question_chars smaller",
             known=f"instructions, tools, question and notes take up to {taken}",
         )
     piece = Agent(
@@ -204,5 +204,5 @@ class RecursiveHarness:
 def _question(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
-    said = [message.text for message in prompt if isinstance(message, UserMessage)]
-    return said[-1] if said else ""
+    texts = [message.text for message in prompt if isinstance(message, UserMessage)]
+    return texts[-1] if texts else ""

@@ -85,10 +85,10 @@ class RecursiveLimits:
     """`max_tokens` of a sub-call."""
 
     def __post_init__(self) -> None:
-        found = [problem for one in fields(self) if (problem := _problem(one.name, getattr(self, one.name)))]
-        if found:
+        problems = [problem for field in fields(self) if (problem := _problem(field.name, getattr(self, field.name)))]
+        if problems:
             raise BAD_LIMITS(
-                limits="RecursiveLimits", problems="; ".join(found), example="RecursiveLimits(prompt_chars=30_000)"
+                limits="RecursiveLimits", problems="; ".join(problems), example="RecursiveLimits(prompt_chars=30_000)"
             )
 
     def bound(self) -> CostBound:
@@ -138,9 +138,9 @@ def _problem(name: str, value: Any) -> str:
     """Return the problem with a limit; an empty text if there is none."""
     if value is None and name == "tokens":
         return ""
-    least = _LEAST.get(name, 1)
-    fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    return "" if fits else f"{name} must be a whole number of at least {least}, not {value!r}"
+    minimum = _LEAST.get(name, 1)
+    fits = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+    return "" if fits else f"{name} must be a whole number of at least {minimum}, not {value!r}"
 
 
 def size_of(text: str) -> int:
@@ -154,16 +154,16 @@ def size_of_prompt(messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) 
     return len(to_json(spoken, fallback=repr)) + _AROUND * len(spoken)
 
 
-def clipped(text: str, room: int, *, told: bool = True) -> str:
-    """Return *text* truncated to the size *room*; if *told*, with a note about the cut if there is room for it."""
+def clipped(text: str, room: int, *, with_note: bool = True) -> str:
+    """Return *text* truncated to the size *room*; if *with_note*, with a note about the cut if there is room for it."""
     if len(text) <= room and size_of(text) <= room:
         return text
     note = f"\n[cut: {len(text):,} characters in all]"
     wide = len(note) + 1  # the line break is escaped
-    if wide > room or not told:
+    if wide > room or not with_note:
         note, wide = "", 0
-    left = text[: room - wide]
-    while (size := size_of(left)) > room - wide:
+    beginning = text[: room - wide]
+    while (size := size_of(beginning)) > room - wide:
         # Proportional, so that a text full of escapes is cut in a few steps, by at least one character each.
-        left = left[: min(len(left) - 1, len(left) * (room - wide) // size)]
-    return left + note
+        beginning = beginning[: min(len(beginning) - 1, len(beginning) * (room - wide) // size)]
+    return beginning + note

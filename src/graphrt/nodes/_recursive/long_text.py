@@ -86,9 +86,9 @@ class LongText:
             texts = list(named)
         else:
             raise NOT_A_LONG_TEXT(given=value)
-        odd = [text for text in texts if not isinstance(text, str)]
-        if odd:
-            raise NOT_A_LONG_TEXT(given=odd[0])
+        invalid = [text for text in texts if not isinstance(text, str)]
+        if invalid:
+            raise NOT_A_LONG_TEXT(given=invalid[0])
         part = _Texts(texts)
         return cls(part, Documents(names, part.starts))
 
@@ -113,9 +113,9 @@ class LongText:
             if ignore_case:
                 text = _lower(text)
             begin = 0
-            while (found := text.find(wanted, begin)) >= 0:
-                yield at + found
-                begin = found + size
+            while (offset := text.find(wanted, begin)) >= 0:
+                yield at + offset
+                begin = offset + size
             at = max(at + begin, stop - size + 1)  # a match may cross the border of two windows
 
     def __repr__(self) -> str:
@@ -247,19 +247,19 @@ def _opened(path: os.PathLike[Any]) -> LongText:
 
 def _of_file(file: Any, path: Any = None) -> LongText:
     try:
-        found = os.fstat(file.fileno())
+        file_stat = os.fstat(file.fileno())
     except (OSError, AttributeError):
         data = file.read()
         if not isinstance(data, bytes):
             raise NOT_A_LONG_TEXT(given=file) from None
         return LongText(_File(data))
-    key = (path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    key = (path, file_stat.st_dev, file_stat.st_ino, file_stat.st_size, file_stat.st_mtime_ns)
     with _lock:
         known = _files.get(key)
         if known is not None:
             _files.move_to_end(key)
             return known
-    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if found.st_size else b""
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file_stat.st_size else b""
     text = LongText(_File(data))
     with _lock:
         _files[key] = text

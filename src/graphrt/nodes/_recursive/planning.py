@@ -61,9 +61,11 @@ def outcome_of(
         reads_deeper: Whether there may be a reader below.
     """
     made = Outcome(notes=list(notes))
-    told = {one.tool_call_id: one for one in results}
+    results_by_call = {message.tool_call_id: message for message in results}
     for number, call in enumerate(calls):
-        result = told.get(call.id) or ToolMessage(tool_call_id=call.id, text="This call was not made.", error=True)
+        result = results_by_call.get(call.id) or ToolMessage(
+            tool_call_id=call.id, text="This call was not made.", error=True
+        )
         if not result.error and call.name == "note":
             result = _noted(Note.model_validate(call.arguments), result, made, desk.limits.notes_chars)
         elif not result.error and call.name in DEFERRED:
@@ -83,11 +85,11 @@ def outcome_of(
     return made
 
 
-def _noted(note: Note, result: ToolMessage, made: Outcome, most: int) -> ToolMessage:
+def _noted(note: Note, result: ToolMessage, made: Outcome, limit: int) -> ToolMessage:
     notes = [*([] if note.replace else made.notes), f"- {note.text}"]
-    size = sum(size_of(one) + 2 for one in notes)
-    if size > most:
-        text = f"Not kept: the notes would have {size} characters, of at most {most}. Replace them by shorter ones."
+    size = sum(size_of(line) + 2 for line in notes)
+    if size > limit:
+        text = f"Not kept: the notes would have {size} characters, of at most {limit}. Replace them by shorter ones."
         return replace(result, text=text, error=True)
     made.notes = notes
     return replace(result, text="Kept.")
@@ -114,7 +116,7 @@ def _planned(
         raise ValueError("No sub-calls are left. Answer from what you know.")
     if isinstance(asked, MapPieces):
         size = piece_size(asked.size, limits)
-        bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, most=left)
+        bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, max_pieces=left)
         if bounds is None:
             raise ValueError(f"That needs more sub-calls than the {left} that are left. Search first, or map less.")
         plan = _plan(asked, name, bounds, combine=asked.combine, reader=False)

@@ -94,7 +94,7 @@ def reader_prompt(now: Situation, tools: Sequence[ToolSpec], limits: RecursiveLi
         shown.insert(0, messages)
         first -= 1
     log = _log(now.turns[:first], log_room)
-    return [instructions, UserMessage(text=head + log), *(one for turn in shown for one in turn), *end]
+    return [instructions, UserMessage(text=head + log), *(message for turn in shown for message in turn), *end]
 
 
 def piece_prompt(plan: Plan, text: str, start: int, end: int) -> list[Message]:
@@ -141,11 +141,11 @@ def _head(now: Situation, limits: RecursiveLimits) -> str:
 
 def _cut(turn: Turn, room: int) -> list[Message] | None:
     """Return the messages of a turn with its results cut to fit *room*; None if its calls alone do not."""
-    bare = size_of_prompt([turn.said, *(replace(one, text="") for one in turn.results)])
+    bare = size_of_prompt([turn.said, *(replace(result, text="") for result in turn.results)])
     if bare > room:
         return None
     share = (room - bare) // max(1, len(turn.results))
-    return [turn.said, *(replace(one, text=clipped(one.text, share)) for one in turn.results)]
+    return [turn.said, *(replace(result, text=clipped(result.text, share)) for result in turn.results)]
 
 
 def _log(turns: Sequence[Turn], room: int) -> str:
@@ -154,22 +154,22 @@ def _log(turns: Sequence[Turn], room: int) -> str:
     for turn in turns:
         if turn.said.text:
             lines.append(_line(f"you said: {turn.said.text}"))
-        results: dict[str, Any] = {one.tool_call_id: one for one in turn.results}
+        results: dict[str, Any] = {message.tool_call_id: message for message in turn.results}
         for call in turn.said.tool_calls:
             result = results.get(call.id)
-            told = result.text if result is not None else ""
-            lines.append(_line(f"{call.name} {call.arguments_text[:140]} -> {told[:200]}"))
+            result_text = result.text if result is not None else ""
+            lines.append(_line(f"{call.name} {call.arguments_text[:140]} -> {result_text[:200]}"))
     room -= 100
-    kept: list[str] = []
+    newest: list[str] = []
     for line in reversed(lines):
         room -= _size(line)
         if room < 0:
             break
-        kept.insert(0, line)
+        newest.insert(0, line)
     if not lines:
         return ""
-    gone = f" ({len(lines) - len(kept)} older ones are not shown)" if len(kept) < len(lines) else ""
-    return "\n".join([f"\nEarlier calls, with the beginning of each result{gone}:", *kept])
+    omitted = f" ({len(lines) - len(newest)} older ones are not shown)" if len(newest) < len(lines) else ""
+    return "\n".join([f"\nEarlier calls, with the beginning of each result{omitted}:", *newest])
 
 
 def _line(text: str) -> str:

@@ -141,9 +141,9 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
     limits, text = setup.limits, _text_of(state)
     if size_of(state.question) > limits.question_chars:
         raise QUESTION_TOO_LONG(size=size_of(state.question), limit=limits.question_chars)
-    left = state.allowed - state.calls - 2  # one for this call, and one to answer
+    calls_left = state.allowed - state.calls - 2  # one for this call, and one to answer
     turn = len(state.turns)
-    last = turn + 1 >= limits.turns or left < 0
+    last = turn + 1 >= limits.turns or calls_left < 0
     derived = _derived(state)
     reads_deeper = level < limits.depth
     desk = Desk(text=text, start=state.start, end=state.end, derived=derived, limits=limits, sandbox=setup.sandbox)
@@ -154,8 +154,8 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
         documents=len(text.documents.between(state.start, state.end)),
         notes=state.notes,
         turns=_turns(state, limits.result_chars),
-        derived={name: one.length for name, one in derived.items()},
-        left=max(0, left),
+        derived={name: item.length for name, item in derived.items()},
+        left=max(0, calls_left),
         reads_deeper=reads_deeper,
         last=last,
     )
@@ -165,10 +165,10 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
         reply = await ctx.bind(setup.reader).run(prompt, tool_choice="none" if last else "auto")
     finally:
         DESK.reset(token)
-    said, *results = reply.new_messages
-    assert isinstance(said, AssistantMessage)  # noqa: S101 - for type checkers
+    message, *results = reply.new_messages
+    assert isinstance(message, AssistantMessage)  # noqa: S101 - for type checkers
     seen = {} if state.seen else {"seen": text.mark}
-    if not said.tool_calls:
+    if not message.tool_calls:
         return Command(update={"answer": reply.text, "calls": 1, **seen}, goto=END)
     if last:
         option, bound = ("turns", limits.turns) if turn + 1 >= limits.turns else ("calls", state.allowed)
@@ -176,17 +176,22 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
             model=reply.model or setup.reader.models[0].profile.name, option=option, limit=bound, calls=state.calls + 1
         )
     made = outcome_of(
-        said.tool_calls,
-        [one for one in results if isinstance(one, ToolMessage)],
+        message.tool_calls,
+        [result for result in results if isinstance(result, ToolMessage)],
         desk=desk,
         question=state.question,
         notes=state.notes,
         turn=turn,
         known=len(state.plans),
-        left=max(0, left),
+        left=max(0, calls_left),
         reads_deeper=reads_deeper,
     )
-    update = {"turns": [{"said": said, "results": made.results}], "notes": made.notes, "plans": made.plans, "calls": 1}
+    update = {
+        "turns": [{"said": message, "results": made.results}],
+        "notes": made.notes,
+        "plans": made.plans,
+        "calls": 1,
+    }
     sends = [send for key, plan in made.plans.items() for send in _sends(key, plan, made.allowed.get(key, 0))]
     return Command(update={**update, **seen}, goto=sends or _THINK)
 
@@ -196,12 +201,12 @@ def _sends(key: str, plan: Plan, allowed: int) -> list[Send]:
     bounds = plan["bounds"]
     if plan["reader"]:
         start, end = bounds
-        told = {"question": plan["question"], "start": start, "end": end, "allowed": allowed, "plan": key, "at": 0}
-        return [Send(_READER, told)]
+        arg = {"question": plan["question"], "start": start, "end": end, "allowed": allowed, "plan": key, "at": 0}
+        return [Send(_READER, arg)]
     return [Send(_PIECE, {"plan": key, "at": at}) for at in range(len(bounds) - 1)]
 
 
-def _turns(state: Reading, most: int) -> list[Turn]:
+def _turns(state: Reading, max_chars: int) -> list[Turn]:
     """Return the turns with the results of sub-calls filled in."""
     turns: list[Turn] = []
     for number, turn in enumerate(state.turns):
@@ -212,7 +217,7 @@ def _turns(state: Reading, most: int) -> list[Turn]:
             if plan is None:
                 results.append(result)
                 continue
-            text = clipped(combined(plan, findings_of(key, state.found)), most)
+            text = clipped(combined(plan, findings_of(key, state.found)), max_chars)
             results.append(ToolMessage(tool_call_id=result.tool_call_id, text=text))
         turns.append(Turn(said=turn["said"], results=results))
     return turns
@@ -256,8 +261,8 @@ async def _piece(setup: Setup, state: Reading, ctx: Context[Any]) -> dict[str, A
         if not _is_told(setup.limits, error):
             raise
         return {"found": [Finding(plan=key, at=at, text=_told(error, setup.limits), failed=True)], "calls": 1}
-    told = clipped(reply.text, setup.limits.finding_chars)
-    return {"found": [Finding(plan=key, at=at, text=told, failed=False)], "calls": 1}
+    answer = clipped(reply.text, setup.limits.finding_chars)
+    return {"found": [Finding(plan=key, at=at, text=answer, failed=False)], "calls": 1}
 
 
 def _finding_of(state: Reading) -> dict[str, Any]:
@@ -285,5 +290,5 @@ def _is_told(limits: RecursiveLimits, error: Exception) -> bool:
 
 
 def _told(error: Exception, limits: RecursiveLimits) -> str:
-    what = getattr(error, "what", "") or str(error)
-    return clipped(f"{type(error).__name__}: {what}", limits.finding_chars)
+    text = getattr(error, "what", "") or str(error)
+    return clipped(f"{type(error).__name__}: {text}", limits.finding_chars)

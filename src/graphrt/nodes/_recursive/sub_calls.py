@@ -53,8 +53,10 @@ class Finding(TypedDict):
     failed: bool
 
 
-def cut_into_pieces(text: LongText, start: int, end: int, *, size: int, separator: str, most: int) -> list[int] | None:
-    """Return the start of each piece of a range, and the end of the last one; None for more than *most* pieces.
+def cut_into_pieces(
+    text: LongText, start: int, end: int, *, size: int, separator: str, max_pieces: int
+) -> list[int] | None:
+    """Return the start of each piece of a range, and the end of the last one; None for more than *max_pieces* pieces.
 
     Args:
         text: The text.
@@ -62,12 +64,12 @@ def cut_into_pieces(text: LongText, start: int, end: int, *, size: int, separato
         end: Where it ends.
         size: Maximum size of a piece; see `size_of`.
         separator: A piece ends after the last separator in it, if there is one. An empty text cuts anywhere.
-        most: Maximum number of pieces.
+        max_pieces: Maximum number of pieces.
     """
     bounds = [start]
     at = start
     while at < end:
-        if len(bounds) > most:
+        if len(bounds) > max_pieces:
             return None
         piece = text.read(at, min(end, at + size))
         while (wide := size_of(piece)) > size:
@@ -83,44 +85,52 @@ def cut_into_pieces(text: LongText, start: int, end: int, *, size: int, separato
     return bounds
 
 
-def findings_of(key: str, found: Sequence[Finding]) -> list[Finding]:
+def findings_of(key: str, findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings of a plan, in the order of its pieces."""
-    return sorted((one for one in found if one["plan"] == key), key=lambda one: one["at"])
+    return sorted((finding for finding in findings if finding["plan"] == key), key=lambda finding: finding["at"])
 
 
-def as_text(plan: Plan, found: Sequence[Finding]) -> str:
+def as_text(plan: Plan, findings: Sequence[Finding]) -> str:
     """Return the answers of a plan as a text, with one or more lines for each piece that has an answer."""
     bounds = plan["bounds"]
     return "\n".join(
-        f"[{bounds[one['at']]}, {bounds[one['at'] + 1]}) {one['text']}" for one in found if not _says_nothing(one)
+        f"[{bounds[finding['at']]}, {bounds[finding['at'] + 1]}) {finding['text']}"
+        for finding in findings
+        if not _says_nothing(finding)
     )
 
 
-def combined(plan: Plan, found: Sequence[Finding]) -> str:
+def combined(plan: Plan, findings: Sequence[Finding]) -> str:
     """Return the findings of a plan combined, for the reader's prompt."""
-    failed = [one for one in found if one["failed"]]
-    given = [one for one in found if not one["failed"]]
+    failed = [finding for finding in findings if finding["failed"]]
+    answered = [finding for finding in findings if not finding["failed"]]
     if plan["combine"] == "answer":
-        (one,) = found
-        return f"The sub-call failed: {one['text']}" if one["failed"] else one["text"]
-    spoken = [one for one in given if not _says_nothing(one)]
-    lines = [f"{len(found)} pieces: {len(spoken)} answers, {len(given) - len(spoken)} {NOTHING}, {len(failed)} failed."]
+        (finding,) = findings
+        return f"The sub-call failed: {finding['text']}" if finding["failed"] else finding["text"]
+    spoken = [finding for finding in answered if not _says_nothing(finding)]
+    lines = [
+        f"{len(findings)} pieces: {len(spoken)} answers, {len(answered) - len(spoken)} {NOTHING}, {len(failed)} failed."
+    ]
     if failed:
         lines.append(f"Failed: {_ranges(plan, failed)}. First: {failed[0]['text']}")
     match plan["combine"]:
         case "list":
             lines.append(as_text(plan, spoken))
         case "unique":
-            lines += dict.fromkeys(line.strip() for one in spoken for line in one["text"].splitlines() if line.strip())
+            lines += dict.fromkeys(
+                line.strip() for finding in spoken for line in finding["text"].splitlines() if line.strip()
+            )
         case "count":
             lines.insert(0, f"count = {len(spoken)}")
         case _:
-            numbers = [(one, _number(one["text"])) for one in spoken]
+            numbers = [(finding, _number(finding["text"])) for finding in spoken]
             known = [number for _, number in numbers if number is not None]
-            odd = [one for one, number in numbers if number is None]
+            without_number = [finding for finding, number in numbers if number is None]
             lines.insert(0, f"{plan['combine']} = {_reduced(plan['combine'], known)}")
-            if odd:
-                lines.append(f"Not exactly one number, and left out: {_ranges(plan, odd)}. First: {odd[0]['text']}")
+            if without_number:
+                lines.append(
+                    f"Not exactly one number, and left out: {_ranges(plan, without_number)}. First: {without_number[0]['text']}"
+                )
     lines.insert(1, f"All answers are the text {plan['name']!r}, for of=.")
     return "\n".join(lines)
 
@@ -134,15 +144,15 @@ def _reduced(combine: str, numbers: Sequence[Decimal]) -> str:
 
 
 def _number(text: str) -> Decimal | None:
-    found = _NUMBER.findall(text)
-    return Decimal(found[0].replace(",", "")) if len(found) == 1 else None
+    numbers = _NUMBER.findall(text)
+    return Decimal(numbers[0].replace(",", "")) if len(numbers) == 1 else None
 
 
-def _says_nothing(one: Mapping[str, Any]) -> bool:
-    return str(one["text"]).strip().rstrip(".").upper() in ("", NOTHING)
+def _says_nothing(finding: Mapping[str, Any]) -> bool:
+    return str(finding["text"]).strip().rstrip(".").upper() in ("", NOTHING)
 
 
 def _ranges(plan: Plan, some: Sequence[Finding]) -> str:
     bounds = plan["bounds"]
-    shown = ", ".join(f"[{bounds[one['at']]}, {bounds[one['at'] + 1]})" for one in some[:_LISTED])
+    shown = ", ".join(f"[{bounds[finding['at']]}, {bounds[finding['at'] + 1]})" for finding in some[:_LISTED])
     return shown if len(some) <= _LISTED else f"{shown} and {len(some) - _LISTED} more"
