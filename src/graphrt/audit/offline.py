@@ -1433,7 +1433,10 @@ def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> t
         find("altered", "The record is not in the log that the head covers.")
     elif record.erased:
         find("withheld", f"{len(record.erased)} lines of the record are not in the proof, which cannot say why.")
-    sentence = f"The record that ends with entry {record.seq} is number {value['index'] + 1} of {head.size} in the log {head.log!r}."
+    sentence = (
+        f"The record that ends with entry {record.seq} is number {value['index'] + 1} of {head.size} "
+        f"in the log {head.log!r}."
+    )
     return [head], {
         "proved": sentence,
         "log": head.log,

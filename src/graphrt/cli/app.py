@@ -109,7 +109,7 @@ def _refused(error: click.ClickException, words: Sequence[str]) -> None:
         from graphrt.errors._codes.command_line import BAD_WORDS
         from graphrt.wires import plain_data
 
-        told = BAD_WORDS(problem=error.format_message())
+        usage_error = BAD_WORDS(problem=error.format_message())
         name = ctx.command_path.partition(" ")[2] or "graphrt"
-        answer = Answer(data=None, code=error.exit_code, error=told)
+        answer = Answer(data=None, code=error.exit_code, error=usage_error)
         sys.stdout.write(f"{plain_data.dumps(document(name, answer))}\n")

@@ -81,15 +81,15 @@ def verify(
 def _report(report: Report) -> dict[str, Any]:
     findings = [
         {
-            "verdict": one.verdict.value,
-            "slug": one.slug,
-            "message": one.message,
-            "line": one.line,
-            "record": one.record,
-            "seq": one.seq,
-            "where": one.where,
+            "verdict": finding.verdict.value,
+            "slug": finding.slug,
+            "message": finding.message,
+            "line": finding.line,
+            "record": finding.record,
+            "seq": finding.seq,
+            "where": finding.where,
         }
-        for one in report.findings
+        for finding in report.findings
     ]
     return {
         "verdict": report.verdict.value,
@@ -115,9 +115,9 @@ def _report_lines(report: Report, width: int) -> list[Line]:
     mark = "✓" if report.exit_code == 0 else "!" if report.exit_code == 3 else "✗"
     lines: list[Line] = [[(f"{mark} {label}", style), f"  {counted(report.records, 'record')}"]]
     lines += views.paragraph(report.proved, width)
-    for one in report.findings:
-        place = f"line {one.line}: " if one.line else ""
-        lines += views.paragraph(f"[{one.slug}] {place}{one.message}", width, style="faint")
+    for finding in report.findings:
+        place = f"line {finding.line}: " if finding.line else ""
+        lines += views.paragraph(f"[{finding.slug}] {place}{finding.message}", width, style="faint")
     return lines
 
 
@@ -130,12 +130,12 @@ def show(file: str, limit: int | None) -> Answer:
         raise BAD_DOCUMENT(
             source=repr(file), form="an audit log", problem="there is no such file", fix="Name the file of a log."
         )
-    found: list[dict[str, Any]] = []
+    file_lines: list[dict[str, Any]] = []
     for number, (line, whole) in enumerate(lines_of(file), 1):
         if limit is not None and number > limit:
             break
-        found.append({"line": number, "bytes": len(line), **_told(line, whole=whole)})
-    return Answer(data={"path": file, "lines": found}, lines=lambda width: _show_lines(found, width))
+        file_lines.append({"line": number, "bytes": len(line), **_told(line, whole=whole)})
+    return Answer(data={"path": file, "lines": file_lines}, lines=lambda width: _show_lines(file_lines, width))
 
 
 def _told(line: bytes, *, whole: bool) -> dict[str, Any]:
@@ -152,13 +152,13 @@ def _told(line: bytes, *, whole: bool) -> dict[str, Any]:
             (name for name in ("head", "begin", "names", "blob", "recovered", "form") if name in value),
             "other",
         )
-        told = value.get(kind)
-        return {"kind": kind, "told": told if isinstance(told, str) else plain_data.plain(told)}
+        content = value.get(kind)
+        return {"kind": kind, "told": content if isinstance(content, str) else plain_data.plain(content)}
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
         return {"kind": "unreadable" if whole else "torn", "told": None}
 
 
-def _show_lines(found: list[dict[str, Any]], width: int) -> list[Line]:
+def _show_lines(file_lines: list[dict[str, Any]], width: int) -> list[Line]:
     columns = [
         Column(title="line", right=True),
         Column(title="kind"),
@@ -168,16 +168,17 @@ def _show_lines(found: list[dict[str, Any]], width: int) -> list[Line]:
         Column(title="", least=12, rank=1),
     ]
     rows: list[list[Segment]] = []
-    for one in found:
-        record = one["kind"] == "record"
-        at = one.get("at")
+    for line in file_lines:
+        record = line["kind"] == "record"
+        at = line.get("at")
         rows.append([
-            str(one["line"]),
-            (one["kind"], "name" if record else "bad" if one["kind"] in ("unreadable", "torn") else "accent"),
-            (f"{one['first']}-{one['last']}" if one["first"] != one["last"] else str(one["last"])) if record else "",
+            str(line["line"]),
+            (line["kind"], "name" if record else "bad" if line["kind"] in ("unreadable", "torn") else "accent"),
+            (f"{line['first']}-{line['last']}" if line["first"] != line["last"] else str(line["last"]))
+            if record else "",
             (moment(at) if isinstance(at, (int, float)) else "", "faint"),
-            f"{one['bytes']:,}",
-            "" if one.get("told") is None else brief(one["told"], width),
+            f"{line['bytes']:,}",
+            "" if line.get("told") is None else brief(line["told"], width),
         ])  # fmt: skip
     return table(columns, rows, width)
 
@@ -222,13 +223,13 @@ def replay(target: str, thread: str, store: str | None, key_file: str | None) ->
     Exit code 3 if one of them now gives another result, or if stored data is damaged.
     """
     with opened_runtime(target, store, key_file=key_file) as runtime:
-        found = runtime.replay(thread)
-        data = plain_data.snapshot(found)
+        snapshot = runtime.replay(thread)
+        data = plain_data.snapshot(snapshot)
     return Answer(
         data=data,
         lines=lambda width: [
-            [("✓ the same", "verdict-good"), f"  up to entry {found.seq}"],
-            *views.snapshot(found, width),
+            [("✓ the same", "verdict-good"), f"  up to entry {snapshot.seq}"],
+            *views.snapshot(snapshot, width),
         ],
     )
 

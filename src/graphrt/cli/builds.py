@@ -34,9 +34,9 @@ def builds() -> None:
 def list_(target: str, store: str | None) -> Answer:
     """List the builds that the unfinished threads of a graph belong to, and which of them this build may drive."""
     with opened_runtime(target, store) as runtime:
-        found = by_build(runtime)
+        rows = by_build(runtime)
         own = {"version": runtime.graph.version, "fingerprint": runtime.graph.fingerprint}
-    return Answer(data={"build": own, "builds": found}, lines=lambda width: lines_of(found, width))
+    return Answer(data={"build": own, "builds": rows}, lines=lambda width: lines_of(rows, width))
 
 
 @click.command("allow", cls=Command)
@@ -49,7 +49,9 @@ def allow(target: str, threads: tuple[str, ...], store: str | None) -> Answer:
     For a release that was taken back: the threads belong to this build then, and its workers drive them.
     """
     with opened_runtime(target, store) as runtime:
-        wanted = threads or tuple(one.thread for one in _of_graph(runtime) if one.waits_for)
+        wanted = threads or tuple(
+            compatibility.thread for compatibility in _of_graph(runtime) if compatibility.waits_for
+        )
         allowed = [thread for thread in wanted if runtime.adopt(thread)]
     return Answer(
         data={"allowed": allowed},
@@ -62,38 +64,38 @@ def allow(target: str, threads: tuple[str, ...], store: str | None) -> Answer:
 def by_build(runtime: Runtime[Any, Any]) -> list[dict[str, Any]]:
     """Return the builds that unfinished threads of the runtime's graph belong to, newest version first."""
     groups: dict[tuple[int, str], list[Compatibility]] = {}
-    for one in _of_graph(runtime):
-        groups.setdefault((one.version, one.source), []).append(one)
+    for compatibility in _of_graph(runtime):
+        groups.setdefault((compatibility.version, compatibility.source), []).append(compatibility)
     return [
         {
             "version": version,
             "fingerprint": fingerprint,
             "is_this": fingerprint == runtime.graph.fingerprint and version == runtime.graph.version,
-            "threads": len(found),
-            "waiting": [one.thread for one in found if one.waits_for],
-            "waits_for": next((one.waits_for for one in found if one.waits_for), None),
+            "threads": len(members),
+            "waiting": [compatibility.thread for compatibility in members if compatibility.waits_for],
+            "waits_for": next((compatibility.waits_for for compatibility in members if compatibility.waits_for), None),
         }
-        for (version, fingerprint), found in sorted(groups.items(), reverse=True)
+        for (version, fingerprint), members in sorted(groups.items(), reverse=True)
     ]
 
 
 def lines_of(found: list[dict[str, Any]], width: int) -> list[Line]:
     """Format the result of `by_build` as lines."""
     lines: list[Line] = []
-    for one in found:
-        mark = ("○", "warn") if one["waiting"] else ("✓", "good")
-        which = "this build" if one["is_this"] else f"fingerprint {one['fingerprint'][:12]}"
-        text = f"version {one['version']}, {which}: {counted(one['threads'], 'unfinished thread')}"
+    for build in found:
+        mark = ("○", "warn") if build["waiting"] else ("✓", "good")
+        which = "this build" if build["is_this"] else f"fingerprint {build['fingerprint'][:12]}"
+        text = f"version {build['version']}, {which}: {counted(build['threads'], 'unfinished thread')}"
         lines += views.beside(mark, text, width)
-        if one["waiting"]:
-            waiting = f"{counted(len(one['waiting']), 'thread')} waits" if len(one["waiting"]) == 1 else (
-                f"{counted(len(one['waiting']), 'thread')} wait"
+        if build["waiting"]:
+            waiting = f"{counted(len(build['waiting']), 'thread')} waits" if len(build["waiting"]) == 1 else (
+                f"{counted(len(build['waiting']), 'thread')} wait"
             )  # fmt: skip
-            lines += views.paragraph(f"{waiting} for a newer build: {one['waits_for']}.", width, style="faint")
+            lines += views.paragraph(f"{waiting} for a newer build: {build['waits_for']}.", width, style="faint")
     return lines or views.paragraph("No thread of this graph is unfinished.", width)
 
 
 def _of_graph(runtime: Runtime[Any, Any]) -> list[Compatibility]:
     """Return the verdicts on unfinished threads of the runtime's graph; the store may also have threads of others."""
-    ours = {one.thread for one in runtime.threads(graph=runtime.graph.name)}
-    return [one for one in runtime.check_threads() if one.thread in ours]
+    ours = {info.thread for info in runtime.threads(graph=runtime.graph.name)}
+    return [compatibility for compatibility in runtime.check_threads() if compatibility.thread in ours]

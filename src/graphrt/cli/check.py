@@ -55,21 +55,25 @@ def check(
     With --store, also check whether the unfinished threads in it can continue with the graphs.
     """
     _check_codes(allow)
-    checked = [one for target in targets for one in _expanded(target, store, registry)]
-    for one in checked:
-        one["problems"] = [problem for problem in one["problems"] if problem["code"] not in allow]
+    checked = [result for target in targets for result in _expanded(target, store, registry)]
+    for result in checked:
+        result["problems"] = [problem for problem in result["problems"] if problem["code"] not in allow]
     failing = (*_FAILING, "note") if strict else _FAILING
     wrong = any(
-        any(problem["level"] in failing for problem in one["problems"]) or not all(thread["ok"] for thread in one["threads"])
-        for one in checked
+        any(problem["level"] in failing for problem in result["problems"])
+        or not all(thread["ok"] for thread in result["threads"])
+        for result in checked
     )  # fmt: skip
-    failed = [one["error"] for one in checked if one["error"] is not None]
+    failed = [result["error"] for result in checked if result["error"] is not None]
     code = exits.USAGE if failed else exits.FAILED if wrong else exits.OK
     return Answer(
         data={
-            "targets": [{**one, "error": None if one["error"] is None else str(one["error"].what)} for one in checked]
+            "targets": [
+                {**result, "error": None if result["error"] is None else str(result["error"].what)}
+                for result in checked
+            ]
         },
-        lines=lambda width: [line for one in checked for line in _lines(one, width)],
+        lines=lambda width: [line for result in checked for line in _lines(result, width)],
         text=json.dumps(report(checked), indent=2) if sarif else None,
         code=code,
         error=failed[0] if failed else None,
@@ -103,7 +107,7 @@ def _expanded(target: str, store: str | None, registry: str | None) -> list[dict
         document: Any = read_json(target)
         graphs: Any = document.get("graphs") if _is_mapping(document) else None
         if _is_mapping(graphs):
-            return [_checked(one, store) for one in _graphs_of(target, graphs)]
+            return [_checked(graph_target, store) for graph_target in _graphs_of(target, graphs)]
         return [_checked_manifest(target, document, registry)]
     except InputError as error:
         return [{**_unchecked(target), "error": error}]
@@ -133,12 +137,12 @@ def _checked_manifest(target: str, document: Any, registry: str | None) -> dict[
         raise BAD_TARGET(
             given=registry, problem=f"it is of the type {type(known).__name__}, and no Registry", target=registry
         )
-    found = _unchecked(target)
+    result = _unchecked(target)
     try:
         graph = GraphBuilder[Any, Any].from_spec(document, known).compile()
     except DefinitionError as error:
-        return {**found, "problems": _problems_of(error)}
-    return {**found, "graph": graph.name, "nodes": len(graph.nodes), "fingerprint": graph.fingerprint}
+        return {**result, "problems": _problems_of(error)}
+    return {**result, "graph": graph.name, "nodes": len(graph.nodes), "fingerprint": graph.fingerprint}
 
 
 def _unchecked(target: str) -> dict[str, Any]:
@@ -146,25 +150,30 @@ def _unchecked(target: str) -> dict[str, Any]:
 
 
 def _checked(target: str, store: str | None) -> dict[str, Any]:
-    found = _unchecked(target)
+    result = _unchecked(target)
     try:
         value = load(target)
         if is_of_langgraph(value):
-            return {**found, **_of_langgraph(target, value)}
+            return {**result, **_of_langgraph(target, value)}
         graph, runtime = graph_in(target, value)
     except DefinitionError as error:
-        return {**found, "problems": _problems_of(error)}
+        return {**result, "problems": _problems_of(error)}
     except InputError as error:
-        return {**found, "error": error}
-    found |= {"graph": graph.name, "nodes": len(graph.nodes), "fingerprint": graph.fingerprint}
+        return {**result, "error": error}
+    result |= {"graph": graph.name, "nodes": len(graph.nodes), "fingerprint": graph.fingerprint}
     if store is None:
-        return found
+        return result
     if runtime is not None and runtime.store is not None:
-        return {**found, "threads": [_verdict(one) for one in runtime.check_threads()]}
+        return {**result, "threads": [_verdict(compatibility) for compatibility in runtime.check_threads()]}
     migrations = runtime.migrations if runtime is not None else ()
     with opened_store(store) as opened, Runtime(graph, store=opened, migrations=migrations) as checking:
-        ours = {one.thread for one in checking.threads(graph=graph.name)}
-        return {**found, "threads": [_verdict(one) for one in checking.check_threads() if one.thread in ours]}
+        ours = {info.thread for info in checking.threads(graph=graph.name)}
+        return {
+            **result,
+            "threads": [
+                _verdict(compatibility) for compatibility in checking.check_threads() if compatibility.thread in ours
+            ],
+        }
 
 
 def _of_langgraph(target: str, graph: Any) -> dict[str, Any]:
@@ -178,11 +187,11 @@ def _of_langgraph(target: str, graph: Any) -> dict[str, Any]:
         "nodes": len(nodes),
         "problems": [
             {
-                "code": one.code, "level": one.level, "proved": one.proved, "message": one.message, "node": one.node,
-                "graph": one.graph, "why": one.why, "hint": one.fix,
-                "where": "" if one.place is None else f"{short_path(one.place.file)}:{one.place.line}",
+                "code": finding.code, "level": finding.level, "proved": finding.proved, "message": finding.message,
+                "node": finding.node, "graph": finding.graph, "why": finding.why, "hint": finding.fix,
+                "where": "" if finding.place is None else f"{short_path(finding.place.file)}:{finding.place.line}",
             }
-            for one in findings
+            for finding in findings
         ],
     }  # fmt: skip
 
@@ -190,29 +199,30 @@ def _of_langgraph(target: str, graph: Any) -> dict[str, Any]:
 def _problems_of(error: DefinitionError) -> list[dict[str, Any]]:
     problems = error.problems or (Problem(code=error.code, message=error.what, where=error.where),)
     return [
-        {"code": one.code, "level": "error", "proved": True, "message": one.message, "node": one.node, "graph": "",
-         "why": "", "hint": one.hint, "where": one.where}
-        for one in problems
+        {"code": problem.code, "level": "error", "proved": True, "message": problem.message, "node": problem.node,
+         "graph": "", "why": "", "hint": problem.hint, "where": problem.where}
+        for problem in problems
     ]  # fmt: skip
 
 
-def _verdict(one: Compatibility) -> dict[str, Any]:
-    return {"thread": one.thread, "status": one.status, "kind": one.kind, "ok": one.ok,
-            "waits_for": one.waits_for or None, "reasons": list(one.reasons), "pending": list(one.pending)}  # fmt: skip
+def _verdict(compatibility: Compatibility) -> dict[str, Any]:
+    return {"thread": compatibility.thread, "status": compatibility.status, "kind": compatibility.kind,
+            "ok": compatibility.ok, "waits_for": compatibility.waits_for or None,
+            "reasons": list(compatibility.reasons), "pending": list(compatibility.pending)}  # fmt: skip
 
 
-def _lines(one: dict[str, Any], width: int) -> list[Line]:
-    if one["error"] is not None:  # already written to standard error
+def _lines(result: dict[str, Any], width: int) -> list[Line]:
+    if result["error"] is not None:  # already written to standard error
         return []
     lines: list[Line] = []
-    problems = one["problems"]
-    if one["graph"] is None:
-        lines += views.beside(_MARKS["error"], f"{one['target']}  {counted(len(problems), 'problem')}", width)
+    problems = result["problems"]
+    if result["graph"] is None:
+        lines += views.beside(_MARKS["error"], f"{result['target']}  {counted(len(problems), 'problem')}", width)
     else:
         worst = next((level for level in _MARKS if any(problem["level"] == level for problem in problems)), "")
-        facts = f"{one['graph']}, {counted(one['nodes'], 'node')}"
+        facts = f"{result['graph']}, {counted(result['nodes'], 'node')}"
         facts += f", {counted(len(problems), 'finding')}" if problems else ""
-        lines += views.beside(_MARKS.get(worst, ("✓", "good")), f"{one['target']}  {facts}", width)
+        lines += views.beside(_MARKS.get(worst, ("✓", "good")), f"{result['target']}  {facts}", width)
     for problem in problems:
         place = f" ({problem['where']})" if problem["where"] else ""
         inner = f" in {problem['graph']}" if problem["graph"] else ""
@@ -220,7 +230,7 @@ def _lines(one: dict[str, Any], width: int) -> list[Line]:
         lines += views.paragraph(f"[{problem['code']}]{inner} {possible}{problem['message']}{place}", width)
         for label, key in (("Why", "why"), ("Fix", "hint")):
             lines += views.paragraph(f"{label}: {problem[key]}", width, style="faint") if problem[key] else []
-    for thread in one["threads"]:
+    for thread in result["threads"]:
         mark = ("✓", "good") if thread["ok"] else ("✗", "bad")
         lines += views.beside(mark, f"{thread['thread']}  {thread['kind']}", width)
         if thread["waits_for"]:

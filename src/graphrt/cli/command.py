@@ -35,20 +35,22 @@ class LazyGroup(click.Group):
         if cmd_name not in self.table:
             return None
         module, _, name = self.table[cmd_name][0].partition(":")
-        found: click.Command = getattr(import_module(module), name)
-        return found
+        command: click.Command = getattr(import_module(module), name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, told) for name, (_, told) in self.table.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in self.table.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Return the commands that begin with *incomplete*, without importing any."""
         from click.shell_completion import CompletionItem
 
         items = [
-            CompletionItem(name, help=told) for name, (_, told) in self.table.items() if name.startswith(incomplete)
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in self.table.items()
+            if name.startswith(incomplete)
         ]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -87,15 +89,15 @@ class Command(click.Command):
         """Run the command, write its answer, and exit with its code."""
         from graphrt.cli.output import Answer, Output
 
-        given = ctx.meta
+        meta = ctx.meta
         prefix = "graphrt.cli."
         path = ctx.command_path.split(" ", 1)
         output = Output(
             path[1] if len(path) > 1 else path[0],
-            as_json=given.get(f"{prefix}output_form") == "json",
+            as_json=meta.get(f"{prefix}output_form") == "json",
             asked=ctx.get_parameter_source("output_form") is click.core.ParameterSource.COMMANDLINE,
-            quiet=bool(given.get(f"{prefix}quiet")),
-            debug=bool(given.get(f"{prefix}debug")),
+            quiet=bool(meta.get(f"{prefix}quiet")),
+            debug=bool(meta.get(f"{prefix}debug")),
         )
         ctx.obj = output
         with output:

@@ -55,7 +55,7 @@ def doctor(output: Output, store: str | None, replay: str | None) -> Answer:
     installed = _installation()
     report = _verified(output, store, replay) if store else None
     builds = _builds(store, replay) if store and replay else []
-    wrong = [one for one in installed["checks"] if not one["ok"]]
+    wrong = [check for check in installed["checks"] if not check["ok"]]
     code = exits.INTEGRITY if report is not None and not report.ok else exits.FAILED if wrong else exits.OK
     data = {**installed, "database": None if report is None else {**_report(report), "builds": builds}}
     return Answer(data=data, lines=lambda width: _lines(data, width), code=code)
@@ -71,8 +71,8 @@ def _version(name: str) -> str | None:
 def _installation() -> dict[str, Any]:
     checks: list[dict[str, Any]] = []
 
-    def check(what: str, told: str, *, ok: bool) -> None:
-        checks.append({"what": what, "told": told, "ok": ok})
+    def check(subject: str, description: str, *, ok: bool) -> None:
+        checks.append({"what": subject, "told": description, "ok": ok})
 
     check("python", f"{platform.python_implementation()} {platform.python_version()}", ok=True)
     check("pydantic", _version("pydantic") or "missing", ok=_version("pydantic") is not None)
@@ -82,12 +82,14 @@ def _installation() -> dict[str, Any]:
         broken = litellm.startswith("1.106.")
         check("litellm", f"{litellm}{': it cannot make calls with tools' if broken else ''}", ok=not broken)
         for name, guard in _GUARDS.items():
-            given = os.environ.get(name)
-            told = (
-                f"{given!r}, by the environment" if given is not None else f"{guard!r}, set before litellm is imported"
+            current = os.environ.get(name)
+            description = (
+                f"{current!r}, by the environment"
+                if current is not None
+                else f"{guard!r}, set before litellm is imported"
             )
-            check(name, told, ok=given is None or given.lower() == guard.lower())
-    extras = {extra: {one: _version(one) for one in packages} for extra, packages in EXTRAS.items()}
+            check(name, description, ok=current is None or current.lower() == guard.lower())
+    extras = {extra: {package: _version(package) for package in packages} for extra, packages in EXTRAS.items()}
     return {"graphrt": graphrt.__version__, "platform": platform.platform(), "checks": checks, "extras": extras}
 
 
@@ -97,12 +99,12 @@ def _verified(output: Output, store: str, replay: str | None) -> Verification:
 
     with opened_store(store) as opened:
 
-        def further(one: Store, thread: str) -> None:
+        def further(source: Store, thread: str) -> None:
             nonlocal read
             read += 1
             output.busy(f"verifying: {counted(read, 'thread')}")
-            if graph is not None and one.head(thread).graph == graph.name:
-                with Runtime(graph, store=one) as runtime:
+            if graph is not None and source.head(thread).graph == graph.name:
+                with Runtime(graph, store=source) as runtime:
                     runtime.replay(thread)
 
         output.busy("verifying")
@@ -124,27 +126,29 @@ def _report(report: Verification) -> dict[str, Any]:
         "threads": report.threads,
         "entries": report.entries,
         "damaged": list(report.damaged),
-        "findings": [one._asdict() for one in report.findings],
+        "findings": [finding._asdict() for finding in report.findings],
     }
 
 
 def _lines(data: dict[str, Any], width: int) -> list[Line]:
     lines = views.beside((f"graphrt {data['graphrt']}", "title"), data["platform"], width)
-    for one in data["checks"]:
-        mark = ("✓", "good") if one["ok"] else ("✗", "bad")
-        lines += views.beside(mark, f"{one['what']}  {one['told']}", width)
+    for check in data["checks"]:
+        mark = ("✓", "good") if check["ok"] else ("✗", "bad")
+        lines += views.beside(mark, f"{check['what']}  {check['told']}", width)
     for extra, packages in data["extras"].items():
         mark = ("✓", "good") if all(packages.values()) else ("○", "faint")
-        told = ", ".join(f"{name} {found}" for name, found in packages.items() if found) or "not installed"
-        lines += views.beside(mark, f"extra {extra}  {told}", width)
+        versions = (
+            ", ".join(f"{name} {installed}" for name, installed in packages.items() if installed) or "not installed"
+        )
+        lines += views.beside(mark, f"extra {extra}  {versions}", width)
     report = data["database"]
     if report is None:
         return lines
     mark = ("✓ sound", "verdict-good") if report["ok"] else ("✗ damaged", "verdict-bad")
     entries = f"{report['entries']:,} {'entry' if report['entries'] == 1 else 'entries'}"
     lines += [[], *views.beside(mark, f"{counted(report['threads'], 'thread')}, {entries}", width)]
-    for one in report["findings"]:
-        place = f"{one['thread']}: " if one["thread"] else ""
-        style = "bad" if one["kind"] == "damage" else "faint"
-        lines += views.paragraph(f"[{one['code']}] {place}{one['what']}", width, style=style)
+    for finding in report["findings"]:
+        place = f"{finding['thread']}: " if finding["thread"] else ""
+        style = "bad" if finding["kind"] == "damage" else "faint"
+        lines += views.paragraph(f"[{finding['code']}] {place}{finding['what']}", width, style=style)
     return lines + (lines_of(report["builds"], width) if report["builds"] else [])

@@ -38,22 +38,22 @@ def parsed(text: str, source: str, fix: str | None = None) -> Any:
     Raises:
         InputError: It is not JSON, or it is ambiguous: it has NaN, or an object with a duplicate key.
     """
-    given: dict[str, Any] = {} if fix is None else {"fix": fix}
+    extra: dict[str, Any] = {} if fix is None else {"fix": fix}
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except RecursionError as error:
-        raise BAD_DOCUMENT(source=source, form="JSON", problem="it is nested too deeply", **given) from error
+        raise BAD_DOCUMENT(source=source, form="JSON", problem="it is nested too deeply", **extra) from error
     except ValueError as error:
-        raise BAD_DOCUMENT(source=source, form="JSON", problem=str(error)[:200], **given) from error
+        raise BAD_DOCUMENT(source=source, form="JSON", problem=str(error)[:200], **extra) from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):  # json would silently keep the last value
+    result = dict(pairs)
+    if len(result) != len(pairs):  # json would silently keep the last value
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object has the key {twice!r} twice")
-    return found
+    return result
 
 
 def _no_number(name: str) -> Any:
@@ -66,20 +66,20 @@ def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
     Raises:
         InputError: A part is not of that form.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in given:
         if text.lstrip().startswith("{"):
             whole: Any = parsed(text, option, _NUMBERS)
-            found |= whole  # it begins with a brace, so it is an object
+            values |= whole  # it begins with a brace, so it is an object
             continue
         for part in text.split(","):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
                 raise BAD_DOCUMENT(source=option, form="name=value", problem=f"{part!r} has no '='", fix=_NUMBERS)  # fmt: skip
-            found[name.strip()] = (
+            values[name.strip()] = (
                 None if value.strip() in ("none", "None") else parsed(value, f"{option} {name}", _NUMBERS)
             )
-    return found
+    return values
 
 
 def seconds(text: str, option: str) -> float:
@@ -90,12 +90,12 @@ def seconds(text: str, option: str) -> float:
     """
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     try:
-        found = float(number) * _UNITS[unit]
+        duration_s = float(number) * _UNITS[unit]
     except ValueError as error:
         raise BAD_DOCUMENT(source=option, form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.") from error  # fmt: skip
-    if not 0 <= found < float("inf"):
+    if not 0 <= duration_s < float("inf"):
         raise BAD_DOCUMENT(source=option, form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.")
-    return found
+    return duration_s
 
 
 def key_in(path: str) -> bytes:

@@ -44,7 +44,7 @@ def erase(
             dry_run=dry_run,
             force=force,
         )
-    inside = [one for one in report.left if one.thread is not None]
+    inside = [leftover for leftover in report.left if leftover.thread is not None]
     return Answer(
         data=_data(report), lines=lambda width: _lines(report, width), code=exits.FAILED if inside else exits.OK
     )
@@ -58,15 +58,18 @@ def _data(report: ErasureReport) -> dict[str, object]:
         "lines": report.lines,
         "blobs": report.blobs,
         "model_calls": report.model_calls,
-        "left": [{"thread": one.thread, "what": one.what, "why": one.why} for one in report.left],
+        "left": [{"thread": leftover.thread, "what": leftover.what, "why": leftover.why} for leftover in report.left],
     }
 
 
 def _lines(report: ErasureReport, width: int) -> list[Line]:
     done = "would be erased" if report.dry_run else "erased"
-    found: list[Line] = [
+    lines: list[Line] = [
         [(f"{counted(report.lines, 'value')} {done}", "title"), f"  in {counted(len(report.threads), 'thread')}"]
     ]
-    for one in report.left:
-        found += [*views.paragraph(one.thread or "elsewhere", width, style="warn"), *views.paragraph(one.why, width)]
-    return found
+    for leftover in report.left:
+        lines += [
+            *views.paragraph(leftover.thread or "elsewhere", width, style="warn"),
+            *views.paragraph(leftover.why, width),
+        ]
+    return lines

@@ -50,7 +50,7 @@ class Form:
             self._screen.line((str(schema["description"]).split("\n")[0], "faint"))
         options = schema.get("anyOf") or schema.get("oneOf")
         if options:
-            return self._one_of(schema, [self._resolved(one) for one in options], title, required=required)
+            return self._one_of(schema, [self._resolved(option) for option in options], title, required=required)
         if "enum" in schema or "const" in schema:
             return self._choice(schema.get("enum", [schema.get("const")]), title, schema, required=required)
         match schema.get("type"):
@@ -87,12 +87,12 @@ class Form:
     def _one_of(
         self, schema: Mapping[str, Any], options: Sequence[Mapping[str, Any]], title: str, *, required: bool
     ) -> Any:
-        present = [one for one in options if one.get("type") != "null"]
+        present = [option for option in options if option.get("type") != "null"]
         optional = len(present) < len(options)
         if len(present) == 1:
             inner = {**present[0], **({"default": schema["default"]} if "default" in schema else {})}
             return self._value(inner, title, required=required and not optional)
-        names = [str(one.get("title") or one.get("const") or ", ".join(map(str, one.get("enum", ()))) or one.get("type") or "value") for one in present]  # fmt: skip
+        names = [str(option.get("title") or option.get("const") or ", ".join(map(str, option.get("enum", ()))) or option.get("type") or "value") for option in present]  # fmt: skip
         chosen = self._choice(names, f"{title}: which form", {}, required=required and not optional)
         return None if chosen is None else self._value(present[names.index(chosen)], title, required=True)
 
@@ -115,27 +115,27 @@ class Form:
         if title:
             self._screen.line((title, "name"))
         required = set(schema.get("required", ()))
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, inner in schema["properties"].items():
             value = self._value(inner, name, required=name in required)
             if value is not None or name in required:
-                found[name] = value
-        return found
+                values[name] = value
+        return values
 
     def _list(self, items: Mapping[str, Any], title: str) -> list[Any]:
-        found: list[Any] = []
+        entries: list[Any] = []
         items = self._resolved(items)
         if items.get("type") in ("object", "array", "boolean") or "anyOf" in items or "oneOf" in items:
             # An empty line cannot end these lists: an object asks for its fields, and an empty line may mean a default.
-            while self._parsed(f"{title}: {'another' if found else 'add one'}? (y/n)", {"default": False}, _boolean, required=False):  # fmt: skip
-                found.append(self._value(items, f"{title} {len(found) + 1}", required=True))
-            return found
+            while self._parsed(f"{title}: {'another' if entries else 'add one'}? (y/n)", {"default": False}, _boolean, required=False):  # fmt: skip
+                entries.append(self._value(items, f"{title} {len(entries) + 1}", required=True))
+            return entries
         self._screen.line((f"{title}: one after another, an empty line ends the list", "faint"))
         while True:
-            value = self._value(items, f"{title} {len(found) + 1}", required=False)
+            value = self._value(items, f"{title} {len(entries) + 1}", required=False)
             if value is None:
-                return found
-            found.append(value)
+                return entries
+            entries.append(value)
 
     def _parsed(self, title: str, schema: Mapping[str, Any], read: Any, *, required: bool) -> Any:
         default = schema.get("default")
@@ -187,10 +187,10 @@ class _Read:
             "above": ("exclusiveMinimum", operator.gt),
             "below": ("exclusiveMaximum", operator.lt),
         }
-        given = {word: (self._schema[name], fits) for word, (name, fits) in bounds.items() if name in self._schema}
-        if not all(fits(size, bound) for bound, fits in given.values()):
+        limits = {word: (self._schema[name], fits) for word, (name, fits) in bounds.items() if name in self._schema}
+        if not all(fits(size, bound) for bound, fits in limits.values()):
             noun = " characters" if isinstance(value, str) else ""
-            raise ValueError(", ".join(f"{word} {bound}{noun}" for word, (bound, _) in given.items()))
+            raise ValueError(", ".join(f"{word} {bound}{noun}" for word, (bound, _) in limits.items()))
         return value
 
 

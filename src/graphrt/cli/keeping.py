@@ -85,15 +85,15 @@ def sweep(
         old = runtime.sweep(older_than_s=age_s, status=status, graph=graph, limit=limit, dry_run=True)
         if dry_run:
             return Answer(
-                data={"dry_run": True, "deleted": 0, "threads": [thread_data(one) for one in old]},
+                data={"dry_run": True, "deleted": 0, "threads": [thread_data(info) for info in old]},
                 lines=lambda width: [
                     *views.threads(old, width),
                     [(f"{counted(len(old), 'thread')} would be deleted", "faint")],
                 ],
             )
         output.busy(f"deleting {counted(len(old), 'thread')}")
-        gone = runtime.sweep(older_than_s=age_s, status=status, graph=graph, limit=limit)
+        deleted = runtime.sweep(older_than_s=age_s, status=status, graph=graph, limit=limit)
     return Answer(
-        data={"dry_run": False, "deleted": gone, "threads": []},
-        lines=lambda width: views.beside(_DONE, f"{counted(gone, 'thread')} deleted", width),
+        data={"dry_run": False, "deleted": deleted, "threads": []},
+        lines=lambda width: views.beside(_DONE, f"{counted(deleted, 'thread')} deleted", width),
     )

@@ -111,10 +111,10 @@ def _similar_named(store: Store | None) -> Generator[None]:
             raise
         begins = [head.thread for head in store.query(ThreadFilter(prefix=wanted), limit=MOST_SIMILAR)]
         ids = [head.thread for head in store.query(ThreadFilter(), limit=MOST_COMPARED)]
-        found = begins or get_close_matches(wanted, ids, MOST_SIMILAR)
-        if not found:
+        similar = begins or get_close_matches(wanted, ids, MOST_SIMILAR)
+        if not similar:
             raise
-        raise UNKNOWN_THREAD(thread=wanted, known=f"threads with a similar id: {names(found)}") from error
+        raise UNKNOWN_THREAD(thread=wanted, known=f"threads with a similar id: {names(similar)}") from error
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def opened_runtime(
             given="TARGET", problem="it is a store, and this command needs the graph of the thread", target=""
         )
     graph, runtime = graph_of(target)
-    given = {
+    options = {
         "limits": limits,
         "budget": budget,
         "deps": deps,
@@ -201,7 +201,7 @@ def opened_runtime(
         "key-file": key_file,
         "lease": lease_s,
     }
-    named = [name for name, value in given.items() if value]
+    named = [name for name, value in options.items() if value]
     if runtime is not None:
         if named:
             raise ARGUMENTS_EXCLUDE_EACH_OTHER(
@@ -249,11 +249,11 @@ def _audit_log(key_file: str) -> AuditLog:
     return AuditLog(key=key_in(key_file))
 
 
-def _made(kind: type[T], given: tuple[str, ...], option: str) -> T | None:
+def _made(kind: type[T], assigned: tuple[str, ...], option: str) -> T | None:
     """Build limits or a budget from assignments; None if there are none."""
-    if not given:
+    if not assigned:
         return None
-    values = assignments(given, option)
+    values = assignments(assigned, option)
     known = list(signature(kind).parameters)
     for name in values:
         if name not in known:

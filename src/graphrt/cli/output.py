@@ -141,8 +141,8 @@ class Output:
 
             self.err.write(safe("".join(traceback.format_exception(error)), lines=True))
         name = "" if isinstance(error, GraphrtError) else f"{type(error).__name__}: "
-        said = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{name}{shown_error(error)}"
-        self.err.write(f"graphrt {self.command}: {said}\n")
+        message = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{name}{shown_error(error)}"
+        self.err.write(f"graphrt {self.command}: {message}\n")
         self.err.flush()
 
 

@@ -57,13 +57,13 @@ def run(
     """
     if thread is None and if_exists != "update":
         raise click.UsageError("--if-exists needs --thread: a thread that is made is always new.")
-    given = input_of(source, fields)
-    kept = options["store"] is not None
+    values = input_of(source, fields)
+    durable = options["store"] is not None
     with opened_runtime(target, creates=True, in_memory=True, **options) as runtime:
-        kept = kept or getattr(runtime.store, "durable", False)
+        durable = durable or getattr(runtime.store, "durable", False)
         name = thread or runtime.ids()
-        drive = _Drive(output, runtime, target, name, keeps=kept, asks=not no_input and if_exists != "return")
-        return drive.streamed(lambda: runtime.stream(given, thread=name, if_exists=if_exists, modes=MODES))
+        drive = _Drive(output, runtime, target, name, keeps=durable, asks=not no_input and if_exists != "return")
+        return drive.streamed(lambda: runtime.stream(values, thread=name, if_exists=if_exists, modes=MODES))
 
 
 @click.command("resume", cls=Command)
@@ -85,16 +85,16 @@ def resume(
         raise click.UsageError("Give --answers or --answer, not both.")
     with opened_runtime(target, **options) as runtime:
         drive = _Drive(output, runtime, target, thread, keeps=True, asks=not no_input)
-        given: dict[str, Any] = {}
+        reply: dict[str, Any] = {}
         if answers is not None:
-            found: Any = read_json(answers)
-            if found.__class__ is not dict:
+            document: Any = read_json(answers)
+            if document.__class__ is not dict:
                 raise BAD_DOCUMENT(
                     source=answers, form="a JSON object of ids to answers", problem="it is something else"
                 )
-            given = {"answers": found}
+            reply = {"answers": document}
         elif answer is not None:
-            given = {"answer": parsed(answer, "--answer", A_TEXT)}
+            reply = {"answer": parsed(answer, "--answer", A_TEXT)}
         else:
             questions = for_people(runtime.state(thread).interrupts)
             if questions:
@@ -103,7 +103,7 @@ def resume(
                 except NoAnswer:
                     return drive.waiting()
                 return drive.streamed(lambda: stream)
-        return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES, **given))
+        return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES, **reply))
 
 
 @click.command("retry", cls=Command)
@@ -128,23 +128,23 @@ def input_of(source: str | None, fields: Sequence[str]) -> Any:
     Raises:
         InputError: The file cannot be read, or holds no JSON object although there are assignments.
     """
-    found: Any = {} if source is None else read_json(source)
+    document: Any = {} if source is None else read_json(source)
     if not fields:
-        return found
-    if found.__class__ is not dict:
+        return document
+    if document.__class__ is not dict:
         raise BAD_DOCUMENT(source=source, form="the input of a graph", problem="it is not a JSON object")
-    given: dict[str, Any] = found
+    values: dict[str, Any] = document
     for text in fields:
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"--set {text!r} has no '='.")
-        given[name] = value
-    return given
+        values[name] = value
+    return values
 
 
 def for_people(questions: Sequence[InterruptInfo]) -> list[InterruptInfo]:
     """Return the questions that a person can answer."""
-    return [one for one in questions if one.answerable]
+    return [question for question in questions if question.answerable]
 
 
 class _Drive:
@@ -216,22 +216,22 @@ class _Drive:
         screen = self._output.notes
         if not self._asks:
             why = "--no-input or --quiet was given" if sys.stdin.isatty() else "standard input is not a terminal"
-            ids = [one.id for one in questions]
+            ids = [question.id for question in questions]
             raise NO_PERSON(count=len(questions), why=why, ids=ids, interrupts=tuple(questions))
         answers: dict[str, Any] = {}
-        for one in questions:
-            for line in views.questions([one], screen.width):
+        for question in questions:
+            for line in views.questions([question], screen.width):
                 screen.line(*line)
             screen.line()
-            answers[one.id] = Form(screen, one.answer_schema).ask()
+            answers[question.id] = Form(screen, question.answer_schema).ask()
         return answers
 
     def waiting(self) -> Answer:
         """Report that the thread still waits, because the person left."""
-        found = self._runtime.state(self._thread)
+        snapshot = self._runtime.state(self._thread)
         return Answer(
-            data=plain_data.snapshot(found),
-            lines=lambda width: [*views.snapshot(found, width), *self._way_on("resume", width)],
+            data=plain_data.snapshot(snapshot),
+            lines=lambda width: [*views.snapshot(snapshot, width), *self._way_on("resume", width)],
             code=exits.WAITING,
         )
 
@@ -253,14 +253,14 @@ class _Drive:
         code = exits.exit_code(error)
         if code in (exits.USAGE, exits.INTEGRITY):
             return Answer(data=None, code=code, error=error)
-        found: Any = None
+        snapshot: Any = None
         try:
-            found = self._runtime.state(self._thread)
+            snapshot = self._runtime.state(self._thread)
         except (GraphrtError, OSError):  # there is no such thread, or the store failed
             return Answer(data=None, code=code, error=error)
         return Answer(
-            data=plain_data.snapshot(found),
-            lines=lambda width: [*views.snapshot(found, width), *self._way_on("retry", width)],
+            data=plain_data.snapshot(snapshot),
+            lines=lambda width: [*views.snapshot(snapshot, width), *self._way_on("retry", width)],
             code=code,
             error=error,
         )

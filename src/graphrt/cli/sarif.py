@@ -18,10 +18,10 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def report(checked: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the SARIF log of the findings of `check`: one run, with a rule for each code."""
-    problems = [(one["target"], problem) for one in checked for problem in one["problems"]]
+    problems = [(entry["target"], problem) for entry in checked for problem in entry["problems"]]
     results = [_result(target, problem) for target, problem in problems]
-    failed = [one for one in checked if one["error"] is not None]
-    results += [_failure(one["target"], one["error"]) for one in failed]
+    failed = [entry for entry in checked if entry["error"] is not None]
+    results += [_failure(entry["target"], entry["error"]) for entry in failed]
     first = {problem["code"]: problem for _, problem in reversed(problems)}
     rules = [_rule(code, first[code]) for code in sorted(first)]
     if failed:
@@ -88,6 +88,6 @@ def _path(target: str, file: str) -> str:
     place = target.rpartition(":")[0] or target
     is_file = place.endswith((".py", ".json"))
     own = Path(place) if is_file else Path(*place.split(".")).with_suffix(".py")
-    found = own if not file else Path(file) if Path(file).is_file() else own.parent / file
-    found = found if found.is_file() else Path(file or own)
-    return found.as_uri() if found.is_absolute() else found.as_posix()
+    resolved = own if not file else Path(file) if Path(file).is_file() else own.parent / file
+    resolved = resolved if resolved.is_file() else Path(file or own)
+    return resolved.as_uri() if resolved.is_absolute() else resolved.as_posix()

@@ -37,9 +37,10 @@ def schedules() -> None:
 def list_(target: str, store: str | None) -> Answer:
     """List the schedules of a graph."""
     with opened_runtime(target, store) as runtime:
-        found = runtime.schedules.list()
+        listed = runtime.schedules.list()
     return Answer(
-        data={"schedules": [plain_data.schedule(one) for one in found]}, lines=lambda width: _lines(found, width)
+        data={"schedules": [plain_data.schedule(schedule) for schedule in listed]},
+        lines=lambda width: _lines(listed, width),
     )
 
 
@@ -62,9 +63,9 @@ def add(
     target: str, name: str, cron: str, source: str | None, fields: tuple[str, ...], store: str | None, **options: Any
 ) -> Answer:
     """Start a thread at each time that a cron expression names, such as '0 9 * * MON-FRI'."""
-    given = input_of(source, fields)
+    values = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
-        made = runtime.schedules.add(name, cron, given, **options)
+        made = runtime.schedules.add(name, cron, values, **options)
     return Answer(data=plain_data.schedule(made), lines=lambda width: _lines((made,), width))
 
 
@@ -79,7 +80,7 @@ def remove(target: str, name: str, store: str | None) -> Answer:
     return Answer(data={"name": name}, lines=lambda width: views.beside(("✓", "good"), name, width))
 
 
-def _lines(found: tuple[Schedule, ...], width: int) -> list[Line]:
+def _lines(listed: tuple[Schedule, ...], width: int) -> list[Line]:
     columns = [
         Column(title="schedule", least=max(12, min(24, width - 20)), wrap=True),
         Column(title="cron"),
@@ -87,6 +88,7 @@ def _lines(found: tuple[Schedule, ...], width: int) -> list[Line]:
         Column(title="due", rank=1),
     ]
     rows: list[list[Segment]] = [
-        [(one.name, "name"), one.cron, one.timezone, (moment(one.due_at), "faint")] for one in found
+        [(schedule.name, "name"), schedule.cron, schedule.timezone, (moment(schedule.due_at), "faint")]
+        for schedule in listed
     ]
-    return [*table(columns, rows, width), [(counted(len(found), "schedule"), "faint")]]
+    return [*table(columns, rows, width), [(counted(len(listed), "schedule"), "faint")]]

@@ -78,9 +78,11 @@ def serve(
                 raise NO_SUCH_DATABASE(
                     problem=f"{target!r} has its threads in memory, so no other process can leave it any"
                 )
-        workers: list[Worker] = [] if no_worker else [Worker(one, concurrency=concurrency) for one in runtimes]
+        workers: list[Worker] = [] if no_worker else [Worker(served, concurrency=concurrency) for served in runtimes]
         chats = {
-            one.graph.name: f"/chat/{one.graph.name}" for one in runtimes if "messages" in one.graph.topology()["state"]
+            served.graph.name: f"/chat/{served.graph.name}"
+            for served in runtimes
+            if "messages" in served.graph.topology()["state"]
         }
         application = app(
             runtimes,
@@ -109,7 +111,7 @@ def serve(
             with ThreadPoolExecutor(max(1, len(workers))) as pool:
                 for done in [pool.submit(worker.stop, grace_s=grace) for worker in workers]:
                     done.result()
-    data = {"url": url, "graphs": [one.graph.name for one in runtimes]}
+    data = {"url": url, "graphs": [served.graph.name for served in runtimes]}
     return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {url}"]])
 
 

@@ -35,11 +35,11 @@ def skills() -> None:
 @click.command("list", cls=Command)
 def list_() -> Answer:
     """List the skills."""
-    found = [{"name": path.name, "description": _description(path)} for path in _skills()]
+    described = [{"name": path.name, "description": _description(path)} for path in _skills()]
     return Answer(
-        data={"skills": found},
+        data={"skills": described},
         lines=lambda width: [
-            line for one in found for line in views.paragraph(f"{one['name']}: {one['description']}", width)
+            line for skill in described for line in views.paragraph(f"{skill['name']}: {skill['description']}", width)
         ],
     )
 

@@ -42,17 +42,17 @@ def named(target: str) -> Any:
         InputError, DefinitionError: As `load`.
     """
     place, name = _parted(target)
-    found: Any = _imported(target, place)
+    value: Any = _imported(target, place)
     if not name:
-        return _only_graph(target, found)
+        return _only_graph(target, value)
     for part in name.split("."):
-        if not hasattr(found, part):
-            known = list(_graphs_in(found))
-            guess = closest(part, known or [one for one in dir(found) if not one.startswith("_")])
+        if not hasattr(value, part):
+            known = list(_graphs_in(value))
+            guess = closest(part, known or [attribute for attribute in dir(value) if not attribute.startswith("_")])
             hint = f"; its graphs are {names(known)}" if known and not guess else ""
             raise BAD_TARGET(given=target, problem=f"{place!r} has no {part!r}{hint}", target=target, guess=guess or "")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def graph_of(target: str) -> tuple[CompiledGraph[Any, Any, Any], Runtime[Any, Any] | None]:
@@ -102,8 +102,8 @@ def short_path(file: str) -> str:
     return _short(file).replace(os.sep, "/")
 
 
-def _kind_of(found: Any) -> type[Any] | None:
-    return next((kind for kind in _GRAPHS if isinstance(found, kind)), None)
+def _kind_of(value: Any) -> type[Any] | None:
+    return next((kind for kind in _GRAPHS if isinstance(value, kind)), None)
 
 
 def _parted(target: str) -> tuple[str, str]:
@@ -157,14 +157,14 @@ def place_of(error: BaseException) -> str:
     """Return " (file:line)" of the last frame of the user's own code that *error* went through; empty without one."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({_short(error.filename)}:{error.lineno})"
-    found = ""
+    place = ""
     frame: TracebackType | None = error.__traceback__
     while frame is not None:
         file = frame.tb_frame.f_code.co_filename
         if not file.startswith((_HERE, _STANDARD, "<")) and "site-packages" not in file:
-            found = f" ({_short(file)}:{frame.tb_lineno})"
+            place = f" ({_short(file)}:{frame.tb_lineno})"
         frame = frame.tb_next
-    return found
+    return place
 
 
 def _short(file: str) -> str:
@@ -183,35 +183,35 @@ def _graphs_in(place: Any) -> dict[str, Any]:
 def _only_graph(target: str, module: ModuleType) -> Any:
     known = _graphs_in(module)
     builds = [
-        one for one, value in known.items() if isinstance(value, GraphBuilder) or type(value).__name__ == "StateGraph"
+        name for name, value in known.items() if isinstance(value, GraphBuilder) or type(value).__name__ == "StateGraph"
     ]
-    compiled = {one: value for one, value in known.items() if one not in builds} or known
+    compiled = {name: value for name, value in known.items() if name not in builds} or known
     if len(compiled) == 1:
         return next(iter(compiled.values()))
     problem = f"the module has {names(compiled)}" if compiled else "the module has no graph"
     raise BAD_TARGET(given=target, problem=problem, target=target)
 
 
-def _made(target: str, found: Any) -> Any:
-    if not (inspect.isfunction(found) or inspect.isclass(found)):
-        return found
+def _made(target: str, value: Any) -> Any:
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
+        return value
     arguments: tuple[Any, ...] = ()
     try:
-        signature = inspect.signature(found)
+        signature = inspect.signature(value)
         if "langgraph.graph.state" in sys.modules and list(signature.parameters) == ["config"]:
             arguments = ({"configurable": {}},)  # a factory for a server of LangGraph
         signature.bind(*arguments)
     except (TypeError, ValueError) as error:
-        raise BAD_TARGET(given=target, problem=f"it is {_kind(found)} that needs arguments", target=target) from error
+        raise BAD_TARGET(given=target, problem=f"it is {_kind(value)} that needs arguments", target=target) from error
     try:
-        return found(*arguments)
+        return value(*arguments)
     except (DefinitionError, KeyboardInterrupt):
         raise
     except BaseException as error:  # as at an import
         raise TARGET_NOT_IMPORTED(given=target, error=error, place=place_of(error), target=target) from error
 
 
-def _kind(found: Any) -> str:
-    if inspect.isfunction(found):
+def _kind(value: Any) -> str:
+    if inspect.isfunction(value):
         return "a function"
-    return f"the class {found.__name__!r}" if inspect.isclass(found) else f"of the type {type(found).__name__}"
+    return f"the class {value.__name__!r}" if inspect.isclass(value) else f"of the type {type(value).__name__}"

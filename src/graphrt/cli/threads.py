@@ -48,10 +48,10 @@ def threads(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the threads of a store. TARGET is the store; or a graph, whose threads are listed."""
     with threads_of(target, store) as (runtime, graph):
         asked: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
-        found = runtime.threads(**asked)
+        infos = runtime.threads(**asked)
     return Answer(
-        data={"threads": [plain_data.thread(one) for one in found]},
-        lines=lambda width: [*views.threads(found, width), [(counted(len(found), "thread"), "faint")]],
+        data={"threads": [plain_data.thread(info) for info in infos]},
+        lines=lambda width: [*views.threads(infos, width), [(counted(len(infos), "thread"), "faint")]],
     )
 
 
@@ -91,15 +91,15 @@ def show(
         with opened_any(target, store) as runtime:
             return _without_graph(runtime, thread)
     with opened_runtime(target, store) as runtime:
-        found = runtime.state(thread, at=at)
+        snapshot = runtime.state(thread, at=at)
         history = runtime.history(thread, limit=limit) if past else ()
-        data = plain_data.snapshot(found)
+        data = plain_data.snapshot(snapshot)
     if past:
-        data["history"] = [plain_data.snapshot(one, values=False) for one in history]
+        data["history"] = [plain_data.snapshot(earlier, values=False) for earlier in history]
     return Answer(
         data=data,
         lines=lambda width: [
-            *views.snapshot(found, width),
+            *views.snapshot(snapshot, width),
             *([[], *views.history(history, width)] if past else []),
         ],
     )
@@ -108,13 +108,15 @@ def show(
 def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
     """Return the thread's state according to its entries, without the classes and reducers of its graph."""
     entries = tuple(runtime.entries(thread, raw=True))  # raises if there is no such thread
-    info = next(one for one in runtime.threads(prefix=thread) if one.thread == thread)
-    events = [one.event for one in entries if not one.path]
-    commits = [one for one in events if isinstance(one, SuperstepCommitted | ThreadUpdated)]
-    steps = [one.superstep for one in events if isinstance(one, SuperstepCommitted)]
+    info = next(candidate for candidate in runtime.threads(prefix=thread) if candidate.thread == thread)
+    events = [entry.event for entry in entries if not entry.path]
+    commits = [event for event in events if isinstance(event, SuperstepCommitted | ThreadUpdated)]
+    steps = [event.superstep for event in events if isinstance(event, SuperstepCommitted)]
     due = list(commits[-1].next or ()) if commits and info.status != "completed" else []
-    usage = sum((one.usage for one in events if isinstance(one, TaskSucceeded) and one.usage is not None), Usage())
-    asked = [one.interrupt for one in runtime.inbox(graph=info.graph, limit=None) if one.thread == thread]
+    usage = sum(
+        (event.usage for event in events if isinstance(event, TaskSucceeded) and event.usage is not None), Usage()
+    )
+    asked = [item.interrupt for item in runtime.inbox(graph=info.graph, limit=None) if item.thread == thread]
     state: dict[str, Any] = {}
     for event in events:
         for update in _written(event):
@@ -128,10 +130,10 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
         "tasks": None,  # outcomes of an open superstep are staged in a form that needs the graph
         "error": info.error,
         "usage": plain_data.usage(usage),
-        "interrupts": [plain_data.question(one, typed=False) for one in asked],
+        "interrupts": [plain_data.question(item, typed=False) for item in asked],
         "state": state,
     }
-    told = "without the graph, each field has its last written value: reducers were not applied"
+    note = "without the graph, each field has its last written value: reducers were not applied"
     return Answer(
         data=data,
         lines=lambda width: [
@@ -142,7 +144,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
             *views.questions(asked, width),
             [],
             *views.state(state, width),
-            *views.paragraph(told, width, style="faint"),
+            *views.paragraph(note, width, style="faint"),
         ],
     )
 
@@ -182,11 +184,11 @@ def log(target: str, thread: str, store: str | None, after: int, limit: int | No
             )
     with opened_any(target, store) as runtime:
         every = runtime.entries(thread, after=after, raw=is_store(target))
-        chosen = (one for one in every if not kinds or event_kind(one.event) in kinds)
-        found = list(islice(chosen, limit))
+        chosen = (entry for entry in every if not kinds or event_kind(entry.event) in kinds)
+        entries = list(islice(chosen, limit))
     return Answer(
-        data={"thread": thread, "entries": [plain_data.entry(one) for one in found]},
-        lines=lambda width: views.log(found, width),
+        data={"thread": thread, "entries": [plain_data.entry(entry) for entry in entries]},
+        lines=lambda width: views.log(entries, width),
     )
 
 
@@ -200,15 +202,17 @@ def log(target: str, thread: str, store: str | None, after: int, limit: int | No
 def diff(target: str, thread: str, other: str, store: str | None, run: str | None, other_run: str | None) -> Answer:
     """Find where two threads first differ. Exit code 1 if they do."""
     with opened_runtime(target, store) as runtime:
-        found = runtime.diff(thread, other, run=run, other_run=other_run)
+        divergence = runtime.diff(thread, other, run=run, other_run=other_run)
     data = {
-        "same": found is None,
-        "left": plain_data.entry(found.left) if found is not None and found.left is not None else None,
-        "right": plain_data.entry(found.right) if found is not None and found.right is not None else None,
-        "fields": list(found.fields) if found is not None else [],
+        "same": divergence is None,
+        "left": plain_data.entry(divergence.left) if divergence is not None and divergence.left is not None else None,
+        "right": plain_data.entry(divergence.right)
+        if divergence is not None and divergence.right is not None
+        else None,
+        "fields": list(divergence.fields) if divergence is not None else [],
     }
-    code = exits.OK if found is None else exits.FAILED
-    return Answer(data=data, lines=lambda width: views.divergence(found, width), code=code)
+    code = exits.OK if divergence is None else exits.FAILED
+    return Answer(data=data, lines=lambda width: views.divergence(divergence, width), code=code)
 
 
 @click.command("why", cls=Command)
@@ -220,25 +224,25 @@ def diff(target: str, thread: str, other: str, store: str | None, run: str | Non
 def why(target: str, thread: str, field: str, store: str | None, at: int | None) -> Answer:
     """Explain where the value of a field came from, back to the input."""
     with opened_runtime(target, store) as runtime:
-        found = runtime.why(thread, field, at=at)
-        writes = [_write(one) for one in found.all()]
+        provenance = runtime.why(thread, field, at=at)
+        writes = [_write(write) for write in provenance.all()]
     data = {
-        "thread": found.thread,
-        "field": found.field,
-        "at": found.at,
-        "writes": [one.seq for one in found.writes],
+        "thread": provenance.thread,
+        "field": provenance.field,
+        "at": provenance.at,
+        "writes": [write.seq for write in provenance.writes],
         "all": writes,
     }
-    return Answer(data=data, lines=lambda width: views.why(found, width))
+    return Answer(data=data, lines=lambda width: views.why(provenance, width))
 
 
-def _write(one: Any) -> dict[str, Any]:
+def _write(write: Any) -> dict[str, Any]:
     names = ("field", "kind", "seq", "at", "run", "node", "task", "user")
     return {
-        **{name: getattr(one, name) for name in names},
-        "value": plain_data.plain(one.value),
-        "calls": [plain_data.entry(call) for call in one.calls],
-        "inputs": [made.seq for made in one.inputs],
+        **{name: getattr(write, name) for name in names},
+        "value": plain_data.plain(write.value),
+        "calls": [plain_data.entry(call) for call in write.calls],
+        "inputs": [made.seq for made in write.inputs],
     }
 
 
@@ -253,15 +257,15 @@ def fork(target: str, thread: str, store: str | None, at: int | None, to: str | 
     """Create a thread from an entry of another thread. The old thread stays as it is."""
     with opened_runtime(target, store) as runtime:
         made = runtime.fork(thread, at=at, to=to, keep_effects=keep_effects)
-        found = runtime.state(made)
-        data = {"thread": made, "source": thread, "status": found.status, "next": list(found.next)}
+        snapshot = runtime.state(made)
+        data = {"thread": made, "source": thread, "status": snapshot.status, "next": list(snapshot.next)}
     # A fork from within a superstep is due, and has no driver.
-    verb = {"running": "retry", "interrupted": "resume"}.get(found.status)
+    verb = {"running": "retry", "interrupted": "resume"}.get(snapshot.status)
     then = f"continue with: {way_on(verb, target, made)}" if verb is not None else ""
     return Answer(
         data=data,
         lines=lambda width: [
-            *views.snapshot(found, width),
+            *views.snapshot(snapshot, width),
             *([[], *views.paragraph(then, width, style="accent")] if then else []),
         ],
     )
@@ -279,8 +283,10 @@ def cancel(output: Output, target: str, thread: str, store: str | None) -> Answe
         if done:
             with suppress(GraphrtError):  # its driver may take longer, or the run ended otherwise
                 runtime.wait(thread, timeout_s=_ASKED_S)
-        found = runtime.state(thread)
-        data = {"thread": thread, "cancelled": done, "status": found.status}
+        snapshot = runtime.state(thread)
+        data = {"thread": thread, "cancelled": done, "status": snapshot.status}
     if not done:
         output.note((f"{thread} was not cancelled: there is nothing to cancel.", "warn"))
-    return Answer(data=data, lines=lambda width: views.snapshot(found, width), code=exits.OK if done else exits.FAILED)
+    return Answer(
+        data=data, lines=lambda width: views.snapshot(snapshot, width), code=exits.OK if done else exits.FAILED
+    )

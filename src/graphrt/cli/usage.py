@@ -23,7 +23,7 @@ def usage(output: Output, target: str, threads: tuple[str, ...], store: str | No
     tracker = TokenTracker()
     with opened_runtime(target, store) as runtime:
         name = runtime.graph.name
-        chosen = threads or tuple(one.thread for one in runtime.threads(graph=name, prefix=prefix))
+        chosen = threads or tuple(info.thread for info in runtime.threads(graph=name, prefix=prefix))
         for number, thread in enumerate(chosen, 1):
             output.busy(f"reading {number:,} of {len(chosen):,}: {thread}")
             tracker.read(runtime.entries(thread))
@@ -32,7 +32,10 @@ def usage(output: Output, target: str, threads: tuple[str, ...], store: str | No
         data={
             "threads": list(chosen),
             "total": plain_data.usage(tracker.total),
-            **{f"by_{what}": {name: plain_data.usage(one) for name, one in sums.items()} for what, sums in by.items()},
+            **{
+                f"by_{dimension}": {name: plain_data.usage(total) for name, total in sums.items()}
+                for dimension, sums in by.items()
+            },
         },
         lines=lambda width: views.usage(by, tracker.total, width),
     )

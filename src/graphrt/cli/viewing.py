@@ -67,7 +67,7 @@ def ui(
 
     first, *more = targets
     only_store = is_store(first)
-    if more and any(is_store(one) for one in targets):
+    if more and any(is_store(candidate) for candidate in targets):
         raise click.UsageError("Name one store, or graphs.")
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
     url = ""

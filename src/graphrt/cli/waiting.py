@@ -31,19 +31,19 @@ def inbox(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the open questions of all threads of a store. TARGET is the store; or a graph, whose questions are listed."""
     with threads_of(target, store) as (runtime, graph):
         asked: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
-        found = runtime.inbox(**asked)
+        items = runtime.inbox(**asked)
     return Answer(
-        data={"questions": [plain_data.inbox_item(one) for one in found]}, lines=lambda width: _lines(found, width)
+        data={"questions": [plain_data.inbox_item(item) for item in items]}, lines=lambda width: _lines(items, width)
     )
 
 
-def _lines(found: tuple[InboxItem, ...], width: int) -> list[Line]:
+def _lines(items: tuple[InboxItem, ...], width: int) -> list[Line]:
     lines: list[Line] = []
-    for one in found:
-        title = f", {one.title}" if one.title else ""
-        lines += views.beside((moment(one.asked_at), "faint"), f"thread {one.thread} of {one.graph}{title}", width)
-        lines += [*views.questions([one.interrupt], width), []]
-    return [*lines, [(counted(len(found), "question"), "faint")]]
+    for item in items:
+        title = f", {item.title}" if item.title else ""
+        lines += views.beside((moment(item.asked_at), "faint"), f"thread {item.thread} of {item.graph}{title}", width)
+        lines += [*views.questions([item.interrupt], width), []]
+    return [*lines, [(counted(len(items), "question"), "faint")]]
 
 
 @click.command("signal", cls=Command)
@@ -61,14 +61,14 @@ def signal(
 
     TARGET is the store, or the thread's graph or runtime, which redacts the value. VALUE is JSON, such as 5, true, '"text"' or '{"a": 1}'; without it, the node gets None.
     """
-    given = None if value is None else parsed(value, "VALUE", A_TEXT)
+    payload = None if value is None else parsed(value, "VALUE", A_TEXT)
     with opened_any(target, store) as runtime:
-        kept = runtime.signal(thread, name, given, id=id_)
-    if not kept:
+        stored = runtime.signal(thread, name, payload, id=id_)
+    if not stored:
         output.note((f"{thread} has got a signal with the id {id_} before.", "warn"))
-    told = f"{name} to {thread}" if kept else f"{name} was not sent again"
+    message = f"{name} to {thread}" if stored else f"{name} was not sent again"
     return Answer(
-        data={"thread": thread, "name": name, "kept": kept},
-        lines=lambda width: views.beside(("✓", "good") if kept else ("-", "faint"), told, width),
-        code=exits.OK if kept else exits.FAILED,
+        data={"thread": thread, "name": name, "kept": stored},
+        lines=lambda width: views.beside(("✓", "good") if stored else ("-", "faint"), message, width),
+        code=exits.OK if stored else exits.FAILED,
     )

@@ -94,9 +94,9 @@ def _tried(path: str, report: WorkerHealth, *, failed_before: bool) -> bool:
 def _write(path: str, report: WorkerHealth) -> None:
     """Replace the file atomically, so that a probe never reads half of it."""
     new = Path(f"{path}.{os.getpid()}.new")
-    told = {"ok": report.ok, "written_at": time.time(), **asdict(report)}
+    document = {"ok": report.ok, "written_at": time.time(), **asdict(report)}
     try:
-        new.write_text(f"{json.dumps(told)}\n", encoding="utf-8")
+        new.write_text(f"{json.dumps(document)}\n", encoding="utf-8")
         new.replace(path)
     except OSError:
         new.unlink(missing_ok=True)

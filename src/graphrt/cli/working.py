@@ -38,10 +38,10 @@ def start(
     title: str | None, tags: tuple[str, ...], priority: int, store: str | None,
 ) -> Answer:  # fmt: skip
     """Start a run, and leave it to a worker."""
-    given = input_of(source, fields)
+    values = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
         labels: dict[str, Any] = {"title": title, "tags": tags, "priority": priority}
-        id_ = runtime.start(given, thread=thread, if_exists=if_exists, **labels)
+        id_ = runtime.start(values, thread=thread, if_exists=if_exists, **labels)
         status = runtime.state(id_).status
     return Answer(data={"thread": id_, "status": status}, lines=lambda _width: [[(id_, "title"), f"  {status}"]])
 
@@ -98,8 +98,8 @@ def worker(
             working.serve(grace_s=grace)
         health = working.health()
     data = {name: getattr(health, name) for name in ("ended", "failed", "parked", "deleted", "tasks_ended")}
-    told = ", ".join(f"{number} {name}" for name, number in data.items())
-    return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {told}"]])
+    summary = ", ".join(f"{number} {name}" for name, number in data.items())
+    return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {summary}"]])
 
 
 @click.command("trace", cls=Command)

@@ -157,8 +157,8 @@ class Viewer:
     def drain(self) -> None:
         """End the open event streams, and begin no more. May be called from any thread."""
         self._draining = True
-        for one in tuple(self._streams):
-            one.stop()
+        for stream in tuple(self._streams):
+            stream.stop()
 
     def _handlers(self) -> dict[str, Handler]:
         """Return the handlers of requests for documents, by the name of the path."""
@@ -191,10 +191,10 @@ class Viewer:
         return Response(_page.index(), 200, _page.HEADERS, "text/html")
 
     async def _asset(self, request: Request) -> Response:
-        found = _page.asset(request.path_params["name"])
-        if found is None:
+        asset = _page.asset(request.path_params["name"])
+        if asset is None:
             raise UNKNOWN_PATH(path=repr(request.url.path))
-        return Response(found[0], 200, _page.HEADERS, found[1])
+        return Response(asset[0], 200, _page.HEADERS, asset[1])
 
     # -- documents -------------------------------------------------------------------------------------------------
 
@@ -239,8 +239,8 @@ class Viewer:
         items = look.runtime(graph).afollow(thread, after=after, live=live, raw=not code)
 
         async def end() -> Any:
-            found = await self._aside(lambda: look.thread(graph, thread))
-            return {"status": found["status"], "seq": found["seq"]}
+            document = await self._aside(lambda: look.thread(graph, thread))
+            return {"status": document["status"], "seq": document["seq"]}
 
         self._open.enter(caller)
         first: asyncio.Future[Any] = asyncio.ensure_future(cast("Any", anext(items, OVER)))
@@ -284,8 +284,8 @@ class Viewer:
             runtime.start(thread=thread, answers=answers if body["verb"] == "answer" else UNSET)
             if self._acting == "drive":
                 self._drivers.submit(_drive, runtime, thread)
-        found = look.thread(graph, thread)
-        return {name: found[name] for name in ("thread", "status", "seq")}
+        document = look.thread(graph, thread)
+        return {name: document[name] for name in ("thread", "status", "seq")}
 
     # -- a request -------------------------------------------------------------------------------------------------
 
@@ -297,8 +297,8 @@ class Viewer:
         """
         caller: Any = request.scope.get("graphrt.caller")
         if self._authorize is not None:
-            found: Any = self._authorize(request)
-            caller = await found if isawaitable(found) else found
+            authorized: Any = self._authorize(request)
+            caller = await authorized if isawaitable(authorized) else authorized
         if not isinstance(caller, Caller):
             raise UNAUTHENTICATED()
         if right not in caller.rights:
@@ -322,10 +322,10 @@ class Viewer:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: context.run(call))
 
 
-def _how_to_follow(one: Any, head: Any) -> tuple[bool, bool]:
+def _how_to_follow(thread: Any, head: Any) -> tuple[bool, bool]:
     """Return whether the thread's code is available, and whether live items are read (only for a run in progress)."""
     goes_on = head.owned or head.status in ("running", "new")
-    return one.code, goes_on and "live" in one.runtime.store.offers
+    return thread.code, goes_on and "live" in thread.runtime.store.offers
 
 
 def _drive(runtime: Runtime[Any, Any], thread: str) -> None:
@@ -363,12 +363,12 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(raw) > _BODY_BYTES:
             raise REQUEST_TOO_LARGE(part="body", limit=f"{_BODY_BYTES} bytes")
     try:
-        found: Any = from_json(bytes(raw), allow_inf_nan=False)
+        document: Any = from_json(bytes(raw), allow_inf_nan=False)
     except ValueError as error:
         raise BAD_REQUEST_PART(part="body", problem=f"it is not JSON ({error})") from None
-    if not is_mapping(found):
+    if not is_mapping(document):
         raise BAD_REQUEST_PART(part="body", problem="it is not an object")
-    return dict(found)
+    return dict(document)
 
 
 def _thread(asked: Mapping[str, Any]) -> tuple[str, str]:
@@ -376,10 +376,10 @@ def _thread(asked: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _named(asked: Mapping[str, Any], name: str) -> str:
-    found = asked.get(name)
-    if not isinstance(found, str) or not found:
+    value = asked.get(name)
+    if not isinstance(value, str) or not value:
         raise BAD_REQUEST_PART(part=name, problem="it is missing")
-    return found
+    return value
 
 
 def _at(asked: Mapping[str, str]) -> int | None:

@@ -38,14 +38,14 @@ def thread_row(info: ThreadInfo, usage: Usage | None, error: str | None, build: 
     }  # fmt: skip
 
 
-def question(one: InterruptInfo, bounds: Bounds, *, code: bool) -> Document:
+def question(info: InterruptInfo, bounds: Bounds, *, code: bool) -> Document:
     """Return the `Question` of an open question."""
-    document = plain_data.question(one, typed=code)
+    document = plain_data.question(info, typed=code)
     document["schema"] = document.pop("answer_schema")
     document["task"] = document.pop("task_id")
-    document["payload"] = Documents(bounds).of(one.payload if code else plain_data.untagged(one.payload))
+    document["payload"] = Documents(bounds).of(info.payload if code else plain_data.untagged(info.payload))
     document["default"] = Documents(bounds).of(document["default"])
-    document["answerable"] = one.answerable
+    document["answerable"] = info.answerable
     return document
 
 
@@ -59,12 +59,12 @@ def thread_document(thread: Thread, head: Head, bounds: Bounds) -> Document:
     questions: tuple[InterruptInfo, ...] = ()
     stopped: tuple[str, ...] = ()
     if thread.code and not head.owned:  # a long thread is not folded at every commit
-        found = runtime.state(thread.thread)
-        status, error = found.status, found.error
-        following, questions, stopped = found.next, found.interrupts, found.stopped
+        snapshot = runtime.state(thread.thread)
+        status, error = snapshot.status, snapshot.error
+        following, questions, stopped = snapshot.next, snapshot.interrupts, snapshot.stopped
     elif not thread.code:
         asked = runtime.inbox(graph=head.graph, limit=1_000) if "labels" in store_of(runtime).offers else ()
-        questions = tuple(one.interrupt for one in asked if one.thread == thread.thread)
+        questions = tuple(item.interrupt for item in asked if item.thread == thread.thread)
         error = about.runs[-1]["error"] if about.runs and status == "failed" else None
     return {
         "graph": graph["graph"], "thread": thread.thread, "status": status, "title": head.title,
@@ -73,7 +73,7 @@ def thread_document(thread: Thread, head: Head, bounds: Bounds) -> Document:
         "priority": head.priority, "code": thread.code, "version": graph["version"],
         "fingerprint": graph["fingerprint"], "topology": graph["topology"], "rows": len(thread.rows),
         "next": [] if status == "completed" else list(following), "error": error,
-        "questions": [question(one, bounds, code=thread.code) for one in questions], "stopped": list(stopped),
+        "questions": [question(info, bounds, code=thread.code) for info in questions], "stopped": list(stopped),
         "runs": [{**run, "row": rows.get(run["seq"], 0)} for run in about.runs],
         "usage": plain_data.usage(about.usage),
         "origin": None if about.origin is None else {**about.origin, "graph": about.origin["graph"] or head.graph},
@@ -84,8 +84,8 @@ def thread_document(thread: Thread, head: Head, bounds: Bounds) -> Document:
 def state_document(thread: Thread, at: int | None, bounds: Bounds) -> Document:
     """Return the `StateDoc`: the state after the entry *at* or, without the graph's code, the last written values."""
     if thread.code:
-        found = thread.runtime.state(thread.thread, at=at)
-        values, seq, status = _fields(found.values), found.seq, found.status
+        snapshot = thread.runtime.state(thread.thread, at=at)
+        values, seq, status = _fields(snapshot.values), snapshot.seq, snapshot.status
     else:
         written: dict[str, Any] = {}
         seq = thread.seq if at is None else at
@@ -98,8 +98,8 @@ def state_document(thread: Thread, at: int | None, bounds: Bounds) -> Document:
 
 
 def _fields(values: Any) -> dict[str, Any]:
-    found = fields_of(values)
-    return {"state": values} if found is None else found
+    by_name = fields_of(values)
+    return {"state": values} if by_name is None else by_name
 
 
 # -- entries -------------------------------------------------------------------------------------------------------
@@ -107,11 +107,11 @@ def _fields(values: Any) -> dict[str, Any]:
 
 def entry_document(entry: Entry, bounds: Bounds, *, code: bool) -> Document:
     """Return the `EntryDoc`."""
-    given = _of_entry(entry)
-    own = {name: given.pop(name) for name in ("seq", "at", "run", "cause", "path", "event")}
+    values = _of_entry(entry)
+    own = {name: values.pop(name) for name in ("seq", "at", "run", "cause", "path", "event")}
     data = {
         name: Documents(bounds, ("e", entry.seq, name)).of(value if code else plain_data.untagged(value))
-        for name, value in given.items()
+        for name, value in values.items()
     }
     return {**own, "data": data}
 
@@ -119,7 +119,7 @@ def entry_document(entry: Entry, bounds: Bounds, *, code: bool) -> Document:
 def _of_entry(entry: Entry) -> dict[str, Any]:
     """Return the fields of an entry and of its event, with unconverted values."""
     event = entry.event
-    body = {one.name: getattr(event, one.name) for one in fields(event)}
+    body = {field.name: getattr(event, field.name) for field in fields(event)}
     usage = body.get("usage")
     if isinstance(usage, Usage):
         body["usage"] = plain_data.usage(usage)
@@ -162,8 +162,10 @@ def _referred(thread: Thread, path: Path) -> Any:
             return part_of(_fields(thread.runtime.state(thread.thread, at=seq).values), (name, *rest))
         case ("c", int(seq), str(task), int(number), *rest) if thread.code:
             changes = thread.runtime.changes(thread.thread)
-            found = next((one for one in changes if one.seq == seq and one.task_id == task), None)
-            operations = () if found is None else found.operations
+            change = next(
+                (candidate for candidate in changes if candidate.seq == seq and candidate.task_id == task), None
+            )
+            operations = () if change is None else change.operations
             return part_of(operations, (number, -1, *rest))
         case _:
             return part_of({}, path)
@@ -177,24 +179,24 @@ def call_document(entry: Entry, bounds: Bounds, *, code: bool, node: str) -> Doc
     event: Any = entry.event
     reply: Any = event.reply if isinstance(event, ModelReplied) else {}
     reply = reply if code else plain_data.untagged(reply)
-    found: Mapping[str, Any] = reply if is_mapping(reply) else {}
+    recorded: Mapping[str, Any] = reply if is_mapping(reply) else {}
     calls = [
         {
-            "id": str(one.get("id", "")),
-            "name": str(one.get("name", "")),
-            "arguments": Documents(bounds).of(one.get("arguments")),
+            "id": str(call.get("id", "")),
+            "name": str(call.get("name", "")),
+            "arguments": Documents(bounds).of(call.get("arguments")),
         }
-        for one in tool_calls_of(found)
+        for call in tool_calls_of(recorded)
     ]
-    rest = {name: value for name, value in found.items() if name not in _OF_REPLIES and value}
+    rest = {name: value for name, value in recorded.items() if name not in _OF_REPLIES and value}
     return {
         "seq": entry.seq, "at": entry.at, "task": event.task, "node": node, "model": event.model,
         "usage": plain_data.usage(event.usage) if isinstance(event.usage, Usage) else None,
         "reply": {
-            "text": Documents(bounds, ("e", entry.seq, "reply")).of(text_of(found)),
-            "thinking": Documents(bounds).of(found.get("thinking") or ""),
+            "text": Documents(bounds, ("e", entry.seq, "reply")).of(text_of(recorded)),
+            "thinking": Documents(bounds).of(recorded.get("thinking") or ""),
             "tool_calls": calls,
-            "finish": str(found.get("finish_reason", "")),
+            "finish": str(recorded.get("finish_reason", "")),
             "rest": Documents(bounds, ("e", entry.seq, "reply")).of(rest) if rest else None,
         },
         "prompt": None, "prompt_problem": "",
@@ -209,18 +211,18 @@ def message_document(message: Any, bounds: Bounds) -> Document:
         case SystemMessage():
             parts.append({"kind": "text", "text": make(message.text)})
         case UserMessage():
-            parts += [_part(one, make) for one in message.parts]
+            parts += [_part(part, make) for part in message.parts]
         case AssistantMessage():
-            parts += [{"kind": "thinking", "text": make(one.text)} for one in message.thinking if one.text]
+            parts += [{"kind": "thinking", "text": make(thought.text)} for thought in message.thinking if thought.text]
             parts += [{"kind": "text", "text": make(message.text)}] if message.text else []
-            parts += [{"kind": "media", "media": make(one)} for one in message.media]
+            parts += [{"kind": "media", "media": make(item)} for item in message.media]
             parts += [
-                {"kind": "call", "id": one.id, "name": one.name, "arguments": make(dict(one.arguments))}
-                for one in message.tool_calls
+                {"kind": "call", "id": call.id, "name": call.name, "arguments": make(dict(call.arguments))}
+                for call in message.tool_calls
             ]
         case ToolMessage():
-            given: Any = message.content or message.text
-            value: Any = make(given) if isinstance(given, str) else [_part(one, make) for one in given]
+            content: Any = message.content or message.text
+            value: Any = make(content) if isinstance(content, str) else [_part(part, make) for part in content]
             parts.append(
                 {"kind": "result", "id": message.tool_call_id, "name": "", "error": message.error, "value": value}
             )
@@ -270,18 +272,18 @@ class _Conversation:
                 self._user = event.user
             case events.RunStarted() if not entry.path:
                 self._user = event.user
-                said = [one for value in event.input.values() if _is_list(value) for one in value]
-                said = [one for one in said if isinstance(one, UserMessage)][-1:]
-                parts = message_document(said[0], self._bounds)["parts"] if said else [self._data(event.input)]
+                messages = [item for value in event.input.values() if _is_list(value) for item in value]
+                messages = [item for item in messages if isinstance(item, UserMessage)][-1:]
+                parts = message_document(messages[0], self._bounds)["parts"] if messages else [self._data(event.input)]
                 self._say(entry, "user", parts)
             case events.ModelReplied():
                 reply = call_document(entry, self._bounds, code=self._code, node="")["reply"]
                 parts = [{"kind": kind, "text": reply[name]} for kind, name in _TEXTS if reply[name]]
                 media: Any = event.reply.get("media", ()) if self._code else ()
-                parts += [{"kind": "media", "media": Documents(self._bounds).of(one)} for one in media]
-                calls: list[Document] = [{"kind": "call", **one} for one in reply["tool_calls"]]
+                parts += [{"kind": "media", "media": Documents(self._bounds).of(item)} for item in media]
+                calls: list[Document] = [{"kind": "call", **call} for call in reply["tool_calls"]]
                 self._say(entry, "assistant", parts := [*parts, *calls])
-                self._calls += [(event.task, one, parts) for one in calls]
+                self._calls += [(event.task, call, parts) for call in calls]
             case events.EffectRecorded():
                 self._result(event)
             case events.InterruptRaised() if event.kind in _ASKED:
@@ -300,15 +302,28 @@ class _Conversation:
     def _result(self, event: events.EffectRecorded) -> None:
         """Insert the result of a tool after its call."""
         tool, name = tool_of(event.key)
-        found = next((one for one in self._calls if tool and one[0] == event.task and one[1]["name"] == name), None)
-        if found is None:
+        pending = next(
+            (
+                candidate
+                for candidate in self._calls
+                if tool and candidate[0] == event.task and candidate[1]["name"] == name
+            ),
+            None,
+        )
+        if pending is None:
             return
-        self._calls.remove(found)
+        self._calls.remove(pending)
         result: Any = event.result if self._code else plain_data.untagged(event.result)
         value: Any = result.get("text", result) if is_mapping(result) else result
         failed = is_mapping(result) and bool(result.get("error"))
-        part = {"kind": "result", "id": found[1]["id"], "name": name, "error": failed, **self._data(value, kind=False)}
-        found[2].insert(found[2].index(found[1]) + 1, part)
+        part = {
+            "kind": "result",
+            "id": pending[1]["id"],
+            "name": name,
+            "error": failed,
+            **self._data(value, kind=False),
+        }
+        pending[2].insert(pending[2].index(pending[1]) + 1, part)
 
     def _data(self, value: Any, *, kind: bool = True) -> Document:
         shown = Documents(self._bounds).of(value if self._code else plain_data.untagged(value))

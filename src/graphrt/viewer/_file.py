@@ -56,15 +56,15 @@ def html(
         InputError: There is no such thread, or the runtime has no store.
         StoreError: The journal is damaged.
     """
-    given: Any = runtime
-    if not isinstance(given, Runtime):
-        raise INVALID_ARGUMENT(argument="The first argument of html()", value=given, wanted="a Runtime")
+    unchecked: Any = runtime
+    if not isinstance(unchecked, Runtime):
+        raise INVALID_ARGUMENT(argument="The first argument of html()", value=unchecked, wanted="a Runtime")
     if runtime.store is None:
         raise THREAD_WITHOUT_STORE(what="html() was asked for a thread")
     head = store_of(runtime).head(thread)
 
-    def made(one: Thread, present: Head) -> dict[str, Any]:
-        return _data(one, present, prompts=prompts, coverage=coverage, target=target)
+    def made(loaded: Thread, present: Head) -> dict[str, Any]:
+        return _data(loaded, present, prompts=prompts, coverage=coverage, target=target)
 
     data: dict[str, Any] = Threads(_BOUNDS).get(runtime, head.graph, thread, made)
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
@@ -75,40 +75,43 @@ def html(
 
 
 def _data(
-    one: Thread, head: Head, *, prompts: bool, coverage: str | PathLike[str] | None, target: str
+    thread: Thread, head: Head, *, prompts: bool, coverage: str | PathLike[str] | None, target: str
 ) -> dict[str, Any]:
     """Return the `FileData`."""
     entries: list[Any] = []
     calls: list[Entry] = []
-    nodes = {row["task"]: row["node"] for row in one.rows if row["task"] is not None}
-    for entry in one.entries(head.first - 1):
-        entries.append(documents.entry_document(entry, _BOUNDS, code=one.code))
+    nodes = {row["task"]: row["node"] for row in thread.rows if row["task"] is not None}
+    for entry in thread.entries(head.first - 1):
+        entries.append(documents.entry_document(entry, _BOUNDS, code=thread.code))
         if isinstance(entry.event, ModelReplied):
             calls.append(entry)
     notes: list[str] = []
     asked: Any = {}
-    if prompts and one.code:
-        asked = reports.asked_of(one)
-    said = {} if coverage is None or not one.code else {"coverage": _coverage(one, Path(coverage), notes)}
-    name = one.graph["graph"]
+    if prompts and thread.code:
+        asked = reports.asked_of(thread)
+    coverage_part = (
+        {} if coverage is None or not thread.code else {"coverage": _coverage(thread, Path(coverage), notes)}
+    )
+    name = thread.graph["graph"]
     top = {
         "mode": "file", "version": graphrt.__version__, "made_at": time.time(), "title": head.title or head.thread,
-        "graphs": [{"graph": name, "version": one.graph["version"]}], "thread": {"graph": name, "thread": one.thread},
+        "graphs": [{"graph": name, "version": thread.graph["version"]}],
+        "thread": {"graph": name, "thread": thread.thread},
         "user": "", "acting": [], "prompts": False, "cases": False, "target": target, "notes": notes,
-        "coverage": [name] if said.get("coverage") else [],
+        "coverage": [name] if coverage_part.get("coverage") else [],
     }  # fmt: skip
     return {
         "head": top,
-        "graph": one.graph,
-        "thread": documents.thread_document(one, head, _BOUNDS),
-        "rows": one.rows,
+        "graph": thread.graph,
+        "thread": documents.thread_document(thread, head, _BOUNDS),
+        "rows": thread.rows,
         "entries": entries,
-        "calls": {str(entry.seq): _call(entry, asked, nodes, prompts=prompts, code=one.code) for entry in calls},
-        "conversation": documents.conversation_document(one.entries(head.first - 1), _BOUNDS, code=one.code),
-        "audit": reports.audit_document(one, head),
+        "calls": {str(entry.seq): _call(entry, asked, nodes, prompts=prompts, code=thread.code) for entry in calls},
+        "conversation": documents.conversation_document(thread.entries(head.first - 1), _BOUNDS, code=thread.code),
+        "audit": reports.audit_document(thread, head),
         "coverage": None,
-        "cases": _cases(one),
-        **said,
+        "cases": _cases(thread),
+        **coverage_part,
     }
 
 
@@ -116,26 +119,26 @@ def _call(entry: Entry, asked: Any, nodes: dict[str, str], *, prompts: bool, cod
     event: Any = entry.event
     node = nodes.get(event.task) or event.task.rpartition(":")[2]
     document = documents.call_document(entry, _BOUNDS, code=code, node=node)
-    found = asked.get(reports.key_of(event))
-    if found is not None:
-        return {**document, "prompt": reports.prompt_document(found, _BOUNDS)}
+    request = asked.get(reports.key_of(event))
+    if request is not None:
+        return {**document, "prompt": reports.prompt_document(request, _BOUNDS)}
     return {**document, "prompt_problem": reports.NOT_REBUILT if prompts else _NO_PROMPTS}
 
 
-def _coverage(one: Thread, file: Path, notes: list[str]) -> dict[str, Any] | None:
+def _coverage(thread: Thread, file: Path, notes: list[str]) -> dict[str, Any] | None:
     try:
-        return reports.coverage_document(file, one.graph["graph"], one.graph["topology"])
+        return reports.coverage_document(file, thread.graph["graph"], thread.graph["topology"])
     except GraphrtError as error:
         notes.append(error.what)
         return None
 
 
-def _cases(one: Thread) -> dict[str, Any]:
+def _cases(thread: Thread) -> dict[str, Any]:
     """Return a test of the last superstep with any effect, by the entry before its row, if it can be written."""
-    last = next((row for row in reversed(one.rows) if row["kind"] == "task" and not row["path"]), None)
-    if last is None or not one.code:
+    last = next((row for row in reversed(thread.rows) if row["kind"] == "task" and not row["path"]), None)
+    if last is None or not thread.code:
         return {}
     try:
-        return {str(last["seq"] - 1): reports.case_document(one, last["seq"] - 1)}
+        return {str(last["seq"] - 1): reports.case_document(thread, last["seq"] - 1)}
     except GraphrtError:  # for example, no imported module has the graph
         return {}

@@ -90,12 +90,12 @@ class SeenGraph:
                 pass
 
     def _at(self, path: str) -> Topology:
-        found: Topology = self.document["topology"]
+        topology: Topology = self.document["topology"]
         for name in node_path(path):
-            node = self._node_of(found, name)
+            node = self._node_of(topology, name)
             node["kind"] = "graph"
-            found = node.setdefault("graph", _empty(name))
-        return found
+            topology = node.setdefault("graph", _empty(name))
+        return topology
 
     def _node_of(self, topology: Topology, name: str) -> dict[str, Any]:
         for node in topology["nodes"]:
@@ -135,13 +135,13 @@ def _empty(name: str) -> Topology:
 
 def nested(topology: Topology, path: str) -> Topology | None:
     """Return the topology of the nested graph at *path*, a path of task ids; None if there is none."""
-    found: Topology | None = topology
+    current: Topology | None = topology
     for name in node_path(path):
-        node = next((one for one in (found or _empty(""))["nodes"] if one["name"] == name), None)
-        found = node.get("graph") if node is not None else None
-        if found is None:
+        node = next((candidate for candidate in (current or _empty(""))["nodes"] if candidate["name"] == name), None)
+        current = node.get("graph") if node is not None else None
+        if current is None:
             return None
-    return found
+    return current
 
 
 @final
@@ -176,17 +176,17 @@ class Edges:
         if goto is not None:
             ways = {edge["to"]: at for at, edge in reversed(edges)}  # also for converted routers
             return [ways[target] for target in dict.fromkeys(goto or ("END",)) if target in ways]
-        found: list[int] = []
+        indexes: list[int] = []
         branches: dict[Any, dict[str, list[int]]] = {}
         for at, edge in edges:
             if edge["kind"] in ("static", "join") or (edge["kind"] == "seen" and edge["to"] in (following or ("END",))):
-                found.append(at)
+                indexes.append(at)
             elif edge["kind"] == "conditional":
                 branches.setdefault(edge["branch"], {}).setdefault(edge["to"], []).append(at)
         for targets in branches.values():
             due = [ways[0] for target, ways in targets.items() if target in following]
-            found += due or targets.get("END", [])[:1]
-        return sorted(found)
+            indexes += due or targets.get("END", [])[:1]
+        return sorted(indexes)
 
     def by(self, source: str, kind: str, target: str) -> list[int]:
         """Return the edges of *kind* from *source* to *target*."""

@@ -46,19 +46,19 @@ _RECENTLY_S: Final = 10.0
 """Seconds after a commit for which a store counts as being written."""
 
 
-def runtimes_of(given: Any) -> tuple[dict[str, Runtime[Any, Any]], Runtime[Any, Any] | None]:
+def runtimes_of(source: Any) -> tuple[dict[str, Runtime[Any, Any]], Runtime[Any, Any] | None]:
     """Return the runtimes by the names of their graphs, and a runtime for the threads of any graph.
 
     Args:
-        given: A runtime, several runtimes, or a store or its URL, whose graphs are unknown.
+        source: A runtime, several runtimes, or a store or its URL, whose graphs are unknown.
 
     Raises:
         InputError: It is something else, a runtime has no store, or two have graphs of one name.
     """
-    if isinstance(given, str | Store):
-        store = open_store(given) if isinstance(given, str) else given
+    if isinstance(source, str | Store):
+        store = open_store(source) if isinstance(source, str) else source
         return {}, Runtime(nothing(), store=store)
-    return checked_runtimes(given), None
+    return checked_runtimes(source), None
 
 
 @final
@@ -87,10 +87,10 @@ class Library:
         Raises:
             InputError: The viewer does not show that graph.
         """
-        found = self.runtimes.get(graph, self._any)
-        if found is None:
+        runtime = self.runtimes.get(graph, self._any)
+        if runtime is None:
             raise UNKNOWN_PATH(path=f"graph {graph!r}")
-        return found
+        return runtime
 
     def use(self, graph: str, thread: str, make: Callable[[Thread, Head], T]) -> T:
         """Return the result of *make* for a thread.
@@ -106,16 +106,16 @@ class Library:
 
     # -- documents -------------------------------------------------------------------------------------------------
 
-    def head(self, at: float, **said: Any) -> Document:
-        """Return the `Head`, with the caller's rights (*said*)."""
+    def head(self, at: float, **rights: Any) -> Document:
+        """Return the `Head`, with the caller's rights (*rights*)."""
         store: Any = store_of(self._any if self._any is not None else next(iter(self.runtimes.values())))
         path = getattr(store, "path", None)  # for a file
         note = [] if self.runtimes else ["The code of the graphs is not available: fields show the last writes."]
         return {
             "mode": "served", "version": graphrt.__version__, "made_at": at, "title": Path(str(path)).name if path else "Threads",
-            "graphs": [{"graph": name, "version": one.graph.version} for name, one in self.runtimes.items()],
+            "graphs": [{"graph": name, "version": runtime.graph.version} for name, runtime in self.runtimes.items()],
             "thread": None, "coverage": list(self.runtimes) if self._coverage is not None else [],
-            "cases": bool(self.runtimes), "notes": note, **said,
+            "cases": bool(self.runtimes), "notes": note, **rights,
         }  # fmt: skip
 
     def graph(self, graph: str) -> Document:
@@ -132,7 +132,7 @@ class Library:
         limit, cursor = _limit(asked), _cursor(asked.get("after", ""))
         filters: dict[str, Any] = {"status": asked.get("status") or None}
         filters["tags"] = [asked["tag"]] if asked.get("tag") else ()
-        found: list[tuple[str, ThreadInfo]] = []
+        pairs: list[tuple[str, ThreadInfo]] = []
         for graph, runtime in self._sources(asked.get("graph") or None):
             for key, more in _searches(asked.get("text", "")):
                 place = f"{key}{graph or ''}"
@@ -140,11 +140,11 @@ class Library:
                     continue  # this source has no more
                 after = cursor.get(place) or None
                 page = runtime.threads(graph=graph, newest_first=True, limit=limit + 1, after=after, **filters, **more)
-                found += [(place, one) for one in page]
+                pairs += [(place, info) for info in page]
         shown, following = _page_of(
-            found, cursor, limit, order=lambda one: -one.created_at, token=lambda one: one.thread
+            pairs, cursor, limit, order=lambda info: -info.created_at, token=lambda info: info.thread
         )
-        return {"threads": self._rows({(one.graph, one.thread): one for one in shown}.values()), "next": following}
+        return {"threads": self._rows({(info.graph, info.thread): info for info in shown}.values()), "next": following}
 
     def _sources(self, graph: str | None) -> list[tuple[str | None, Runtime[Any, Any]]]:
         """Return the runtimes whose threads are listed, each with the name of the graph that it is for."""
@@ -152,8 +152,8 @@ class Library:
             return [(graph, self.runtime(graph))]
         return [(None, self._any)] if self._any is not None else [*self.runtimes.items()]
 
-    def _rows(self, found: Iterable[ThreadInfo]) -> list[Document]:
-        infos = list(found)
+    def _rows(self, threads: Iterable[ThreadInfo]) -> list[Document]:
+        infos = list(threads)
         busy = any(time() - info.updated_at < _RECENTLY_S for info in infos)
         until = monotonic() + (_BUSY_S if busy else _SUMMING_S)
         return [self._row(info, known_only=monotonic() > until) for info in infos]
@@ -165,8 +165,8 @@ class Library:
             usage, error = None, None
             try:
                 if runtime is not None:
-                    found = runtime.state(info.thread)
-                    usage, error = found.usage, found.error
+                    snapshot = runtime.state(info.thread)
+                    usage, error = snapshot.usage, snapshot.error
                 else:
                     error = info.error
             except GraphrtError:  # an unreadable thread is also listed
@@ -180,110 +180,114 @@ class Library:
     def inbox(self, asked: Mapping[str, str]) -> Document:
         """Return an `InboxPage`: open questions, the oldest first."""
         limit, cursor = _limit(asked), _cursor(asked.get("after", ""))
-        found: list[tuple[str, InboxItem]] = []
+        pairs: list[tuple[str, InboxItem]] = []
         for graph, runtime in self._sources(asked.get("graph") or None):
             place = graph or ""
             if "labels" in store_of(runtime).offers and (not cursor or place in cursor):
                 page = runtime.inbox(graph=graph, limit=limit + 1, after=cursor.get(place) or None)
-                found += [(place, one) for one in page]
-        shown, following = _page_of(found, cursor, limit, order=lambda one: one.asked_at, token=lambda one: one.token)
+                pairs += [(place, item) for item in page]
+        shown, following = _page_of(
+            pairs, cursor, limit, order=lambda item: item.asked_at, token=lambda item: item.token
+        )
         names = ("graph", "thread", "title", "status", "asked_at")
         questions = [
             {
-                **documents.question(one.interrupt, self._bounds, code=one.graph in self.runtimes),
-                **{name: getattr(one, name) for name in names},
+                **documents.question(item.interrupt, self._bounds, code=item.graph in self.runtimes),
+                **{name: getattr(item, name) for name in names},
             }
-            for one in shown
+            for item in shown
         ]
         return {"questions": questions, "next": following}
 
     def thread(self, graph: str, thread: str) -> Document:
         """Return the `ThreadDoc`."""
-        return self.use(graph, thread, lambda one, head: documents.thread_document(one, head, self._bounds))
+        return self.use(graph, thread, lambda loaded, head: documents.thread_document(loaded, head, self._bounds))
 
     def rows(self, graph: str, thread: str, first: int, limit: int) -> Document:
         """Return a `RowsPage`."""
 
-        def page(one: Thread, _head: Head) -> Document:
-            rows = self._first(one.rows[first : first + _ROWS], limit)
-            return {"rows": rows, "total": len(one.rows), "seq": one.seq}
+        def page(loaded: Thread, _head: Head) -> Document:
+            rows = self._first(loaded.rows[first : first + _ROWS], limit)
+            return {"rows": rows, "total": len(loaded.rows), "seq": loaded.seq}
 
         return self.use(graph, thread, page)
 
     def _first(self, documents: Iterable[Document], limit: int) -> list[Document]:
         """Return the first *limit* documents, fewer if they are large."""
-        found: list[Document] = []
+        chosen: list[Document] = []
         room = 4 * self._bounds.value
-        for one in islice(documents, min(limit, _ROWS)):
-            found.append(one)
-            room -= len(str(one))
+        for document in islice(documents, min(limit, _ROWS)):
+            chosen.append(document)
+            room -= len(str(document))
             if room <= 0:
                 break
-        return found
+        return chosen
 
     def entries(self, graph: str, thread: str, after: int, limit: int) -> Document:
         """Return an `EntriesPage`."""
 
-        def page(one: Thread, head: Head) -> Document:
-            made = (documents.entry_document(entry, self._bounds, code=one.code) for entry in one.entries(after))
-            found = self._first(made, limit)
-            return {"entries": found, "more": bool(found) and found[-1]["seq"] < head.seq}
+        def page(loaded: Thread, head: Head) -> Document:
+            made = (documents.entry_document(entry, self._bounds, code=loaded.code) for entry in loaded.entries(after))
+            shown = self._first(made, limit)
+            return {"entries": shown, "more": bool(shown) and shown[-1]["seq"] < head.seq}
 
         return self.use(graph, thread, page)
 
     def state(self, graph: str, thread: str, at: int | None) -> Document:
         """Return the `StateDoc`."""
-        return self.use(graph, thread, lambda one, _: documents.state_document(one, at, self._bounds))
+        return self.use(graph, thread, lambda loaded, _: documents.state_document(loaded, at, self._bounds))
 
     def call(self, graph: str, thread: str, seq: int, problem: str) -> Document:
         """Return the `CallDoc`; *problem* is the reason why its prompt cannot be requested."""
 
-        def made(one: Thread, _head: Head) -> Document:
-            entry = documents.entry_at(one, seq)
+        def made(loaded: Thread, _head: Head) -> Document:
+            entry = documents.entry_at(loaded, seq)
             if entry is None or not hasattr(entry.event, "failed_attempts") or not hasattr(entry.event, "key"):
                 raise UNKNOWN_PATH(path=f"model call {seq}")
             task = str(getattr(entry.event, "task", ""))
-            node = next((row["node"] for row in one.rows if row["task"] == task), None) or task.rpartition(":")[2]
-            document = documents.call_document(entry, self._bounds, code=one.code, node=node)
-            return {**document, "prompt_problem": problem if one.code else _WITHOUT_CODE}
+            node = next((row["node"] for row in loaded.rows if row["task"] == task), None) or task.rpartition(":")[2]
+            document = documents.call_document(entry, self._bounds, code=loaded.code, node=node)
+            return {**document, "prompt_problem": problem if loaded.code else _WITHOUT_CODE}
 
         return self.use(graph, thread, made)
 
     def prompt(self, graph: str, thread: str, seq: int) -> Document:
         """Return the `PromptDoc`. The nodes of the thread run again, on the recorded data."""
 
-        def made(one: Thread, _head: Head) -> Document:
-            if not one.code:
+        def made(loaded: Thread, _head: Head) -> Document:
+            if not loaded.code:
                 return {"seq": seq, "prompt": None, "problem": _WITHOUT_CODE}
-            entry = documents.entry_at(one, seq)
+            entry = documents.entry_at(loaded, seq)
             key = None if entry is None else reports.key_of(cast("Any", entry.event))
-            if one.asked is None:
-                one.asked = reports.asked_of(one)
-            if key is None or key not in one.asked:
+            if loaded.asked is None:
+                loaded.asked = reports.asked_of(loaded)
+            if key is None or key not in loaded.asked:
                 return {"seq": seq, "prompt": None, "problem": reports.NOT_REBUILT}
-            return {"seq": seq, "prompt": reports.prompt_document(one.asked[key], self._bounds), "problem": ""}
+            return {"seq": seq, "prompt": reports.prompt_document(loaded.asked[key], self._bounds), "problem": ""}
 
         return self.use(graph, thread, made)
 
     def conversation(self, graph: str, thread: str) -> Document:
         """Return the `ConversationDoc`."""
 
-        def made(one: Thread, head: Head) -> Document:
-            return documents.conversation_document(one.entries(head.first - 1), self._bounds, code=one.code)
+        def made(loaded: Thread, head: Head) -> Document:
+            return documents.conversation_document(loaded.entries(head.first - 1), self._bounds, code=loaded.code)
 
         return self.use(graph, thread, made)
 
     def value(self, graph: str, thread: str, ref: str) -> Document:
         """Return the `ValueDoc`."""
-        return self.use(graph, thread, lambda one, _: documents.value_document(one, ref, WHOLE))
+        return self.use(graph, thread, lambda loaded, _: documents.value_document(loaded, ref, WHOLE))
 
     def compare(self, graph: str, thread: str, other: str) -> Document:
         """Return the `CompareDoc` of two threads of a graph."""
         runtime = self._with_code(graph)
         right: list[Thread] = []
-        self.use(graph, other, lambda one, _: right.append(one))
-        found = runtime.diff(thread, other)
-        return self.use(graph, thread, lambda one, _: reports.compare_document(one, right[0], found, self._bounds))
+        self.use(graph, other, lambda loaded, _: right.append(loaded))
+        divergence = runtime.diff(thread, other)
+        return self.use(
+            graph, thread, lambda loaded, _: reports.compare_document(loaded, right[0], divergence, self._bounds)
+        )
 
     def audit(self, graph: str, thread: str) -> Document:
         """Return the `AuditDoc`."""
@@ -301,7 +305,7 @@ class Library:
     def case(self, graph: str, thread: str, at: int | None) -> Document:
         """Return the `CaseDoc` of the superstep after the entry *at*."""
         self._with_code(graph)
-        return self.use(graph, thread, lambda one, _: reports.case_document(one, at))
+        return self.use(graph, thread, lambda loaded, _: reports.case_document(loaded, at))
 
 
 _WITHOUT_CODE: Final = "The code of the graph is not available."
@@ -320,7 +324,7 @@ def _limit(asked: Mapping[str, str]) -> int:
 
 
 def _page_of(
-    found: list[tuple[str, T]],
+    pairs: list[tuple[str, T]],
     cursor: Mapping[str, str],
     limit: int,
     *,
@@ -330,16 +334,16 @@ def _page_of(
     """Return the first *limit* items of several sources, and the place of the next page; None if there are no more.
 
     Args:
-        found: Up to *limit* + 1 items of each source, each with the name of its source.
+        pairs: Up to *limit* + 1 items of each source, each with the name of its source.
         cursor: The place of this page.
         order: Sort key of the items.
         token: Where a source continues after an item.
     """
-    found.sort(key=lambda pair: order(pair[1]))
-    rest = {place for place, _ in found[limit:]}
+    pairs.sort(key=lambda pair: order(pair[1]))
+    rest = {place for place, _ in pairs[limit:]}
     following = {place: cursor.get(place, "") for place in rest}
-    following |= {place: token(one) for place, one in found[:limit] if place in rest}
-    return [one for _, one in found[:limit]], json.dumps(following) if rest else None
+    following |= {place: token(item) for place, item in pairs[:limit] if place in rest}
+    return [item for _, item in pairs[:limit]], json.dumps(following) if rest else None
 
 
 def _cursor(after: str) -> dict[str, str]:
@@ -351,9 +355,9 @@ def _cursor(after: str) -> dict[str, str]:
     if not after:
         return {}
     try:
-        found: Any = json.loads(after)
-        if is_mapping(found):
-            return {str(key): str(value) for key, value in found.items()}
+        places: Any = json.loads(after)
+        if is_mapping(places):
+            return {str(key): str(value) for key, value in places.items()}
     except (ValueError, RecursionError):
         pass
     raise INVALID_ARGUMENT(argument="after=", value=after[:80], wanted="the `next` of a page")
@@ -363,8 +367,8 @@ def _cursor(after: str) -> dict[str, str]:
 class Libraries:
     """The items shown to each tenant."""
 
-    def __init__(self, given: Any, *, bounds: Bounds, coverage: Path | None) -> None:
-        self._runtimes, self._any = runtimes_of(given)
+    def __init__(self, source: Any, *, bounds: Bounds, coverage: Path | None) -> None:
+        self._runtimes, self._any = runtimes_of(source)
         self._bounds: Final = bounds
         self._coverage: Final = coverage
         self._threads: Final = Threads(bounds)
@@ -374,17 +378,17 @@ class Libraries:
     def of(self, tenant: str | None) -> Library:
         """Return the threads that callers of *tenant* see; None means all threads of the store."""
         with self._lock:
-            found = self._known.get(tenant)
-            if found is None:
-                runtimes = {name: _of_tenant(one, tenant) for name, one in self._runtimes.items()}
+            library = self._known.get(tenant)
+            if library is None:
+                runtimes = {name: _of_tenant(runtime, tenant) for name, runtime in self._runtimes.items()}
                 any_graph = None if self._any is None else _of_tenant(self._any, tenant)
-                found = self._known[tenant] = Library(
+                library = self._known[tenant] = Library(
                     runtimes, any_graph, threads=self._threads, bounds=self._bounds, coverage=self._coverage
                 )
                 while len(self._known) > _TENANTS:
                     self._known.popitem(last=False)
             self._known.move_to_end(tenant)
-            return found
+            return library
 
 
 def _of_tenant(runtime: Runtime[Any, Any], tenant: str | None) -> Runtime[Any, Any]:

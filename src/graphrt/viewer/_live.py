@@ -48,22 +48,22 @@ class LiveForm:
         return event("problem", problem(error))
 
 
-def live_document(found: LiveItem, bounds: Bounds) -> dict[str, Any]:
+def live_document(live_item: LiveItem, bounds: Bounds) -> dict[str, Any]:
     """Return the `LiveDoc` of a live item."""
-    shown: Any = found.item
+    shown: Any = live_item.item
     inner: Any = getattr(shown, "item", None)
-    kind = type(inner if found.mode == "messages" and inner is not None else shown).__name__
-    path, _, _ = found.task_id.rpartition("/")
+    kind = type(inner if live_item.mode == "messages" and inner is not None else shown).__name__
+    path, _, _ = live_item.task_id.rpartition("/")
     document: dict[str, Any] = {
-        "mode": found.mode, "task": found.task_id, "node": getattr(shown, "node", None), "path": path,
-        "what": "value", "text": "", "value": None, "missed": found.missed,
+        "mode": live_item.mode, "task": live_item.task_id, "node": getattr(shown, "node", None), "path": path,
+        "what": "value", "text": "", "value": None, "missed": live_item.missed,
     }  # fmt: skip
-    if found.mode == "messages":
+    if live_item.mode == "messages":
         document["what"] = _PIECES.get(kind, kind)
         document["text"] = str(getattr(inner, "text", ""))
         if kind not in ("TextDelta", "ThinkingDelta"):
             document["value"] = Documents(bounds).of(inner if inner is not None else shown)
-    elif found.mode == "live":
+    elif live_item.mode == "live":
         document["what"] = str(getattr(shown, "what", ""))
         document["value"] = Documents(bounds).of(getattr(shown, "value", None))
     else:

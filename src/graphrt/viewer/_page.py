@@ -54,9 +54,9 @@ def asset(name: str) -> tuple[bytes, str] | None:
 def names() -> frozenset[str]:
     """Return the names of the files of the page."""
     folder = _folder()
-    found = [(one, one.name) for one in folder.iterdir()]
-    found += [(one, f"vendor/{one.name}") for one in folder.joinpath("vendor").iterdir()]
-    return frozenset(name for one, name in found if one.is_file() and name[name.rfind(".") :] in _TYPES)
+    paths = [(file, file.name) for file in folder.iterdir()]
+    paths += [(file, f"vendor/{file.name}") for file in folder.joinpath("vendor").iterdir()]
+    return frozenset(name for file, name in paths if file.is_file() and name[name.rfind(".") :] in _TYPES)
 
 
 def _folder() -> Traversable:
@@ -64,8 +64,8 @@ def _folder() -> Traversable:
 
 
 def _text(name: str) -> str:
-    found = _folder().joinpath(*name.split("/"))
-    return found.read_text(encoding="utf-8")
+    file = _folder().joinpath(*name.split("/"))
+    return file.read_text(encoding="utf-8")
 
 
 @cache
@@ -146,19 +146,19 @@ def _module(name: str) -> str:
         return f"const {default} = {target}.default;"
 
     def listed(match: re.Match[str]) -> str:
-        for one in match.group(1).split(","):
-            own, _, other = one.strip().partition(" as ")
+        for clause in match.group(1).split(","):
+            own, _, other = clause.strip().partition(" as ")
             if own:
                 exported[other or own] = own
         return ""
 
     text = _IMPORT.sub(imported, text)
     for names in _DECLARED.findall(text):
-        own = next(one for one in names if one)
+        own = next(candidate for candidate in names if candidate)
         exported[own] = own
     text = _LISTED.sub(listed, _DECLARED.sub("", text))
-    given = ", ".join(own if own == other else f"{other}: {own}" for other, own in exported.items())
-    return f"const {_variable(name)} = (() => {{\n{text.strip()}\nreturn {{ {given} }};\n}})();"
+    exports = ", ".join(own if own == other else f"{other}: {own}" for other, own in exported.items())
+    return f"const {_variable(name)} = (() => {{\n{text.strip()}\nreturn {{ {exports} }};\n}})();"
 
 
 def _variable(name: str) -> str:

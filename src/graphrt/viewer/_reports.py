@@ -51,32 +51,32 @@ def prompt_document(asked: Any, bounds: Bounds) -> Document:
     make = Documents(bounds).of
     if not isinstance(asked, ModelRequest):
         return {
-            "messages": [_said(one, bounds) for one in (asked if is_list(asked) else [asked])], "tools": [],
+            "messages": [_said(message, bounds) for message in (asked if is_list(asked) else [asked])], "tools": [],
             "output": None, "settings": {},
         }  # fmt: skip
     tools = [
-        {"name": one.name, "description": one.description, "parameters": make(dict(one.parameters))}
-        for one in asked.tools
+        {"name": tool.name, "description": tool.description, "parameters": make(dict(tool.parameters))}
+        for tool in asked.tools
     ]
     settings = {name: getattr(asked, name, None) for name in _SETTINGS}
     return {
-        "messages": [message_document(one, bounds) for one in asked.messages],
+        "messages": [message_document(message, bounds) for message in asked.messages],
         "tools": tools,
         "output": None if asked.output is None else make(asked.output),
         "settings": {name: make(value) for name, value in settings.items() if value not in (None, (), "auto")},
     }
 
 
-def _said(one: Any, bounds: Bounds) -> Document:
-    if isinstance(one, str):
-        return {"role": "user", "parts": [{"kind": "text", "text": Documents(bounds).of(one)}], "id": None}
-    return message_document(one, bounds)
+def _said(message: Any, bounds: Bounds) -> Document:
+    if isinstance(message, str):
+        return {"role": "user", "parts": [{"kind": "text", "text": Documents(bounds).of(message)}], "id": None}
+    return message_document(message, bounds)
 
 
 # -- compare -------------------------------------------------------------------------------------------------------
 
 
-def compare_document(left: Thread, right: Thread, found: Divergence | None, bounds: Bounds) -> Document:
+def compare_document(left: Thread, right: Thread, divergence: Divergence | None, bounds: Bounds) -> Document:
     """Return the `CompareDoc` of the first difference between two threads."""
 
     def side(thread: Thread, entry: Any) -> tuple[Document | None, int | None]:
@@ -85,16 +85,17 @@ def compare_document(left: Thread, right: Thread, found: Divergence | None, boun
         row = next((row["n"] for row in thread.rows if row["seq"] >= entry.seq), None)
         return entry_document(entry, bounds, code=thread.code), row
 
-    one, one_row = side(left, found.left if found is not None else None)
-    other, other_row = side(right, found.right if found is not None else None)
-    if found is None:
+    left_entry, left_row = side(left, divergence.left if divergence is not None else None)
+    right_entry, right_row = side(right, divergence.right if divergence is not None else None)
+    if divergence is None:
         sentence = "They have the same entries."
     else:
-        named = f" They differ in {', '.join(found.fields)}." if found.fields else ""
-        sentence = f"{_did(left, one_row)}, and {_did(right, other_row)}.{named}"
+        named = f" They differ in {', '.join(divergence.fields)}." if divergence.fields else ""
+        sentence = f"{_did(left, left_row)}, and {_did(right, right_row)}.{named}"
     return {
-        "same": found is None, "left": one, "right": other, "left_row": one_row, "right_row": other_row,
-        "fields": [] if found is None else list(found.fields), "sentence": sentence,
+        "same": divergence is None, "left": left_entry, "right": right_entry,
+        "left_row": left_row, "right_row": right_row,
+        "fields": [] if divergence is None else list(divergence.fields), "sentence": sentence,
     }  # fmt: skip
 
 
@@ -103,9 +104,9 @@ def _did(thread: Thread, number: int | None) -> str:
     if number is None:
         return f"{thread.thread} has ended before"
     row = thread.rows[number]
-    what = _DID.get(row["outcome"] or "")
-    if what is not None:
-        return f"{thread.thread} {what} {row['node']}"
+    verb = _DID.get(row["outcome"] or "")
+    if verb is not None:
+        return f"{thread.thread} {verb} {row['node']}"
     return (
         f"{thread.thread} has the {row['kind']} of row {number}"
         if row["kind"] != "ended"
@@ -130,14 +131,14 @@ def audit_document(thread: Thread, head: Head) -> Document:
     for entry in thread.entries(head.first - 1):
         event = entry.event
         if isinstance(event, ValuesErased) and not entry.path:
-            said = {"seq": entry.seq, "at": entry.at, "by": event.by, "reason": event.reason}
-            erasures.append({**said, "lines": event.lines})
+            erasure = {"seq": entry.seq, "at": entry.at, "by": event.by, "reason": event.reason}
+            erasures.append({**erasure, "lines": event.lines})
         rules = event.redaction if isinstance(event, RunStarted | RunResumed | ThreadUpdated) else ""
         if rules and (not redactions or redactions[-1]["rules"] != rules):
             redactions.append({"seq": entry.seq, "rules": rules})
     with suppress(InputError):  # it is not chained, so it has no head
-        found = head_of(store_of(thread.runtime), thread.thread)
-        heads.append({"seq": found.seq, "at": found.at / 1e6, "digest": found.root.hex()})
+        tree_head = head_of(store_of(thread.runtime), thread.thread)
+        heads.append({"seq": tree_head.seq, "at": tree_head.at / 1e6, "digest": tree_head.root.hex()})
     audit = thread.runtime.audit
     keyed = audit is not None and audit.keys is not None
     sentence = "The journal has no hash chain, so nothing shows whether it was changed."
@@ -171,17 +172,17 @@ def coverage_document(file: Path, graph: str, topology: Topology) -> Document:
 
     summary = summarise(load(file), [graph])
     arcs: list[Document] = []
-    for one in summary.graphs:
-        edges = _edges(topology, one.path)
-        for arc in (*one.taken, *one.missing):
-            tests = one.taken.get(arc, ())
-            possible = True if arc in one.possible else False if arc in one.impossible else None
-            found = {
-                "id": arc.id, "path": one.path, "kind": arc.kind, "source": arc.source, "target": arc.target,
-                "label": arc.label, "taken": arc in one.taken, "tests": len(tests), "sample": list(tests[:_TESTS]),
-                "possible": possible, "edge": edges.get(arc),
+    for graph_coverage in summary.graphs:
+        edges = _edges(topology, graph_coverage.path)
+        for arc in (*graph_coverage.taken, *graph_coverage.missing):
+            tests = graph_coverage.taken.get(arc, ())
+            possible = True if arc in graph_coverage.possible else False if arc in graph_coverage.impossible else None
+            arc_document = {
+                "id": arc.id, "path": graph_coverage.path, "kind": arc.kind, "source": arc.source, "target": arc.target,
+                "label": arc.label, "taken": arc in graph_coverage.taken, "tests": len(tests),
+                "sample": list(tests[:_TESTS]), "possible": possible, "edge": edges.get(arc),
             }  # fmt: skip
-            arcs.append(found)
+            arcs.append(arc_document)
     return {
         "graph": graph, "file": file.name, "percent": round(summary.percent, 2), "count": summary.count,
         "taken": summary.taken, "arcs": arcs,
@@ -192,11 +193,11 @@ def _edges(topology: Topology, path: str) -> dict[Any, int]:
     """Return the arcs of the graph at *path*, a path of node names, that are edges, with the index of the edge."""
     from graphrt.testing.route_coverage.arcs import arc_of
 
-    found: Topology | None = topology
+    inner: Topology | None = topology
     for name in path.split("/") if path else ():
-        nodes: list[dict[str, Any]] = found["nodes"] if found is not None else []
-        found = next((one.get("graph") for one in nodes if one["name"] == name), None)
-    edges: list[dict[str, Any]] = found["edges"] if found is not None else []
+        nodes: list[dict[str, Any]] = inner["nodes"] if inner is not None else []
+        inner = next((node.get("graph") for node in nodes if node["name"] == name), None)
+    edges: list[dict[str, Any]] = inner["edges"] if inner is not None else []
     return {arc_of(edge): at for at, edge in enumerate(edges) if edge["kind"] != "join"}
 
 

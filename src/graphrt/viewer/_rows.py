@@ -93,7 +93,7 @@ class Rows:
         """Process the next entries with their changes."""
         for change in changes:
             self._changes.setdefault(change.seq, []).append(change)
-        for seq in [seq for seq, found in self._changes.items() if found[0].kind == "pruned"]:
+        for seq in [seq for seq, group in self._changes.items() if group[0].kind == "pruned"]:
             self._row(
                 "pruned", seq=seq, at=0.0, run="", text="entries up to here were pruned", changes=self._changes.pop(seq)
             )
@@ -124,7 +124,7 @@ class Rows:
                     self._graph(entry.path).ended.append(entry)
             case events.OutcomeDropped():
                 graph = self._graph(entry.path)
-                graph.ended = [one for one in graph.ended if getattr(one.event, "task", "") != event.task]
+                graph.ended = [other for other in graph.ended if getattr(other.event, "task", "") != event.task]
             case events.SuperstepCommitted():
                 self._committed(entry, event)
             case events.TasksRouted():
@@ -209,7 +209,7 @@ class Rows:
 
     def _committed(self, entry: Entry, event: events.SuperstepCommitted) -> None:
         graph = self._graph(entry.path)
-        changes = {one.task_id: one for one in self._changes.get(entry.seq, ())}
+        changes = {task_change.task_id: task_change for task_change in self._changes.get(entry.seq, ())}
         if not self._code and not entry.path and self._entering is not None:  # the due nodes are known only now
             self._entering["edges"] = graph.edges.taken("START", _nodes(graph.ended))
             self._entering = None
@@ -298,10 +298,10 @@ class Rows:
         task = self._task(event.task)
         reply: Any = plain_data.untagged(event.reply) if isinstance(event, events.ModelReplied) else {}
         wanted = tool_calls_of(reply)
-        task.wanted += [(str(one.get("name", "")), one.get("arguments")) for one in wanted]
+        task.wanted += [(str(tool_call.get("name", "")), tool_call.get("arguments")) for tool_call in wanted]
         usage = event.usage if isinstance(event.usage, Usage) else None
         call = {
-            "seq": entry.seq, "model": event.model, "tools": [str(one.get("name", "")) for one in wanted],
+            "seq": entry.seq, "model": event.model, "tools": [str(tool_call.get("name", "")) for tool_call in wanted],
             "input_tokens": usage.input_tokens if usage else 0, "output_tokens": usage.output_tokens if usage else 0,
             "cost_usd": usage.cost_usd if usage else None, "text": text_of(reply)[:_SHOWN], "at": entry.at,
         }  # fmt: skip
@@ -312,8 +312,8 @@ class Rows:
         tool, name = tool_of(event.key)
         arguments: Any = event.arguments
         if tool:
-            found = next((at for at, (wanted, _) in enumerate(task.wanted) if wanted == name), None)
-            arguments = task.wanted.pop(found)[1] if found is not None else None
+            index = next((at for at, (wanted, _) in enumerate(task.wanted) if wanted == name), None)
+            arguments = task.wanted.pop(index)[1] if index is not None else None
         made = {
             "seq": entry.seq, "name": name, "kind": "tool" if tool else "effect", "at": entry.at,
             "arguments": self._doc(arguments), "result": self._doc(event.result, ("e", entry.seq), ("result",)),
@@ -338,22 +338,22 @@ class Rows:
         *,
         changes: Sequence[StateChange] = (),
         usage: Any = None,
-        **given: Any,
+        **values: Any,
     ) -> Row:
         """Add a row."""
         if entry is not None:
-            given = {"seq": entry.seq, "at": entry.at, "run": entry.run, "path": entry.path} | given
-        path: str = given.get("path", "")
+            values = {"seq": entry.seq, "at": entry.at, "run": entry.run, "path": entry.path} | values
+        path: str = values.get("path", "")
         graph = self._graph(path)
         row: Row = {
             "n": len(self.rows), "kind": kind,
             "began_at": (graph.due_at or self._graph("").due_at) if kind in ("task", "retried") else None,
             "superstep": graph.superstep, "path": path, "node": None, "task": None, "attempt": 1,
             "outcome": None, "user": self._user, "text": "",
-            "ops": [one for change in changes for one in self._ops(change)],
+            "ops": [operation for change in changes for operation in self._ops(change)],
             "wrote": list(dict.fromkeys(name for change in changes for name in change.wrote)), "edges": [],
             "goto": None, "calls": [], "tools": [], "asked": [], "answers": [],
-            "usage": plain_data.usage(usage) if isinstance(usage, Usage) else None, **given,
+            "usage": plain_data.usage(usage) if isinstance(usage, Usage) else None, **values,
         }  # fmt: skip
         row["text"] = brief_line(row["text"])
         row["edges"] = list(row["edges"])
@@ -361,9 +361,9 @@ class Rows:
         return row
 
     def _ops(self, change: StateChange) -> Iterable[list[Any]]:
-        for number, (verb, path, *given) in enumerate(change.operations):
+        for number, (verb, path, *operands) in enumerate(change.operations):
             base = ("c", change.seq, change.task_id, number) if self._code else ()
-            yield [_OPS[verb], list(path), *given[:-1], *(self._doc(one, base) for one in given[-1:])]
+            yield [_OPS[verb], list(path), *operands[:-1], *(self._doc(operand, base) for operand in operands[-1:])]
 
     def _doc(self, value: Any, base: tuple[str | int, ...] = (), path: tuple[str | int, ...] = ()) -> Doc:
         return Documents(self._bounds, base).of(value if self._code else plain_data.untagged(value), path)
@@ -379,7 +379,7 @@ def _written(seq: int, updates: Iterable[Mapping[str, Any]]) -> StateChange:
 
 
 def _nodes(ended: Iterable[Entry]) -> list[str]:
-    return [str(getattr(one.event, "node", "")) for one in ended]
+    return [str(getattr(entry.event, "node", "")) for entry in ended]
 
 
 def _question(event: events.InterruptRaised) -> str:
@@ -411,19 +411,19 @@ def text_of(reply: Any) -> str:
     if isinstance(reply.get("text"), str):
         return str(reply["text"])
     parts: Any = reply.get("parts") or ()
-    return "".join(str(one.get("text", "")) for one in parts if is_mapping(one) and one.get("kind") == "text")
+    return "".join(str(part.get("text", "")) for part in parts if is_mapping(part) and part.get("kind") == "text")
 
 
 def tool_calls_of(reply: Any) -> list[Mapping[str, Any]]:
     """Return the tool calls of a recorded reply, with their arguments as values where they are JSON."""
-    found: list[Mapping[str, Any]] = []
+    tool_calls: list[Mapping[str, Any]] = []
     calls: Any = reply.get("tool_calls") if is_mapping(reply) else None
-    for one in calls or ():
-        arguments = one.get("arguments")
+    for call in calls or ():
+        arguments = call.get("arguments")
         with suppress(ValueError, RecursionError):
             arguments = loads(arguments) if isinstance(arguments, str) else arguments
-        found.append({**one, "arguments": arguments})
-    return found
+        tool_calls.append({**call, "arguments": arguments})
+    return tool_calls
 
 
 def tool_of(key: str) -> tuple[bool, str]:
@@ -432,7 +432,7 @@ def tool_of(key: str) -> tuple[bool, str]:
     Keys are `name#n`, `name#key`, or for a tool `tool/name/digest#n`, preceded by the path of an agent below another
     one.
     """
-    before, found, rest = key.partition("tool/")
-    if found and (not before or before.endswith("/")):
+    before, marker, rest = key.partition("tool/")
+    if marker and (not before or before.endswith("/")):
         return True, rest.rpartition("#")[0].rpartition("/")[0] or rest
     return False, key.rpartition("#")[0] or key

@@ -152,7 +152,7 @@ class About:
             case events.ThreadCopied():
                 self.origin = _origin("copy", event.source, entry.seq - 1)
             case events.ThreadStarted():
-                if not any(one["thread"] == plain_id(event.thread) for one in self.children):
+                if not any(child["thread"] == plain_id(event.thread) for child in self.children):
                     self.children.append({"thread": plain_id(event.thread), "graph": event.graph, "task": event.task})
             case events.ValuesErased():
                 self.erased += event.lines
@@ -204,25 +204,25 @@ class Threads:
         head = store.head(thread)
         key = (getattr(store, "tenant", None), graph, thread)
         with self._lock:
-            kept = self._kept.setdefault(key, _Kept())
+            cached = self._kept.setdefault(key, _Kept())
             self._kept.move_to_end(key)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
-        with kept.lock:
-            known = kept.thread
+        with cached.lock:
+            known = cached.thread
             try:
-                if known is None or not kept.fits(head):
+                if known is None or not cached.fits(head):
                     known = Thread(runtime, thread, graph, self._bounds)
                 erased = known.about.erased
                 known.read(head.seq)
-                if known.about.erased > erased and kept.thread is known:
+                if known.about.erased > erased and cached.thread is known:
                     # The earlier fold contains values that are now erased.
                     known = Thread(runtime, thread, graph, self._bounds)
                     known.read(head.seq)
             except BaseException:
-                kept.thread = None
+                cached.thread = None
                 raise
-            kept.thread, kept.made_at, kept.first = known, head.created_at, head.first
+            cached.thread, cached.made_at, cached.first = known, head.created_at, head.first
             return use(known, head)
 
 

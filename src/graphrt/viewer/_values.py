@@ -79,11 +79,11 @@ class Documents:
         return self._other(value, path)
 
     def _text(self, value: str, path: Path) -> Doc:
-        most = min(self._bounds.text, max(self._room, 200))
-        self._room -= min(len(value), most) + 8
-        if len(value) <= most:
+        limit = min(self._bounds.text, max(self._room, 200))
+        self._room -= min(len(value), limit) + 8
+        if len(value) <= limit:
             return value
-        return self._cut("text", len(value), path, value[:most])
+        return self._cut("text", len(value), path, value[:limit])
 
     def _other(self, value: Any, path: Path) -> Doc:  # noqa: PLR0911 - one return for each kind of value
         if isinstance(value, str):  # a subclass, such as a member of an enumeration
@@ -131,20 +131,20 @@ class Documents:
             if len(name) > self._bounds.text:
                 name = f"{name[: self._bounds.text]}... ({len(name):,} characters)"
             pairs.append((name, self.of(item, (*path, name))))
-        found = dict(pairs)
-        if len(found) < len(pairs) or any(name.startswith("$") or name == "__proto__" for name in found):
+        document = dict(pairs)
+        if len(document) < len(pairs) or any(name.startswith("$") or name == "__proto__" for name in document):
             return {"$pairs": [list(pair) for pair in pairs]}
-        return found
+        return document
 
     def _media(self, value: Media, path: Path) -> Doc:
-        said: dict[str, Any] = {
+        document: dict[str, Any] = {
             "kind": value.kind, "media_type": value.media_type or "", "name": value.name, "size": value.size,
             "url": value.url,
         }  # fmt: skip
         if value.data is not None and len(value.data) <= min(self._bounds.media, self._room):
             self._room -= len(value.data)
-            said["data"] = b64encode(value.data).decode()
-        return {"$media": {**said, "ref": self.ref(path) if value.data is not None else None}}
+            document["data"] = b64encode(value.data).decode()
+        return {"$media": {**document, "ref": self.ref(path) if value.data is not None else None}}
 
     def _cut(self, kind: str, size: int, path: Path, shown: str | None = None) -> Doc:
         cut: dict[str, Any] = {"kind": kind, "size": size, "ref": self.ref(path)}
@@ -164,9 +164,9 @@ def path_of(ref: str) -> Path:
         InputError: The text is invalid.
     """
     try:
-        given: Any = loads(urlsafe_b64decode(ref.encode()))
-        if is_list(given) and all(isinstance(one, str | int) for one in given):
-            return tuple(given)
+        parts: Any = loads(urlsafe_b64decode(ref.encode()))
+        if is_list(parts) and all(isinstance(part, str | int) for part in parts):
+            return tuple(parts)
     except (ValueError, RecursionError):
         pass
     raise INVALID_ARGUMENT(argument="ref=", value=ref[:80], wanted="the `ref` of a part of a document")

@@ -125,11 +125,11 @@ def combined(plan: Plan, findings: Sequence[Finding]) -> str:
         case _:
             numbers = [(finding, _number(finding["text"])) for finding in spoken]
             known = [number for _, number in numbers if number is not None]
-            without_number = [finding for finding, number in numbers if number is None]
+            unparsed = [finding for finding, number in numbers if number is None]
             lines.insert(0, f"{plan['combine']} = {_reduced(plan['combine'], known)}")
-            if without_number:
+            if unparsed:
                 lines.append(
-                    f"Not exactly one number, and left out: {_ranges(plan, without_number)}. First: {without_number[0]['text']}"
+                    f"Not exactly one number, and left out: {_ranges(plan, unparsed)}. First: {unparsed[0]['text']}"
                 )
     lines.insert(1, f"All answers are the text {plan['name']!r}, for of=.")
     return "\n".join(lines)
