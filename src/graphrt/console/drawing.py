@@ -54,9 +54,9 @@ def draw(graph: CompiledGraph[Any, Any, Any], width: int) -> list[Line]:
 
 
 def _read(topology: dict[str, Any]) -> tuple[list[str], list[Edge]]:
-    given = ["START", *(str(node["name"]) for node in topology["nodes"]), "END"]
-    at = {name: position for position, name in enumerate(given)}
-    names = [safe(name) for name in given]
+    node_names = ["START", *(str(node["name"]) for node in topology["nodes"]), "END"]
+    at = {name: position for position, name in enumerate(node_names)}
+    names = [safe(name) for name in node_names]
     edges: dict[tuple[int, int], Edge] = {}
     for edge in topology["edges"]:
         kind = str(edge["kind"])

@@ -167,23 +167,23 @@ class RunProgress:
     def _node(self, name: str, node: NodeProgress, room: int, width: int) -> Line:
         mark, style = _MARKS[node.status]
         line: Line = [(mark, style), " ", (fit(name, room), "name" if node.status == "running" else "")]
-        said: list[Segment] = []
+        segments: list[Segment] = []
         if node.total > 1:
             full = round(_BAR * node.ended / node.total)
             bar = ("█" * full, "accent"), ("░" * (_BAR - full), "faint")
-            said = (
+            segments = (
                 [*bar, f" {node.ended:,}/{node.total:,}"]
                 if width - room > _BAR + 16
                 else [f"{node.ended}/{node.total}"]
             )
         elif node.runs > 1:
-            said = [(f"{node.runs + node.ended} times", "faint")]
+            segments = [(f"{node.runs + node.ended} times", "faint")]
         notes = [note for note in (node.inner and f"> {node.inner}", node.note) if note]
         if notes:
-            taken = 4 + room + sum(cells(one if isinstance(one, str) else one[0]) for one in said)
+            taken = 4 + room + sum(cells(segment if isinstance(segment, str) else segment[0]) for segment in segments)
             style = "bad" if node.failed else "faint"
-            said.append((f"  {fit('  '.join(notes), max(width - taken - 4, 0)).rstrip()}", style))
-        return [*line, "  ", *said] if said else line
+            segments.append((f"  {fit('  '.join(notes), max(width - taken - 4, 0)).rstrip()}", style))
+        return [*line, "  ", *segments] if segments else line
 
     def _used(self, width: int) -> list[Line]:
         total = self.tracker.total
@@ -195,18 +195,18 @@ class RunProgress:
 
     def _left(self, width: int, elapsed_s: float) -> list[Line]:
         """Return what remains of the limits that were set, as far as a run can approach them."""
-        left = [f"{self.limits.max_steps - self.steps:,} supersteps"]
+        remaining = [f"{self.limits.max_steps - self.steps:,} supersteps"]
         if self.limits.deadline_s is not None:
-            left.append(duration(max(self.limits.deadline_s - elapsed_s, 0)))
+            remaining.append(duration(max(self.limits.deadline_s - elapsed_s, 0)))
         if self.budget is not None:
             total, budget = self.tracker.total, self.budget
             if budget.seconds is not None:
-                left.append(f"{duration(max(budget.seconds - elapsed_s, 0))} of the budget")
+                remaining.append(f"{duration(max(budget.seconds - elapsed_s, 0))} of the budget")
             if budget.tokens is not None:
-                left.append(f"{max(budget.tokens - total.total_tokens - total.reserved_tokens, 0):,} tokens")
+                remaining.append(f"{max(budget.tokens - total.total_tokens - total.reserved_tokens, 0):,} tokens")
             if budget.calls is not None:
-                left.append(f"{max(budget.calls - total.calls, 0):,} calls")
+                remaining.append(f"{max(budget.calls - total.calls, 0):,} calls")
             if budget.usd is not None:
                 used_usd = (total.cost_usd or 0.0) + total.reserved_microusd / 1_000_000
-                left.append(f"${max(budget.usd - used_usd, 0.0):.2f}")
-        return [[(fit(f"left: {', '.join(left)}", width).rstrip(), "faint")]]
+                remaining.append(f"${max(budget.usd - used_usd, 0.0):.2f}")
+        return [[(fit(f"left: {', '.join(remaining)}", width).rstrip(), "faint")]]

@@ -79,10 +79,10 @@ class PlainScreen:
         """Return one line from the person, or None at the end of input."""
         self._out.write(f"  {safe(prompt)} ")
         self._out.flush()
-        said = sys.stdin.readline()
+        line = sys.stdin.readline()
         if not sys.stdin.isatty():
             self._out.write("\n")
-        return said.strip() if said else None
+        return line.strip() if line else None
 
 
 class RichScreen:
@@ -161,9 +161,9 @@ def has_unicode(out: TextIO) -> bool:
 
 def columns(out: TextIO, elsewhere: int = 80) -> int:
     """Return `COLUMNS` if it is set, else the columns of the terminal *out*, else *elsewhere*."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given):
-        return int(given)
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isdigit() and int(setting):
+        return int(setting)
     try:
         return os.get_terminal_size(out.fileno()).columns or elsewhere
     except (OSError, ValueError, AttributeError):

@@ -32,13 +32,13 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: i
         width: Maximum width of a line.
     """
     texts = [[safe(cell if isinstance(cell, str) else cell[0]) for cell in row] for row in rows]
-    kept = list(range(len(columns)))
+    shown = list(range(len(columns)))
     sizes = [max([cells(column.title), *(cells(row[n]) for row in texts)]) for n, column in enumerate(columns)]
     while True:
-        fitted = _shrunk(columns, sizes, kept, width)
+        fitted = _shrunk(columns, sizes, shown, width)
         if fitted is not None:
             break
-        kept.remove(max(kept, key=lambda n: columns[n].rank))
+        shown.remove(max(shown, key=lambda n: columns[n].rank))
     lines: list[Line] = [[(_join(columns, fitted, [c.title for c in columns]), "faint")]]
     for row, plain in zip(rows, texts, strict=True):
         folded = {n: fold(plain[n], size) if columns[n].wrap else [plain[n]] for n, size in fitted.items()}
@@ -52,18 +52,18 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: i
     return lines
 
 
-def _shrunk(columns: Sequence[Column], sizes: Sequence[int], kept: Sequence[int], width: int) -> dict[int, int] | None:
+def _shrunk(columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int] | None:
     """The width of each remaining column, or None if one has to be dropped."""
-    fitted = {n: sizes[n] for n in kept}
+    fitted = {n: sizes[n] for n in shown}
     over = sum(fitted.values()) + 2 * (len(fitted) - 1) - width
     while over > 0:
-        n = max(kept, key=lambda n: fitted[n] - columns[n].least if columns[n].least else -1)
+        n = max(shown, key=lambda n: fitted[n] - columns[n].least if columns[n].least else -1)
         if not columns[n].least or fitted[n] <= columns[n].least:
             break
         fitted[n] -= 1
         over -= 1
-    if over > 0 and len(kept) == 1:
-        return {kept[0]: max(1, width)}
+    if over > 0 and len(shown) == 1:
+        return {shown[0]: max(1, width)}
     return None if over > 0 else fitted
 
 

@@ -90,26 +90,31 @@ _WAITS: Final[Mapping[str, str]] = {
 def questions(interrupts: Sequence[InterruptInfo], width: int) -> list[Line]:
     """Return the lines of the open questions of a thread; none if there are none."""
     lines: list[Line] = []
-    for one in interrupts:
-        stale = "  stale: the state was edited since" if one.stale else ""
-        if one.kind == "timer":
-            lines += [[], [(fit(f"{one.node} sleeps until {moment(one.expires_at or 0.0)}", width).rstrip(), "warn")]]
-            lines += paragraph(one.id, width, style="faint")
+    for interrupt in interrupts:
+        stale = "  stale: the state was edited since" if interrupt.stale else ""
+        if interrupt.kind == "timer":
+            lines += [
+                [],
+                [(fit(f"{interrupt.node} sleeps until {moment(interrupt.expires_at or 0.0)}", width).rstrip(), "warn")],
+            ]
+            lines += paragraph(interrupt.id, width, style="faint")
             continue
-        waits = _WAITS.get(one.kind)
-        asks = f"asks ({one.kind})" if waits is None else f"{waits} {one.payload!r}"
-        lines += [[], [(fit(f"? {one.node} {asks}{stale}", width).rstrip(), "warn")]]
-        lines += paragraph(one.id, width, style="faint")
+        waits = _WAITS.get(interrupt.kind)
+        asks = f"asks ({interrupt.kind})" if waits is None else f"{waits} {interrupt.payload!r}"
+        lines += [[], [(fit(f"? {interrupt.node} {asks}{stale}", width).rstrip(), "warn")]]
+        lines += paragraph(interrupt.id, width, style="faint")
         if waits is not None:
             continue
-        shown = fields_of(one.payload)
-        rows = {"": one.payload} if shown is None else shown
+        shown = fields_of(interrupt.payload)
+        rows = {"": interrupt.payload} if shown is None else shown
         for name, value in rows.items():
             text = value if isinstance(value, str) and len(value) <= 2_000 else brief(value, 8 * width)
             lines += paragraph(f"{name}: {text}" if name else text, width)
-        if one.expires_at is not None:
-            then = "" if one.default is UNSET else f", and answers itself with {brief(one.default, 2 * width)}"
-            lines += paragraph(f"expires {moment(one.expires_at)}{then}", width, style="faint")
+        if interrupt.expires_at is not None:
+            then = (
+                "" if interrupt.default is UNSET else f", and answers itself with {brief(interrupt.default, 2 * width)}"
+            )
+            lines += paragraph(f"expires {moment(interrupt.expires_at)}{then}", width, style="faint")
     return lines
 
 
@@ -123,8 +128,8 @@ def history(snapshots: Sequence[Snapshot[Any]], width: int) -> list[Line]:
         Column(title="next", least=8, rank=1),
     ]
     rows: list[list[Segment]] = [
-        [str(one.seq), (moment(one.at), "faint"), str(one.step), status_segment(one.status), ", ".join(one.next)]
-        for one in snapshots
+        [str(past.seq), (moment(past.at), "faint"), str(past.step), status_segment(past.status), ", ".join(past.next)]
+        for past in snapshots
     ]
     return table(columns, rows, width)
 
@@ -141,9 +146,9 @@ def threads(found: Sequence[ThreadInfo | Any], width: int) -> list[Line]:
         Column(title="", rank=4),
     ]
     rows: list[list[Segment]] = [
-        [(one.thread, "name"), status_segment(one.status), one.graph, f"{one.seq:,}", (moment(one.updated_at), "faint"),
-         ("has an owner" if one.owned else "", "accent")]
-        for one in found
+        [(info.thread, "name"), status_segment(info.status), info.graph, f"{info.seq:,}",
+         (moment(info.updated_at), "faint"), ("has an owner" if info.owned else "", "accent")]
+        for info in found
     ]  # fmt: skip
     return table(columns, rows, width)
 
@@ -187,24 +192,24 @@ def detail(entry: Entry, most: int) -> str:
 def usage(by: Mapping[str, Mapping[str, Usage]], total: Usage, width: int) -> list[Line]:
     """Return tables of the usage of model calls: one for each way to sum it, such as `node` or `model`."""
     lines: list[Line] = []
-    for what, sums in by.items():
+    for dimension, sums in by.items():
         if not sums:
             continue
         columns = [
-            Column(title=what, least=8),
+            Column(title=dimension, least=8),
             Column(title="calls", right=True),
             Column(title="tokens in", right=True, rank=1),
             Column(title="out", right=True, rank=1),
             Column(title="cost", right=True, rank=2),
         ]
-        rows = [[(name, "name"), *_sums(one)] for name, one in sums.items()]
+        rows = [[(name, "name"), *_sums(amounts)] for name, amounts in sums.items()]
         lines += [*table(columns, rows, width), []]
     return [*lines, *paragraph(usage_text(total) or "no model calls", width, style="title")]
 
 
-def _sums(one: Usage) -> list[Segment]:
-    calls = f"{one.calls:,}{unreported_text(one)}"
-    return [calls, f"{one.input_tokens:,}", f"{one.output_tokens:,}", cost_text(one)]
+def _sums(amounts: Usage) -> list[Segment]:
+    calls = f"{amounts.calls:,}{unreported_text(amounts)}"
+    return [calls, f"{amounts.input_tokens:,}", f"{amounts.output_tokens:,}", cost_text(amounts)]
 
 
 def divergence(found: Divergence | None, width: int) -> list[Line]:
@@ -213,8 +218,10 @@ def divergence(found: Divergence | None, width: int) -> list[Line]:
         return [[("✓ the same entries", "good")]]
     lines: list[Line] = [[("✗ they differ", "warn"), f"  in {', '.join(found.fields)}" if found.fields else ""]]
     for mark, entry in (("-", found.left), ("+", found.right)):
-        said = "ended before" if entry is None else f"{entry.seq} {event_kind(entry.event)}  {detail(entry, 3 * width)}"
-        lines += paragraph(f"{mark} {said}", width, style="bad" if mark == "-" else "good")
+        description = (
+            "ended before" if entry is None else f"{entry.seq} {event_kind(entry.event)}  {detail(entry, 3 * width)}"
+        )
+        lines += paragraph(f"{mark} {description}", width, style="bad" if mark == "-" else "good")
     return lines
 
 
@@ -238,5 +245,5 @@ def paragraph(text: str, width: int, *, style: str = "") -> list[Line]:
     """Return *text* in as many lines as it takes; its own newlines stay."""
     lines: list[Line] = []
     for part in safe(text, lines=True).split("\n"):
-        lines += [[(one, style)] for one in (fold(part, width) if cells(part) > width else [part])]
+        lines += [[(line, style)] for line in (fold(part, width) if cells(part) > width else [part])]
     return lines

@@ -140,24 +140,24 @@ class _Flusher:
         began = time.monotonic()
         if not delivery.flush(timeout_millis / 1000):
             return False
-        left = timeout_millis - round((time.monotonic() - began) * 1000)
+        remaining_ms = timeout_millis - round((time.monotonic() - began) * 1000)
         self._again = True
         try:
-            sent: bool = self._provider.force_flush(max(left, 1))
+            sent: bool = self._provider.force_flush(max(remaining_ms, 1))
         finally:
             self._again = False
         return sent
 
 
-def _serve(found: weakref.ref[Delivery]) -> None:
+def _serve(delivery_ref: weakref.ref[Delivery]) -> None:
     """Process the queue until its owner is collected."""
-    while (delivery := found()) is not None:
+    while (delivery := delivery_ref()) is not None:
         work, hurry = delivery._work, delivery._hurry
         del delivery  # so that the owner can be collected while this waits
         if not work.wait(5.0):
             continue
         hurry.wait(PAUSE_S)
-        delivery = found()
+        delivery = delivery_ref()
         if delivery is None:
             return
         work.clear()  # first: items that are queued from here on set it again
@@ -165,8 +165,8 @@ def _serve(found: weakref.ref[Delivery]) -> None:
         del delivery
 
 
-def _flush_at_exit(found: weakref.ref[Delivery]) -> None:
-    delivery = found()
+def _flush_at_exit(delivery_ref: weakref.ref[Delivery]) -> None:
+    delivery = delivery_ref()
     if delivery is None:
         return
     started = time.monotonic()

@@ -50,17 +50,17 @@ class DerivedIds:
 
     def generate_span_id(self) -> int:
         """Return the id of the next span."""
-        given, _next.span = _next.span, 0
-        if given:
-            return given
+        next_id, _next.span = _next.span, 0
+        if next_id:
+            return next_id
         made: int = getrandbits(64) or 1 if self._others is None else self._others.generate_span_id()
         return made
 
     def generate_trace_id(self) -> int:
         """Return the id of the next trace."""
-        given, _next.trace = _next.trace, 0
-        if given:
-            return given
+        next_id, _next.trace = _next.trace, 0
+        if next_id:
+            return next_id
         made: int = getrandbits(128) or 1 if self._others is None else self._others.generate_trace_id()
         return made
 

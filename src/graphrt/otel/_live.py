@@ -223,11 +223,11 @@ class RunWatch:
             tail = TAIL
             while True:
                 after = max(0, opened.seq - tail)
-                found = list(opened.entries(after))
-                if not after or _has_last_run(found):
+                entries = list(opened.entries(after))
+                if not after or _has_last_run(entries):
                     break
                 tail *= 16
-            for entry in found:
+            for entry in entries:
                 if entry.seq <= opened.seq:
                     for _ in self._projection.feed(entry):  # reported by the process that ran it
                         pass
@@ -334,9 +334,11 @@ class RunWatch:
         redact = self._sending.content
         if redact is None:
             return
-        left = redact(name, value)
-        if left is not None:
-            attributes[name] = left if isinstance(left, str) else json.dumps(left, ensure_ascii=False, default=repr)
+        filtered = redact(name, value)
+        if filtered is not None:
+            attributes[name] = (
+                filtered if isinstance(filtered, str) else json.dumps(filtered, ensure_ascii=False, default=repr)
+            )
 
     def _finish(
         self,
@@ -372,9 +374,9 @@ _BEGINNINGS: Final = (events.RunStarted, events.RunResumed)
 _BOUNDARIES: Final = (events.RunStarted, events.SuperstepCommitted, events.ThreadForked)
 
 
-def _has_last_run(found: list[Entry]) -> bool:
-    """Return whether *found* includes the beginning of the last run and of the superstep open at that time."""
-    at_top = [entry.event for entry in found if not entry.path]
+def _has_last_run(entries: list[Entry]) -> bool:
+    """Return whether *entries* includes the beginning of the last run and of the superstep open at that time."""
+    at_top = [entry.event for entry in entries if not entry.path]
     begun = [number for number, event in enumerate(at_top) if isinstance(event, _BEGINNINGS)]
     return bool(begun) and any(isinstance(event, _BOUNDARIES) for event in at_top[: begun[-1] + 1])
 
@@ -383,7 +385,7 @@ def messages_as_data(messages: Any) -> list[dict[str, Any]]:
     """Return messages in the form of the GenAI conventions: a role, and parts."""
     if isinstance(messages, str):
         return [{"role": "user", "parts": [{"type": "text", "content": messages}]}]
-    return [_message_as_data(one) for one in messages]
+    return [_message_as_data(message) for message in messages]
 
 
 def _message_as_data(message: Any) -> dict[str, Any]:

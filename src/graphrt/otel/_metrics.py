@@ -117,10 +117,10 @@ class Metrics:
         common = {_names.GRAPH: graph}
 
         def threads(_: CallbackOptions) -> Iterable[Observation]:
-            found: dict[str, int] = {}
+            counts: dict[str, int] = {}
             for thread in runtime.threads(graph=graph):
-                found[thread.status] = found.get(thread.status, 0) + 1
-            return [Observation(count, {**common, _names.STATUS: status}) for status, count in found.items()]
+                counts[thread.status] = counts.get(thread.status, 0) + 1
+            return [Observation(count, {**common, _names.STATUS: status}) for status, count in counts.items()]
 
         def orphaned(_: CallbackOptions) -> Iterable[Observation]:
             running = runtime.threads(graph=graph, status="running")

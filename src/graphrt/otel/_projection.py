@@ -270,9 +270,9 @@ class Projection:
             case events.InterruptRaised():
                 self._task(path, event).outcome = "interrupted"
             case events.TaskRetried():
-                told: dict[str, Value] = {_names.ATTEMPT: event.attempt, _names.ERROR_TYPE: event.error}
-                told[_names.DELAY_S] = event.delay_s
-                self._task(path, event).retries.append((_names.RETRY, at, told))
+                attributes: dict[str, Value] = {_names.ATTEMPT: event.attempt, _names.ERROR_TYPE: event.error}
+                attributes[_names.DELAY_S] = event.delay_s
+                self._task(path, event).retries.append((_names.RETRY, at, attributes))
             case events.ModelReplied():
                 self._task(path, event).models.append(event)
             case events.UsageRecorded():
@@ -401,8 +401,8 @@ class Projection:
         """Return when the open superstep of the graph at *path* began; if unknown, when its parent superstep began."""
         while path and path not in self._begun:
             path = above(path)
-        found = self._begun.get(path)
-        return self._last_ns if found is None else found
+        begun_ns = self._begun.get(path)
+        return self._last_ns if begun_ns is None else begun_ns
 
     def _span_above(self, run: _Run, path: str) -> int:
         """Return the parent span of the supersteps of the graph at *path*."""

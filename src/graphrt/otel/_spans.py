@@ -142,23 +142,23 @@ class LateSpan(NonRecordingSpan):
 
 def context_of(trace_id: int, span_id: int, flags: int, base: Context | None = None) -> Context:
     """Return *base* with a span of these ids as the current one; None is an empty context."""
-    there = SpanContext(trace_id, span_id, is_remote=base is None, trace_flags=TraceFlags(flags))
-    return trace.set_span_in_context(NonRecordingSpan(there), base if base is not None else Context())
+    span_context = SpanContext(trace_id, span_id, is_remote=base is None, trace_flags=TraceFlags(flags))
+    return trace.set_span_in_context(NonRecordingSpan(span_context), base if base is not None else Context())
 
 
 def usage_attributes(usage: Any) -> Mapping[str, Value]:
     """Return the attributes of a `Usage`; empty for None."""
     if usage is None:
         return {}
-    found: dict[str, Value] = {}
+    attributes: dict[str, Value] = {}
     if usage.unreported_calls < usage.calls or usage.total_tokens:
-        found = {_names.INPUT_TOKENS: usage.input_tokens, _names.OUTPUT_TOKENS: usage.output_tokens}
+        attributes = {_names.INPUT_TOKENS: usage.input_tokens, _names.OUTPUT_TOKENS: usage.output_tokens}
     if usage.unreported_calls:
-        found[_names.UNREPORTED_CALLS] = usage.unreported_calls
+        attributes[_names.UNREPORTED_CALLS] = usage.unreported_calls
     if usage.cached_tokens:
-        found[_names.CACHED_TOKENS] = usage.cached_tokens
+        attributes[_names.CACHED_TOKENS] = usage.cached_tokens
     if usage.reasoning_tokens:
-        found[_names.REASONING_TOKENS] = usage.reasoning_tokens
+        attributes[_names.REASONING_TOKENS] = usage.reasoning_tokens
     if usage.cost_usd is not None:
-        found[_names.COST_USD] = usage.cost_usd
-    return found
+        attributes[_names.COST_USD] = usage.cost_usd
+    return attributes

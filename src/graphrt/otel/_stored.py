@@ -65,7 +65,7 @@ def _emit(runtime: Runtime[Any, Any], thread: str, namespace: str, emitter: Emit
     for entry in runtime.entries(thread):
         for span in projection.feed(entry):
             emitter.emit(span)
-    running = [one for one in runtime.threads(prefix=thread) if one.thread == thread and one.owned]
+    running = [info for info in runtime.threads(prefix=thread) if info.thread == thread and info.owned]
     if not running:  # a run without an end has lost its owner, unless it is still in progress
         for span in projection.end(projection.last_ns, "lost", "OwnerDied"):
             emitter.emit(span)

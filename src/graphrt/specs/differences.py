@@ -31,11 +31,11 @@ class Change:
     """The new value as data; None if it was removed."""
 
     def __str__(self) -> str:
-        said = f"{self.of} {self.name}: {self.what}"
+        text = f"{self.of} {self.name}: {self.what}"
         if self.what == "changed":
-            return f"{said} from {_short(self.before)} to {_short(self.after)}"
+            return f"{text} from {_short(self.before)} to {_short(self.after)}"
         value = self.after if self.what == "added" else self.before
-        return said if value is None or isinstance(value, (dict, list)) else f"{said} ({_short(value)})"
+        return text if value is None or isinstance(value, (dict, list)) else f"{text} ({_short(value)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ def _graphs(old: Mapping[str, Any], new: Mapping[str, Any], inside: str) -> Iter
     yield from _states(old.get("state"), new.get("state"), inside)
     yield from _nodes(_by(old["nodes"], "name"), _by(new["nodes"], "name"), inside)
     yield from _order("nodes", [n["name"] for n in old["nodes"]], [n["name"] for n in new["nodes"]], inside)
-    one, two = old.get("edges", []), new.get("edges", [])
-    yield from _keyed("edge", _edges(one), _edges(two), inside)
-    yield from _order("edges", list(_edges(one)), list(_edges(two)), inside)
+    old_edges, new_edges = old.get("edges", []), new.get("edges", [])
+    yield from _keyed("edge", _edges(old_edges), _edges(new_edges), inside)
+    yield from _order("edges", list(_edges(old_edges)), list(_edges(new_edges)), inside)
     yield from _branches(old.get("conditional_edges", []), new.get("conditional_edges", []), inside)
     yield from _keyed("join", _joins(old.get("joins", [])), _joins(new.get("joins", [])), inside)
     yield from _order("joins", list(_joins(old.get("joins", []))), list(_joins(new.get("joins", []))), inside)
@@ -99,15 +99,17 @@ def _nodes(old: Mapping[str, Any], new: Mapping[str, Any], inside: str) -> Itera
         if name not in old or name not in new:
             yield from _value("node", f"{inside}{name}", old.get(name, _MISSING), new.get(name, _MISSING))
             continue
-        one, two = old[name], new[name]
-        if one["kind"] != two["kind"]:
-            yield Change(what="changed", of="node", name=f"{inside}{name}", before=one["kind"], after=two["kind"])
+        old_node, new_node = old[name], new[name]
+        if old_node["kind"] != new_node["kind"]:
+            yield Change(
+                what="changed", of="node", name=f"{inside}{name}", before=old_node["kind"], after=new_node["kind"]
+            )
             continue
-        for key in dict.fromkeys((*one, *two)):
-            before, after = one.get(key, _MISSING), two.get(key, _MISSING)
+        for key in dict.fromkeys((*old_node, *new_node)):
+            before, after = old_node.get(key, _MISSING), new_node.get(key, _MISSING)
             label = f"{inside}{name}.{key}"
             if key == "policy":
-                ours, theirs = one.get(key, {}), two.get(key, {})
+                ours, theirs = old_node.get(key, {}), new_node.get(key, {})
                 yield from _keyed("policy", ours, theirs, f"{inside}{name}.")
             elif key == "graph" and is_mapping(before) and is_mapping(after):
                 yield from _graphs(before, after, f"{inside}{name}/")
@@ -125,14 +127,17 @@ def _branches(old: Sequence[Any], new: Sequence[Any], inside: str) -> Iterator[C
         if name not in ours or name not in theirs:
             yield from _value("conditional edge", label, ours.get(name, _MISSING), theirs.get(name, _MISSING))
             continue
-        one, two = ours[name], theirs[name]
+        old_branch, new_branch = ours[name], theirs[name]
         for key in ("router", "default"):
-            yield from _value("conditional edge", f"{label}.{key}", one.get(key, _MISSING), two.get(key, _MISSING))
-        routes, others = _routes(one["routes"]), _routes(two["routes"])
-        found = list(_keyed("route", routes, others, f"{label}."))
-        yield from found
-        if not found and one["routes"] != two["routes"]:  # a list instead of a mapping, or another order
-            yield from _value("conditional edge", f"{label}.routes", one["routes"], two["routes"])
+            yield from _value(
+                "conditional edge", f"{label}.{key}", old_branch.get(key, _MISSING), new_branch.get(key, _MISSING)
+            )
+        routes, others = _routes(old_branch["routes"]), _routes(new_branch["routes"])
+        changes = list(_keyed("route", routes, others, f"{label}."))
+        yield from changes
+        # A list instead of a mapping, or another order.
+        if not changes and old_branch["routes"] != new_branch["routes"]:
+            yield from _value("conditional edge", f"{label}.routes", old_branch["routes"], new_branch["routes"])
     yield from _order("conditional edges", list(ours), list(theirs), inside)
 
 
@@ -151,9 +156,9 @@ def _value(of: str, name: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _order(of: str, old: list[str], new: list[str], inside: str) -> Iterator[Change]:
-    kept, others = [one for one in old if one in new], [one for one in new if one in old]
-    if kept != others:
-        yield Change(what="changed", of="order", name=f"{inside}{of}", before=kept, after=others)
+    old_order, new_order = [name for name in old if name in new], [name for name in new if name in old]
+    if old_order != new_order:
+        yield Change(what="changed", of="order", name=f"{inside}{of}", before=old_order, after=new_order)
 
 
 def _equal(before: Any, after: Any) -> bool:
@@ -168,7 +173,7 @@ def _equal(before: Any, after: Any) -> bool:
 
 
 def _by(several: Sequence[Any], key: str) -> dict[str, Any]:
-    return {one[key]: one for one in several}
+    return {item[key]: item for item in several}
 
 
 def _edges(edges: Sequence[Any]) -> dict[str, Any]:
@@ -176,35 +181,35 @@ def _edges(edges: Sequence[Any]) -> dict[str, Any]:
 
 
 def _joins(joins: Sequence[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for join in joins:
         name = f"{' + '.join(join['from'])} -> {join['to']}"
         settings = {key: value for key, value in join.items() if key in ("when", "starved")}
-        while name in found:
+        while name in by_name:
             name += " (again)"
-        found[name] = settings
-    return found
+        by_name[name] = settings
+    return by_name
 
 
 def _numbered(branches: Sequence[Any]) -> dict[str, Any]:
     """Return conditional edges by their source; the second edge of a source is "source (2)"."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     seen: dict[str, int] = {}
     for branch in branches:
         source = branch["from"]
         seen[source] = seen.get(source, 0) + 1
-        found[source if seen[source] == 1 else f"{source} ({seen[source]})"] = branch
-    return found
+        by_name[source if seen[source] == 1 else f"{source} ({seen[source]})"] = branch
+    return by_name
 
 
 def _routes(routes: Any) -> dict[str, Any]:
     if is_mapping(routes):
         return {f"{label!r}": target for label, target in routes.items()}
-    found: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
     for route in routes:
         label = route["label"] if is_mapping(route) else route
-        found[label["enum"] if is_mapping(label) else repr(label)] = route["to"] if is_mapping(route) else route
-    return found
+        targets[label["enum"] if is_mapping(label) else repr(label)] = route["to"] if is_mapping(route) else route
+    return targets
 
 
 def _short(value: Any) -> str:

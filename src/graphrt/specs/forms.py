@@ -145,8 +145,8 @@ class Form(SpecEntry):
         Args:
             parts: Looks names up. If a name is missing, it reports that, and the result of this call is not used.
         """
-        found = self.arguments(parts)
-        return None if parts.failed else type(self).factory(**found)
+        arguments = self.arguments(parts)
+        return None if parts.failed else type(self).factory(**arguments)
 
     def arguments(self, parts: Parts) -> dict[str, Any]:
         """Return the fields that are set as arguments of the factory."""
@@ -164,7 +164,7 @@ class Form(SpecEntry):
     def written(cls, arguments: Mapping[str, Any], writer: Writer) -> dict[str, Any]:
         """Return the arguments of the factory as data, without those that have their default."""
         fields = {argument: field for field, argument in cls.renamed.items()}
-        found: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for argument, value in arguments.items():
             name = fields.get(argument, argument)
             known = cls.model_fields.get(name)
@@ -174,8 +174,8 @@ class Form(SpecEntry):
                 and _same(value, known.get_default(call_default_factory=True))
             ):
                 continue
-            found[name] = writer.value(value, cls.names.get(name), name, is_text=name in cls.texts)
-        return found
+            data[name] = writer.value(value, cls.names.get(name), name, is_text=name in cls.texts)
+        return data
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -52,8 +52,8 @@ def plain_data(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> Data:
         spec = _parsed(spec, limits)
     if not is_mapping(spec):
         raise NOT_A_SPEC(given=a_type(spec))
-    found: Data = _Walk(limits).copy(spec, "", 0)
-    return found
+    result: Data = _Walk(limits).copy(spec, "", 0)
+    return result
 
 
 def _parsed(text: str | bytes, limits: SpecLimits) -> Any:
@@ -63,15 +63,15 @@ def _parsed(text: str | bytes, limits: SpecLimits) -> Any:
     if size > limits.max_bytes:
         raise _refused("", f"the text has {size:,} bytes; {limits.max_bytes:,} are allowed")
     try:
-        said = text.decode() if isinstance(text, bytes) else text
+        decoded = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
         raise _refused("", f"it is not UTF-8: {error.reason} at byte {error.start}") from None
     # json.loads recurses once per level, so the depth is checked first.
-    if _depth(said) > limits.max_depth:
+    if _depth(decoded) > limits.max_depth:
         raise _refused("", f"it is nested more than {limits.max_depth} levels deep")
     try:
         return json.loads(
-            said, object_pairs_hook=_pairs, parse_constant=_no_number, parse_float=_finite, parse_int=_whole
+            decoded, object_pairs_hook=_pairs, parse_constant=_no_number, parse_float=_finite, parse_int=_whole
         )
     except ValueError as error:
         raise _refused("", f"it is no JSON that can be used: {error}") from None
@@ -97,12 +97,12 @@ def _depth(text: str) -> int:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> Data:
-    found: Data = {}
+    result: Data = {}
     for key, value in pairs:
-        if key in found:
+        if key in result:
             raise ValueError(f"the key {_short(key)} appears twice in one object")
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def _no_number(text: str) -> Any:

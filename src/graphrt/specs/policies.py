@@ -45,44 +45,44 @@ def policy_of(look: Looks, spec: PolicySpec, where: str, *, of_agent: bool) -> d
         of_agent: Whether the node is an agent, which may use its own tools unless the policy names some. Any other node
             in a manifest gets only the tools that its policy names.
     """
-    given = {name: getattr(spec, name) for name in spec.model_fields_set}
+    arguments = {name: getattr(spec, name) for name in spec.model_fields_set}
     if spec.tools is None:
-        given.pop("tools", None)
-        given |= {} if of_agent else {"tools": []}
+        arguments.pop("tools", None)
+        arguments |= {} if of_agent else {"tools": []}
     for name in ("on_error", "on_fatigue"):
-        if given.get(name) is not None:
-            given[name] = ref(given[name])
+        if arguments.get(name) is not None:
+            arguments[name] = ref(arguments[name])
     for name in ("goto", "hands_over_to"):
-        if given.get(name) is not None:
-            given[name] = [ref(target) for target in given[name]]
+        if arguments.get(name) is not None:
+            arguments[name] = [ref(target) for target in arguments[name]]
     if isinstance(spec.retry, RetrySpec):
-        given["retry"] = retry_of(look, spec.retry, f"{where}.retry")
+        arguments["retry"] = retry_of(look, spec.retry, f"{where}.retry")
     if spec.budget is not None:
-        given["budget"] = budget_of(look, spec.budget, f"{where}.budget")
+        arguments["budget"] = budget_of(look, spec.budget, f"{where}.budget")
     if spec.key is not None:
-        given["key"] = look.named("functions", spec.key, f"{where}.key")
+        arguments["key"] = look.named("functions", spec.key, f"{where}.key")
     for name in ("input", "output", "update_of"):
-        if isinstance(given.get(name), FunctionRef):
-            given[name] = look.named("functions", given[name].function, f"{where}.{name}.function")
-    return {name: value for name, value in given.items() if value is not GONE}
+        if isinstance(arguments.get(name), FunctionRef):
+            arguments[name] = look.named("functions", arguments[name].function, f"{where}.{name}.function")
+    return {name: value for name, value in arguments.items() if value is not GONE}
 
 
 def retry_of(look: Looks, spec: RetrySpec, path: str) -> RetryPolicy:
     """Return a retry policy."""
-    given: dict[str, Any] = {name: getattr(spec, name) for name in spec.model_fields_set}
+    arguments: dict[str, Any] = {name: getattr(spec, name) for name in spec.model_fields_set}
     on = spec.retry_on
     if isinstance(on, str):
         cls = look.registry.exception(on)
-        given["retry_on"] = cls if cls is not None else look.named("functions", on, f"{path}.retry_on")
+        arguments["retry_on"] = cls if cls is not None else look.named("functions", on, f"{path}.retry_on")
     elif on is not None:
-        found = [
+        classes = [
             look.registry.exception(name) or look.named("types", name, f"{path}.retry_on[{at}]")
             for at, name in enumerate(on)
         ]
-        given["retry_on"] = tuple(found)
-    if given.get("retry_on") is GONE or (isinstance(on, list) and GONE in given["retry_on"]):
-        del given["retry_on"]
-    return RetryPolicy(**given)
+        arguments["retry_on"] = tuple(classes)
+    if arguments.get("retry_on") is GONE or (isinstance(on, list) and GONE in arguments["retry_on"]):
+        del arguments["retry_on"]
+    return RetryPolicy(**arguments)
 
 
 def budget_of(look: Looks, spec: BudgetSpec, path: str) -> Budget | None:

@@ -22,31 +22,31 @@ def problems_of_error(error: GraphrtError, path: str, node: str | None) -> list[
 
 def problems_of_validation(error: ValidationError, data: Any, path: str, form: type[BaseModel]) -> list[Problem]:
     """Return the problems that pydantic found, one for each path."""
-    found: dict[str, list[str]] = {}
+    texts_by_path: dict[str, list[str]] = {}
     hints: dict[str, str] = {}
     ours: set[str] = set()
-    for one in error.errors(include_url=False, include_context=False, include_input=False):
-        is_ours = one["type"] == "value_error"  # from a validator of a form, and more specific than "not a string"
-        where = _path(one["loc"], data, path, is_missing=one["type"] == "missing")
-        text = one["msg"].removeprefix("Value error, ").rstrip(".")
-        if one["type"] == "extra_forbidden":
-            name = str(one["loc"][-1])
+    for details in error.errors(include_url=False, include_context=False, include_input=False):
+        is_ours = details["type"] == "value_error"  # from a validator of a form, and more specific than "not a string"
+        where = _path(details["loc"], data, path, is_missing=details["type"] == "missing")
+        text = details["msg"].removeprefix("Value error, ").rstrip(".")
+        if details["type"] == "extra_forbidden":
+            name = str(details["loc"][-1])
             text = f"There is no field {name!r} here"
-            guess = closest(name, _field_names(form)) if len(one["loc"]) == 1 else ""
+            guess = closest(name, _field_names(form)) if len(details["loc"]) == 1 else ""
             hints[where] = f"Did you mean {guess!r}?" if guess else "Remove it."
         if is_ours and where not in ours:
-            found[where] = []
+            texts_by_path[where] = []
             ours.add(where)
         elif where in ours and not is_ours:
             continue
-        texts = found.setdefault(where, [])
+        texts = texts_by_path.setdefault(where, [])
         if text not in texts:
             texts.append(text)
     return [
         BAD_SPEC(problem=", or: ".join(texts), where=where, fix=hints.get(where, "Correct it."))
-        for where, texts in found.items()
+        for where, texts in texts_by_path.items()
         # For a union, pydantic also reports branches that do not match at all; the nested problem is more precise.
-        if not any(other.startswith((f"{where}.", f"{where}[")) for other in found)
+        if not any(other.startswith((f"{where}.", f"{where}[")) for other in texts_by_path)
     ]
 
 

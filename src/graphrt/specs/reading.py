@@ -93,10 +93,10 @@ def read_graph(
     """
     data = plain_data(spec.to_data() if isinstance(spec, GraphSpec) else spec, limits or DEFAULT_LIMITS)
     reader = _Reader(Registry() if registry is None else registry, assemble)
-    found = reader.graph(data, "", state)
-    if found is None or reader.problems:
-        raise invalid(data.get("name"), [*reader.problems, *_found_by_compiling(found, assemble, reader.problems)])
-    return found
+    result = reader.graph(data, "", state)
+    if result is None or reader.problems:
+        raise invalid(data.get("name"), [*reader.problems, *_found_by_compiling(result, assemble, reader.problems)])
+    return result
 
 
 def invalid(name: Any, problems: Sequence[Problem]) -> DefinitionError:
@@ -105,12 +105,12 @@ def invalid(name: Any, problems: Sequence[Problem]) -> DefinitionError:
     return DEFINITION(who=f"The manifest of graph {shown!r}", problems=problems)
 
 
-def _found_by_compiling(found: ReadGraph | None, assemble: Assemble, known: Sequence[Problem]) -> list[Problem]:
+def _found_by_compiling(result: ReadGraph | None, assemble: Assemble, known: Sequence[Problem]) -> list[Problem]:
     """Also return the findings of `compile()`, so that all problems are reported at once."""
-    if found is None or found.state is _Nothing:
+    if result is None or result.state is _Nothing:
         return []
     try:
-        assemble(replace(found, allow=tuple(JUDGEMENTS)))  # placeholders have other targets than the originals
+        assemble(replace(result, allow=tuple(JUDGEMENTS)))  # placeholders have other targets than the originals
     except DefinitionError as error:
         reported = {(problem.where, problem.code) for problem in known}
         return [problem for problem in error.problems if (problem.where, problem.code) not in reported]
@@ -155,9 +155,9 @@ class _Parts:
         if isinstance(value, BudgetSpec):
             return budget_of(self._reader, value, path)
         if is_list(value):
-            return [self.value(one, section, f"{name}[{at}]") for at, one in enumerate(value)]
+            return [self.value(item, section, f"{name}[{at}]") for at, item in enumerate(value)]
         if is_mapping(value):
-            return {key: self.value(one, section, joined(name, key)) for key, one in value.items()}
+            return {key: self.value(item, section, joined(name, key)) for key, item in value.items()}
         return value
 
     def node(self, spec: NodeSpec, name: str) -> Any:
@@ -204,8 +204,8 @@ class _Reader:
             calls.append(("node", (node.name, made, policy), where))
         for at, edge in enumerate(spec.edges):
             calls.append(("edge", (ref(edge.source), ref(edge.target)), f"{joined(path, 'edges')}[{at}]"))
-        for at, one in enumerate(spec.conditional_edges):
-            calls.append(self.conditional(one, f"{joined(path, 'conditional_edges')}[{at}]", state))
+        for at, conditional in enumerate(spec.conditional_edges):
+            calls.append(self.conditional(conditional, f"{joined(path, 'conditional_edges')}[{at}]", state))
         for at, join in enumerate(spec.joins):
             sources = [ref(source) for source in join.sources]
             calls.append(
@@ -228,10 +228,10 @@ class _Reader:
     def _rest(self, data: Mapping[str, Any], path: str, state: Any) -> None:
         """Check the nodes of a manifest whose outline is wrong, so that all problems are reported at once."""
         nodes = data.get("nodes")
-        for at, one in enumerate(nodes if is_list(nodes) else ()):
-            if is_mapping(one):
+        for at, entry in enumerate(nodes if is_list(nodes) else ()):
+            if is_mapping(entry):
                 with suppress(ValidationError):  # it has no name or kind; that problem is already reported
-                    node = NodeSpec.model_validate({key: value for key, value in one.items() if key != "policy"})
+                    node = NodeSpec.model_validate({key: value for key, value in entry.items() if key != "policy"})
                     self.node(node, f"{joined(path, 'nodes')}[{at}]", state or _Nothing)
 
     def checked(self, form: type[BaseModel], data: Any, path: str) -> Any:
@@ -259,7 +259,7 @@ class _Reader:
         form = self.registry.kinds.get(spec.kind)
         before = len(self.problems)
         if form is None or form.is_router:
-            known = [kind for kind, one in self.registry.kinds.items() if not one.is_router]
+            known = [kind for kind, other in self.registry.kinds.items() if not other.is_router]
             guess = closest(spec.kind, known)
             self.problems.append(
                 UNKNOWN_KIND(kind=spec.kind, kinds=known, node=spec.name, where=joined(path, "kind"), guess=guess)
@@ -271,11 +271,11 @@ class _Reader:
     def _made(
         self, form: type[Form], data: Mapping[str, Any], path: str, parts: _Parts, node: str | None
     ) -> tuple[Any, dict[str, Any]] | None:
-        one: Form | None = self.checked(form, data, path)
-        if one is None:
+        checked: Form | None = self.checked(form, data, path)
+        if checked is None:
             return None
         try:
-            return one.make(parts), one.policy(parts)
+            return checked.make(parts), checked.policy(parts)
         except GraphrtError as error:
             self.problems += problems_of_error(error, path, node)
         return None
@@ -283,14 +283,14 @@ class _Reader:
     def nested(self, data: Mapping[str, Any], path: str, state: Any) -> Any:
         """Return the compiled graph of a manifest at *path*; None, and problems, if it has any."""
         before = len(self.problems)
-        found = self.graph(data, path, None if data.get("state") is not None else state)
-        if found is None or found.state is _Nothing:
+        result = self.graph(data, path, None if data.get("state") is not None else state)
+        if result is None or result.state is _Nothing:
             return None
         try:
-            return self._assemble(found)
+            return self._assemble(result)
         except DefinitionError as error:
             reported = {(problem.where, problem.code) for problem in self.problems[before:]}
-            self.problems += [one for one in error.problems if (one.where, one.code) not in reported]
+            self.problems += [item for item in error.problems if (item.where, item.code) not in reported]
         return None
 
     def conditional(self, spec: ConditionalSpec, path: str, state: Any) -> Call:
@@ -303,7 +303,7 @@ class _Reader:
             form = self.registry.kinds.get(kind) if isinstance(kind, str) else None
             where = joined(path, "router")
             if form is None or not form.is_router:
-                known = [name for name, one in self.registry.kinds.items() if one.is_router]
+                known = [name for name, other in self.registry.kinds.items() if other.is_router]
                 self.problems.append(UNKNOWN_KIND(kind=kind, kinds=known, where=f"{where}.kind"))
             else:
                 parts = _Parts(self, where, state)
@@ -321,17 +321,17 @@ class _Reader:
         routes = spec.routes
         if is_mapping(routes):
             return {label: ref(target) for label, target in routes.items()}
-        found: dict[Any, Any] = {}
+        targets: dict[Any, Any] = {}
         names: list[Any] = []
-        for at, one in enumerate(routes):
-            if isinstance(one, RouteSpec):
-                label = one.label
+        for at, route in enumerate(routes):
+            if isinstance(route, RouteSpec):
+                label = route.label
                 if isinstance(label, EnumLabel):
                     label = self._member(label.enum, router, spec, f"{joined(path, 'routes')}[{at}].label.enum")
-                found[label] = ref(one.target)
+                targets[label] = ref(route.target)
             else:
-                names.append(ref(str(one)))
-        return found or names
+                names.append(ref(str(route)))
+        return targets or names
 
     def _member(self, text: str, router: Any, spec: ConditionalSpec, path: str) -> Any:
         """Return the enum member that a label names, from the router's annotation or a registered type."""
@@ -351,24 +351,24 @@ class _Reader:
         return text
 
     def _class(self, name: str, path: str) -> Any:
-        found = self.named("types", name, path)
-        return None if found is GONE else found
+        cls = self.named("types", name, path)
+        return None if cls is GONE else cls
 
     def _reducer(self, name: str, path: str) -> Any:
-        found = self.named("reducers", name, path)
-        return None if found is GONE else found
+        reducer = self.named("reducers", name, path)
+        return None if reducer is GONE else reducer
 
     def _schemas(self, spec: GraphSpec, path: str, state: Any) -> dict[str, type[Any]]:
-        found: dict[str, type[Any]] = {}
-        for option, given in (("input", spec.input), ("output", spec.output)):
+        schemas: dict[str, type[Any]] = {}
+        for option, schema in (("input", spec.input), ("output", spec.output)):
             where = joined(path, option)
-            if isinstance(given, str):
-                cls = self._class(given, where)
+            if isinstance(schema, str):
+                cls = self._class(schema, where)
             else:
-                cls = None if given is None or state is _Nothing else self._classes.part(state, given, where)
+                cls = None if schema is None or state is _Nothing else self._classes.part(state, schema, where)
             if cls is not None:
-                found[option] = cls
-        return found
+                schemas[option] = cls
+        return schemas
 
 
 _END_LABEL: Final = "END.END"

@@ -57,9 +57,9 @@ class Registry:
         types: Named = (),
         kinds: Iterable[type[Form]] = (),
     ) -> None:
-        given = (functions, routers, reducers, tools, models, agents, graphs, types)
+        sections = (functions, routers, reducers, tools, models, agents, graphs, types)
         self._sections: dict[str, dict[str, Any]] = {
-            section: _by_name(section, one) for section, one in zip(SECTIONS, given, strict=True)
+            section: _by_name(section, objects) for section, objects in zip(SECTIONS, sections, strict=True)
         }
         self.kinds: Mapping[str, type[Form]] = {kind_of(form): form for form in (*PLAIN_KINDS, *kinds)}
         """Forms by kind."""
@@ -85,9 +85,13 @@ class Registry:
 
     def exception(self, name: str) -> Any:
         """Return the exception class *name* from the section `types`, Python or graphrt; None if there is none."""
-        for found in (self._sections["types"].get(name), getattr(builtins, name, None), getattr(errors, name, None)):
-            if isinstance(found, type) and issubclass(found, Exception):
-                return found
+        for candidate in (
+            self._sections["types"].get(name),
+            getattr(builtins, name, None),
+            getattr(errors, name, None),
+        ):
+            if isinstance(candidate, type) and issubclass(candidate, Exception):
+                return candidate
         return None
 
     def only(self, *, kinds: Iterable[str] | None = None, **allowed: Iterable[str]) -> Registry:
@@ -97,20 +101,20 @@ class Registry:
             kinds: Kinds of nodes; None keeps all.
             **allowed: Names by section; omitted sections are kept whole. Unknown names are ignored.
         """
-        kept = Registry()
-        kept._sections = {
-            section: {name: one for name, one in known.items() if name in set(allowed.get(section, known))}
+        registry = Registry()
+        registry._sections = {
+            section: {name: value for name, value in known.items() if name in set(allowed.get(section, known))}
             for section, known in self._sections.items()
         }
         wanted = set(self.kinds if kinds is None else kinds)
-        kept.kinds = {kind: form for kind, form in self.kinds.items() if kind in wanted}
-        return kept
+        registry.kinds = {kind: form for kind, form in self.kinds.items() if kind in wanted}
+        return registry
 
     def extended(self, **more: Named) -> Registry:
         """Return a registry that also has these names, by section; existing names are replaced."""
         wider = self.only()
-        for section, given in more.items():
-            wider._sections[section] |= _by_name(section, given)
+        for section, named in more.items():
+            wider._sections[section] |= _by_name(section, named)
         return wider
 
     def json_schema(self, *, kinds: Iterable[str] | None = None) -> dict[str, Any]:
@@ -127,28 +131,28 @@ class Registry:
         return f"Registry({sections})"
 
 
-def _by_name(section: str, given: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _by_name(section: str, objects: Any) -> dict[str, Any]:
+    by_name: dict[str, Any] = {}
     pairs: list[tuple[Any, Any]]
-    if is_mapping(given):
-        pairs = list(given.items())
-    elif is_iterable(given) and not isinstance(given, (str, bytes)):
-        pairs = [(_own_name(one), one) for one in given]
+    if is_mapping(objects):
+        pairs = list(objects.items())
+    elif is_iterable(objects) and not isinstance(objects, (str, bytes)):
+        pairs = [(_own_name(value), value) for value in objects]
     else:
-        raise BAD_SECTION(section=section, problem=f"{given!r}")
-    for name, one in pairs:
+        raise BAD_SECTION(section=section, problem=f"{objects!r}")
+    for name, value in pairs:
         if not isinstance(name, str) or not name:
-            raise BAD_SECTION(section=section, problem=f"{one!r}, which has no name")
-        if name in found:
+            raise BAD_SECTION(section=section, problem=f"{value!r}, which has no name")
+        if name in by_name:
             raise BAD_SECTION(section=section, problem=f"the name {name!r} twice")
         # A handle from @g.node is replaced by its function.
-        found[name] = getattr(one, "__wrapped__", one) if hasattr(one, "__graphrt_node__") else one
-    return found
+        by_name[name] = getattr(value, "__wrapped__", value) if hasattr(value, "__graphrt_node__") else value
+    return by_name
 
 
-def _own_name(one: Any) -> Any:
-    name = getattr(one, "__name__", None) or getattr(one, "name", None)
-    return one if name is None and isinstance(one, str) else name
+def _own_name(value: Any) -> Any:
+    name = getattr(value, "__name__", None) or getattr(value, "name", None)
+    return value if name is None and isinstance(value, str) else name
 
 
 def known_names(section: Mapping[str, Any]) -> str:

@@ -85,29 +85,31 @@ class StateClasses:
         if not fields:
             return
         schema = StateSchema(cls)
-        declared = {name: _described(one.type, one.reducer) for name, one in fields.items()}
-        found = {name: _described(describe(one.annotation), one.reducer_name) for name, one in schema.fields.items()}
-        for name in dict.fromkeys((*declared, *found)):
-            here, there = declared.get(name, "missing"), found.get(name, "missing")
-            if here != there:
+        declared = {name: _described(field.type, field.reducer) for name, field in fields.items()}
+        actual = {
+            name: _described(describe(field.annotation), field.reducer_name) for name, field in schema.fields.items()
+        }
+        for name in dict.fromkeys((*declared, *actual)):
+            in_manifest, in_class = declared.get(name, "missing"), actual.get(name, "missing")
+            if in_manifest != in_class:
                 where = joined(joined(path, "fields"), name)
                 self._problems.append(
-                    OTHER_STATE(field=name, declared=here, found=there, cls=cls.__name__, where=where)
+                    OTHER_STATE(field=name, declared=in_manifest, found=in_class, cls=cls.__name__, where=where)
                 )
 
     def _make(self, spec: StateSpec, fields: Mapping[str, FieldSpec], path: str) -> Any:
         before = len(self._problems)
         hints: dict[str, Any] = {}
-        for name, one in fields.items():
+        for name, field in fields.items():
             where = joined(joined(path, "fields"), name)
             if not name.isidentifier() or name.startswith("_"):
                 self._problems.append(
                     BAD_SPEC(problem=f"{name!r} cannot be a field", where=where, fix="Use a name of Python.")
                 )
                 continue
-            if not one.required and "default" not in one.model_fields_set and spec.kind != "typeddict":
+            if not field.required and "default" not in field.model_fields_set and spec.kind != "typeddict":
                 self._problems.append(FIELD_OF_CODE(field=name, where=where))
-            hints[name] = self._hint(name, one, where)
+            hints[name] = self._hint(name, field, where)
         if len(self._problems) > before:
             return None
         title = spec.class_name or "State"
@@ -124,27 +126,29 @@ class StateClasses:
             self._problems.append(BAD_SPEC(problem=str(error).splitlines()[0].rstrip("."), where=path))
             return None
 
-    def _hint(self, name: str, one: FieldSpec, path: str) -> Any:
+    def _hint(self, name: str, field: FieldSpec, path: str) -> Any:
         """Return the annotation of a field, with its reducer and markers; None with a problem."""
         try:
-            hint = _Types(self._registry).parse(one.type)
+            hint = _Types(self._registry).parse(field.type)
         except ValueError as error:
-            self._problems.append(BAD_FIELD_TYPE(text=one.type, field=name, problem=error, where=joined(path, "type")))
+            self._problems.append(
+                BAD_FIELD_TYPE(text=field.type, field=name, problem=error, where=joined(path, "type"))
+            )
             return None
-        marks: list[Any] = [getattr(reducers, mark) for mark in _MARKS if getattr(one, mark)]
-        if one.reducer not in ("overwrite", *_OWN):
+        marks: list[Any] = [getattr(reducers, mark) for mark in _MARKS if getattr(field, mark)]
+        if field.reducer not in ("overwrite", *_OWN):
             known = self._registry.section("reducers")
-            found = known.get(one.reducer) or reducers.by_name(one.reducer)
-            if found is None:
+            reducer = known.get(field.reducer) or reducers.by_name(field.reducer)
+            if reducer is None:
                 self._problems.append(
                     UNKNOWN_PART(
                         section="reducers",
-                        name=one.reducer,
+                        name=field.reducer,
                         known_names=known_names(known),
                         where=joined(path, "reducer"),
                     )
                 )
-            marks.insert(0, found)
+            marks.insert(0, reducer)
         for mark in marks:
             hint = Annotated[hint, mark]
         return hint
@@ -153,8 +157,8 @@ class StateClasses:
 def part_of(state: Any, names: Iterable[str], title: str) -> Any:
     """Return a TypedDict with some fields of a state, none of them required."""
     known = StateSchema(state).fields
-    found: dict[str, Any] = {name: te.NotRequired[known[name].annotation] for name in names}
-    return te.TypedDict(title, found)  # type: ignore[operator]  # made from data
+    hints: dict[str, Any] = {name: te.NotRequired[known[name].annotation] for name in names}
+    return te.TypedDict(title, hints)  # type: ignore[operator]  # made from data
 
 
 def fields_of(state: Any) -> dict[str, bool]:
@@ -166,16 +170,16 @@ def _described(type_text: str, reducer: str) -> str:
     return type_text if reducer == "overwrite" else f"{type_text} with the reducer {reducer}"
 
 
-def _pydantic_default(one: FieldSpec) -> Any:
-    if "default" not in one.model_fields_set:
+def _pydantic_default(field: FieldSpec) -> Any:
+    if "default" not in field.model_fields_set:
         return ...
-    return Field(default_factory=_fresh(one.default))
+    return Field(default_factory=_fresh(field.default))
 
 
-def _dataclass_default(one: FieldSpec) -> Any:
-    if "default" not in one.model_fields_set:
+def _dataclass_default(field: FieldSpec) -> Any:
+    if "default" not in field.model_fields_set:
         return dataclasses.field()
-    return dataclasses.field(default_factory=_fresh(one.default))
+    return dataclasses.field(default_factory=_fresh(field.default))
 
 
 def _fresh(value: Any) -> Any:
@@ -215,7 +219,7 @@ class _Types:
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 return Union[self._of(left), self._of(right)]  # noqa: UP007 - two types that are known at run time only
             case ast.Subscript(value=ast.Name(id="Literal"), slice=inside):
-                return Literal[tuple(self._constant(one) for one in _items(inside))]
+                return Literal[tuple(self._constant(item) for item in _items(inside))]
             case ast.Subscript(value=ast.Name(id=name), slice=inside) if name in _GENERIC:
                 return self._generic(name, _items(inside))
             case _:
@@ -226,7 +230,7 @@ class _Types:
         made, number = _GENERIC[name]
         if number is not None and len(items) != number:
             raise ValueError(f"{name} takes {number} types")
-        parts = [... if _is_dots(one) and name == "tuple" else self._of(one) for one in items]
+        parts = [... if _is_dots(item) and name == "tuple" else self._of(item) for item in items]
         return made[tuple(parts)] if len(parts) > 1 else made[parts[0]]
 
     def _constant(self, node: ast.expr) -> Any:

@@ -166,7 +166,7 @@ class GraphWriter:
         for name in ("writes", "goto", "hands_over_to", "tools"):
             if read.get(name) is not None:
                 several: Any = (read[name],) if isinstance(read[name], str) else read[name]
-                read[name] = tuple(node_name(one) if name in ("goto", "hands_over_to") else one for one in several)
+                read[name] = tuple(node_name(item) if name in ("goto", "hands_over_to") else item for item in several)
         for name in ("on_error", "on_fatigue"):
             if read.get(name) is not None:
                 read[name] = node_name(read[name])
@@ -190,8 +190,8 @@ class GraphWriter:
                 )
             return known or str(wish)
         used = self.used[section]
-        for name, one in used.items():
-            if one is value or (isinstance(value, str) and one == value):
+        for name, registered in used.items():
+            if registered is value or (isinstance(value, str) and registered == value):
                 return name
         wished = str(wish)
         base = wished if wished.isidentifier() or isinstance(value, str) else self._node
@@ -219,7 +219,7 @@ class GraphWriter:
             return value
         if section is not None:
             if is_list(value):
-                return [self.value(one, section, field) for one in value]
+                return [self.value(item, section, field) for item in value]
             return self.name(section, value, _own_name(value))
         if isinstance(value, Enum):
             return self._unwritable(value, field)
@@ -243,7 +243,7 @@ class GraphWriter:
                 return {key: self.value(value[key], None, joined(field, key)) for key in value}
             return self._unwritable(value, field)
         if is_list(value):
-            return [self.value(one, None, f"{field}[{at}]") for at, one in enumerate(value)]
+            return [self.value(item, None, f"{field}[{at}]") for at, item in enumerate(value)]
         if callable(value) and not isinstance(value, type):
             return {"function": self.name("functions", value, _own_name(value))}
         return self._unwritable(value, field)
@@ -374,8 +374,8 @@ def _label(label: Any) -> Any:
 
 
 def _budget(budget: Any) -> dict[str, Any]:
-    given = ((field.name, getattr(budget, field.name), field.default) for field in fields(budget))
-    return {name: value for name, value, default in given if value != default}
+    options = ((field.name, getattr(budget, field.name), field.default) for field in fields(budget))
+    return {name: value for name, value, default in options if value != default}
 
 
 def _own_name(value: Any) -> object:
@@ -399,7 +399,7 @@ def _is_data(value: object, depth: int) -> bool:
     if depth > 20:
         return False
     if is_list(value):
-        return value.__class__ is list and all(_is_data(one, depth + 1) for one in value)
+        return value.__class__ is list and all(_is_data(item, depth + 1) for item in value)
     if is_mapping(value):
         return value.__class__ is dict and all(type(key) is str and _is_data(value[key], depth + 1) for key in value)
     return False
