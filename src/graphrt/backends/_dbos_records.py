@@ -38,10 +38,10 @@ class Records:
 
     def with_status(self, *status: str, **which: Any) -> list[Any]:
         """Return the messages with one of these statuses, without their content."""
-        found: list[Any] = self._dbos.list_workflows(
+        messages: list[Any] = self._dbos.list_workflows(
             name=self._names, status=[*status], queue_name=self._queues, load_input=False, load_output=False, **which
         )
-        return found
+        return messages
 
     def tidy(self) -> None:
         """From time to time, remove the records of messages that were delivered more than `keep_s` ago."""

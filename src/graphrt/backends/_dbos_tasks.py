@@ -108,9 +108,9 @@ class TaskMessages:
         if not runtime.graph.queues:
             return
         with suppress(GraphrtError):  # the next sweep finds them
-            for one in runtime.state(thread).interrupts:
-                if one.kind == "task":
-                    self._send(graph, thread, one.task_id, one.id, str(one.payload))
+            for interrupt in runtime.state(thread).interrupts:
+                if interrupt.kind == "task":
+                    self._send(graph, thread, interrupt.task_id, interrupt.id, str(interrupt.payload))
 
     def send_what_waits(self, waiting: Iterable[str | None], first_pause_s: float) -> None:
         """Send a message for each waiting task without one: it was lost, or never sent."""
@@ -148,8 +148,8 @@ class TaskMessages:
             return "left"
         try:
             with self._recovery.working():
-                told: str = Context().run(runtime.run_task, thread, task)
-            if told == "ended":
+                outcome: str = Context().run(runtime.run_task, thread, task)
+            if outcome == "ended":
                 Context().run(self._drive, thread)
         except GraphrtError as error:
             log.warning("Task %s of thread %s was left: %s", task, thread, error.what)
@@ -157,4 +157,4 @@ class TaskMessages:
         except Exception:
             log.exception("Task %s of thread %s ended with an error that no task should raise", task, thread)
             return "broken"
-        return told
+        return outcome

@@ -32,8 +32,8 @@ WHERE application_name = ANY(%s)
 def with_timeouts(url: str) -> str:
     """Return *url* with options that detect a vanished server within a minute; options that it has are kept."""
     query = urlsplit(url).query
-    given = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
-    more = "&".join(f"{name}={value}" for name, value in _OPTIONS.items() if name not in given)
+    present = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+    more = "&".join(f"{name}={value}" for name, value in _OPTIONS.items() if name not in present)
     return f"{url}{'&' if query else '' if url.endswith('?') else '?'}{more}" if more else url
 
 

@@ -155,10 +155,10 @@ class DbosHost:
         )
         self._url = with_timeouts(system_database_url)
         self._drives = drives
-        most = None if concurrency is None else checked_number("concurrency", concurrency, whole=True)
+        max_concurrency = None if concurrency is None else checked_number("concurrency", concurrency, whole=True)
         self._limits: dict[str, Any] = {
             "worker_concurrency": checked_number("worker_concurrency", worker_concurrency, whole=True),
-            "global_concurrency": most,
+            "global_concurrency": max_concurrency,
             "limiter": None if limiter is None else {"limit": limiter[0], "period": limiter[1]},
             "polling_interval_sec": checked_pause("polling_interval_s", polling_interval_s),
         }
@@ -269,8 +269,8 @@ class DbosHost:
         if first and self._owns_dbos:
             # Concurrently with the drains: it stops taking messages at once, and waits for those that run.
             DBOS.destroy(workflow_completion_timeout_sec=math.ceil(grace_s) + 5)
-        for one in drains:
-            one.join()
+        for drain_thread in drains:
+            drain_thread.join()
         if first:
             self._sweeper.join(timeout=5.0)
             self._state = "stopped"
@@ -328,18 +328,18 @@ class DbosHost:
         try:
             with self._recovery.working():
                 # A node is not a DBOS step, even if it calls one: its effects are in the journal.
-                told: Delivery = Context().run(deliver, runtime, thread, self._max_tries)
+                delivery: Delivery = Context().run(deliver, runtime, thread, self._max_tries)
         finally:
             with self._lock:
                 self._driving.discard(thread)
         Context().run(self._tasks.send_for, graph, thread)
-        if told.outcome in {"refused", "unreachable"}:
-            self._repeated.say(f"{graph} {told.code}", logging.WARNING, WAS_LEFT, thread, told.what)
-        elif told.outcome in {"failed", "parked"}:
-            log_end(log, graph, thread, told)
-        elif told.outcome == "broken":
-            log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
-        return told.outcome
+        if delivery.outcome in {"refused", "unreachable"}:
+            self._repeated.say(f"{graph} {delivery.code}", logging.WARNING, WAS_LEFT, thread, delivery.what)
+        elif delivery.outcome in {"failed", "parked"}:
+            log_end(log, graph, thread, delivery)
+        elif delivery.outcome == "broken":
+            log.error("Thread %s ended with an error that no run should raise", thread, exc_info=delivery.error)
+        return delivery.outcome
 
     # -- what repairs lost messages --------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any, Any]]:
             value=(),
             wanted='runtimes with a graph and a store: Worker(Runtime(graph, store="sqlite:///runs.db"))',
         )
-    found: dict[str, Runtime[Any, Any]] = {}
+    by_name: dict[str, Runtime[Any, Any]] = {}
     for runtime in runtimes:
         if not _is_runtime(runtime):
             raise INVALID_ARGUMENT(
@@ -35,14 +35,14 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any, Any]]:
         name = runtime.graph.name
         if runtime.store is None:
             raise THREAD_WITHOUT_STORE(what=f"the runtime of graph {name!r} needs that of the worker")
-        if name in found:
+        if name in by_name:
             raise TWO_RUNTIMES_OF_ONE_GRAPH(name=name)
-        found[name] = runtime
-    first = next(iter(found.values()))
-    for name, runtime in found.items():
+        by_name[name] = runtime
+    first = next(iter(by_name.values()))
+    for name, runtime in by_name.items():
         if not _may_be_one(first.store, runtime.store):
             raise TWO_STORES_OF_A_WORKER(name=name, store=runtime.store, other=first.graph.name, first=first.store)
-    return found
+    return by_name
 
 
 def check_runtime(given: Any) -> None:
@@ -59,20 +59,20 @@ def check_runtime(given: Any) -> None:
         )
 
 
-def _may_be_one(one: Store | None, other: Store | None) -> bool:
+def _may_be_one(first: Store | None, second: Store | None) -> bool:
     """Return False if the stores are known to have different databases, which is unknown for stores not from graphrt.
 
     Two stores that a process opened for one database count as equal, because the `repr` of graphrt's stores names the
     database.
     """
-    own = all(type(store).__module__.startswith("graphrt.stores.") for store in (one, other))
-    if one is other or not own:
+    own = all(type(store).__module__.startswith("graphrt.stores.") for store in (first, second))
+    if first is second or not own:
         return True
-    return not isinstance(one, MemoryStore) and repr(one) == repr(other)
+    return not isinstance(first, MemoryStore) and repr(first) == repr(second)
 
 
-def _is_runtime(given: Any) -> TypeGuard[Runtime[Any, Any]]:
-    return isinstance(given, Runtime)
+def _is_runtime(value: Any) -> TypeGuard[Runtime[Any, Any]]:
+    return isinstance(value, Runtime)
 
 
 def checked_pause(option: str, given: Any) -> float:

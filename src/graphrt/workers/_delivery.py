@@ -53,14 +53,14 @@ class Delivery(NamedTuple):
         return str(getattr(cause, "type_name", None) or type(cause).__name__)
 
 
-def log_end(log: logging.Logger, graph: str, thread: str, told: Delivery) -> None:
+def log_end(log: logging.Logger, graph: str, thread: str, delivery: Delivery) -> None:
     """Log that a run failed, or that its thread was parked.
 
     The line has the class of the error but not its text, which may quote values of the state. The journal has both.
     """
-    node = f" in node {told.at_node!r}" if told.at_node else ""
-    how = "was parked" if told.outcome == "parked" else "failed"
-    log.warning("Thread %s of graph %r %s%s: %s (%s)", thread, graph, how, node, told.kind, told.code)
+    node = f" in node {delivery.at_node!r}" if delivery.at_node else ""
+    how = "was parked" if delivery.outcome == "parked" else "failed"
+    log.warning("Thread %s of graph %r %s%s: %s (%s)", thread, graph, how, node, delivery.kind, delivery.code)
 
 
 def deliver(runtime: Runtime[Any, Any], thread: str, max_tries: int | None) -> Delivery:

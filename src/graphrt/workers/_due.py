@@ -13,11 +13,11 @@ PAGE: Final = 500
 
 def due_threads(runtime: Runtime[Any, Any], graph: str | None, fits: Callable[[ThreadInfo], bool]) -> list[ThreadInfo]:
     """Return a page of the due threads accepted by *fits*, of one graph or of all, highest priority first."""
-    found: list[ThreadInfo] = []
+    infos: list[ThreadInfo] = []
     after: str | None = None
     while True:
         page = runtime.due(graph=graph, after=after, limit=PAGE)
-        found += filter(fits, page)
-        if len(page) < PAGE or len(found) >= PAGE:
-            return found
+        infos += filter(fits, page)
+        if len(page) < PAGE or len(infos) >= PAGE:
+            return infos
         after = page[-1].thread

@@ -34,16 +34,16 @@ def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any, Any]
     return dict(named)
 
 
-def _named(given: Any) -> Mapping[Any, Any]:
+def _named(queues: Any) -> Mapping[Any, Any]:
     """Return the argument as a mapping of names to limits; plain names have none."""
-    if isinstance(given, str):
-        return {given: Queue()}
-    return given if _is_mapping(given) else dict.fromkeys(given, Queue())
+    if isinstance(queues, str):
+        return {queues: Queue()}
+    return queues if _is_mapping(queues) else dict.fromkeys(queues, Queue())
 
 
-def _is_mapping(given: Any) -> TypeGuard[Mapping[Any, Any]]:
-    """Return whether *given* is a mapping."""
-    return isinstance(given, Mapping)
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Return whether *value* is a mapping."""
+    return isinstance(value, Mapping)
 
 
 def _check(name: str, queue: Any) -> None:
@@ -71,9 +71,9 @@ def _check(name: str, queue: Any) -> None:
         )
 
 
-def _is_count(given: Any) -> bool:
-    return type(given) is int and given >= 1
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 1
 
 
-def _is_period(given: Any) -> bool:
-    return type(given) in (int, float) and 0 < given < float("inf")
+def _is_period(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < float("inf")

@@ -104,8 +104,8 @@ class Sweeper:
     ) -> None:
         self._sweep: Callable[..., Any] = runtime.sweep
         self._runtime = runtime
-        given: Any = rules  # for callers without a type checker
-        if not is_list(given) or not all(isinstance(rule, Retention) for rule in given):
+        unchecked: Any = rules  # for callers without a type checker
+        if not is_list(unchecked) or not all(isinstance(rule, Retention) for rule in unchecked):
             raise INVALID_ARGUMENT(argument="retention=", value=rules, wanted="a list of Retention rules")
         self._rules = tuple(rules)
         self._every_s = every_s
@@ -152,7 +152,7 @@ class Sweeper:
         for rule in self._rules:
             if self._stop.is_set():
                 return False
-            gone = self._sweep(limit=MOST_AT_ONCE, **rule.arguments)
-            self.deleted += gone
-            full = full or gone == MOST_AT_ONCE
+            deleted = self._sweep(limit=MOST_AT_ONCE, **rule.arguments)
+            self.deleted += deleted
+            full = full or deleted == MOST_AT_ONCE
         return full

@@ -29,7 +29,7 @@ def start_scheduled(runtimes: Mapping[str, Runtime[Any, Any]], say: Callable[...
         except StoreError as error:
             broken = broken or error
         except GraphrtError as error:
-            told = "\n".join([str(error), *getattr(error, "__notes__", ())])
-            say(f"{name} {told}", logging.ERROR, "A schedule of graph %r: %s", name, told)
+            description = "\n".join([str(error), *getattr(error, "__notes__", ())])
+            say(f"{name} {description}", logging.ERROR, "A schedule of graph %r: %s", name, description)
     if broken is not None:
         raise broken

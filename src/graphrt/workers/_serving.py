@@ -80,6 +80,6 @@ def drain(
             time.sleep(0.01)
 
     drains = [threading.Thread(target=hand_over, args=(runtime,)) for runtime in runtimes]
-    for one in drains:
-        one.start()
+    for drain_thread in drains:
+        drain_thread.start()
     return drains

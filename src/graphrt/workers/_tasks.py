@@ -50,14 +50,14 @@ class QueueRunner:
         self,
         runtimes: Mapping[str, Runtime[Any, Any]],
         queues: Mapping[str, Queue],
-        most: int,
+        max_tasks: int,
         poll_s: float,
         repeated: RepeatedLog,
         reported: Callable[[], None],
     ) -> None:
         self._runtimes = {name: runtime for name, runtime in runtimes.items() if runtime.graph.queues}
         self._queues = queues
-        self._most = most
+        self._most = max_tasks
         self._poll_s = poll_s
         self._repeated = repeated
         self._say = repeated.say
@@ -117,10 +117,10 @@ class QueueRunner:
             while not self._stopping.is_set():
                 pause_s = self._poll_s if self._queues else _UNSERVED_S
                 try:
-                    took = self._look(pool) if self._queues else 0
+                    taken = self._look(pool) if self._queues else 0
                     if time.monotonic() >= self._unserved_at:
                         self._look_for_unserved()
-                    pause_s = 0.0 if took else pause_s
+                    pause_s = 0.0 if taken else pause_s
                 except Exception as error:  # noqa: BLE001 - without looks, no task would be run any more
                     self._repeated.cannot_look("tasks", error)
                 with self._lock:
@@ -131,41 +131,41 @@ class QueueRunner:
 
     def _look(self, pool: ThreadPoolExecutor) -> int:
         """Take tasks while there is room, and return the number taken."""
-        took = 0
+        taken = 0
         now = time.monotonic()
         with self._lock:
             self._later = {id_: until for id_, until in self._later.items() if until > now}
         for name, runtime in self._runtimes.items():
-            found = [item for item in self._waiting(runtime, name) if self._may_take(item, now)]
+            items = [item for item in self._waiting(runtime, name) if self._may_take(item, now)]
             # In random order, so that several workers do not all try the same task first.
-            random.shuffle(found)
-            for item in found:
+            random.shuffle(items)
+            for item in items:
                 with self._lock:
                     if self._stopping.is_set() or len(self._running) >= self._most:
-                        return took
+                        return taken
                     if not self._has_room(str(item.interrupt.payload)):
                         continue
                     self._running[item.interrupt.id] = str(item.interrupt.payload)
-                took += 1
+                taken += 1
                 try:
                     pool.submit(self._run, runtime, item)
                 except BaseException:
                     self._end(item.interrupt.id)
                     raise
-        return took
+        return taken
 
     def _waiting(self, runtime: Runtime[Any, Any], graph: str) -> list[InboxItem]:
         """Return a page of waiting tasks of the queues served here: the oldest that this worker may take."""
-        found: list[InboxItem] = []
+        items: list[InboxItem] = []
         after: str | None = None
         now = time.monotonic()
-        while len(found) < PAGE:
+        while len(items) < PAGE:
             page = runtime.inbox(kind="task", graph=graph, after=after, limit=PAGE)
-            found += [item for item in page if self._may_take(item, now)]
+            items += [item for item in page if self._may_take(item, now)]
             if len(page) < PAGE:
                 break
             after = page[-1].token
-        return found
+        return items
 
     def _may_take(self, item: InboxItem, now: float) -> bool:
         queue, id_ = str(item.interrupt.payload), item.interrupt.id
@@ -175,8 +175,8 @@ class QueueRunner:
 
     def _has_room(self, queue: str) -> bool:
         """Return whether the limit of one worker allows a further task; the caller holds the lock."""
-        most = self._queues[queue].worker_concurrency
-        return most is None or Counter(self._running.values())[queue] < most
+        limit = self._queues[queue].worker_concurrency
+        return limit is None or Counter(self._running.values())[queue] < limit
 
     def _run(self, runtime: Runtime[Any, Any], item: InboxItem) -> None:
         """Run one task; never raises an `Exception`."""
@@ -218,14 +218,14 @@ class QueueRunner:
     def _look_for_unserved(self) -> None:
         """Look for tasks of queues that are not served here, and log each such queue once."""
         self._unserved_at = time.monotonic() + _UNSERVED_S
-        found: set[str] = set()
+        queues: set[str] = set()
         for name, runtime in self._runtimes.items():
             before = runtime.clock() - _UNSERVED_S
             for item in runtime.inbox(kind="task", graph=name, limit=PAGE):
                 queue = str(item.interrupt.payload)
                 if queue not in self._queues and item.asked_at <= before:
-                    found.add(queue)
-        self._unserved = tuple(sorted(found))
+                    queues.add(queue)
+        self._unserved = tuple(sorted(queues))
         for queue in self._unserved:
             text = "Tasks wait for the queue %r, and this worker does not serve it"
             self._say(f"queue {queue}", logging.WARNING, text, queue)

@@ -186,8 +186,8 @@ class Worker:
             self._lock.notify_all()
         self._tasks.stop()  # first, so that no further task is started while running ones are being stopped
         drains = drain(self._runtimes.values(), "the worker stops", grace_s, self._at_work)
-        for one in drains:
-            one.join()
+        for drain_thread in drains:
+            drain_thread.join()
         self._tasks.join()
         self._sweeper.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -280,8 +280,8 @@ class Worker:
         try:
             while self._state == "working":
                 try:
-                    took = self._look(pool)
-                    pause_s = 0.0 if took else self._poll_s
+                    taken = self._look(pool)
+                    pause_s = 0.0 if taken else self._poll_s
                     self._trouble = None
                 except Exception as error:  # noqa: BLE001 - what is due is still due, and the store may come back
                     pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
@@ -308,7 +308,7 @@ class Worker:
         if now >= self._list_at or not self._listed:
             self._list_at, self._listed = now + _LISTING_S, self._due()
         self._looked_at = time.time()
-        took, due, self._listed = 0, self._listed, []
+        taken, due, self._listed = 0, self._listed, []
         for at, (info, runtime) in enumerate(due):
             with self._lock:
                 if self._state != "working" or len(self._driving) >= self._most:
@@ -319,16 +319,16 @@ class Worker:
                     self._listed.append(due[at])
                     continue
                 self._driving[info.thread] = name
-            took += 1
+            taken += 1
             try:
                 pool.submit(self._drive, info, runtime)
             except BaseException:
                 self._end(info.thread)
                 raise
-        self._waiting = len(due) - took
+        self._waiting = len(due) - taken
         if time.monotonic() >= self._look_around_at:
             self._look_around()
-        return took
+        return taken
 
     def _start_scheduled(self) -> None:
         """Start the threads of due schedules of this worker's graphs."""
@@ -339,8 +339,8 @@ class Worker:
         start_scheduled(self._runtimes, self._say)
 
     def _is_full(self, graph: str) -> bool:
-        most = self._per_graph.get(graph)
-        return most is not None and sum(name == graph for name in self._driving.values()) >= most
+        limit = self._per_graph.get(graph)
+        return limit is not None and sum(name == graph for name in self._driving.values()) >= limit
 
     def _due(self) -> list[_Due]:
         """Return the due threads: by priority, then alternating between graphs, then by waiting time."""
@@ -350,11 +350,11 @@ class Worker:
         lines: list[list[_Due]] = []
         for name in names[self._turn :] + names[: self._turn]:
             runtime = self._runtimes[name]
-            found = due_threads(runtime, name, lambda info: self._may_try(info, now))
-            found.sort(key=lambda info: info.updated_at)
-            lines.append([_Due(info, runtime) for info in found])
+            infos = due_threads(runtime, name, lambda info: self._may_try(info, now))
+            infos.sort(key=lambda info: info.updated_at)
+            lines.append([_Due(info, runtime) for info in infos])
         due = [line[at] for at in range(max(map(len, lines), default=0)) for line in lines if at < len(line)]
-        return sorted(due, key=lambda one: -one.info.priority)  # stable: keeps the alternation
+        return sorted(due, key=lambda item: -item.info.priority)  # stable: keeps the alternation
 
     def _may_try(self, info: ThreadInfo, now: float) -> bool:
         if info.thread in self._driving:
@@ -368,30 +368,34 @@ class Worker:
         try:
             if self._state != "working":
                 return
-            told = deliver(runtime, thread, self._max_tries)
-            match told.outcome:
+            delivery = deliver(runtime, thread, self._max_tries)
+            match delivery.outcome:
                 case "ended":
                     with self._lock:
                         self._ended += 1
                         self._refused.pop(thread, None)
                 case "parked" | "failed":
-                    self._count(f"_{told.outcome}")
-                    log_end(log, info.graph, thread, told)
+                    self._count(f"_{delivery.outcome}")
+                    log_end(log, info.graph, thread, delivery)
                 case "refused":
                     again = thread in self._refused  # tried each minute, but counted once
                     self._refuse(info)
                     if not again:
                         self._say(
-                            f"refused {info.graph} {told.code}", logging.WARNING, LEFT_TO_OTHERS, thread, told.what
+                            f"refused {info.graph} {delivery.code}",
+                            logging.WARNING,
+                            LEFT_TO_OTHERS,
+                            thread,
+                            delivery.what,
                         )
                 case "unreachable":
-                    self._trouble = told.what
-                    self._say(f"left {info.graph} {told.code}", logging.WARNING, WAS_LEFT, thread, told.what)
+                    self._trouble = delivery.what
+                    self._say(f"left {info.graph} {delivery.code}", logging.WARNING, WAS_LEFT, thread, delivery.what)
                 case "broken":  # the thread is tried again later
                     self._refuse(info)
-                    log.error("Thread %s ended with an error that no run should raise", thread, exc_info=told.error)
+                    log.error("Thread %s ended with an error that no run should raise", thread, exc_info=delivery.error)
                 case "left":
-                    if told.code in ("not-due", "sleeping"):  # its mail may be an input that waits for an answer
+                    if delivery.code in ("not-due", "sleeping"):  # its mail may be an input that waits for an answer
                         self._refuse(info, _SOON_S)
         finally:
             self._end(thread)
@@ -407,18 +411,20 @@ class Worker:
         self._look_around_at = now + _LOOK_AGAIN_S
         with self._lock:
             # Kept for a while after their time, so that a thread that is refused again is recognised.
-            self._refused = {thread: one for thread, one in self._refused.items() if one[1] > now - _LOOK_AGAIN_S}
+            self._refused = {
+                thread: refusal for thread, refusal in self._refused.items() if refusal[1] > now - _LOOK_AGAIN_S
+            }
         runtime = next(iter(self._runtimes.values()))
-        found = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
-        self._unknown = tuple(sorted(found))
+        graphs = {info.graph for info in due_threads(runtime, None, lambda info: info.graph not in self._runtimes)}
+        self._unknown = tuple(sorted(graphs))
         for name in self._unknown:
             self._say(
                 f"graph {name}", logging.WARNING, "Threads of graph %r are due, and this worker does not have it", name
             )
 
     def _sweep_failed(self, error: Exception) -> None:
-        told = error.what if isinstance(error, GraphrtError) else repr(error)
-        self._say(f"sweep {told}", logging.WARNING, "Old threads were not deleted: %s", told)
+        description = error.what if isinstance(error, GraphrtError) else repr(error)
+        self._say(f"sweep {description}", logging.WARNING, "Old threads were not deleted: %s", description)
 
     def _count(self, name: str) -> None:
         with self._lock:
