@@ -78,7 +78,9 @@ def plain(value: Any, path: str) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 2**53 else value  # above, not every int is a float
+        return (
+            int(value) if value.is_integer() and abs(value) < 2**53 else value
+        )  # larger floats cannot represent every int
     if is_mapping(value):
         for name in value:
             if not isinstance(name, str):

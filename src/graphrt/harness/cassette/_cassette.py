@@ -1,7 +1,7 @@
 """`Cassette` and the model and harness that it wraps: the public face of recording and replay.
 
-MCP servers are wrapped in `_mcp`. `_exchange` handles the single call, `_recordings` the order of recordings, `_canonical` the comparison of requests, and
-`_cassette_file` the file.
+MCP servers are wrapped in `_mcp`. `_exchange` handles the single call, `_recordings` the order of recordings,
+`_canonical` the comparison of requests, and `_cassette_file` the file.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Cassette:
         return RecordedMcpServer(server, self._recordings, self._hook, is_live=self.mode != "replay")
 
     def _excuse(self, double: Any) -> None:
-        """Let the summary of a test session pass over *double*, if recordings may answer in its place."""
+        """Keep *double* out of the session's summary of unused doubles, if recordings may answer in its place."""
         if self.mode in ("replay", "record"):
             excuse(double)
 
@@ -255,8 +255,8 @@ class RecordedHarness:
     def _check_calls(self, recordings: Recordings, reply: AgentReply) -> None:
         """Check the tool calls in a recorded conversation against the tools that the agent has now.
 
-        They were made when it was recorded, and are not made again: without this check the test would hold after a
-        parameter was renamed. Calls that failed then are skipped.
+        The calls were made during the recording, and are not repeated: without this check the test would still pass
+        after a parameter was renamed. Calls that failed then are skipped.
 
         Raises:
             ScriptError: A call does not fit its tool now (`script-wrong-call`).
@@ -353,7 +353,7 @@ def _checked_harness(harness: Any) -> AgentHarness | None:
             otherwise="give a harness: cassette.harness(Agent(...)), or any object with an async run()",
         )
     tool = next((tool for tool, _ in needing_graph(_tools_of(harness))), None)
-    if tool is not None:  # in replay no tool runs, and the state would miss what it wrote
+    if tool is not None:  # a replay runs no tools, so their writes to the state would be missing
         raise INVALID_ARGUMENT(
             argument="The harness of cassette.harness()",
             value=harness,

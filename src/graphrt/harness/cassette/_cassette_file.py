@@ -100,7 +100,7 @@ class CassetteFile:
                 temporary.unlink()
 
     def write_files(self, media: Iterable[Media]) -> None:
-        """Write the bytes of *media* beside the cassette, those that are not there yet.
+        """Write the files of *media* that do not exist yet into the folder beside the cassette.
 
         Raises:
             ScriptError: A file cannot be written (`cassette-unreadable`).
@@ -198,7 +198,7 @@ class CassetteFile:
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError(f"a name stands twice in one object, among {sorted(result)}")
+        raise ValueError(f"a name occurs twice in one object, among {sorted(result)}")
     return result
 
 

@@ -157,7 +157,7 @@ def _plain(value: Any) -> Any:
 
 
 def _outlined(block: Any, media: list[Media]) -> Any:
-    """Return a content block with the hash of its file in the place of the bytes, which join *media*."""
+    """Return a content block with the hash of its file in place of the bytes, which are added to *media*."""
     resource: Any = block.get("resource", block) if is_mapping(block) else {}
     for key in ("data", "blob"):
         if isinstance(resource.get(key), str):
@@ -175,7 +175,7 @@ def _outlined(block: Any, media: list[Media]) -> Any:
 def _part(data: bytes) -> Media:
     try:
         return made_of(data, None)
-    except InputError:  # no file that is known, or a large one: it is recorded all the same
+    except InputError:  # an unknown or a large file is recorded nevertheless
         return Document._restored(data, None, "application/octet-stream", None)
 
 

@@ -1,8 +1,8 @@
 """The recordings of a cassette and the order in which they are replayed: its mutable state, under one lock.
 
 Recordings are kept in the order in which their calls began. A call reserves its place when it begins, not when its
-reply arrives, so parallel calls replay as they ran (decision 0032). No model is called here. If no recording fits a call, the error
-shows the difference to the closest one.
+reply arrives, so parallel calls replay as they ran (decision 0032). No model is called here. If no recording fits a
+call, the error shows the difference to the closest one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Recordings:
     Args:
         file: The file, which is read at once.
         records: Whether new calls are recorded.
-        again: Whether the recordings in the file are ignored.
+        rewrites: Whether the recordings in the file are ignored.
 
     Raises:
         ScriptError: The file is missing and nothing is recorded (`cassette-missing`), or it cannot be read or written.
@@ -179,7 +179,7 @@ class Recordings:
         similar = nearest(form, recordings)
         if equal:
             problem = f"The cassette has {len(equal)} answers for this call, and it was made once more"
-            known = f"recorded in line {', '.join(str(one.line) for one in equal)}"
+            known = f"recorded in line {', '.join(str(recording.line) for recording in equal)}"
         elif similar is None:
             problem, known = "The cassette has no answer for this call", "the cassette is empty"
         else:

@@ -24,12 +24,12 @@ T = TypeVar("T", bound=Message | AgentReply | ThinkingBlock | ProviderPart | Tex
 
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 _SHORTEST: Final = 8
-"""Fewest characters of a known credential: a shorter one would match inside ordinary words."""
+"""Minimum length of a known credential: a shorter one would match inside ordinary words."""
 _CLEANED: Final = frozenset(
     {"text", "thinking", "thinking_blocks", "signature", "redacted", "data", "tool_calls", "provider_parts", "messages"}
     | {"content", "media"}
 )
-"""Fields of messages, replies and their parts in which a secret may stand."""
+"""Fields of messages, replies and their parts that may contain a secret."""
 _DIGIT: Final = re.compile(r"\d")
 
 

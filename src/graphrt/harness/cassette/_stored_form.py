@@ -4,7 +4,7 @@ Fields at their defaults are left out, and a text of several lines is stored as 
 from the dataclasses of messages and replies. `dump` reads their fields, and `_form_of` makes a pydantic model of each
 class. The models validate the files, because people edit them. `_cassette_file` reads and writes the file.
 
-Of images, audio and documents the form has type, size and SHA-256. Their bytes are in files of their own.
+Images, audio and documents are stored as type, size and SHA-256, and their bytes in separate files.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from graphrt.errors import ToolArgumentsError, closest
 from graphrt.errors._codes.tools import TOOL_ARGUMENTS
 
 _MOST: Final = 8
-"""Maximum number of findings in one message; a model does not profit from more."""
+"""Maximum number of findings in one message; more do not help a model."""
 _CLIP: Final = 60
 """Maximum number of characters that are quoted of a value."""
 _OBJECTS: Final = {"model_type", "dataclass_type", "model_attributes_type", "dict_type", "mapping_type"}

@@ -42,8 +42,8 @@ def read_docstring(text: str | None) -> Told:
     try:
         griffe: Any = import_module("griffe")
     except ImportError:
-        unread = _PARAMETERS.search(clean) is not None
-        return Told(description=_one_line(clean.split("\n\n", 1)[0]), unread=unread)
+        is_unread = _PARAMETERS.search(clean) is not None
+        return Told(description=_one_line(clean.split("\n\n", 1)[0]), unread=is_unread)
     texts: list[str] = []
     parameters: dict[str, str] = {}
     for section in griffe.Docstring(clean).parse("auto", method="max_sections", per_style_options=_QUIET):

@@ -122,17 +122,17 @@ def undeclared_command(signature: Signature, policy: ToolPolicy) -> list[str]:
     return ["returns a Command: declare what it may do, as @tool(writes=[fields], goto=[nodes])"]
 
 
-def refuse(what: str, problems: Iterable[str], *, where: str, tool: str) -> InputError:
+def refuse(first_line: str, problems: Iterable[str], *, where: str, tool: str) -> InputError:
     """Return the error that lists all *problems* of a function.
 
     Args:
-        what: First line of the message.
+        first_line: First line of the message.
         problems: 1..n texts.
         where: Where the function was defined.
         tool: Name of the tool.
     """
     texts = tuple(problems)
-    lines = [what, *(f"  {n}. {problem}" for n, problem in enumerate(texts, 1))]
+    lines = [first_line, *(f"  {n}. {problem}" for n, problem in enumerate(texts, 1))]
     return TOOL_SCHEMA(problems="\n".join(lines), values=texts, tool=tool, where=where)
 
 

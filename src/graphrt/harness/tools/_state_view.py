@@ -83,7 +83,7 @@ class _Items(Mapping[str, Any]):
 
 @final
 class _Reader:
-    """Gives the state for the declared fields."""
+    """Gives access to the declared fields of the state."""
 
     __slots__ = ("_made", "_make", "reads", "tool")
 

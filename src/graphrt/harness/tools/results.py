@@ -25,7 +25,7 @@ _DONE: Final = "Done."
 """The text for the model in place of a `Command` without a `result`."""
 
 _DEEPEST: Final = 40
-"""Levels that are searched for the value that has no JSON form."""
+"""Maximum number of levels that are searched for the value that has no JSON form."""
 _OF_GRAPHS: Final = ("Command", "Send")
 """Names of the LangGraph classes that only a node may return."""
 
@@ -103,7 +103,7 @@ def to_result(value: Any, *, tool: str) -> ToolResult:
 
 
 def _has_media(value: Any) -> bool:
-    """Return whether *value* is a list or tuple of texts and media, with one of these at least."""
+    """Return whether *value* is a list or tuple of texts and media, with at least one image, audio or document."""
     if type(value) not in (list, tuple) or not all(map(is_content, value)):
         return False
     return any(isinstance(item, Media) for item in value)

@@ -1,4 +1,4 @@
-"""`Api`: how the answers of one API are read. Each module beside this one has a subclass for an API.
+"""`Api`, the reader of one API's answers. Each sibling module that is named after an API has a subclass.
 
 A whole answer goes through `document`, a stream through `event`, one event at a time. Both note facts in `seen`, and
 may correct what litellm would misread. A correction says which bug of litellm it corrects, and has a test that fails
@@ -24,21 +24,21 @@ class Api:
     name: ClassVar[str | None] = None
     """Name of the API; None if it is unknown, so that litellm decides whether a stream is complete."""
     paths: ClassVar[tuple[str, ...]] = ()
-    """Ends of the paths of its requests."""
+    """Suffixes of the paths of its requests."""
     provider: ClassVar[str] = ""
-    """Whose form the parts and blocks of its answers have."""
+    """The provider whose format the parts and blocks of its answers have."""
     reasons: ClassVar[Mapping[str, FinishReason]] = {}
-    """Its words for why a model stopped, to ours; all others are "unknown"."""
+    """Maps its finish reasons to ours; all others are "unknown"."""
     named_events: ClassVar[bool] = True
-    """Whether its events have types that clients need. Others are passed on without."""
+    """Whether clients need the types of its events. If not, the events are written without types."""
     in_lines: ClassVar[bool] = False
-    """Whether its streams are JSON documents, one a line; an event is then a line."""
+    """Whether its streams are JSON Lines: each line is then an event."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Read a whole answer, which has status 200; return it as litellm is to read it.
+        """Read a whole answer with status 200, and return it in the form for litellm.
 
         Raises:
             ReportedError: It is an error.
@@ -48,7 +48,7 @@ class Api:
         return body
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
-        """Read one event of a stream; return the 0..n events that litellm is to read in its place.
+        """Read one event of a stream, and return the 0..n events that replace it for litellm.
 
         Args:
             event: The event.
@@ -62,7 +62,7 @@ class Api:
         return (event,)
 
     def stopped(self, reason: Any) -> None:
-        """Note why the model stopped, if *reason* is a word for it. Nothing of an answer comes after it."""
+        """Note the finish reason if *reason* is a text. No content of an answer follows it."""
         if text(reason):
             self.seen.reason, self.seen.ended = reason, True
             self.seen.finish = self.reasons.get(reason, "unknown")

@@ -27,24 +27,24 @@ from graphrt.harness.litellm._wire.responses import Responses
 
 _APIS: Final[tuple[type[Api], ...]] = (Chat, Responses, Messages, Gemini, Converse, Cohere, Ollama)
 _START_BYTES: Final = 8192
-"""Length of the part of a body that is kept for errors. They show less: a credential that was cut is not recognized."""
+"""Maximum number of bytes of a body kept for errors. They show less, since a truncated credential is not recognized."""
 _ERROR_BYTES: Final = 2**20
-"""Longest body of an error that is read as JSON."""
+"""Maximum size of an error's body that is parsed as JSON."""
 
 
 class UnexpectedDocumentError(Exception):
-    """An answer to a request for a stream is a document, and no error of the provider."""
+    """A stream was requested, and the answer is a document that does not report an error."""
 
 
 class Body(Protocol):
-    """Passes a body on."""
+    """Processes the body of one answer, piece by piece."""
 
     def add(self, piece: bytes) -> Iterator[bytes]:
-        """Take the next piece and yield what can continue: 0..n pieces."""
+        """Process the next piece, and yield the 0..n pieces that are ready for litellm."""
         ...
 
     def end(self) -> Iterator[bytes]:
-        """Take the end of the body and yield the rest: 0..n pieces."""
+        """Process the end of the body, and yield the remaining 0..n pieces."""
         ...
 
 
@@ -76,7 +76,7 @@ def body_of(seen: Seen, *, url: str, status: int, headers: Mapping[str, str], st
 
 
 class _Unread:
-    """A body in a form that is not read here."""
+    """A body of an unknown media type, which is passed on without being parsed."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen: Final = seen
@@ -114,13 +114,13 @@ class _Document:
 
 
 class _Stream:
-    """A stream of events. A document in its place is read when it is complete."""
+    """A stream of events. If a document arrives instead, it is parsed when it is complete."""
 
     def __init__(self, api: Api) -> None:
         self._api: Final = api
         self._events: Final = EventReader()
         self._held: Final[list[bytes]] = []
-        """The pieces of what may be a document."""
+        """The pieces so far, while the body may be a document."""
         self._is_stream: bool | None = None
         """None until something other than white space has arrived."""
 
@@ -155,7 +155,7 @@ class _Stream:
 
 
 class _Frames:
-    """A stream in Amazon's frames. Each is passed on as it came, or left out."""
+    """A stream of Amazon's frames. Each frame is passed on unchanged, or dropped."""
 
     def __init__(self, api: Api) -> None:
         self._api: Final = api
@@ -184,12 +184,12 @@ class _Frames:
 
 
 class _Lines:
-    """A stream of JSON documents, one a line."""
+    """A stream of JSON documents, one per line."""
 
     def __init__(self, api: Api) -> None:
         self._api: Final = api
         self._rest = b""
-        """The beginning of a line whose end has not arrived."""
+        """The incomplete last line so far."""
 
     def add(self, piece: bytes) -> Iterator[bytes]:
         _note(self._api.seen, piece)
@@ -211,7 +211,7 @@ class _Lines:
 
 
 class _Error:
-    """The body of an answer that is an error: noted, and passed on."""
+    """The body of an error. It is noted, and passed on unchanged."""
 
     def __init__(self, seen: Seen, status: int, headers: Mapping[str, str]) -> None:
         self._seen: Final = seen
@@ -239,7 +239,7 @@ def _note(seen: Seen, piece: bytes) -> None:
 
 @contextmanager
 def _noting(seen: Seen) -> Generator[None, None, None]:
-    """Note the error of the provider that is found within."""
+    """Note the provider's error if the block raises it."""
     try:
         yield
     except ReportedError as error:

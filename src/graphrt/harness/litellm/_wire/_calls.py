@@ -17,15 +17,15 @@ from graphrt.harness.litellm._wire._values import is_object, mapping, mappings, 
 
 @dataclass(slots=True)
 class _Call:
-    """A call of which some pieces have arrived."""
+    """A call that has arrived in part."""
 
     id: str
     name: str
     arguments: list[str] = field(default_factory=list[str])
-    """The pieces of their JSON text."""
+    """The pieces of the JSON text."""
 
     def is_complete(self) -> bool:
-        """Return whether the arguments are a whole object, after which no further piece can come."""
+        """Return whether the arguments are a complete object, which no further piece can continue."""
         return is_object(parsed("".join(self.arguments)))
 
 

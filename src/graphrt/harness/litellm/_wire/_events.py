@@ -36,7 +36,9 @@ class Event:
 
     def with_value(self, value: Any) -> Event:
         """Return the event with another JSON *value* as its data."""
-        return Event(json.dumps(value, separators=(",", ":")), self.name)  # ASCII: half of a surrogate pair is no UTF-8
+        return Event(
+            json.dumps(value, separators=(",", ":")), self.name
+        )  # ASCII: half of a surrogate pair cannot be encoded as UTF-8
 
     def written(self) -> bytes:
         """Return the event as bytes: at most one line `event:`, one line `data:`, and a blank line.
@@ -49,14 +51,14 @@ class Event:
 
 @dataclass(slots=True)
 class EventReader:
-    """Reads events out of a stream's bytes, however they are cut into pieces."""
+    """Parses the events of a stream, whose bytes may be cut into pieces anywhere."""
 
     _decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     )
-    """Decodes UTF-8 and takes a byte order mark away."""
+    """Decodes UTF-8 and removes a byte order mark."""
     _rest: str = ""
-    """The beginning of a line whose end has not arrived."""
+    """The incomplete last line so far."""
     _name: str = ""
     _data: list[str] = field(default_factory=list[str])
 
@@ -64,11 +66,11 @@ class EventReader:
         """Yield the 0..n events that *piece* completes."""
         text = self._rest + self._decoder.decode(piece)
         if text.endswith("\r"):  # the line feed that belongs to it may be in the next piece
-            text, held = text[:-1], "\r"
+            text, carriage_return = text[:-1], "\r"
         else:
-            held = ""
+            carriage_return = ""
         *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._rest = rest + held
+        self._rest = rest + carriage_return
         for line in lines:
             yield from self._line(line)
 
@@ -78,15 +80,15 @@ class EventReader:
         The standard drops it. Servers that write no blank line after `[DONE]` or after the last JSON document are read
         nevertheless; a part of a document never is.
         """
-        last, self._rest = self._rest.rstrip("\r"), ""
-        yield from self._line(last)
+        line, self._rest = self._rest.rstrip("\r"), ""
+        yield from self._line(line)
         event = Event("\n".join(self._data), self._name)
         self._name, self._data = "", []
         if event.data.strip() == DONE or isinstance(event.parsed(), dict):
             yield event
 
     def _line(self, line: str) -> Iterator[Event]:
-        """Take one line; yield the event that a blank one ends."""
+        """Process one line; a blank line completes an event, which is yielded."""
         if not line:
             if self._data:
                 yield Event("\n".join(self._data), self._name)

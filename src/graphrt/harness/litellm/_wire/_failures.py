@@ -33,12 +33,12 @@ _BESIDE: Final = ("details", "errors", "innererror", "choices")
 _MOST_LAYERS: Final = 20
 _MOST_DEEP: Final = 6
 _BROKEN: Final = frozenset({"error", "insufficient_system_resource", "ERROR", "TIMEOUT"})
-"""Finish reasons of answers that an error ended: of OpenRouter and Mistral, of DeepSeek, of Cohere."""
+"""Finish reasons for an error during the answer: of OpenRouter and Mistral, of DeepSeek, and of Cohere."""
 _TITLE: Final = re.compile(r"<title[^<>]{0,200}>([^<]{1,200})</title>", re.IGNORECASE)
-"""The title of a page, which says more of an error than its beginning."""
+"""The title of an HTML page, which says more about the error than the beginning of the page."""
 
 UNUSABLE: Final = "unusable_answer"
-"""Name of a failure that the provider did not report: what it sent cannot be used."""
+"""Name of the failure for an unusable answer, which the provider itself does not report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def failure_of(body: Any, *, status: int | None = None, headers: Mapping[str, st
     """Return the error that a document or an event reports.
 
     Args:
-        body: Its JSON value, or its text if it is no JSON.
+        body: Its JSON value, or its text if it is not JSON.
         status: Status of the answer; None within a stream, where the error's own number counts.
         headers: Headers of an answer that is an error as a whole. They may name it, and ask for a wait.
     """
@@ -97,7 +97,7 @@ def failure_of(body: Any, *, status: int | None = None, headers: Mapping[str, st
 
 
 def reports_error(body: Any) -> bool:
-    """Return whether a document or an event with status 200 reports an error: it has one, and no answer beside it."""
+    """Return whether a document or an event with status 200 reports an error and has no answer."""
     if not is_mapping(body):
         return False
     reported = mapping(body.get("error")) or text(body.get("error"))
@@ -105,7 +105,7 @@ def reports_error(body: Any) -> bool:
         return is_sequence(choices) and all(
             _is_broken(mapping(choice)) or mapping(mapping(choice).get("error")) for choice in choices
         )
-    if body.get("status") == "failed":  # in Responses: what the model wrote before is not an answer
+    if body.get("status") == "failed":  # in Responses: the output before the failure is not an answer
         return bool(reported)
     if _is_broken(body) or _is_broken(mapping(body.get("delta"))):  # in Cohere
         return True
@@ -119,7 +119,7 @@ def _is_broken(answer: Mapping[str, Any]) -> bool:
 
 
 def _layers(body: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield the mappings in which an error's fields stand, innermost first: errors are wrapped, and lists of one."""
+    """Yield the mappings that may have an error's fields, innermost first. Errors may be wrapped or in a list."""
     if isinstance(body, str) and body[:1] in "{[":
         body = parsed(body)  # OpenRouter and gateways put the upstream's document into a text
     if depth > _MOST_DEEP:

@@ -1,6 +1,6 @@
-"""Frames of Amazon's event streams: cut out of pieces of bytes, and their type and payload read.
+"""Parser for Amazon's event streams: splits the bytes into frames, and reads their headers and payload.
 
-A frame is passed on as it came, or not at all: its checksums cover every byte.
+A frame is passed on unchanged or dropped, since its checksums cover every byte.
 
 Source:
     The format is that of application/vnd.amazon.eventstream: total length, length of the headers (4 bytes each), a
@@ -32,11 +32,11 @@ class Frame:
 
 @dataclass(slots=True)
 class FrameReader:
-    """Reads frames out of a stream's bytes, however they are cut into pieces."""
+    """Parses the frames of a stream, whose bytes may be cut into pieces anywhere."""
 
     _rest: bytes = b""
     _strange: bool = field(default=False)
-    """Whether the bytes are not frames: then all that follows is one part."""
+    """Whether the bytes are not frames. All further bytes are then passed on as they are."""
 
     def add(self, piece: bytes) -> Iterator[Frame]:
         """Yield the 0..n frames that *piece* completes."""
@@ -48,20 +48,20 @@ class FrameReader:
             elif len(self._rest) < length:
                 return
             else:
-                whole, self._rest = self._rest[:length], self._rest[length:]
+                frame, self._rest = self._rest[:length], self._rest[length:]
                 start = _PRELUDE.size + headers
-                yield Frame(whole, _headers(whole[_PRELUDE.size : start]), whole[start:-_CHECKSUM_BYTES])
+                yield Frame(frame, _headers(frame[_PRELUDE.size : start]), frame[start:-_CHECKSUM_BYTES])
         if self._strange and self._rest:
             yield self.rest()
 
     def rest(self) -> Frame:
         """Return the bytes of the incomplete frame."""
-        whole, self._rest = self._rest, b""
-        return Frame(whole, {}, b"")
+        data, self._rest = self._rest, b""
+        return Frame(data, {}, b"")
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Return the headers that are texts, up to the first other one."""
+    """Return the headers before the first one whose value is not a text."""
     headers: dict[str, str] = {}
     at = 0
     try:

@@ -1,4 +1,4 @@
-"""Small readings of JSON that providers sent: what has a different form from expected counts as absent."""
+"""Accessors for JSON that providers sent. A value of an unexpected type counts as absent."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def usage(*, sent: Any, written: Any, cached: Any = None, created: Any = None, r
     """Return a report of tokens in the form of OpenAI's chat completions.
 
     Args:
-        sent: Tokens of the prompt, those from a cache included.
-        written: Tokens of the answer, those of its reasoning included.
+        sent: Tokens of the prompt, including those from a cache.
+        written: Tokens of the answer, including those of its reasoning.
         cached: The part of *sent* that came from a cache; None if the provider did not say.
-        created: The part of *sent* that was written to a cache, at a price of its own; None if there was none.
+        created: The part of *sent* that was written to a cache, which has its own price; None if there was none.
         reasoning: The part of *written* that was reasoning; None if the provider did not say.
     """
     return {
@@ -58,6 +58,6 @@ def usage(*, sent: Any, written: Any, cached: Any = None, created: Any = None, r
 
 
 def added(*counts: Any) -> Any:
-    """Return the sum of a provider's separate counts; a count that is not a number is returned, to be refused."""
+    """Return the sum of a provider's separate counts, or a count that is not a number, which later checks reject."""
     invalid = [count for count in counts if count is not None and not isinstance(count, int)]
     return invalid[0] if invalid else sum(count or 0 for count in counts)

@@ -9,8 +9,8 @@ other forms, among others:
 - Of several parts of Mistral's text it keeps the last (`_handle_content_list_to_str_conversion`); elsewhere a text in
   parts is an error.
 - It reads `reasoning` in streams of Groq and `reasoning_content` in whole answers; for OpenRouter it is the reverse.
-- It takes a refusal out of all chunks but the first, and a usage that comes after a comment for none.
-- A choice of another number is merged into the first, in streams only.
+- It drops refusals from all chunks but the first, and misses a usage that comes after a comment.
+- In streams, it merges a choice with another number into the first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CACHED: Final = ("num_cached_tokens", "prompt_cache_hit_tokens", "cached_tokens
 class Chat(Api):
     """POST /v1/chat/completions.
 
-    From a stream litellm gets pieces of text, thinking and calls as they come; the reason to stop and the usage last.
+    Of a stream, litellm gets the pieces of text, thinking and calls as they arrive, then the finish reason and usage.
     """
 
     name: ClassVar[str | None] = "chat"
@@ -90,10 +90,10 @@ class Chat(Api):
         self._calls: Final = Calls()
         self._details: Final = Details()
         self._parts: Final[set[str]] = set()
-        """JSON of the parts that are noted: some servers repeat them in each chunk."""
+        """JSON of the parts noted so far, since some servers repeat them in each chunk."""
         self._audio: Final[dict[str, Any]] = {}
         self._sounds: Final[dict[str, list[str]]] = {}
-        """The pieces of the fields of a sound that arrive in pieces, by their names."""
+        """The pieces of the audio fields that arrive in pieces, by field name."""
         self._choice: int | None = None
         """Number of the choice that is read; None before the first."""
         self._head: dict[str, Any] = {}
@@ -109,14 +109,14 @@ class Chat(Api):
             return body
         self._check(body, choice)
         message: Mapping[str, Any] = choice["message"]
-        content, thought = self._said(message)
+        content, thinking = self._said(message)
         calls = self._calls.whole(message)
         self._note_parts(body)
         self._end_parts()
         answer = {
             "role": "assistant",
             "content": content or None,
-            "reasoning_content": thought or None,  # where it is absent, litellm looks for tags in the text
+            "reasoning_content": thinking or None,  # where it is absent, litellm looks for tags in the text
             **({"tool_calls": calls} if calls else {}),
             **_blocks_of(message),
         }
@@ -142,13 +142,15 @@ class Chat(Api):
         for choice in self._chosen(mappings(value.get("choices"))):
             self._check(value, choice)
             delta = mapping(choice.get("delta")) or mapping(choice.get("message"))
-            content, thought = self._said(delta)
+            content, thinking = self._said(delta)
             deltas += [{name: blocks} for name, blocks in _blocks_of(delta).items()]
-            if thought:  # litellm reads one field or the other
-                deltas.append({"reasoning": thought, "reasoning_content": thought})
+            if thinking:  # litellm reads one field or the other
+                deltas.append({"reasoning": thinking, "reasoning_content": thinking})
             if content:
                 deltas.append({"content": content})
-            deltas += [{"tool_calls": [piece]} for piece in self._calls.pieces(delta)]  # some readers take one a chunk
+            deltas += [
+                {"tool_calls": [piece]} for piece in self._calls.pieces(delta)
+            ]  # some clients read only one call of a chunk
         self._note_parts(value)
         return [self._piece({"index": 0, "delta": delta, "finish_reason": None}) for delta in deltas]
 
@@ -166,7 +168,7 @@ class Chat(Api):
         return Event("").with_value({**self._head, "choices": choices, **more})
 
     def _chosen(self, choices: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Return those of a chunk's *choices* that belong to the first one of the stream."""
+        """Return the *choices* of a chunk that belong to the first choice of the stream."""
         numbers = [choice.get("index") for choice in choices]
         if self._choice is None:
             self._choice = next((number for number in numbers if isinstance(number, int)), None)
@@ -202,9 +204,9 @@ class Chat(Api):
 
     def _end_parts(self) -> None:
         """Note the parts that arrive in pieces."""
-        sound = self._audio | {name: "".join(pieces) for name, pieces in self._sounds.items()}
-        if sound:
-            self.note_part("audio", sound)
+        audio = self._audio | {name: "".join(pieces) for name, pieces in self._sounds.items()}
+        if audio:
+            self.note_part("audio", audio)
         block = self._details.block(self.provider)
         if block is not None:
             self.seen.blocks.append(block)
@@ -225,7 +227,7 @@ class Chat(Api):
             self.stopped(str(finish_reason))
 
     def _reason(self) -> str:
-        """Return the reason for litellm, which warns of what it does not know."""
+        """Return the finish reason for litellm, which warns about unknown ones."""
         return self.seen.finish if self.seen.finish not in (None, "unknown") else "stop"
 
     def _usage(self) -> dict[str, Any]:
@@ -239,7 +241,7 @@ class Chat(Api):
         return {"usage": {"prompt_tokens": sent, "completion_tokens": written, "total_tokens": sent + written}}
 
     def _said(self, message: Mapping[str, Any]) -> tuple[str, str]:
-        """Return text and thinking of a message or a delta, and note what else it has."""
+        """Return text and thinking of a message or a delta, and note its other content."""
         self._note_parts(message)
         audio: Any = message.get("audio")
         for name, value in mapping(audio).items():
@@ -249,11 +251,11 @@ class Chat(Api):
                 self._audio[name] = value
         detailed = self._details.add(message.get("reasoning_details"))
         thoughts = (_joined(message.get(name)) for name in _THOUGHT_FIELDS)
-        thought = next((joined for joined in thoughts if joined), detailed)
+        thinking = next((joined for joined in thoughts if joined), detailed)
         self.seen.refusal += text(message.get("refusal"))
         content: Any = message.get("content")
         if not is_list(content):
-            return text(content), thought
+            return text(content), thinking
         texts: list[str] = []
         for part in content:
             kind = text(mapping(part).get("type"))
@@ -262,12 +264,12 @@ class Chat(Api):
             elif kind in _TEXT_PARTS:
                 texts.append(text(part.get("text")))
             elif kind in _THOUGHT_PARTS:
-                thought += _joined(part.get(_THOUGHT_PARTS[kind]))
+                thinking += _joined(part.get(_THOUGHT_PARTS[kind]))
             elif kind == "refusal":
                 self.seen.refusal += text(part.get("refusal"))
             elif kind:
                 self._note_part(kind, part)
-        return "".join(texts), thought
+        return "".join(texts), thinking
 
 
 def _head_of(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -287,7 +289,7 @@ def _blocks_of(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _joined(value: Any) -> str:
-    """Return a text that stands alone, or in a list of parts as Mistral has it."""
+    """Return the text of *value*: a text, or a list of parts, as Mistral sends it."""
     return text(value) or "".join(text(part.get("text")) for part in mappings(value))
 
 

@@ -83,7 +83,7 @@ class Converse(Api):
         return (event,)
 
     def _note(self, block: Mapping[str, Any]) -> bool:
-        """Take note of the foreign parts of a complete block; return whether litellm must not see it."""
+        """Note a complete block's hosted calls, their results and citations; return whether to hide it from litellm."""
         if mapping(block.get("toolUse")).get("type") == _HOSTED:
             self.note_part(_HOSTED, mapping(block["toolUse"]))
             return True

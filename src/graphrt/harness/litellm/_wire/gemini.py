@@ -78,7 +78,7 @@ class Gemini(Api):
         return [event.with_value(self._read(value))] if is_object(value) else events
 
     def _read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Note the facts in a whole answer or a piece of one, and return it as litellm is to read it."""
+        """Note the facts in an answer or in a piece of one, and return it in the form for litellm."""
         counted = mapping(body.get("usageMetadata"))
         if counted:
             self.seen.usage = _usage(counted)
@@ -113,7 +113,7 @@ class Gemini(Api):
         return "SAFETY" if reason in _FILTERED else reason
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Note the facts in one part of the content, and return it as litellm is to read it."""
+        """Note the facts in one part of the content, and return it in the form for litellm."""
         call, signature = part.get("functionCall"), text(part.get("thoughtSignature"))
         thought = part.get("thought") is True
         if is_object(call):
@@ -130,13 +130,13 @@ class Gemini(Api):
         return part
 
     def _tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Take note of a candidate's sources; the last ones count."""
+        """Note a candidate's sources, which replace earlier ones."""
         self.seen.parts[:] = [part for part in self.seen.parts if part.type != kind]
         self.note_part(kind, data)
 
 
 def _usage(counted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the report of tokens. Tokens of Gemini's own tools are part of the sent ones.
+    """Return the report of tokens. Tokens of Gemini's own tools count as input.
 
     Only on Vertex AI does `candidatesTokenCount` contain the thoughts, which shows in the total.
     """

@@ -32,7 +32,7 @@ class Messages(Api):
     name: ClassVar[str | None] = "messages"
     paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
     provider: ClassVar[str] = "anthropic"
-    reasons: ClassVar[Mapping[str, FinishReason]] = {  # without `pause_turn`: the turn has not come to its end
+    reasons: ClassVar[Mapping[str, FinishReason]] = {  # without `pause_turn`: the turn has not ended
         "end_turn": "stop",
         "stop_sequence": "stop",
         "tool_use": "tool_calls",
@@ -104,7 +104,7 @@ class Messages(Api):
             self.note_part(text(part.get("type")) or kind, part)
 
     def _counted(self, report: Any) -> None:
-        """Note a report of tokens. Reports of a stream complete each other: its end repeats the changed ones."""
+        """Note a report of tokens. Later reports of a stream replace the counts that have changed."""
         counts = {name: value for name, value in mapping(report).items() if value is not None}
         if counts:
             self._counts.update(counts)

@@ -18,7 +18,7 @@ from graphrt.harness.litellm._wire._values import mapping, text, usage
 from graphrt.harness.protocol import FinishReason
 
 _WITHIN_TAG: Final = re.compile(r"(?<=<)(?=/?think>)")
-"""Where a tag is cut, so that litellm finds none in a piece of a text."""
+"""Position inside a tag at which a text is split, so that litellm finds no tag in a piece."""
 
 
 class Ollama(Api):
@@ -70,5 +70,5 @@ class Ollama(Api):
         self.seen.ended = True
         self.stopped(body.get("done_reason"))
         sent, written = body.get("prompt_eval_count"), body.get("eval_count")
-        if sent is not None or written is not None:  # a prompt that was cached whole is left out
+        if sent is not None or written is not None:  # Ollama omits the count of a prompt that was cached completely
             self.seen.usage = usage(sent=sent or 0, written=written or 0)

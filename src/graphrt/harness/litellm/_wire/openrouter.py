@@ -60,7 +60,7 @@ def _continues(last: Mapping[str, Any], detail: Mapping[str, Any]) -> bool:
 def cost_of(usage: Mapping[str, Any]) -> float | None:
     """Return the price of an answer in dollars, from *usage*; None if it has none.
 
-    With a key of the user's own at the upstream, the upstream's price comes on top of OpenRouter's.
+    If the user has their own key for the upstream provider, its price is added to OpenRouter's.
     """
     details = mapping(usage.get("cost_details"))
     cost: Any = usage.get("cost")

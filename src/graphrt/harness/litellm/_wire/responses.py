@@ -44,7 +44,7 @@ _PIECES: Final[Mapping[str, tuple[str, str]]] = {
     "function_call_arguments": ("function_call", "arguments"),
     "custom_tool_call_input": ("custom_tool_call", "arguments"),
 }
-"""Subject of the events `response.SUBJECT.delta` and `.done`, to the type of the item and the lane of the text."""
+"""Maps SUBJECT in `response.SUBJECT.delta` and `.done` to the type of the item and the lane of the text."""
 _LANES: Final[Mapping[str, str]] = {
     "output_text": "text",
     "text": "text",  # of some open servers
@@ -52,17 +52,17 @@ _LANES: Final[Mapping[str, str]] = {
     "summary_text": "summary",
     "reasoning_text": "content",
 }
-"""Type of a part of a message or of reasoning, to the lane of its text."""
+"""Maps the type of a part of a message or of reasoning to the lane of its text."""
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _INCOMPLETE: Final[Mapping[str, FinishReason]] = {"max_output_tokens": "length", "content_filter": "content_filter"}
-"""Reason of an incomplete response, to ours; all others are "unknown"."""
+"""Maps the reason of an incomplete response to our finish reason; all others are "unknown"."""
 _NOT_READY: Final = frozenset({"queued", "in_progress", "cancelled"})
 """Statuses of a response that has no answer yet, or will never have one."""
 _STATUSES: Final = _NOT_READY | {"completed", "incomplete", "failed"}
 _KEPT: Final = ("id", "object", "created_at", "model", "service_tier")
 """Fields of a response that litellm gets. Most others repeat the request, and litellm fails at unusual values."""
 _BETWEEN: Final = "\n\n"
-"""Stands between two parts of the thinking. litellm puts a blank in whole answers, and often nothing in streams."""
+"""Separator of two parts of the thinking. litellm uses a blank in whole answers, and often none in streams."""
 _NO_ITEM: Final[Mapping[str, Any]] = {}
 _NUMBERED: Final = re.compile(r"call_\d+")
 """A call's number within its response, which some servers send as its id."""
@@ -104,7 +104,7 @@ class Responses(Api):
     def end(self) -> Iterable[Event]:
         if self.seen.ended:
             return ()
-        # litellm raises at a stream that was cut, with a made-up status. It is for our own reader to judge all streams.
+        # For a truncated stream, litellm raises an error with a made-up status. Our own reader judges all streams.
         return [_event("response.completed", response=_response({}, _simple([])))]
 
     # ---------------------------------------------------------------------------------------------------- streams
@@ -150,7 +150,7 @@ class Responses(Api):
     def _add(self, item: _Item, lane: str, place: int, piece: str) -> Iterator[Event]:
         """Add a piece to a lane of an item, in the part at *place*; yield it for litellm."""
         if not piece:
-            return  # litellm fails at empty arguments
+            return  # litellm fails on empty arguments
         item.pieces.setdefault((lane, place), []).append(piece)
         at = {"item_id": f"item_{item.number}", "output_index": item.number, "delta": piece}
         match lane:
@@ -170,7 +170,7 @@ class Responses(Api):
                 pass
 
     def _begin_call(self, item: _Item) -> Iterator[Event]:
-        """Tell litellm that a call begins, once its name is known, and what has arrived of its arguments."""
+        """Announce a call to litellm once its name is known, with the arguments that have arrived."""
         if not item.is_begun and item.body.get("name"):
             item.is_begun = True
             call = {**_call(item.body, item.number), "arguments": ""}
@@ -180,7 +180,7 @@ class Responses(Api):
                 yield _event("response.function_call_arguments.delta", **at, delta=piece)
 
     def _settle(self, item: _Item, body: dict[str, Any]) -> Iterator[Event]:
-        """Take the complete *body* of an item, and yield its missing parts."""
+        """Process the complete *body* of an item, and yield its missing parts."""
         item.body, item.is_whole = body, True
         if item.kind in _CALLS:
             yield from self._begin_call(item)
@@ -198,10 +198,10 @@ class Responses(Api):
                 yield _event("response.output_item.done", output_index=item.number, item=_message("", item.number))
 
     def _settle_part(self, item: _Item, lane: str, place: int, whole: str) -> Iterator[Event]:
-        """Take the *whole* text of a part, and yield its missing pieces.
+        """Process the *whole* text of a part, and yield its missing pieces.
 
         Raises:
-            ReportedError: The arguments of a call differ from their pieces, which are gone.
+            ReportedError: The arguments of a call differ from their pieces, which litellm already has.
         """
         arrived = "".join(item.pieces.get((lane, place), ()))
         if whole.startswith(arrived):
@@ -210,7 +210,7 @@ class Responses(Api):
             raise unusable(f"the call of {text(item.body.get('name'))!r} differs from the pieces that the stream had")
 
     def _end(self, response: Mapping[str, Any]) -> Iterator[Event]:
-        """Take the response at the end of a stream, and yield its missing parts."""
+        """Process the response at the end of a stream, and yield its missing parts."""
         output = [dict(body) for body in mappings(response.get("output"))]
         for item, body in self._matched(output):
             yield from self._settle(item, body)
@@ -219,7 +219,7 @@ class Responses(Api):
         yield _event(kind, response=complete)
 
     def _matched(self, output: Iterable[dict[str, Any]]) -> Iterator[tuple[_Item, dict[str, Any]]]:
-        """Yield each item of the *output* with what has arrived of it: by its ids, else as the next of its type.
+        """Yield each item of *output* with the streamed item that it completes: matched by ids, else by type and order.
 
         Some servers give an item another id in each event.
         """
@@ -238,7 +238,7 @@ class Responses(Api):
     # ----------------------------------------------------------------------------------------------- whole answers
 
     def _complete(self, response: Mapping[str, Any], output: list[dict[str, Any]]) -> dict[str, Any]:
-        """Note the facts in a response that has ended, and return it as litellm is to read it.
+        """Note the facts in a response that has ended, and return it in the form for litellm.
 
         Raises:
             ReportedError: It failed, or cannot be used.
@@ -267,14 +267,14 @@ class Responses(Api):
 
 @dataclass(slots=True)
 class _Item:
-    """An output item of a stream, as far as it has arrived."""
+    """An output item of a stream, which may have arrived in part."""
 
     kind: str
     """Its type."""
     number: int
     """Its place among the items."""
     body: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The item as an event had it last."""
+    """The item in the latest event that has it."""
     pieces: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
     """The pieces of its texts, by lane and by place of the part."""
     annotations: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -370,7 +370,7 @@ def _arguments(body: Mapping[str, Any]) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """Return a text as it is, and arguments of which a server sent the object itself as JSON."""
+    """Return a text unchanged, and arguments that a server sent as an object as JSON text."""
     return text(value) if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -390,17 +390,17 @@ def _blocks(output: list[dict[str, Any]]) -> Iterator[ThinkingBlock]:
     A thought that precedes a call other than the first names the call in its data.
     """
     is_called = False
-    for body, after in zip_longest(output, output[1:], fillvalue=_NO_ITEM):
+    for body, successor in zip_longest(output, output[1:], fillvalue=_NO_ITEM):
         is_called = is_called or _type(body) in _CALLS
         if _type(body) != "reasoning":
             continue
-        precedes = {"call_id": _call_id(after)} if is_called and _type(after) in _CALLS else {}
+        call_data = {"call_id": _call_id(successor)} if is_called and _type(successor) in _CALLS else {}
         yield ThinkingBlock(
             provider=_PROVIDER,
             id=text(body.get("id")),
             text=_BETWEEN.join(_thoughts(body)),
             signature=text(body.get("encrypted_content")),
-            data={name: value for name, value in body.items() if name != "encrypted_content"} | precedes,
+            data={name: value for name, value in body.items() if name != "encrypted_content"} | call_data,
         )
 
 
@@ -474,7 +474,7 @@ def _call(body: Mapping[str, Any], number: int) -> dict[str, Any]:
 def _response(
     response: Mapping[str, Any], output: Iterable[dict[str, Any]] = (), *, is_cut: bool = False
 ) -> dict[str, Any]:
-    """Return a response with what litellm needs of it."""
+    """Return a response with only the fields that litellm needs."""
     copied = {name: response[name] for name in _KEPT if isinstance(response.get(name), (str, int, float))}
     return {
         "id": "resp",

@@ -14,7 +14,7 @@ from graphrt._sensitive_texts import RedactingFilter, remember
 
 _LOGGERS: Final = ("httpx2", "mcp.client.streamable_http", "mcp.client.stdio")
 _SHORTEST: Final = 4
-"""Fewest characters of a text that is redacted: shorter ones would match inside ordinary words."""
+"""Minimum length of a text that is redacted: shorter ones would match inside ordinary words."""
 
 
 def of_query(query: str) -> tuple[str, ...]:
