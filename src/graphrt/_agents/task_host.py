@@ -203,11 +203,11 @@ class TaskHost:
 
     def abandon(self) -> set[Future[None]]:
         """Cancel the harness runs of a failed node, from any thread. Returns futures that are set when the runs end."""
-        flying = dict(self._flying)
-        for future, task in flying.items():
+        in_flight = dict(self._flying)
+        for future, task in in_flight.items():
             if task is not None:
                 future.get_loop().call_soon_threadsafe(task.cancel)  # a sync node fails on another thread
-        return set(flying)
+        return set(in_flight)
 
     def show(self, item: Any) -> None:
         """Publish *item*, any user value, to the run's stream in the mode `custom`."""

@@ -62,22 +62,22 @@ def check_conversation(messages: Sequence[Message], *, conversation: str = "the 
     Raises:
         InputError: A call has no result, or a result no call (`bad-conversation`); `index` is that of the message.
     """
-    open_: dict[str, str] = {}
+    pending: dict[str, str] = {}
     caller = 0  # index of the message whose calls are open
     for index, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            if open_.pop(message.tool_call_id, None) is None:
+            if pending.pop(message.tool_call_id, None) is None:
                 raise BAD_CONVERSATION(
                     index=index,
                     conversation=conversation,
                     problem=f"is the result of call {message.tool_call_id!r}, which is not open there",
                 )
-        elif open_:
+        elif pending:
             break
         elif isinstance(message, AssistantMessage) and message.tool_calls:
-            caller, open_ = index, {call.id: call.name for call in message.tool_calls}
-    if open_:
-        id_, name = next(iter(open_.items()))
+            caller, pending = index, {call.id: call.name for call in message.tool_calls}
+    if pending:
+        id_, name = next(iter(pending.items()))
         raise BAD_CONVERSATION(
             index=caller, conversation=conversation, problem=f"calls tool {name!r} ({id_!r}), and no result follows"
         )

@@ -46,8 +46,8 @@ class _Allowing:
 
     __slots__ = ("_before",)
 
-    def __init__(self, before: bool | None) -> None:  # noqa: FBT001 - the setting before the call
-        self._before = before
+    def __init__(self, previous: bool | None) -> None:  # noqa: FBT001 - the setting before the call
+        self._before = previous
 
     def __enter__(self) -> None:
         """Do nothing: the setting has applied since the call."""

@@ -69,8 +69,8 @@ class ScriptedModel(ScriptPlayer):
         check_calls: bool = True,
     ) -> None:
         self._profile: Final = profile or ModelProfile(name="scripted")
-        given: Any = script
-        super().__init__(given, rules=rules, usage=usage, model=self._profile.name, check_calls=check_calls)
+        untyped: Any = script
+        super().__init__(untyped, rules=rules, usage=usage, model=self._profile.name, check_calls=check_calls)
 
     @property
     def profile(self) -> ModelProfile:

@@ -50,8 +50,8 @@ def note(name: str, unused_items: Callable[[], list[str]]) -> Noted | None:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    where = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    record = Noted(name, where, os.environ.get(_CURRENT, "").rpartition(" (")[0], unused_items)
+    location = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    record = Noted(name, location, os.environ.get(_CURRENT, "").rpartition(" (")[0], unused_items)
     NOTED.append(record)
     return record
 

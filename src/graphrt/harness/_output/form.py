@@ -109,8 +109,8 @@ def written(value: Any, spec: OutputSpec) -> str:
         raise ValueError(str(error)) from None
     reparsed = form.read(text)
     # Objects without their own `__eq__` are only equal to themselves, so the check is meaningless for them.
-    compares: Any = type(checked).__eq__
-    if reparsed != checked and compares is not object.__eq__:
+    equality: Any = type(checked).__eq__
+    if reparsed != checked and equality is not object.__eq__:
         raise ValueError(f"what a model writes for it, {text[:80]}, is read as another value")
     return text
 

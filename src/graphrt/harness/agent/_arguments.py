@@ -44,8 +44,8 @@ def checked_model(value: Any, *, of: str = "An agent's model") -> ChatModel:
         from graphrt.harness.litellm._model import LiteLLMModel
 
         return LiteLLMModel(value)
-    a_class = isinstance(value, type)
-    missing = [name for name in ("invoke", "stream", "profile") if a_class or not hasattr(value, name)]
+    is_class = isinstance(value, type)
+    missing = [name for name in ("invoke", "stream", "profile") if is_class or not hasattr(value, name)]
     if missing:
         if isinstance(value, type):
             raise NO_MODEL(
@@ -54,13 +54,13 @@ def checked_model(value: Any, *, of: str = "An agent's model") -> ChatModel:
                 lack="a class is not a model: its instances are",
                 value=value,
             )
-        a_harness = "That is a harness: give a ScriptedModel where you would give a MockHarness."
+        harness_hint = "That is a harness: give a ScriptedModel where you would give a MockHarness."
         raise NO_MODEL(
             of=of,
             given=a_type(value),
             lack=f"it has no {', '.join(missing)}",
             value=value,
-            fix=a_harness if usable(value, "run") else None,
+            fix=harness_hint if usable(value, "run") else None,
         )
     model: ChatModel = value
     return model

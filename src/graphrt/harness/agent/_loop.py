@@ -219,12 +219,12 @@ class Loop:
 
     async def _take_signals(self) -> bool:
         """Add messages sent to the agent since the last check to the conversation; return whether there were any."""
-        taken = [] if self.signals is None else await self.signals.taken()
-        for message in taken:
+        messages = [] if self.signals is None else await self.signals.taken()
+        for message in messages:
             self._say(message)
             if self.checks is not None:
                 await self.checks.check_input(message.text, self.said)
-        return bool(taken)
+        return bool(messages)
 
     def _asked_by_user(self) -> str:
         """Return the text of the user's last message before the run; after a handoff, before the original run."""
@@ -376,10 +376,10 @@ class Loop:
         renamed: list[ToolCall] = []
         for number, call in enumerate(calls, 1):
             id_ = call.id or f"call-{self._models}-{number}"
-            base, taken = call.id[:30] or "call", len(seen)
+            base, suffix = call.id[:30] or "call", len(seen)
             while id_ in seen:
-                taken += 1
-                id_ = f"{base}-{taken}"
+                suffix += 1
+                id_ = f"{base}-{suffix}"
             seen.add(id_)
             renamed.append(replace(call, id=id_) if id_ != call.id else call)
         return replace(response, tool_calls=tuple(renamed)) if tuple(renamed) != calls else response

@@ -354,14 +354,14 @@ class Budgeted:
             finally:
                 hold.release()
             timed = [(member.remaining_s, member) for member in ledger.chain() if member.remaining_s is not None]
-            _, over = min(timed, key=lambda pair: pair[0])
-            if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
+            _, expired = min(timed, key=lambda pair: pair[0])
+            if expired.budget.on_exceeded != "interrupt" or not await more.ask(expired, SECONDS, want):
                 raise BUDGET_TIME_OVER(
                     did="was cancelled, as it did not fit",
-                    of=over.of,
-                    seconds=over.budget.seconds,
+                    of=expired.of,
+                    seconds=expired.budget.seconds,
                     left=f", of which {seconds_left:g} s were left when the call began",
-                    limit=over.budget,
+                    limit=expired.budget,
                     value=None,
                 )
 
@@ -396,9 +396,9 @@ def within(ledger: Ledger | None, host: Host) -> Sequence[Link]:
 class _LateError(Exception):
     """The budget's seconds ended during the call."""
 
-    def __init__(self, left: float) -> None:
-        super().__init__(left)
-        self.left: Final = left
+    def __init__(self, seconds_left: float) -> None:
+        super().__init__(seconds_left)
+        self.left: Final = seconds_left
         """Seconds that were left when the call began."""
 
 

@@ -53,7 +53,7 @@ _END: Final = object()
 
 
 async def shown(
-    go: Callable[[Callable[[Any], None]], Coroutine[Any, Any, AgentReply]],
+    make_run: Callable[[Callable[[Any], None]], Coroutine[Any, Any, AgentReply]],
 ) -> AsyncGenerator[Any, None]:
     """Start a run and yield the items that it shows, then its reply.
 
@@ -61,7 +61,7 @@ async def shown(
     cancelled.
 
     Args:
-        go: Makes the run's coroutine from the function that shows an item.
+        make_run: Makes the run's coroutine from the function that shows an item.
     """
     queue: asyncio.Queue[Any] = asyncio.Queue()
     loop, thread_id = asyncio.get_running_loop(), get_ident()
@@ -73,7 +73,7 @@ async def shown(
             with suppress(RuntimeError):  # the loop is closed: the reader is gone
                 loop.call_soon_threadsafe(queue.put_nowait, item)
 
-    running = asyncio.ensure_future(go(show))
+    running = asyncio.ensure_future(make_run(show))
     running.add_done_callback(lambda _: queue.put_nowait(_END))
     try:
         while (item := await queue.get()) is not _END:

@@ -493,8 +493,8 @@ def _only_goto(routed: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any] | N
     for name, goto in routed[1:]:
         first, targets = routed[0]
         if list(goto) != list(targets):
-            who = f"Two calls of tool {name!r}" if name == first else f"Tools {first!r} and {name!r}"
-            raise DIFFERENT_GOTOS(who=who, first=brief(targets), second=brief(goto))
+            callers = f"Two calls of tool {name!r}" if name == first else f"Tools {first!r} and {name!r}"
+            raise DIFFERENT_GOTOS(who=callers, first=brief(targets), second=brief(goto))
     return routed[0][1] if routed else None
 
 

@@ -53,18 +53,18 @@ class ResponseCache:
                 if known is not None:
                     self._known.move_to_end(key)
                     return _free(known), True
-                flying = self._flying.get((process.id, key))
+                in_flight = self._flying.get((process.id, key))
                 future: Future[ModelResponse] | None = None
-                if flying is None:
+                if in_flight is None:
                     future = self._flying[process.id, key] = Future()
-            if future is not None or flying is None:
+            if future is not None or in_flight is None:
                 return await self._fly(key, future or Future(), call), False
             task = asyncio.current_task()
             cancelled = 0 if task is None else task.cancelling()
             try:
-                return _free(await asyncio.shield(asyncio.wrap_future(flying))), True
+                return _free(await asyncio.shield(asyncio.wrap_future(in_flight))), True
             except asyncio.CancelledError:
-                if not flying.cancelled() or (task is not None and task.cancelling() > cancelled):
+                if not in_flight.cancelled() or (task is not None and task.cancelling() > cancelled):
                     raise  # this caller was cancelled; otherwise only the one that makes the call was, so try again
             except Exception:  # noqa: BLE001, S110 - raised to the caller that made the call; this one tries again
                 pass

@@ -241,8 +241,8 @@ class Compactor:
                 low, high = (low, at) if self._fits(request, head, conversation, candidate, bound) else (at + 1, high)
             return candidates[low] if low < len(candidates) else None
 
-        few = [start for start in starts if len(conversation) - start <= self._spec.keep]
-        cut = first(few, self._bound // 2)
+        preferred = [start for start in starts if len(conversation) - start <= self._spec.keep]
+        cut = first(preferred, self._bound // 2)
         if cut is None:
             cut = first(starts, self._bound - room)
         if cut is None:
@@ -351,7 +351,7 @@ def _digest(messages: Sequence[Message]) -> str:
     """Return 16 hex digits of the SHA-256 of the text of *messages*; empty for no messages."""
     if not messages:
         return ""
-    plain = [
+    data = [
         (
             message.role,
             message.text,
@@ -360,7 +360,7 @@ def _digest(messages: Sequence[Message]) -> str:
         )
         for message in messages
     ]
-    return sha256(json.dumps(plain).encode()).hexdigest()[:16]
+    return sha256(json.dumps(data).encode()).hexdigest()[:16]
 
 
 def _parts(messages: Sequence[Message], limit: int, tokens: Callable[[str], int]) -> Iterator[str]:

@@ -170,7 +170,7 @@ def _wire_result(message: ToolMessage, id_: str, to: Recipient, pending: list[di
             case TextPart():
                 texts.append(part.text)
             case Image() | Audio() | Document():
-                label = f"{part.kind} {1 + sum(one['type'] != 'text' for one in pending)}"
+                label = f"{part.kind} {1 + sum(item['type'] != 'text' for item in pending)}"
                 texts.append(f"[{label} follows in the next message]")
                 pending += ({"type": "text", "text": f"[{label}, from the result of call {id_}]"}, wire_part(part, to))
             case ProviderPart():
@@ -320,18 +320,18 @@ class ReplyBuilder:
 
     def rest(self) -> list[StreamItem]:
         """Return the 0..n deltas that were held back until the end of the stream."""
-        thought, text = self.whole_thought.rest(), self.whole_text.rest()
+        thinking, text = self.whole_thought.rest(), self.whole_text.rest()
         self.whole_thought, self.whole_text = Whole(), Whole()
-        items = self._add_said(thought, "")
+        items = self._add_said(thinking, "")
         if self._tags is None:
             return items + self._add_said("", text)
         return items + self._add_said(*self._tags.add(text)) + self._add_said(*self._tags.rest())
 
-    def _add_said(self, thought: str, text: str) -> list[StreamItem]:
+    def _add_said(self, thinking: str, text: str) -> list[StreamItem]:
         items: list[StreamItem] = []
-        if thought:
-            self.thoughts.append(thought)
-            items.append(ThinkingDelta(text=thought))
+        if thinking:
+            self.thoughts.append(thinking)
+            items.append(ThinkingDelta(text=thinking))
         if text:
             self.texts.append(text)
             items.append(TextDelta(text=text))

@@ -59,7 +59,7 @@ def quiet_import(logger_prefix: str) -> Generator[None]:
         logger_prefix: Prefix of the names of the library's loggers. They keep handlers that others attached, still
             propagate, and get a NullHandler, so that a process without logging configuration stays silent.
     """
-    before = {name: list(logger.handlers) for name, logger in _loggers(logger_prefix)}
+    earlier_handlers = {name: list(logger.handlers) for name, logger in _loggers(logger_prefix)}
     root_logger = logging.getLogger(logger_prefix)
     level = root_logger.level
     root_logger.setLevel(logging.CRITICAL)  # the library attaches its own handler during the import
@@ -70,7 +70,7 @@ def quiet_import(logger_prefix: str) -> Generator[None]:
     finally:
         root_logger.setLevel(level)
     for name, logger in _loggers(logger_prefix):
-        logger.handlers[:] = [*before.get(name, ()), logging.NullHandler()]
+        logger.handlers[:] = [*earlier_handlers.get(name, ()), logging.NullHandler()]
 
 
 def _loggers(prefix: str) -> list[tuple[str, logging.Logger]]:
