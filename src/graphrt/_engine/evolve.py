@@ -80,19 +80,19 @@ def evolve_lone(engine: Engine, update: Mapping[str, Any], target: str) -> bool:
     for field in engine.ephemeral:
         if values.get(field.name, ABSENT) is not field.reset():  # it is reset first
             return False
-    out: dict[str, Any] = {}
+    new_values: dict[str, Any] = {}
     grown: dict[str, list[Any]] = {}
     # Everything is checked before the first write, because in-place changes cannot be undone.
-    for name, new in update.items():
+    for name, written in update.items():
         if name not in fields or name not in values:
             return False
         kind, value = fields[name].kind, values[name]
-        if kind == LAST and new.__class__ not in outcome.MARKERS:
-            out[name] = new
-        elif kind == APPEND and value.__class__ is list and new.__class__ is list:
-            grown[name] = new
-        elif kind == ADD and value.__class__ in _NUMBERS and new.__class__ in _NUMBERS:
-            out[name] = value + new
+        if kind == LAST and written.__class__ not in outcome.MARKERS:
+            new_values[name] = written
+        elif kind == APPEND and value.__class__ is list and written.__class__ is list:
+            grown[name] = written
+        elif kind == ADD and value.__class__ in _NUMBERS and written.__class__ in _NUMBERS:
+            new_values[name] = value + written
         else:
             return False
     engine.superstep += 1  # counted per thread; `steps` and `visits` count per run, for its limits
@@ -100,7 +100,7 @@ def evolve_lone(engine: Engine, update: Mapping[str, Any], target: str) -> bool:
     engine.visits[due[0].node.index] += 1
     for name, items in grown.items():
         values[name].extend(items)
-    values.update(out)
+    values.update(new_values)
     engine.take(values, update)
     node = engine.plan.by_name.get(target) or stand_in(engine, target)
     engine.due = [node.due or plain_activation(node)]

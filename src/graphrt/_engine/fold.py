@@ -113,7 +113,7 @@ def fold(
     """
     fields, record = engine.fields, engine.keeps_undo
     result = Folded()
-    out = result.values = {}
+    new_values = result.values = {}
     grown = result.grown = {}
     result.removes = reducer is not None
     undos = result.undo = []
@@ -122,7 +122,7 @@ def fold(
         name = field.name
         default = field.reset()
         if values.get(name, ABSENT) is not default:
-            out[name] = default
+            new_values[name] = default
             result.removes = True
             if record:
                 undo[name] = values.get(name, ABSENT)
@@ -134,12 +134,12 @@ def fold(
             for name in update:
                 if reducer is not None and name == WHOLE:
                     changes = _changes(
-                        reducer, values, out, update[name], task, tasks, where or engine.where, past=past
+                        reducer, values, new_values, update[name], task, tasks, where or engine.where, past=past
                     )
                     if record:
                         for changed in changes:  # the first update of the task decides
-                            undo.setdefault(changed, out.get(changed, values.get(changed, ABSENT)))
-                    out.update(changes)
+                            undo.setdefault(changed, new_values.get(changed, values.get(changed, ABSENT)))
+                    new_values.update(changes)
                     continue
                 field, value = fields[name], update[name]
                 kind = field.kind
@@ -154,13 +154,13 @@ def fold(
                     if marker:
                         exclusive[name] = None
                 if record and (marker or name not in undo):  # the first write decides, unless a marker follows it
-                    _note_before(undo, field, values, out, grown, whole=marker)
+                    _note_before(undo, field, values, new_values, grown, whole=marker)
                 if marker:
                     grown.pop(name, None)  # replaces items appended earlier as well
-                    out[name] = field.default() if value is DELETE else value.value
+                    new_values[name] = field.default() if value is DELETE else value.value
                     result.removes = True
                 elif kind == LAST:  # no reducer
-                    out[name] = value
+                    new_values[name] = value
                 elif kind == APPEND:  # the reducer `append`
                     items = value if value.__class__ is list else as_items(value)
                     if name in grown:
@@ -171,13 +171,13 @@ def fold(
                     kind == ADD  # the reducer `add`; other values than numbers may raise or be absent
                     and value.__class__ in _NUMBERS
                     and name in values
-                    and name not in out
+                    and name not in new_values
                     and values[name].__class__ in _NUMBERS
                 ):
-                    out[name] = values[name] + value
+                    new_values[name] = values[name] + value
                 else:
-                    out[name] = _reduced(field, values, out, value, task, tasks, where or engine.where)
-                    if out[name] is None and not (field.nullable or past or value is None):
+                    new_values[name] = _reduced(field, values, new_values, value, task, tasks, where or engine.where)
+                    if new_values[name] is None and not (field.nullable or past or value is None):
                         raise _none(field, task, tasks, where or engine.where)
         if record:
             undos.append(undo)
@@ -188,7 +188,7 @@ def fold(
 def _changes(
     reducer: StateReducer,
     values: Values,
-    out: dict[str, Any],
+    new_values: dict[str, Any],
     update: Any,
     task: Task,
     tasks: Sequence[Task],
@@ -196,7 +196,7 @@ def _changes(
     *,
     past: bool,
 ) -> Values:
-    """Return the changes of *update*, of the whole state, to *values* overlaid with *out*; ABSENT removes a field.
+    """Return the changes of a whole-state *update* to *values* overlaid with *new_values*; ABSENT removes a field.
 
     Args:
         tasks: All tasks of the superstep; those with an update run again after an error.
@@ -205,8 +205,8 @@ def _changes(
         FoldError: The reducer failed, as `StateReducer.changes` says.
     """
     current = values
-    if out:
-        current = {name: value for name, value in {**values, **out}.items() if value is not ABSENT}
+    if new_values:
+        current = {name: value for name, value in {**values, **new_values}.items() if value is not ABSENT}
     # A state computed from erased data is unknown, so the user's function is not called with it.
     if update is ERASED or any(value is ERASED for value in current.values()):
         return dict.fromkeys(reducer.state.fields, ERASED)
@@ -241,22 +241,22 @@ def _no_state(reducer: StateReducer, problem: str, update: Any, task: Task, wher
 
 
 def _note_before(
-    undo: Undo, field: Field, values: Values, out: dict[str, Any], grown: dict[str, list[Any]], *, whole: bool
+    undo: Undo, field: Field, values: Values, new_values: dict[str, Any], grown: dict[str, list[Any]], *, whole: bool
 ) -> None:
     """Record the value of *field* before this write in *undo*; a Prefix is enough if the write only appends.
 
     Args:
         undo: The record of the task that writes; filled here.
         values: The committed values.
-        out: New values so far, by field.
-        grown: Items to append so far, by field, to the value in *out* or in *values*.
+        new_values: New values so far, by field.
+        grown: Items to append so far, by field, to the value in *new_values* or in *values*.
         whole: Whether the write replaces the value, so that the previous value itself is needed.
     """
     name = field.name
     known = undo.get(name, undo)  # *undo* itself is the sentinel for "nothing recorded"
     if known is not undo and known.__class__ is not Prefix:  # the previous value itself is recorded already
         return
-    base = out[name] if name in out else values.get(name, ABSENT)
+    base = new_values[name] if name in new_values else values.get(name, ABSENT)
     pending = grown.get(name)
     if field.kind != APPEND or base is ERASED or ((base is ABSENT or base is None) and pending is None):
         undo[name] = base
@@ -270,7 +270,7 @@ def _note_before(
 def _reduced(
     field: Field,
     values: Values,
-    out: dict[str, Any],
+    new_values: dict[str, Any],
     value: Any,
     task: Task,
     tasks: Sequence[Task],
@@ -280,13 +280,13 @@ def _reduced(
 
     Args:
         values: The committed values by field.
-        out: New values so far; they take precedence.
+        new_values: New values so far; they take precedence.
         tasks: All tasks of the superstep, to name in an error those that wrote the field.
 
     Raises:
         FoldError: The reducer raised.
     """
-    current = out[field.name] if field.name in out else values.get(field.name, ABSENT)
+    current = new_values[field.name] if field.name in new_values else values.get(field.name, ABSENT)
     if current is ABSENT:
         if field.identity is None:  # no neutral value to start from: the first value is used unchanged
             return value
@@ -435,9 +435,10 @@ def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tupl
                 new_lists[name] = [*values[name], *items]
         else:  # the value was set in this superstep, or is not exactly a list (a tuple, say)
             new_lists[name] = fields[name].reduce(current, items)
-    out = folded.values
-    new = {**values, **out, **new_lists} if new_lists else {**values, **out}
-    for name in out if folded.removes else ():  # DELETE or a reset left a TypedDict key without a value: remove it
-        if out[name] is ABSENT and name not in new_lists:
-            del new[name]
-    return new, extended
+    new_values = folded.values
+    result = {**values, **new_values, **new_lists} if new_lists else {**values, **new_values}
+    # DELETE or a reset left a TypedDict key without a value: remove it.
+    for name in new_values if folded.removes else ():
+        if new_values[name] is ABSENT and name not in new_lists:
+            del result[name]
+    return result, extended

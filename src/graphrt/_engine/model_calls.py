@@ -164,13 +164,13 @@ class ModelCalls:
 
     def said(self) -> list[str]:
         """Return the texts of replies cut off in the last attempt and not completed since, in that order."""
-        cut = {
+        partial_replies = {
             call: reply for call, reply in self.stopped.items() if call not in self.replies and type(reply.text) is str
         }
-        last = max((reply.attempt for reply in cut.values()), default=0)
+        last = max((reply.attempt for reply in partial_replies.values()), default=0)
         return [
             reply.text
-            for call, reply in cut.items()
+            for call, reply in partial_replies.items()
             if reply.attempt == last and call.failed_attempts == self.failed_attempts
         ]
 

@@ -59,8 +59,8 @@ def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
     tasks = engine.tasks
     changed = _other_lengths(engine)
     if changed:
-        beside = [other for other in tasks if other is task or other.status == RUNNING]
-        _fail(engine, (task,), beside, reply, changed)
+        suspects = [other for other in tasks if other is task or other.status == RUNNING]
+        _fail(engine, (task,), suspects, reply, changed)
         return True
     if _is_assigned(engine, task.state, engine.values):
         _fail_assigned(engine, task, reply)

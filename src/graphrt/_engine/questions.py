@@ -243,9 +243,9 @@ def _attach(extra: Extra, question: OpenInterrupt) -> None:
 
 def _inside(engine: RunState, id_: str) -> Task | None:
     """Return the task in *engine*'s open superstep that asked *id_*, or that runs the nested graph that asked it."""
-    places, around = places_of(id_), _places(engine.path)[:-1]
-    depth = len(around)
-    index = places[depth].partition(".")[2] if len(places) > depth and places[:depth] == around else ""
+    places, own_places = places_of(id_), _places(engine.path)[:-1]
+    depth = len(own_places)
+    index = places[depth].partition(".")[2] if len(places) > depth and places[:depth] == own_places else ""
     if not index.isdecimal() or int(index) >= len(engine.tasks):
         return None
     task = engine.tasks[int(index)]
