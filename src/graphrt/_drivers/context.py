@@ -614,15 +614,15 @@ class Context(Attempt, Generic[D]):
         self._check()
         outcome = _known(self._task, _checked(self._task, child))
         if outcome is None:
-            children, thread, asked = _asked(self, self._scope, self._task, child)
+            children, thread, question = _asked(self, self._scope, self._task, child)
             look = _replayed(self._scope, self._task, thread) or children.ended
-            ended = look(child.graph, child.thread)
-            if ended is None:
+            child_outcome = look(child.graph, child.thread)
+            if child_outcome is None:
                 _check_own(self._task, children, child)
-                self._ask(asked, thread, kind=THREAD)  # pauses: raises `Suspended`
+                self._ask(question, thread, kind=THREAD)  # pauses: raises `Suspended`
             key = outcome_key(thread, self._task.more().retried)
             # The effect only returns the outcome that was read. Being "idempotent", its result is stored at once.
-            outcome = perform(self, self._scope, self._task, Call(key), lambda: _data(ended), (), "idempotent")
+            outcome = perform(self, self._scope, self._task, Call(key), lambda: _data(child_outcome), (), "idempotent")
         state: S = _state(self._scope, self._task, child, outcome)
         return state
 
@@ -633,19 +633,19 @@ class Context(Attempt, Generic[D]):
         self._check()
         outcome = _known(self._task, _checked(self._task, child))
         if outcome is None:
-            children, thread, asked = _asked(self, self._scope, self._task, child)
+            children, thread, question = _asked(self, self._scope, self._task, child)
             look = _replayed(self._scope, self._task, thread) or children.ended
-            ended = await call_store(self._scope, look, child.graph, child.thread)
-            if ended is None:
+            child_outcome = await call_store(self._scope, look, child.graph, child.thread)
+            if child_outcome is None:
                 await call_store(self._scope, _check_own, self._task, children, child)
-                self._ask(asked, thread, kind=THREAD)  # pauses, as in `wait`
+                self._ask(question, thread, kind=THREAD)  # pauses, as in `wait`
 
-            async def found() -> Any:
+            async def recorded_outcome() -> Any:
                 """Return the child's outcome; called as the effect that records it."""
-                return _data(ended)
+                return _data(child_outcome)
 
             key = outcome_key(thread, self._task.more().retried)
-            outcome = await perform_async(self, self._scope, self._task, Call(key), found, (), "idempotent")
+            outcome = await perform_async(self, self._scope, self._task, Call(key), recorded_outcome, (), "idempotent")
         state: S = _state(self._scope, self._task, child, outcome)
         return state
 
@@ -1077,12 +1077,12 @@ def _check_own(task: Task, children: ChildThreads, child: ChildThread[Any]) -> N
         raise NOT_A_CHILD(child=child.thread, thread=bare_id(task.engine.thread or ""), where=task.engine.where(task))
 
 
-def _data(ended: Ended | None) -> dict[str, Any]:
+def _data(outcome: Ended | None) -> dict[str, Any]:
     """Convert the outcome of a child to its recorded form."""
-    assert ended is not None  # noqa: S101 - else the task waits
-    if ended.status == "completed":
-        return {"status": ended.status, "state": ended.state}
-    return {"status": ended.status, "error": ended.error}
+    assert outcome is not None  # noqa: S101 - else the task waits
+    if outcome.status == "completed":
+        return {"status": outcome.status, "state": outcome.state}
+    return {"status": outcome.status, "error": outcome.error}
 
 
 def _state(services: RunServices, task: Task, child: ChildThread[Any], outcome: Mapping[str, Any]) -> Any:

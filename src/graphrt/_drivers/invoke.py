@@ -66,15 +66,15 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     if node.is_async:
         return on_loop(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations; 0.0: not measured
-    around = surroundings()
-    context = Context(services, task, get_ident(), around.attempt) if node.wants_context else None
+    ambient = surroundings()
+    context = Context(services, task, get_ident(), ambient.attempt) if node.wants_context else None
     key: Any = None
     node_context = WithoutContext(services, task) if context is None else context
     # Agents that the node calls find it there. Inlined `entered`, to save a call.
     if services.watcher is None:
-        token = SURROUNDINGS.set(around.replaced(node=node_context))
+        token = SURROUNDINGS.set(ambient.replaced(node=node_context))
     else:
-        token = SURROUNDINGS.set(around.replaced(node=node_context, watcher=services.watcher))
+        token = SURROUNDINGS.set(ambient.replaced(node=node_context, watcher=services.watcher))
     try:
         if node.cache is not None:  # the node's option `cache=`: equal inputs return the stored result
             key = node.cache.key(node.name, task)
@@ -227,16 +227,16 @@ async def ainvoke(
         started_live(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations
     caller = asyncio.current_task()
-    around = surroundings()
-    context = Context(services, task, caller, around.attempt) if node.wants_context else None
+    ambient = surroundings()
+    context = Context(services, task, caller, ambient.attempt) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
     time: AttemptTime | None = None
-    token = entered(WithoutContext(services, task) if context is None else context, services.watcher, around)
+    token = entered(WithoutContext(services, task) if context is None else context, services.watcher, ambient)
     attempt: Attempt | None = context
     try:
         if node.child is not None and drive is not None:
-            attempt = Attempt(services.control, task, around.attempt)
+            attempt = Attempt(services.control, task, ambient.attempt)
             with inside(attempt=attempt):
                 return await drive(nested(task, services.control), task)
         if node.cache is not None:

@@ -240,8 +240,8 @@ async def perform_async(
         raise _unknown(task, key)
     recorded = services.recorded
     # A call of the node: agents inside it cannot write to the state, because it is recorded as a whole.
-    around = {"recording": context} if recorded is None and about is None else {}
-    with inside(memory=writes, **around):
+    recording = {"recording": context} if recorded is None and about is None else {}
+    with inside(memory=writes, **recording):
         result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
     memory_writes = tuple(writes.items.values())
     if recorded is not None and not memory_writes:  # the function did not run

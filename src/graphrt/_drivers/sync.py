@@ -93,9 +93,9 @@ class SyncDriver:
         """
         send, services = flow.send, self.services
         plain = self._plain
-        around = surroundings()
-        if around is not self._around:  # else the last call was for the same reader
-            self._around, self._inside = around, around.replaced(node=plain)
+        ambient = surroundings()
+        if ambient is not self._around:  # else the last call was for the same reader
+            self._around, self._inside = ambient, ambient.replaced(node=plain)
         token = SURROUNDINGS.set(self._inside)
         # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
         # `invoke`. Not with a `RunWatcher` (`services.watcher`), because only `invoke` reports attempts to it.

@@ -211,5 +211,5 @@ def waits_for(pool: ThreadPool) -> None:
 
     Called in the context variables of a job, so that `here` returns an inner pool inside the job.
     """
-    around = surroundings()
-    SURROUNDINGS.set(around.replaced(pools=(*around.pools, pool)))
+    ambient = surroundings()
+    SURROUNDINGS.set(ambient.replaced(pools=(*ambient.pools, pool)))

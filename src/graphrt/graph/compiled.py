@@ -246,15 +246,15 @@ class CompiledGraph(Generic[S, U, I_co]):
         plan = self.__graphrt_plan__
         source = plan.start if isinstance(node, StartType) else self._known(node, "route()", ", or START")
         values = plan.state.initial(state, where=plan.place())
-        routed = Router(plan, plan.place, Outside(deps, thread)).ask(source, plan.state.view(values), (arg,))
-        for join, _ in routed.arrivals:  # joins that *node* leads to, by their number
+        routes = Router(plan, plan.place, Outside(deps, thread)).ask(source, plan.state.view(values), (arg,))
+        for join, _ in routes.arrivals:  # joins that *node* leads to, by their number
             target = plan.joins[join].dst
-            routed.plain[target.index] = target
+            routes.plain[target.index] = target
         due: list[str | Send | EndType] = [
-            Send(item.node.name, item.arg) if item.is_send else item.node.name for item in routed.due()
+            Send(item.node.name, item.arg) if item.is_send else item.node.name for item in routes.due()
         ]
         # A router has chosen END, a static edge leads there, or no edge leads anywhere.
-        if routed.ends or plan.leads_to_end(source.index) or not due:
+        if routes.ends or plan.leads_to_end(source.index) or not due:
             due.append(END)
         return tuple(due)
 

@@ -191,8 +191,8 @@ def _down(box: _Box, goal: _Box, nth: int, bend: float | None = None) -> _Path:
         f"M{x1:.1f} {y1:.1f} C{x1:.1f} {top:.1f} {bend:.1f} {y1 + 12:.1f} {bend:.1f} {top:.1f} "
         f"L{bend:.1f} {low:.1f} C{bend:.1f} {y2 - 6:.1f} {x2:.1f} {low:.1f} {x2:.1f} {y2:.1f}"
     )
-    beside = 17 * (round(bend / (_LANE / 2)) % 3 - 1)  # labels of neighbouring lanes are at different heights
-    return _Path(d, _tip(x2, y2 + 7), bend + 26, (top + low) / 2 + beside)
+    label_offset = 17 * (round(bend / (_LANE / 2)) % 3 - 1)  # labels of neighbouring lanes are at different heights
+    return _Path(d, _tip(x2, y2 + 7), bend + 26, (top + low) / 2 + label_offset)
 
 
 def _around(box: _Box, goal: _Box, lane: float, nth: int, label: str, boxes: Iterable[_Box]) -> _Path:
@@ -216,8 +216,8 @@ def _around(box: _Box, goal: _Box, lane: float, nth: int, label: str, boxes: Ite
         x2, y2 = goal.x + goal.width * 0.85, goal.y - 18
         points += [(lane, y2), (x2, y2), (x2, goal.y - 7)]
         tip = _tip(x2, goal.y)
-    beside = 14 if label and math.isclose(y1, y2, abs_tol=24) else 0
-    return _Path(_rounded(points), tip, lane, (y1 + y2) / 2 - beside)
+    label_offset = 14 if label and math.isclose(y1, y2, abs_tol=24) else 0
+    return _Path(_rounded(points), tip, lane, (y1 + y2) / 2 - label_offset)
 
 
 def _is_last(box: _Box, boxes: Iterable[_Box]) -> bool:
