@@ -17,10 +17,10 @@ HIDDEN: Final = "is not shown, because the field is untracked or redacted"
 """The end of a sentence about a value that a message leaves out."""
 
 
-def short(value: Any, most: int = 80) -> str:
-    """Return the repr of *value*, cut to *most* characters with an ellipsis."""
+def short(value: Any, max_length: int = 80) -> str:
+    """Return the repr of *value*, cut to *max_length* characters with an ellipsis."""
     text = _text(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def _text(value: Any) -> str:

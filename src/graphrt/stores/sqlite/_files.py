@@ -10,7 +10,7 @@ nothing has changed (`look`).
 *WAL mode*: the file has a write-ahead log beside it (`-wal`), with an index of the log in shared memory (`-shm`). The
 other mode is a rollback journal (`-journal`). `logged` means WAL mode, not log messages.
 
-`explain(error, path, kept)` turns SQLite's error into graphrt's; `kept` ends its text and describes the stored data.
+`explain(error, path, stored_state)` turns SQLite's error into graphrt's; `stored_state` ends its text.
 
 If a process closes any descriptor of a file, POSIX ends all its locks on that file, also those that SQLite holds
 through another descriptor. So the file is never opened outside SQLite.

@@ -10,7 +10,7 @@ If it copied all of them, the next writer *restarts* the log, that is, overwrite
 is shared memory, mapped from the file `-shm`. SQLite removes both files when the last connection closes.
 
 `Database` owns one `Log`. It calls `opened` after opening the file, `check` and `check_files` before a transaction, and
-`wrote` after it. In their arguments, `kept` describes the stored data, as the end of an error text.
+`wrote` after it. In their arguments, `stored_state` describes the stored data, as the end of an error text.
 """
 
 from __future__ import annotations
