@@ -135,8 +135,8 @@ class LoopbackAccess:
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins and origin != f"{request.url.scheme}://{host}":
             raise FOREIGN_REQUEST(problem=_FOREIGN_PAGE)
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not compare_digest(given.strip().encode(), self._token):
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not compare_digest(token.strip().encode(), self._token):
             return None
         return Caller(user="local")
 

@@ -87,7 +87,7 @@ _CHECKED_S: Final = 2.0
 _READY_S: Final = 1.0
 """Seconds for which a result of the store's readiness check is reused."""
 _ALLOWED_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "last-event-id")
-_OF_CHATS: Final = {one.name: one for one in VERBS if one.name in ("run", "answer", "retry")}
+_OF_CHATS: Final = {verb.name: verb for verb in VERBS if verb.name in ("run", "answer", "retry")}
 """The verbs behind chat messages."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -133,21 +133,21 @@ def app(
 
 def checked_runtimes(runtimes: Any) -> dict[str, Runtime[Any, Any]]:
     """Return the runtimes by graph name."""
-    given: list[Any] = [runtimes] if hasattr(runtimes, "graph") else list(runtimes)
-    found: dict[str, Runtime[Any, Any]] = {}
-    for one in given:
-        if not isinstance(one, Runtime):
-            raise INVALID_ARGUMENT(argument="runtimes", value=one, wanted="a Runtime, or several")
-        runtime: Runtime[Any, Any] = cast("Any", one)
+    items: list[Any] = [runtimes] if hasattr(runtimes, "graph") else list(runtimes)
+    by_name: dict[str, Runtime[Any, Any]] = {}
+    for item in items:
+        if not isinstance(item, Runtime):
+            raise INVALID_ARGUMENT(argument="runtimes", value=item, wanted="a Runtime, or several")
+        runtime: Runtime[Any, Any] = cast("Any", item)
         name = runtime.graph.name
         if runtime.store is None:
             raise THREAD_WITHOUT_STORE(what="a server needs one")
-        if name in found:
+        if name in by_name:
             raise INVALID_ARGUMENT(argument="runtimes", value=name, wanted="runtimes whose graphs have different names")
-        found[name] = runtime
-    if not found:
+        by_name[name] = runtime
+    if not by_name:
         raise INVALID_ARGUMENT(argument="runtimes", value=(), wanted="a Runtime, or several")
-    return found
+    return by_name
 
 
 @final
@@ -164,16 +164,16 @@ class Application:
         bounds: Bounds,
         ready: tuple[Callable[[], bool], ...],
     ) -> None:
-        given: Any = authorize
-        if not callable(given):
-            raise INVALID_ARGUMENT(argument="authorize=", value=given, wanted="a function of the request")
+        function: Any = authorize
+        if not callable(function):
+            raise INVALID_ARGUMENT(argument="authorize=", value=function, wanted="a function of the request")
         self._runtimes: Final = runtimes
         self._authorize: Final = authorize
         self._cors: Final = cors
         self._bounds: Final = bounds
         self._ready: Final = ready
         self._pool: Final = ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="graphrt-serve")
-        self._keys: Final = {name: Keys(one) for name, one in runtimes.items()}
+        self._keys: Final = {name: Keys(runtime) for name, runtime in runtimes.items()}
         self._tenants: Final[OrderedDict[tuple[str, str], tuple[Runtime[Any, Any], Keys]]] = OrderedDict()
         self._running: Final = RunningThreads(bounds)
         self._open: Final = OpenRequests(bounds.streams, bounds.streams_per_caller, TOO_MANY_REQUESTS)
@@ -220,12 +220,12 @@ class Application:
     def drain(self) -> None:
         """End the open event streams, and begin no more; clients reconnect to another replica. Thread-safe."""
         self._draining = True
-        for one in self._streams:
-            one.stop()
+        for stream in self._streams:
+            stream.stop()
 
     def openapi(self, root: str = "") -> dict[str, Any]:
         """Return the OpenAPI document, for an application that is mounted at *root*."""
-        return document([one.graph for one in self._runtimes.values()], root)
+        return document([runtime.graph for runtime in self._runtimes.values()], root)
 
     # -- routes ----------------------------------------------------------------------------------------------------
 
@@ -283,23 +283,23 @@ class Application:
     async def _is_ready(self, _request: Request) -> Response:
         """Answer whether the replica can work. It needs no credentials, so all callers share one check of the store."""
         loop = asyncio.get_running_loop()
-        known = self._readiness
-        if known is None or known[1].get_loop() is not loop or known[0] + _READY_S < loop.time():
-            if known is not None and known[1].get_loop() is loop and not known[1].done():
-                known = loop.time(), known[1]  # the store is slow: do not start a second check meanwhile
+        last_check = self._readiness
+        if last_check is None or last_check[1].get_loop() is not loop or last_check[0] + _READY_S < loop.time():
+            if last_check is not None and last_check[1].get_loop() is loop and not last_check[1].done():
+                last_check = loop.time(), last_check[1]  # the store is slow: do not start a second check meanwhile
             else:
-                known = loop.time(), loop.create_task(self._look())
-            self._readiness = known
-        ok = not self._draining and await asyncio.shield(known[1])
+                last_check = loop.time(), loop.create_task(self._look())
+            self._readiness = last_check
+        ok = not self._draining and await asyncio.shield(last_check[1])
         return _json({"status": "ready" if ok else "not ready"}, 200 if ok else 503)
 
     async def _look(self) -> bool:
         """Return whether the stores answer and the other readiness checks pass."""
 
         def look() -> bool:
-            for one in self._runtimes.values():
-                if one.store is not None:
-                    one.store.query(ThreadFilter(), limit=1)
+            for runtime in self._runtimes.values():
+                if runtime.store is not None:
+                    runtime.store.query(ThreadFilter(), limit=1)
             return all(check() for check in self._ready)
 
         try:
@@ -309,10 +309,10 @@ class Application:
             return False
 
     async def _explain(self, request: Request) -> Response:
-        found = sections().get(request.path_params["code"])
-        if found is None:
+        section = sections().get(request.path_params["code"])
+        if section is None:
             raise UNKNOWN_PATH(path=f"code {request.path_params['code']!r}")
-        return Response(f"# {request.path_params['code']}\n\n{found}\n", media_type="text/markdown")
+        return Response(f"# {request.path_params['code']}\n\n{section}\n", media_type="text/markdown")
 
     async def _describe(self, request: Request) -> Response:
         await self.admit(request, "read")
@@ -320,8 +320,8 @@ class Application:
 
     async def _graphs(self, request: Request) -> Response:
         await self.admit(request, "read")
-        found = [{"graph": name, "version": one.graph.version} for name, one in self._runtimes.items()]
-        return _json({"graphs": found})
+        graphs = [{"graph": name, "version": runtime.graph.version} for name, runtime in self._runtimes.items()]
+        return _json({"graphs": graphs})
 
     async def _unrouted(self, request: Request, error: Exception) -> Response:
         """Answer a request for which there is no route."""
@@ -334,13 +334,13 @@ class Application:
         """Answer a request that raised."""
         if isinstance(error, GraphrtError) and status_of(error) >= 500:  # the server logs all others
             log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        told = _problem(error, request.scope.get("root_path", ""))
+        response = _problem(error, request.scope.get("root_path", ""))
         # Any other error reaches the server, which then closes the connection. The rest of a refused body keeps
         # arriving.
         is_last = not isinstance(error, GraphrtError) or error.code == REQUEST_TOO_LARGE.code
         if is_last and request.scope.get("http_version") == "1.1":
-            told.headers["connection"] = "close"
-        return told
+            response.headers["connection"] = "close"
+        return response
 
     async def _left(self, _request: Request, _error: Exception) -> Response:
         """End a request whose client has disconnected: the response has no reader."""
@@ -361,8 +361,8 @@ class Application:
     async def _who(self, request: Request) -> Caller:
         """Return the sender of the request, with any rights."""
         try:
-            found: Any = self._authorize(request)
-            caller: Any = await found if isawaitable(found) else found
+            result: Any = self._authorize(request)
+            caller: Any = await result if isawaitable(result) else result
         except InputError as error:
             if error.code in (UNAUTHENTICATED.code, FORBIDDEN.code):
                 raise
@@ -412,16 +412,16 @@ class Application:
         """Return the runtime of a graph on behalf of the caller, and the idempotency keys of its store."""
         runtime, keys = self._runtimes[name], self._keys[name]
         if caller.tenant is not None:
-            known = self._tenants.get((name, caller.tenant))
-            if known is None:
+            cached = self._tenants.get((name, caller.tenant))
+            if cached is None:
                 store: Any = runtime.store
-                own = runtime.with_store(TenantStore(store, caller.tenant))
-                known = own, Keys(own)
-                self._tenants[name, caller.tenant] = known
+                tenant_runtime = runtime.with_store(TenantStore(store, caller.tenant))
+                cached = tenant_runtime, Keys(tenant_runtime)
+                self._tenants[name, caller.tenant] = cached
                 if len(self._tenants) > _TENANTS:
                     self._tenants.popitem(last=False)
             self._tenants.move_to_end((name, caller.tenant))
-            runtime, keys = known
+            runtime, keys = cached
         return (runtime.as_user(caller.user) if caller.user else runtime), keys
 
     def _handled(self, call: Call, verb: Verb, keys: Keys) -> Reply:
@@ -429,12 +429,12 @@ class Application:
         assert verb.handle is not None  # noqa: S101 - event streams do not come here
         if call.thread and not verb.makes_thread:
             call.head()
-        made: str | None = getattr(call.body, verb.makes) if verb.makes else None
-        if call.key is None or (verb.keyed != "record" and made is None):
+        new_thread: str | None = getattr(call.body, verb.makes) if verb.makes else None
+        if call.key is None or (verb.keyed != "record" and new_thread is None):
             self._count(call, verb)
             return verb.handle(call)
         record = cast("str", call.derived(verb.name))
-        thread = call.thread if made is None else made
+        thread = call.thread if new_thread is None else new_thread
         acting = keys.begin(record, call.digest, call.position(thread), waits=partial(call.has_input, thread))
         if acting is None:
             return present(call, thread)
@@ -476,7 +476,7 @@ class Application:
         Raises:
             InputError: There is no such thread or position, or the caller has too many streams.
         """
-        asked: Following = call.query
+        query: Following = call.query
         last = request.headers.get("last-event-id")
         if last is not None and re.fullmatch(POSITION, last) is None:
             raise BAD_REQUEST_PART(part="header Last-Event-ID", problem="it is not the id of an event of this stream")
@@ -486,9 +486,9 @@ class Application:
             head = await self._aside(call.head)
             return {"thread": call.thread, "status": head.status, "seq": head.seq}
 
-        after = asked.after if last is None else last
+        after = query.after if last is None else last
         with self.slot(call.caller) as slot:
-            return await self._follow(call, slot, JournalForm(end), after, asked.live, had=last is not None)
+            return await self._follow(call, slot, JournalForm(end), after, query.live, had=last is not None)
 
     def slot(self, caller: Caller) -> ExitStack:
         """Count one more stream of the caller, until the stack is closed.
@@ -557,36 +557,38 @@ class Application:
             return _stopping()
         caller = await self._who(request)
         body = await self._json_body(request, self._bounds.chat_body_bytes)
-        asked = await self._aside(lambda: chat.turn_of(body))
-        self._bounds.check_files(asked.files)
+        turn = await self._aside(lambda: chat.turn_of(body))
+        self._bounds.check_files(turn.files)
         may = partial(_check_right, caller)
-        may(_OF_CHATS[asked.verb or "run"].right)
+        may(_OF_CHATS[turn.verb or "run"].right)
         runtime, keys = self._of(chat.graph, caller)
-        call = Call(runtime=runtime, caller=caller, thread=asked.thread)
+        call = Call(runtime=runtime, caller=caller, thread=turn.thread)
 
-        def taken() -> tuple[int, int]:
+        def perform() -> tuple[int, int]:
             """Perform the request, and return the start of the turn and the position that the client has."""
-            if asked.verb == "run":
+            if turn.verb == "run":
                 check_free(call, call.thread)
             else:
                 call.head()
-            turn = decided(asked, runtime, may)
-            if turn.verb:
-                verb = _OF_CHATS[turn.verb]
+            remaining = decided(turn, runtime, may)
+            if remaining.verb:
+                verb = _OF_CHATS[remaining.verb]
                 may(verb.right)
-                given = {"answers": turn.answers} if turn.answers else {"input": chat.input_of(turn.request)}
-                call.body = verb.body and cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
-                call.key = sha256(json.dumps(turn.key).encode()).hexdigest() if turn.key else None
-                if (title := title_of(turn)) and call.position(call.thread) == 0:
+                fields = (
+                    {"answers": remaining.answers} if remaining.answers else {"input": chat.input_of(remaining.request)}
+                )
+                call.body = verb.body and cast("Any", verb.body).model_construct(_fields_set=set(fields), **fields)
+                call.key = sha256(json.dumps(remaining.key).encode()).hexdigest() if remaining.key else None
+                if (title := title_of(remaining)) and call.position(call.thread) == 0:
                     call.body.title = title
-                call.digest = sha256(json.dumps(asked.answers or asked.request).encode()).hexdigest()
+                call.digest = sha256(json.dumps(turn.answers or turn.request).encode()).hexdigest()
                 self._handled(call, verb, keys)
             begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
-            return begin, begin if turn.whole else begin_of_run(runtime, call.thread, begin)
+            return begin, begin if remaining.whole else begin_of_run(runtime, call.thread, begin)
 
         with self.slot(caller) as slot:  # counted before the write, so that a refused request has no effect
-            begin, at = await self._aside(taken)
-            return await self._chat_stream(chat, call, slot, begin, at - 1, asked.seen)
+            begin, at = await self._aside(perform)
+            return await self._chat_stream(chat, call, slot, begin, at - 1, turn.seen)
 
     async def _chat_again(self, chat: ChatProtocol, request: Request) -> ASGIApp:
         """Stream the turn in progress from its beginning, if any; or the whole thread, if the protocol supports it."""
@@ -608,7 +610,7 @@ class Application:
     async def _chat_messages(self, chat: UiMessageChat, request: Request) -> Response:
         """Answer with the messages of a chat: those of the last turns, or of the turns before an earlier page."""
         caller = await self.admit(request, "read")
-        asked: Turns = _checked(Turns, "query", _query_of(request, Turns))
+        query: Turns = _checked(Turns, "query", _query_of(request, Turns))
         runtime, _ = self._of(chat.graph, caller)
         call = Call(runtime=runtime, caller=caller, thread=request.path_params["thread"])
 
@@ -619,7 +621,7 @@ class Application:
                 if error.code != UNKNOWN_THREAD.code:
                     raise
                 return {"id": call.thread, "messages": [], "before": None}  # the page of a new chat also requests it
-            return page_of_messages(runtime, call.thread, min(asked.before or seq + 1, seq + 1), asked.limit)
+            return page_of_messages(runtime, call.thread, min(query.before or seq + 1, seq + 1), query.limit)
 
         return _json(await self._aside(read))
 
@@ -631,14 +633,14 @@ class Application:
         def known() -> ChatForm:
             entries = call.runtime.entries(call.thread, after=begin - 1) if after >= begin else ()
             projection = chat.projection(call.runtime, call.caller, call.thread)
-            entries = takewhile(lambda one: one.seq <= after, entries)
+            entries = takewhile(lambda entry: entry.seq <= after, entries)
             return ChatForm(chat, projection, entries, seen or Seen(), aside=self._aside)
 
         return await self._follow(call, slot, await self._aside(known), after, None, had=False)
 
-    async def _json_body(self, request: Request, most: int) -> bytes:
+    async def _json_body(self, request: Request, max_bytes: int) -> bytes:
         """Return the body, which must have the type JSON or be empty; raises as `body`."""
-        body = await self.body(request, most)
+        body = await self.body(request, max_bytes)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and kind != "application/json":
             raise BAD_REQUEST_PART(part="header Content-Type", problem="it is not application/json")
@@ -651,17 +653,17 @@ class Application:
             InputError: It is too long or too slow (`request-too-large`).
         """
         most = self._bounds.body_bytes if most is None else most
-        told = request.headers.get("content-length", "0")
-        if not told.isdecimal() or int(told) > most:
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > most:
             raise REQUEST_TOO_LARGE(part="body", limit=f"{most} bytes")
 
         async def read() -> bytes:
-            found = bytearray()
+            content = bytearray()
             async for piece in request.stream():
-                found += piece
-                if len(found) > most:
+                content += piece
+                if len(content) > most:
                     raise REQUEST_TOO_LARGE(part="body", limit=f"{most} bytes")
-            return bytes(found)
+            return bytes(content)
 
         try:
             return await asyncio.wait_for(read(), self._bounds.body_s)
@@ -714,9 +716,9 @@ def _check_right(caller: Caller, right: Right) -> None:
 
 def _query_of(request: Request, model: type[Part]) -> dict[str, Any]:
     """Return the query parameters: those that may be repeated as lists, the others by their last value."""
-    given = request.query_params
-    several = {name for name, field in model.model_fields.items() if field.annotation == list[str]}
-    return {name: given.getlist(name) if name in several else given[name] for name in given}
+    params = request.query_params
+    repeatable = {name for name, field in model.model_fields.items() if field.annotation == list[str]}
+    return {name: params.getlist(name) if name in repeatable else params[name] for name in params}
 
 
 def _parsed(raw: bytes) -> Any:
@@ -727,14 +729,14 @@ def _parsed(raw: bytes) -> Any:
         raise BAD_REQUEST_PART(part="body", problem=f"it is not JSON ({error})") from None
 
 
-def _checked(model: type[Part], part: str, given: Any) -> Any:
-    """Return *given* as the model.
+def _checked(model: type[Part], part: str, data: Any) -> Any:
+    """Return *data* as the model.
 
     Raises:
         InputError: It does not fit (`bad-request-part`).
     """
     try:
-        return model.model_validate(given)
+        return model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -61,10 +61,10 @@ class Bounds:
     """Seconds after which a stream is closed if its client reads nothing. The client can continue from its position."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value: Any = getattr(self, one.name)
+        for bound in fields(self):
+            value: Any = getattr(self, bound.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-                raise INVALID_ARGUMENT(argument=f"{one.name}=", value=value, wanted="a number above 0")
+                raise INVALID_ARGUMENT(argument=f"{bound.name}=", value=value, wanted="a number above 0")
 
     def check_files(self, sizes: Sequence[int]) -> None:
         """Check the files of a request to a chat, by their sizes in bytes.

@@ -189,7 +189,7 @@ def as_messages(message: Mapping[str, Any]) -> Any:
 
 def _user_message(content: list[Content], id: str) -> UserMessage:
     """Return a user message. Adjacent texts are joined, as the page shows them."""
-    if all(isinstance(one, str) for one in content):
+    if all(isinstance(part, str) for part in content):
         return UserMessage(text="".join(map(str, content)), id=id)
     return UserMessage(content=content, id=id)
 
@@ -206,12 +206,12 @@ def _file(url: Any, media_type: Any, name: Any) -> MediaPart:
     if not (isinstance(url, str) and url[:5].lower() == "data:"):
         raise BAD_REQUEST_PART(part="body", problem="a file of a message is not a data: URL")
     head, comma, body = url[5:].partition(",")
-    told = str(media_type or "") or head.partition(";")[0]
-    if told in ("", _UNKNOWN) and head.endswith(";base64"):  # the browser does not know the type
-        told, url = "", f"data:;base64{comma}{body}"
-    kind = told.partition("/")[0].lower()
+    declared_type = str(media_type or "") or head.partition(";")[0]
+    if declared_type in ("", _UNKNOWN) and head.endswith(";base64"):  # the browser does not know the type
+        declared_type, url = "", f"data:;base64{comma}{body}"
+    kind = declared_type.partition("/")[0].lower()
     cls = Image if kind == "image" else Audio if kind == "audio" else Document
-    return cls(url=url, media_type=told or None, name=str(name) if name else None)
+    return cls(url=url, media_type=declared_type or None, name=str(name) if name else None)
 
 
 _UNKNOWN: Final = "application/octet-stream"
@@ -246,24 +246,24 @@ class UiMessageChat:
     def turn_of(self, body: bytes) -> Turn:
         """Parse the body of a request; see `ChatProtocol`."""
         try:
-            asked = _parsed(body)
-            thread, last = asked["id"], asked["messages"][-1]
+            request = _parsed(body)
+            thread, last = request["id"], request["messages"][-1]
             role: str = last["role"]
             parts: list[dict[str, Any]] = [{**part} for part in last["parts"]]
             message: dict[str, Any] = {"id": str(last["id"]), "role": role, "parts": parts}
-            decided: list[Any] = [
+            approvals: list[Any] = [
                 part.get("approval") or {} for part in parts if part.get("state") == "approval-responded"
             ]
-            answers = {str(approval["id"]): _decision(approval) for approval in decided if "id" in approval}
+            answers = {str(approval["id"]): _decision(approval) for approval in approvals if "id" in approval}
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             raise BAD_REQUEST_PART(part="body", problem="it is not what useChat of the AI SDK sends") from None
-        if asked.get("trigger") == "regenerate-message":  # a completed thread refuses it, but can be forked
+        if request.get("trigger") == "regenerate-message":  # a completed thread refuses it, but can be forked
             return Turn("retry", thread, message, whole=True)
         key = (message["id"], *([json.dumps(answers, sort_keys=True)] if answers else []))
         if role == "user":
             files = [part for part in parts if part.get("type") == "file"]
-            title = text_of(message) or next((str(one["filename"]) for one in files if one.get("filename")), "")
-            return Turn("run", thread, message, key, title=title, files=tuple(_size(one.get("url")) for one in files))
+            title = text_of(message) or next((str(file["filename"]) for file in files if file.get("filename")), "")
+            return Turn("run", thread, message, key, title=title, files=tuple(_size(file.get("url")) for file in files))
         if answers:
             return Turn("answer", thread, message, key, answers, seen=_seen_parts(parts))
         raise BAD_REQUEST_PART(part="body", problem="the last message has neither a text nor a decision of the user")
@@ -279,14 +279,16 @@ class UiMessageChat:
 
 def _seen_parts(parts: Iterable[Mapping[str, Any]]) -> Seen:
     """Parse a message of the AI SDK as the page sent it."""
-    tools = [one for one in parts if "toolCallId" in one]
+    tools = [part for part in parts if "toolCallId" in part]
     return Seen(
         texts=tuple(
-            (one["type"], str(one.get("text", ""))) for one in parts if one.get("type") in ("text", "reasoning")
+            (part["type"], str(part.get("text", ""))) for part in parts if part.get("type") in ("text", "reasoning")
         ),
-        calls=frozenset(str(one["toolCallId"]) for one in tools),
-        results=frozenset(str(one["toolCallId"]) for one in tools if str(one.get("state", "")).startswith("output-")),
-        files=tuple(str(one.get("url", "")) for one in parts if one.get("type") == "file"),
+        calls=frozenset(str(tool["toolCallId"]) for tool in tools),
+        results=frozenset(
+            str(tool["toolCallId"]) for tool in tools if str(tool.get("state", "")).startswith("output-")
+        ),
+        files=tuple(str(part.get("url", "")) for part in parts if part.get("type") == "file"),
     )
 
 
@@ -310,10 +312,12 @@ def as_user_messages(request: Mapping[str, Any]) -> Any:
         InputError: A message has a part that is neither a text nor a file with its data, or no part at all
             (`bad-request-part`); or a file does not match its media type (`bad-media`).
     """
-    said = _said(request)
-    if not said:
+    messages = _said(request)
+    if not messages:
         raise BAD_REQUEST_PART(part="body", problem="the last message is not one of the user")
-    return {"messages": [_user_message([*map(_content, _parts_of(one))], str(one["id"])) for one in said]}
+    return {
+        "messages": [_user_message([*map(_content, _parts_of(message))], str(message["id"])) for message in messages]
+    }
 
 
 @final
@@ -340,21 +344,23 @@ class AgUiAgent:
     def turn_of(self, body: bytes) -> Turn:
         """Parse the body of a request; see `ChatProtocol`."""
         try:
-            asked = _parsed(body)
-            thread, run = str(asked["threadId"]), str(asked["runId"])
-            said = tuple(str(one["id"]) for one in _said(asked))
-            parts = [part for one in _said(asked) for part in _parts_of(one) if part.get("type") in _FILES]
+            request = _parsed(body)
+            thread, run = str(request["threadId"]), str(request["runId"])
+            message_ids = tuple(str(message["id"]) for message in _said(request))
+            parts = [part for message in _said(request) for part in _parts_of(message) if part.get("type") in _FILES]
             files = tuple(_size(part["source"]["value"]) for part in parts)
-            seen = _seen_messages(asked["messages"])
-            resumed: list[Any] = [*(asked.get("resume") or ())]
-            answers = {str(one["interruptId"]): one.get("payload") for one in resumed if one["status"] == "resolved"}
-            dropped = tuple(str(one["interruptId"]) for one in resumed if one["status"] == "cancelled")
+            seen = _seen_messages(request["messages"])
+            resumed: list[Any] = [*(request.get("resume") or ())]
+            answers = {
+                str(entry["interruptId"]): entry.get("payload") for entry in resumed if entry["status"] == "resolved"
+            }
+            dropped = tuple(str(entry["interruptId"]) for entry in resumed if entry["status"] == "cancelled")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise BAD_REQUEST_PART(part="body", problem="it is not a RunAgentInput of AG-UI") from None
         if len(answers) + len(dropped) < len(resumed):
             raise BAD_REQUEST_PART(part="body", problem="an entry of resume is neither resolved nor cancelled")
         verb: Literal["run", "answer"] = "answer" if resumed else "run"
-        return Turn(verb, thread, asked, ("run", run), answers, dropped, said, seen, files=files)
+        return Turn(verb, thread, request, ("run", run), answers, dropped, message_ids, seen, files=files)
 
     def projection(self, runtime: Runtime[Any, Any], caller: Caller, thread: str) -> Projection:
         """Return the stream of a thread, with the fields of the state that the caller may see."""
@@ -368,30 +374,30 @@ class AgUiAgent:
 
 def _said(request: Mapping[str, Any]) -> list[Any]:
     """Return the user messages at the end of a request."""
-    found: list[Any] = []
-    for one in reversed(request["messages"]):
-        if one["role"] != "user":
+    messages: list[Any] = []
+    for message in reversed(request["messages"]):
+        if message["role"] != "user":
             break
-        found.insert(0, one)
-    return found
+        messages.insert(0, message)
+    return messages
 
 
 def _seen_messages(messages: Iterable[Mapping[str, Any]]) -> Seen:
     """Return the page's part of the turn: its messages after the last user message."""
     texts: list[tuple[Any, str]] = []
     calls, results, files = set[str](), set[str](), list[str]()
-    for one in messages:
-        match one["role"]:
+    for message in messages:
+        match message["role"]:
             case "user":
                 texts, calls, results, files = [], set[str](), set[str](), []
             case "assistant" | "reasoning" as role:
-                text = one.get("content") or ""
+                text = message.get("content") or ""
                 texts += [("text" if role == "assistant" else role, str(text))] if text else []
-                calls |= {str(call["id"]) for call in one.get("toolCalls") or ()}
+                calls |= {str(call["id"]) for call in message.get("toolCalls") or ()}
             case "tool":
-                results.add(str(one["toolCallId"]))
-            case "activity" if one.get("activityType") == "file":
-                source = one["content"]["source"]
+                results.add(str(message["toolCallId"]))
+            case "activity" if message.get("activityType") == "file":
+                source = message["content"]["source"]
                 is_data = source["type"] == "data"
                 files.append(_data_url(source) if is_data else str(source["value"]))
             case _:
@@ -413,8 +419,8 @@ def _content(part: Mapping[str, Any]) -> Content:
     if kind not in _FILES:
         raise BAD_REQUEST_PART(part="body", problem="a message of the user has a part that is neither text nor a file")
     source: Any = part["source"]
-    about: Any = part.get("metadata")
-    name = about.get("filename") if hasattr(about, "get") else None
+    metadata: Any = part.get("metadata")
+    name = metadata.get("filename") if hasattr(metadata, "get") else None
     url = _data_url(source) if source.get("type") == "data" else None
     return _file(url, source.get("mimeType"), name)
 
@@ -429,8 +435,8 @@ def _data_url(source: Mapping[str, Any]) -> str:
 
 def title_of(turn: Turn) -> str:
     """Return the title of a new chat: the beginning of the user's message, as one line."""
-    line = "".join(one if one.isprintable() else " " for one in turn.title[: 4 * _TITLE])
-    return " ".join(line.split())[:_TITLE].rstrip()
+    text = "".join(char if char.isprintable() else " " for char in turn.title[: 4 * _TITLE])
+    return " ".join(text.split())[:_TITLE].rstrip()
 
 
 def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) -> Turn:
@@ -445,14 +451,14 @@ def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) 
         InputError: The caller lacks the right to cancel (`forbidden`).
     """
     if turn.dropped:
-        found = runtime.state(turn.thread)
-        kinds = {one.id: one.kind for one in found.interrupts if one.id in turn.dropped}
+        state = runtime.state(turn.thread)
+        kinds = {question.id: question.kind for question in state.interrupts if question.id in turn.dropped}
         if kinds and all(kind == "approval" for kind in kinds.values()):
             return turn._replace(answers={**turn.answers, **dict.fromkeys(kinds, False)})
-        if kinds and found.status == "interrupted":
+        if kinds and state.status == "interrupted":
             may("run")
             runtime.cancel(turn.thread)
-        is_new = turn.said and turn.said != _began_with(runtime, turn.thread, found.seq)
+        is_new = turn.said and turn.said != _began_with(runtime, turn.thread, state.seq)
         return turn._replace(verb="run" if is_new else "", answers={})
     if turn.verb == "answer":
         return turn._replace(answers=_new_answers(turn.answers, runtime, turn.thread))
@@ -463,14 +469,18 @@ def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) 
 
 def _new_answers(answers: Mapping[str, Any], runtime: Runtime[Any, Any], thread: str) -> Mapping[str, Any]:
     """Return *answers* without those that the thread already has: a page sends a message with all its decisions."""
-    found = runtime.state(thread)
-    open_ = {one.id for one in found.interrupts}
+    state = runtime.state(thread)
+    open_ = {question.id for question in state.interrupts}
     if open_.isdisjoint(answers) or open_.issuperset(answers):
         return answers
-    begin = begin_of_turn(runtime, thread, found.seq)
-    turn = (one.event for one in runtime.entries(thread, after=begin - 1))
-    known = {one.id: one.answer for one in turn if isinstance(one, events.InterruptAnswered)}
-    return {id_: one for id_, one in answers.items() if id_ in open_ or id_ not in known or not _same(known[id_], one)}
+    begin = begin_of_turn(runtime, thread, state.seq)
+    turn_events = (entry.event for entry in runtime.entries(thread, after=begin - 1))
+    recorded = {event.id: event.answer for event in turn_events if isinstance(event, events.InterruptAnswered)}
+    return {
+        id_: answer
+        for id_, answer in answers.items()
+        if id_ in open_ or id_ not in recorded or not _same(recorded[id_], answer)
+    }
 
 
 def _same(known: Any, answer: Any) -> bool:
@@ -492,8 +502,8 @@ def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...]:
 def _began_with(runtime: Runtime[Any, Any], thread: str, seq: int) -> tuple[str, ...]:
     begin = begin_of_turn(runtime, thread, seq)
     entry = next(iter(runtime.entries(thread, after=begin - 1)))
-    began = next((one for one in Conversation().entry(entry) if isinstance(one, RunBegan)), None)
-    return () if began is None else tuple(one.id or "" for one in began.said)
+    began = next((event for event in Conversation().entry(entry) if isinstance(event, RunBegan)), None)
+    return () if began is None else tuple(message.id or "" for message in began.said)
 
 
 def begin_of_turn(runtime: Runtime[Any, Any], thread: str, seq: int) -> int:
@@ -509,9 +519,9 @@ def begins_of_turns(runtime: Runtime[Any, Any], thread: str, seq: int, number: i
     size = _PAGE
     while True:
         after = max(0, seq - size)
-        found = inputs(takewhile(lambda one: one.seq <= seq, runtime.entries(thread, after=after)))
-        if len(found) >= number or after == 0 or (found and size >= _MOST_ENTRIES):
-            return found[::-1][:number]
+        positions = inputs(takewhile(lambda entry: entry.seq <= seq, runtime.entries(thread, after=after)))
+        if len(positions) >= number or after == 0 or (positions and size >= _MOST_ENTRIES):
+            return positions[::-1][:number]
         size *= 4
 
 
@@ -521,19 +531,19 @@ def page_of_messages(runtime: Runtime[Any, Any], thread: str, before: int, turns
     `before` of the page requests the previous page; None if there is none.
     """
     begins = begins_of_turns(runtime, thread, before - 1, turns)
-    first = next((one for one in reversed(begins) if before - one <= _MOST_ENTRIES), begins[0] if begins else 1)
-    found = takewhile(lambda one: one.seq < before, runtime.entries(thread, after=first - 1, live=True))
-    return {"id": thread, "messages": ui_history.messages(found), "before": first if first > 1 else None}
+    first = next((begin for begin in reversed(begins) if before - begin <= _MOST_ENTRIES), begins[0] if begins else 1)
+    entries = takewhile(lambda entry: entry.seq < before, runtime.entries(thread, after=first - 1, live=True))
+    return {"id": thread, "messages": ui_history.messages(entries), "before": first if first > 1 else None}
 
 
 def begin_of_run(runtime: Runtime[Any, Any], thread: str, turn: int) -> int:
     """Return the position at which the last run of the turn that begins at *turn* began or continued."""
-    seen = Conversation()
+    conversation = Conversation()
     for number, entry in enumerate(runtime.entries(thread, after=turn - 1)):
         if number and isinstance(entry.event, events.RunStarted) and not entry.path:  # the next turn
             break
-        seen.entry(entry)
-    return seen.began_at or turn
+        conversation.entry(entry)
+    return conversation.began_at or turn
 
 
 @final
@@ -563,15 +573,15 @@ class ChatForm:
 
     async def item(self, item: Entry | LiveItem) -> bytes:
         """Return the text to send for an entry or a live item."""
-        made = self._made
+        projection = self._made
         if isinstance(item, LiveItem):
-            found = made.live(item.mode, item.item, item.missed)
-        elif made.reads(item):
-            found = await self._aside(lambda: made.entry(item))
+            payloads = projection.live(item.mode, item.item, item.missed)
+        elif projection.reads(item):
+            payloads = await self._aside(lambda: projection.entry(item))
         else:
-            found = made.entry(item)
-        self.over = made.over
-        return ("".join(map(line, found)) + (self._protocol.end if made.over else "")).encode()
+            payloads = projection.entry(item)
+        self.over = projection.over
+        return ("".join(map(line, payloads)) + (self._protocol.end if projection.over else "")).encode()
 
     async def end(self) -> bytes:
         """Return the end of the stream."""
@@ -579,5 +589,5 @@ class ChatForm:
 
     def problem(self, error: Exception) -> bytes:
         """Return the event of an error, and the end of the stream."""
-        told = problem(error)
-        return f"{line(self._protocol.failure(told['detail'], told['code']))}{self._protocol.end}".encode()
+        details = problem(error)
+        return f"{line(self._protocol.failure(details['detail'], details['code']))}{self._protocol.end}".encode()

@@ -286,12 +286,12 @@ class Client(Generic[S]):
         reader = _EventReader(after)
         while not reader.over:
             try:
-                with self._sync.stream("GET", **self._events(thread, reader, live)) as answer:
-                    if answer.status_code != 200:
-                        answer.read()
-                        self._opened(answer, reader)
+                with self._sync.stream("GET", **self._events(thread, reader, live)) as response:
+                    if response.status_code != 200:
+                        response.read()
+                        self._opened(response, reader)
                     else:
-                        for line in answer.iter_lines():
+                        for line in response.iter_lines():
                             if (item := reader.feed(line)) is not None:
                                 yield item
             except httpx.TransportError as error:
@@ -306,12 +306,12 @@ class Client(Generic[S]):
         reader = _EventReader(after)
         while not reader.over:
             try:
-                async with self._async.stream("GET", **self._events(thread, reader, live)) as answer:
-                    if answer.status_code != 200:
-                        await answer.aread()
-                        self._opened(answer, reader)
+                async with self._async.stream("GET", **self._events(thread, reader, live)) as response:
+                    if response.status_code != 200:
+                        await response.aread()
+                        self._opened(response, reader)
                     else:
-                        async for line in answer.aiter_lines():
+                        async for line in response.aiter_lines():
                             if (item := reader.feed(line)) is not None:
                                 yield item
             except httpx.TransportError as error:
@@ -421,18 +421,18 @@ class Client(Generic[S]):
 
     def _start(self, input: Any, thread: str | None, answers: Any, answer: Any, options: StartOptions) -> Flow[str]:
         """Begin or continue a run, as `Runtime.start` does."""
-        given: dict[str, Any] = dict(options)
-        key = given.pop("key", None)
+        body: dict[str, Any] = dict(options)
+        key = body.pop("key", None)
         if input is UNSET:
             if thread is None:
                 raise INPUT_OR_ANSWERS(problem="There is neither an input nor a thread.")
-            asked = answers is not UNSET or answer is not UNSET
-            return (yield from self._answer(thread, answers, answer, key) if asked else self._retry(thread, key))
-        given["input"] = _plain(input)
-        if "tags" in given:
-            given["tags"] = list(given["tags"])
+            has_answers = answers is not UNSET or answer is not UNSET
+            return (yield from self._answer(thread, answers, answer, key) if has_answers else self._retry(thread, key))
+        body["input"] = _plain(input)
+        if "tags" in body:
+            body["tags"] = list(body["tags"])
         path = "/threads" if thread is None else f"{_at(thread)}/runs"
-        return (yield from self._field("thread", str, _Request("POST", path, body=given, key=key)))
+        return (yield from self._field("thread", str, _Request("POST", path, body=body, key=key)))
 
     def _answer(self, thread: str, answers: Any, answer: Any, key: str | None) -> Flow[str]:
         """Answer questions: a mapping is of ids to answers, and anything else is the only answer."""
@@ -453,24 +453,24 @@ class Client(Generic[S]):
     def _wait(self, thread: str, timeout_s: float | None) -> Flow[RemoteState[S]]:
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            left_s = _WAIT_S if until is None else max(0.0, min(_WAIT_S, until - time.monotonic()))
-            status, found = yield _Request("GET", f"{_at(thread)}/result", query={"wait_s": left_s})
+            wait_s = _WAIT_S if until is None else max(0.0, min(_WAIT_S, until - time.monotonic()))
+            status, document = yield _Request("GET", f"{_at(thread)}/result", query={"wait_s": wait_s})
             if status == 200:
                 break
             if until is not None and time.monotonic() >= until:
                 driver = "the server does not say who drives it"
-                raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=found["seq"], driver=driver)
-        if found["status"] == "failed":
-            error, _, message = (found["error"] or "an error").partition(": ")
+                raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=document["seq"], driver=driver)
+        if document["status"] == "failed":
+            error, _, message = (document["error"] or "an error").partition(": ")
             message = message.rstrip(".")
             raise RUN_FAILED_ELSEWHERE(
-                thread=thread, error=error, message=message, node=None, seq=found["seq"], done=""
+                thread=thread, error=error, message=message, node=None, seq=document["seq"], done=""
             )
-        return self._made(found)
+        return self._made(document)
 
     def _state(self, thread: str, at: int | None) -> Flow[RemoteState[S]]:
-        _, found = yield _Request("GET", _at(thread), query={"at": at})
-        return self._made(found)
+        _, document = yield _Request("GET", _at(thread), query={"at": at})
+        return self._made(document)
 
     def _history(self, thread: str, limit: int, before: int | None) -> Flow[tuple[RemoteState[S], ...]]:
         return (
@@ -481,26 +481,26 @@ class Client(Generic[S]):
         self, thread: str, values: Any, as_node: str | None, goto: Any, key: str | None
     ) -> Flow[RemoteState[S]]:
         targets: Any = goto
-        names: Any = [_name(one) for one in targets] if isinstance(goto, list | tuple) else _name(goto)
+        names: Any = [_name(target) for target in targets] if isinstance(goto, list | tuple) else _name(goto)
         body = {"values": _plain(values), "as_node": as_node, "goto": names}
         yield _Request("POST", f"{_at(thread)}/update", body=body, key=key)
         return (yield from self._state(thread, None))
 
     def _field(self, name: str, _kind: type[T], request: _Request) -> Flow[T]:
         """Send *request*, and return one member of the resulting document, whose type is known."""
-        _, found = yield request
-        value: T = found[name]
+        _, document = yield request
+        value: T = document[name]
         return value
 
     def _page(self, name: str, make: Callable[[Any], T], path: str, query: Mapping[str, Any]) -> Flow[tuple[T, ...]]:
         """Return the items of a listing."""
-        _, found = yield _Request("GET", path, query=query)
-        return tuple(make(one) for one in found[name])
+        _, document = yield _Request("GET", path, query=query)
+        return tuple(make(item) for item in document[name])
 
-    def _made(self, found: Any) -> RemoteState[S]:
+    def _made(self, document: Any) -> RemoteState[S]:
         """Return a state from its document; its values are an instance of the state class, if that is known."""
-        values = found["state"] if self._adapter is None else self._adapter.validate_python(found["state"])
-        return state_of(found, values)
+        values = document["state"] if self._adapter is None else self._adapter.validate_python(document["state"])
+        return state_of(document, values)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -554,31 +554,31 @@ class Client(Generic[S]):
         headers = {"last-event-id": str(reader.position)}
         return {"url": f"{self._url}{_at(thread)}/events", "params": query, "headers": headers, "timeout": 60.0}
 
-    def _opened(self, answer: httpx.Response, reader: _EventReader) -> None:
-        """Handle an answer that is not a stream: the stream is over, the server is stopping, or the request is wrong."""
-        if answer.status_code == 204:
+    def _opened(self, response: httpx.Response, reader: _EventReader) -> None:
+        """Handle a response that is not a stream: the stream is over, the server is stopping, or the request is wrong."""
+        if response.status_code == 204:
             reader.over = True
-        elif answer.status_code in (429, 502, 503, 504):
-            reader.broke(self._url, RuntimeError(f"status {answer.status_code}"))
+        elif response.status_code in (429, 502, 503, 504):
+            reader.broke(self._url, RuntimeError(f"status {response.status_code}"))
         else:
-            self._read(answer)
+            self._read(response)
 
-    def _read(self, answer: httpx.Response) -> tuple[int, Any]:
-        """Return status and document of an answer.
+    def _read(self, response: httpx.Response) -> tuple[int, Any]:
+        """Return status and document of a response.
 
         Raises:
-            GraphrtError: The answer is a problem, raised as `Runtime` would have raised it; or it is not from a graphrt
+            GraphrtError: The response is a problem, raised as `Runtime` would have raised it; or it is not from a graphrt
                 server.
         """
         try:
-            found: Any = answer.json()
+            document: Any = response.json()
         except ValueError:
-            found = None
-        if found.__class__ is not dict or (answer.status_code >= 400 and "code" not in found):
-            raise BAD_SERVER_ANSWER(url=self._url, status_code=answer.status_code)
-        if answer.status_code >= 400:
-            raise _raised(found)
-        return answer.status_code, found
+            document = None
+        if document.__class__ is not dict or (response.status_code >= 400 and "code" not in document):
+            raise BAD_SERVER_ANSWER(url=self._url, status_code=response.status_code)
+        if response.status_code >= 400:
+            raise _raised(document)
+        return response.status_code, document
 
     @property
     def _sync(self) -> httpx.Client:
@@ -715,20 +715,20 @@ class _EventReader:
         event, data, self._event, self._data = self._event, self._data, "", ""
         if not event:
             return None  # after a comment
-        found: Any = json.loads(data)
+        document: Any = json.loads(data)
         self._failures = 0
         match event:
             case "entry":
-                entry = RemoteEntry(found)
+                entry = RemoteEntry(document)
                 self.position = entry.seq
                 return entry
             case "live":
                 names = ("mode", "item", "seq", "task_id", "position", "missed")
-                item = RemoteLiveItem(**{name: found[name] for name in names})
+                item = RemoteLiveItem(**{name: document[name] for name in names})
                 self.position = item.position or self.position
                 return item
             case "problem":
-                raise _raised(found)
+                raise _raised(document)
             case "end":
                 self.over = True
             case _:  # of a newer server
@@ -770,23 +770,23 @@ def _fork(thread: str, at: int | None, to: str | None, keep_effects: bool, key: 
 
 
 def _label(thread: str, title: Any, add_tags: Any, remove_tags: Any, priority: Any) -> _Request:
-    given = {"title": title, "add_tags": add_tags, "remove_tags": remove_tags, "priority": priority}
-    body = {name: list(value) if "tags" in name else value for name, value in given.items() if value is not UNSET}
+    labels = {"title": title, "add_tags": add_tags, "remove_tags": remove_tags, "priority": priority}
+    body = {name: list(value) if "tags" in name else value for name, value in labels.items() if value is not UNSET}
     return _Request("PATCH", _at(thread), body=body)
 
 
 def _add_schedule(name: str, cron: str, input: Any, options: ScheduleOptions) -> Flow[Schedule]:
-    given: dict[str, Any] = dict(options)
-    if "tags" in given:
-        given["tags"] = list(given["tags"])
-    body = {"cron": cron, "input": _plain(input), **given}
-    _, found = yield _Request("PUT", f"/schedules/{quote(name)}", body=body)
-    return _schedule(found)
+    fields: dict[str, Any] = dict(options)
+    if "tags" in fields:
+        fields["tags"] = list(fields["tags"])
+    body = {"cron": cron, "input": _plain(input), **fields}
+    _, document = yield _Request("PUT", f"/schedules/{quote(name)}", body=body)
+    return _schedule(document)
 
 
-def _schedule(found: Any) -> Schedule:
+def _schedule(document: Any) -> Schedule:
     names = ("name", "graph", "cron", "timezone", "input", "missed", "title", "due_at")
-    return Schedule(**{name: found[name] for name in names}, tags=tuple(found["tags"]))
+    return Schedule(**{name: document[name] for name in names}, tags=tuple(document["tags"]))
 
 
 def _renamed(which: Mapping[str, Any]) -> dict[str, Any]:
@@ -815,5 +815,5 @@ def _raised(problem: Mapping[str, Any]) -> GraphrtError:
     kind: type[GraphrtError] = InputError if status < 500 or status == 501 else StoreError
     if code in _CONFLICTS:
         kind = ConflictError
-    told: dict[str, Any] = {"fix": problem.get("fix", ""), "thread": problem.get("thread"), "status_code": status}
-    return kind(str(problem.get("detail", code)), code=code, **told)
+    details: dict[str, Any] = {"fix": problem.get("fix", ""), "thread": problem.get("thread"), "status_code": status}
+    return kind(str(problem.get("detail", code)), code=code, **details)

@@ -196,13 +196,13 @@ def question_of(document: Mapping[str, Any]) -> RemoteQuestion:
 
 def state_of(document: Mapping[str, Any], values: S) -> RemoteState[S]:
     """Parse the document of a state, with its *values*."""
-    done = document["tasks"]
+    tasks = document["tasks"]
     return RemoteState(
         thread=document["thread"],
         status=document["status"],
         values=values,
         output=document.get("output", values),
-        interrupts=tuple(question_of(one) for one in document["interrupts"]),
+        interrupts=tuple(question_of(question) for question in document["interrupts"]),
         next=tuple(document["next"]),
         seq=document["seq"],
         at=document["at"],
@@ -210,7 +210,7 @@ def state_of(document: Mapping[str, Any], values: S) -> RemoteState[S]:
         run_id=document["run"],
         error=document["error"],
         usage=Usage(**{name: document["usage"][name] for name in _OF_USAGE}),
-        progress=None if done is None else (done["done"], done["total"]),
+        progress=None if tasks is None else (tasks["done"], tasks["total"]),
         stopped=tuple(document.get("stopped", ())),
         title=document.get("title"),
         tags=frozenset(document.get("tags", ())),

@@ -159,8 +159,8 @@ class EventStream:
             self._stopped.set()
         self._send = send
         tasks = [
-            asyncio.ensure_future(one)
-            for one in (self._pump(send), self._unread.wait(), _until_gone(receive), self._stopped.wait())
+            asyncio.ensure_future(awaitable)
+            for awaitable in (self._pump(send), self._unread.wait(), _until_gone(receive), self._stopped.wait())
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

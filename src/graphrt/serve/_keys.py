@@ -104,20 +104,20 @@ class Keys:
                 (`key-in-progress`), or its outcome is not known (`key-outcome-unknown`).
         """
         self._sweep()
-        mine = uuid4().hex
+        owner = uuid4().hex
         id_, number = record, 1
         while True:
-            given = {"owner": mine, "digest": digest, "begun_at": self._clock(), "seq": seq, "done": False}
-            found = self._kept(id_, given)
-            if found["owner"] == mine:
+            values = {"owner": owner, "digest": digest, "begun_at": self._clock(), "seq": seq, "done": False}
+            stored = self._kept(id_, values)
+            if stored["owner"] == owner:
                 return id_
-            if found["digest"] != digest:
+            if stored["digest"] != digest:
                 raise KEY_REUSED(key="The idempotency key")
-            if found["done"]:
+            if stored["done"]:
                 return None
-            if self._clock() - found["begun_at"] < _ANSWERING_S:
+            if self._clock() - stored["begun_at"] < _ANSWERING_S:
                 raise KEY_IN_PROGRESS()
-            if found["seq"] != seq or (seq and waits()):
+            if stored["seq"] != seq or (seq and waits()):
                 raise KEY_OUTCOME_UNKNOWN()
             id_, number = f"{record}.{number}", number + 1  # its process died before the write
 
@@ -126,11 +126,11 @@ class Keys:
         for _ in range(_TRIES):
             try:
                 # Creates the record. If it exists, its reducers keep the existing values, so nothing changes.
-                found: KeyRecord = self._records.update(record, values).values
+                stored: KeyRecord = self._records.update(record, values).values
             except ConflictError:  # another process writes it now
                 sleep(0.01)
                 continue
-            return found
+            return stored
         raise KEY_IN_PROGRESS()
 
     def end(self, record: str) -> None:

@@ -89,14 +89,14 @@ def _schema(graph: str, role: str, cls: Any, mode: Any, parts: dict[str, Any]) -
 
     A class that JSON schema cannot describe is any value: the runtime checks it in any case.
     """
-    prefix = "".join(mark if mark.isalnum() or mark in "._-" else "_" for mark in graph)
+    prefix = "".join(char if char.isalnum() or char in "._-" else "_" for char in graph)
     try:
-        made = TypeAdapter(cls).json_schema(mode=mode, ref_template=f"#/components/schemas/{prefix}.{role}.{{model}}")
+        schema = TypeAdapter(cls).json_schema(mode=mode, ref_template=f"#/components/schemas/{prefix}.{role}.{{model}}")
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
-        made = {}
-    for name, one in made.pop("$defs", {}).items():
-        parts[f"{prefix}.{role}.{name}"] = one
-    parts[f"{prefix}.{role}"] = made
+        schema = {}
+    for name, definition in schema.pop("$defs", {}).items():
+        parts[f"{prefix}.{role}.{name}"] = definition
+    parts[f"{prefix}.{role}"] = schema
     return {"$ref": f"#/components/schemas/{prefix}.{role}"}
 
 
@@ -104,7 +104,7 @@ def _operation(graph: str, verb: Verb, own: Mapping[str, dict[str, Any]]) -> dic
     """Return a verb of a graph as an operation."""
     headers = ["Idempotency-Key"] if verb.keyed else []
     headers += ["Last-Event-ID"] if verb.handle is None else []
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": f"{graph}.{verb.name}",
         "summary": verb.summary,
         "tags": [graph],
@@ -117,10 +117,10 @@ def _operation(graph: str, verb: Verb, own: Mapping[str, dict[str, Any]]) -> dic
         "x-graphrt-right": verb.right,
     }
     if verb.body is not None:
-        needed = verb.body in (_bodies.Answers, _bodies.NewSignal, _bodies.NewSchedule)
+        required = verb.body in (_bodies.Answers, _bodies.NewSignal, _bodies.NewSchedule)
         schema = _body(verb.body, own)
-        made["requestBody"] = {"required": needed, "content": {"application/json": {"schema": schema}}}
-    return made
+        operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
+    return operation
 
 
 def _body(model: type[_bodies.Part], own: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -137,10 +137,10 @@ def _body(model: type[_bodies.Part], own: Mapping[str, dict[str, Any]]) -> dict[
 def _parameters(model: type[_bodies.Part]) -> list[dict[str, Any]]:
     """Return the query parameters of a model."""
     schema = model.model_json_schema()
-    needed = schema.get("required", ())
+    required = schema.get("required", ())
     return [
-        {"name": name, "in": "query", "required": name in needed, "schema": one}
-        for name, one in schema.get("properties", {}).items()
+        {"name": name, "in": "query", "required": name in required, "schema": property_schema}
+        for name, property_schema in schema.get("properties", {}).items()
     ]
 
 

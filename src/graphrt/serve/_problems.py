@@ -79,16 +79,16 @@ def problem(error: BaseException, root: str = "") -> dict[str, Any]:
     """
     code = error.code if isinstance(error, GraphrtError) else "unexpected"
     title = code.replace("-", " ").capitalize()
-    told: dict[str, Any] = {
+    details: dict[str, Any] = {
         "type": f"{root}/problems/{code}" if isinstance(error, GraphrtError) else "about:blank",
         "title": title,
         "status": status_of(error),
         "code": code,
     }
     if isinstance(error, (InputError, ConflictError)):
-        told |= {"detail": error.what, "fix": error.fix or "See the documentation of the code."}
+        details |= {"detail": error.what, "fix": error.fix or "See the documentation of the code."}
         if error.thread is not None:
-            told["thread"] = error.thread
+            details["thread"] = error.thread
     else:
-        told |= {"detail": f"{title}. The log of the server has more.", "fix": "Ask who runs the server."}
-    return told
+        details |= {"detail": f"{title}. The log of the server has more.", "fix": "Ask who runs the server."}
+    return details

@@ -90,7 +90,7 @@ class Call:
         store = self.store
         if "mail" not in store.offers:
             return False
-        return any(one.id.startswith(BEGINS) for one in store.query(MailFilter(thread=thread)))
+        return any(mail.id.startswith(BEGINS) for mail in store.query(MailFilter(thread=thread)))
 
     def derived(self, verb: str) -> str | None:
         """Return an id derived from the key; None without a key."""
@@ -184,16 +184,16 @@ GRAPH: Final = schemas.object_of(
 
 def state_document(runtime: Runtime[Any, Any], thread: str, at: int | None = None) -> Document:
     """Return the thread in its present state, or in its state after the entry *at*."""
-    found = runtime.state(thread, at=at)
+    snapshot = runtime.state(thread, at=at)
     data: Document = {
-        **plain_data.snapshot(found),
-        "goes_on": goes_on(found),
-        "stopped": list(found.stopped),
-        "title": found.title,
-        "tags": sorted(found.tags),
+        **plain_data.snapshot(snapshot),
+        "goes_on": goes_on(snapshot),
+        "stopped": list(snapshot.stopped),
+        "title": snapshot.title,
+        "tags": sorted(snapshot.tags),
     }
     graph = runtime.graph
-    if graph.output_type is not graph.state_type and found.status == "completed":
+    if graph.output_type is not graph.state_type and snapshot.status == "completed":
         names = getattr(graph.output_type, "__annotations__", {})
         shown: dict[str, Any] = data["state"]
         data["output"] = {name: value for name, value in shown.items() if name in names}
@@ -227,10 +227,10 @@ def start(call: Call) -> Reply:
         thread, if_exists = call.derived_thread("start"), "return"
     if thread is not None:
         check_free(call, thread)
-    made = call.runtime.start(
+    started_thread = call.runtime.start(
         body.input, thread=thread, if_exists=if_exists, title=body.title, tags=body.tags, priority=body.priority
     )
-    return _started(call, made)
+    return _started(call, started_thread)
 
 
 def check_free(call: Call, thread: str) -> None:
@@ -249,7 +249,7 @@ def check_free(call: Call, thread: str) -> None:
 def run(call: Call) -> Reply:
     body: _bodies.NewRun = call.body
     check_free(call, call.thread)
-    made = call.runtime.start(
+    started_thread = call.runtime.start(
         body.input,
         thread=call.thread,
         if_exists=body.if_exists,
@@ -258,15 +258,15 @@ def run(call: Call) -> Reply:
         tags=body.tags,
         priority=body.priority,
     )
-    return _started(call, made)
+    return _started(call, started_thread)
 
 
 def answer(call: Call) -> Reply:
     body: _bodies.Answers = call.body
-    given = body.model_fields_set
-    if len(given) != 1:
+    fields = body.model_fields_set
+    if len(fields) != 1:
         raise BAD_REQUEST_PART(part="body", problem="it takes either `answers` or `answer`")
-    answers: dict[str, Any] = {name: getattr(body, name) for name in given}
+    answers: dict[str, Any] = {name: getattr(body, name) for name in fields}
     return _started(call, call.runtime.start(thread=call.thread, **answers))
 
 
@@ -275,43 +275,43 @@ def retry(call: Call) -> Reply:
 
 
 def list_threads(call: Call) -> Reply:
-    asked: _bodies.Listed = call.query
-    found = call.runtime.threads(
-        status=asked.status,
+    query: _bodies.Listed = call.query
+    threads = call.runtime.threads(
+        status=query.status,
         graph=call.graph,
-        prefix=asked.prefix,
-        tags=asked.tag,
-        title=asked.title,
-        updated_after=asked.updated_after,
-        updated_before=asked.updated_before,
-        after=asked.after,
-        newest_first=asked.newest_first,
-        limit=asked.limit,
+        prefix=query.prefix,
+        tags=query.tag,
+        title=query.title,
+        updated_after=query.updated_after,
+        updated_before=query.updated_before,
+        after=query.after,
+        newest_first=query.newest_first,
+        limit=query.limit,
     )
-    return Reply({"threads": [plain_data.thread(one) for one in found]})
+    return Reply({"threads": [plain_data.thread(thread) for thread in threads]})
 
 
 def state(call: Call) -> Reply:
-    asked: _bodies.At = call.query
-    return Reply(state_document(call.runtime, call.thread, asked.at))
+    query: _bodies.At = call.query
+    return Reply(state_document(call.runtime, call.thread, query.at))
 
 
 def history(call: Call) -> Reply:
-    asked: _bodies.Past = call.query
-    found = call.runtime.history(call.thread, limit=asked.limit, before=asked.before)
-    return Reply({"history": [plain_data.snapshot(one) for one in found]})
+    query: _bodies.Past = call.query
+    snapshots = call.runtime.history(call.thread, limit=query.limit, before=query.before)
+    return Reply({"history": [plain_data.snapshot(snapshot) for snapshot in snapshots]})
 
 
 def steps(call: Call) -> Reply:
-    asked: _bodies.After = call.query
-    found = (one for one in call.runtime.steps_of(call.thread) if one["seq"] > asked.after)
-    return Reply({"steps": [plain_data.plain(one) for one in islice(found, asked.limit)]})
+    query: _bodies.After = call.query
+    later_steps = (step for step in call.runtime.steps_of(call.thread) if step["seq"] > query.after)
+    return Reply({"steps": [plain_data.plain(step) for step in islice(later_steps, query.limit)]})
 
 
 def entries(call: Call) -> Reply:
-    asked: _bodies.After = call.query
-    found = call.runtime.entries(call.thread, after=asked.after)
-    return Reply({"entries": [plain_data.entry(one) for one in islice(found, asked.limit)]})
+    query: _bodies.After = call.query
+    later_entries = call.runtime.entries(call.thread, after=query.after)
+    return Reply({"entries": [plain_data.entry(entry) for entry in islice(later_entries, query.limit)]})
 
 
 def result(call: Call) -> Reply:
@@ -322,7 +322,7 @@ def update(call: Call) -> Reply:
     body: _bodies.Edit = call.body
     goto: Any = body.goto
     if goto is not None:
-        targets = [END if one == END.value else one for one in ([goto] if isinstance(goto, str) else goto)]
+        targets = [END if name == END.value else name for name in ([goto] if isinstance(goto, str) else goto)]
         goto = targets[0] if isinstance(body.goto, str) else targets
     check_free(call, call.thread)
     call.runtime.update(call.thread, body.values, as_node=body.as_node, goto=goto)
@@ -331,8 +331,8 @@ def update(call: Call) -> Reply:
 
 def label(call: Call) -> Reply:
     body: _bodies.Labels = call.body
-    given: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
-    call.runtime.label(call.thread, **given)
+    changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
+    call.runtime.label(call.thread, **changes)
     return _started(call, call.thread, 200)
 
 
@@ -340,12 +340,12 @@ def fork(call: Call) -> Reply:
     body: _bodies.NewFork = call.body
     to = call.derived_thread("fork") if body.to is None else body.to
     try:
-        made = call.runtime.fork(call.thread, at=body.at, to=to, keep_effects=body.keep_effects)
+        new_thread = call.runtime.fork(call.thread, at=body.at, to=to, keep_effects=body.keep_effects)
     except GraphrtError as error:
         if error.code != "thread-exists" or body.to is not None or to is None:
             raise
-        made = to  # the first request with this key has created it
-    return _started(call, made, 201)
+        new_thread = to  # the first request with this key has created it
+    return _started(call, new_thread, 201)
 
 
 def delete(call: Call) -> Reply:
@@ -365,20 +365,20 @@ def signal(call: Call) -> Reply:
 
 
 def inbox(call: Call) -> Reply:
-    asked: _bodies.Asked = call.query
-    found = call.runtime.inbox(
-        kind=asked.kind, tags=asked.tag, graph=call.graph, node=asked.node, after=asked.after, limit=asked.limit
+    query: _bodies.Asked = call.query
+    questions = call.runtime.inbox(
+        kind=query.kind, tags=query.tag, graph=call.graph, node=query.node, after=query.after, limit=query.limit
     )
-    return Reply({"questions": [plain_data.inbox_item(one, typed=True) for one in found]})
+    return Reply({"questions": [plain_data.inbox_item(question, typed=True) for question in questions]})
 
 
 def list_schedules(call: Call) -> Reply:
-    return Reply({"schedules": [plain_data.schedule(one) for one in call.runtime.schedules.list()]})
+    return Reply({"schedules": [plain_data.schedule(schedule) for schedule in call.runtime.schedules.list()]})
 
 
 def add_schedule(call: Call) -> Reply:
     body: _bodies.NewSchedule = call.body
-    made = call.runtime.schedules.add(
+    schedule = call.runtime.schedules.add(
         call.name,
         body.cron,
         body.input,
@@ -388,13 +388,13 @@ def add_schedule(call: Call) -> Reply:
         tags=body.tags,
         replace=body.replace,
     )
-    return Reply(plain_data.schedule(made))
+    return Reply(plain_data.schedule(schedule))
 
 
 def remove_schedule(call: Call) -> Reply:
-    known = [one.name for one in call.runtime.schedules.list()]
-    if call.name not in known:  # or belongs to another graph
-        raise UNKNOWN_SCHEDULE(name=call.name, names=known)
+    names = [schedule.name for schedule in call.runtime.schedules.list()]
+    if call.name not in names:  # or belongs to another graph
+        raise UNKNOWN_SCHEDULE(name=call.name, names=names)
     call.runtime.schedules.remove(call.name)
     return Reply({"name": call.name})
 
