@@ -111,7 +111,7 @@ class AgUi:
 
     def entry(self, entry: Entry) -> list[AgUiEvent]:
         """Return the events of an entry."""
-        return [event for one in self._chat.entry(entry) for event in self._events(one)]
+        return [event for chat_event in self._chat.entry(entry) for event in self._events(chat_event)]
 
     def had(self, seen: chat.Seen) -> None:
         """Skip the part of the current turn that the client has *seen*. Call this before the first entry."""
@@ -121,20 +121,20 @@ class AgUi:
         """Fold an entry that the reader already has."""
         state_at, self._state_at = self._state_at, None
         try:
-            for one in self._chat.entry(entry):
-                self._events(one)
-                if isinstance(one, chat.RunBegan | chat.StateChanged):
-                    self._told_at, self._told = one.seq, None
+            for chat_event in self._chat.entry(entry):
+                self._events(chat_event)
+                if isinstance(chat_event, chat.RunBegan | chat.StateChanged):
+                    self._told_at, self._told = chat_event.seq, None
         finally:
             self._state_at = state_at
 
     def live(self, mode: str, item: Any, missed: int = 0) -> list[AgUiEvent]:
         """Return the events of a live item of a stream mode. *missed*: items before it that did not arrive."""
-        return [event for one in self._chat.live(mode, item, missed) for event in self._events(one)]
+        return [event for chat_event in self._chat.live(mode, item, missed) for event in self._events(chat_event)]
 
-    def _events(self, one: chat.ChatEvent) -> list[AgUiEvent]:  # noqa: C901, PLR0911, PLR0912 - a table: one line for each
+    def _events(self, chat_event: chat.ChatEvent) -> list[AgUiEvent]:  # noqa: C901, PLR0911, PLR0912 - a table: one line for each
         """Return the protocol's events for a chat event."""
-        match one:
+        match chat_event:
             case chat.PartAdded(part=part, kind="text", text=text):
                 return [{"type": "TEXT_MESSAGE_CONTENT", "messageId": _message(part), "delta": text}]
             case chat.PartAdded(part=part, text=text):
@@ -149,9 +149,9 @@ class AgUi:
                 return self._task_began(task, node)
             case chat.TaskEnded(task=task, failed=failed):
                 return self._task_ended(task, failed=failed)
-            case chat.ToolCalled(task=task, step=step, call=call, name=name, arguments=given):
+            case chat.ToolCalled(task=task, step=step, call=call, name=name, arguments=arguments):
                 begun = {"toolCallId": call, "toolCallName": name, "parentMessageId": step}
-                text = given if isinstance(given, str) else json.dumps(plain(given), separators=(",", ":"))
+                text = arguments if isinstance(arguments, str) else json.dumps(plain(arguments), separators=(",", ":"))
                 return [
                     {"type": "TOOL_CALL_START", **begun, **_owner(task)},
                     {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": text},
@@ -161,22 +161,22 @@ class AgUi:
                 content = _content((TextPart(text=text), *files)) if files else text
                 return [_tool_result(task, call, content, {"error": True} if failed else {})]
             case chat.FileMade(task=task, id=id_, file=file):
-                told = {"messageId": id_, "activityType": "file", "content": _file(file)}
-                return [{"type": "ACTIVITY_SNAPSHOT", **told, **_owner(task)}]
+                activity = {"messageId": id_, "activityType": "file", "content": _file(file)}
+                return [{"type": "ACTIVITY_SNAPSHOT", **activity, **_owner(task)}]
             case chat.ToolDenied(task=task, call=call):
                 return [_tool_result(task, call, "The call was denied.", {"denied": True})]
             case chat.SubagentReplied():
-                return _subagent(one)
+                return _subagent(chat_event)
             case chat.Emitted(value=value):
                 return [{"type": "CUSTOM", "name": "emit", "value": plain(value)}]
             case chat.StateChanged(seq=seq, wrote=wrote):
                 return [] if self._shows.isdisjoint(wrote) else self._delta(seq)
             case chat.RunBegan():
-                return self._run_began(one)
+                return self._run_began(chat_event)
             case chat.RunEnded(outcome="failed", error=error, usage=usage):
                 return self._stopped(f"The run failed with {error}.", error, usage)
             case chat.RunEnded():
-                return self._run_ended(one)
+                return self._run_ended(chat_event)
             case chat.Withdrawn():
                 return self._stopped("The shown state is out of date: load the thread again.", "withdrawn", {})
             case _:  # questions are in the outcome of the run; steps of a reply are its messages
@@ -187,22 +187,22 @@ class AgUi:
     def _run_began(self, began: chat.RunBegan) -> list[AgUiEvent]:
         run = f"{began.turn}/{began.number}" if began.number else began.turn
         self._run = {"threadId": began.thread, "runId": run}
-        given: dict[str, Any] = {}
+        run_input: dict[str, Any] = {}
         if began.said:
             messages = [
                 {
-                    "id": one.id or f"{began.turn}/{number}",
+                    "id": message.id or f"{began.turn}/{number}",
                     "role": "user",
-                    "content": _content(one.parts) if one.media else one.text,
+                    "content": _content(message.parts) if message.media else message.text,
                 }
-                for number, one in enumerate(began.said)
+                for number, message in enumerate(began.said)
             ]
-            given = {"input": {**self._run, "messages": messages}}
-        found: list[AgUiEvent] = [{"type": "RUN_STARTED", **self._run, "protocolVersion": VERSION, **given}]
+            run_input = {"input": {**self._run, "messages": messages}}
+        wire_events: list[AgUiEvent] = [{"type": "RUN_STARTED", **self._run, "protocolVersion": VERSION, **run_input}]
         if self._shows and self._state_at is not None:
             self._told_at, self._told = began.seq, self._shown_at(began.seq)
-            found.append({"type": "STATE_SNAPSHOT", "snapshot": self._told})
-        return found
+            wire_events.append({"type": "STATE_SNAPSHOT", "snapshot": self._told})
+        return wire_events
 
     def _shown_at(self, seq: int) -> Any:
         """Return the fields of the state that the reader may see, as JSON data."""
@@ -221,27 +221,30 @@ class AgUi:
 
     def _run_ended(self, ended: chat.RunEnded) -> list[AgUiEvent]:
         """Close the open parts, and the run."""
-        found = [event for part, kind in self._parts.items() for event in _part_ended(part, kind)]
+        wire_events = [event for part, kind in self._parts.items() for event in _part_ended(part, kind)]
         self._parts.clear()
-        asked = {path_of(one.task) for one in ended.questions}
+        asked_paths = {path_of(question.task) for question in ended.questions}
         for path in reversed(self._subagents):
-            mine = [one.id for one in ended.questions if path_of(one.task) == path]
-            told: dict[str, Any] = {"type": "SUBAGENT_FINISHED", "subagentRunId": path}
+            interrupt_ids = [question.id for question in ended.questions if path_of(question.task) == path]
+            end: dict[str, Any] = {"type": "SUBAGENT_FINISHED", "subagentRunId": path}
             if ended.outcome == "cancelled":
-                told |= {"type": "SUBAGENT_ERROR", "message": "The run was cancelled.", "code": "cancelled"}
+                end |= {"type": "SUBAGENT_ERROR", "message": "The run was cancelled.", "code": "cancelled"}
             elif ended.outcome == "interrupted":
-                told["outcome"] = {"type": "suspended", **({"interruptIds": mine} if path in asked else {})}
-            found.append(told)
+                end["outcome"] = {
+                    "type": "suspended",
+                    **({"interruptIds": interrupt_ids} if path in asked_paths else {}),
+                }
+            wire_events.append(end)
         self._subagents.clear()
-        found += [{"type": "STEP_FINISHED", "stepName": node, **_at(path)} for path, node in self._named]
+        wire_events += [{"type": "STEP_FINISHED", "stepName": node, **_at(path)} for path, node in self._named]
         self._steps.clear()
         self._named.clear()
         outcome: dict[str, Any] = {"type": {"interrupted": "interrupt"}.get(ended.outcome, ended.outcome)}
         if ended.questions:
-            known = () if self._state_at is None else self._state_at(ended.seq).interrupts
-            schemas = {one.id: one.answer_schema for one in known}
-            outcome["interrupts"] = [_interrupt(one, schemas.get(one.id)) for one in ended.questions]
-        return [*found, {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **_usage(ended.usage)}]
+            interrupts = () if self._state_at is None else self._state_at(ended.seq).interrupts
+            schemas = {interrupt.id: interrupt.answer_schema for interrupt in interrupts}
+            outcome["interrupts"] = [_interrupt(question, schemas.get(question.id)) for question in ended.questions]
+        return [*wire_events, {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **_usage(ended.usage)}]
 
     def _stopped(self, message: str, code: str, usage: Mapping[str, Usage]) -> list[AgUiEvent]:
         """End the run by an error, which may come while anything is open."""
@@ -258,31 +261,31 @@ class AgUi:
         if task in self._steps:
             return []
         path = path_of(task)
-        found: list[AgUiEvent] = []
+        wire_events: list[AgUiEvent] = []
         if path:
             name = path.rpartition("/")[2].partition(":")[2]
-            found += self._task_began(path, name)
+            wire_events += self._task_began(path, name)
             if path not in self._subagents:
                 self._subagents.append(path)
                 around = {"parentSubagentRunId": outer} if (outer := path_of(path)) else {}
-                found.append({"type": "SUBAGENT_STARTED", "subagentRunId": path, "name": name, **around})
+                wire_events.append({"type": "SUBAGENT_STARTED", "subagentRunId": path, "name": name, **around})
         self._steps[task] = node
         self._named[path, node] += 1
         if self._named[path, node] == 1:
-            found.append({"type": "STEP_STARTED", "stepName": node, **_at(path)})
-        return found
+            wire_events.append({"type": "STEP_STARTED", "stepName": node, **_at(path)})
+        return wire_events
 
     def _task_ended(self, task: str, *, failed: bool) -> list[AgUiEvent]:
         """End a step with the nested graph that it ran."""
-        found: list[AgUiEvent] = []
+        wire_events: list[AgUiEvent] = []
         inside = f"{task}/"
-        for one in [one for one in self._steps if one.startswith(inside)]:  # abandoned with it
-            found += self._step_ended(one)
-        for path in [one for one in reversed(self._subagents) if one == task or one.startswith(inside)]:
+        for inner in [inner for inner in self._steps if inner.startswith(inside)]:  # abandoned with it
+            wire_events += self._step_ended(inner)
+        for path in [path for path in reversed(self._subagents) if path == task or path.startswith(inside)]:
             self._subagents.remove(path)
-            told = {"type": "SUBAGENT_ERROR", "message": "It failed."} if failed else {"type": "SUBAGENT_FINISHED"}
-            found.append({**told, "subagentRunId": path})
-        return found + self._step_ended(task)
+            end = {"type": "SUBAGENT_ERROR", "message": "It failed."} if failed else {"type": "SUBAGENT_FINISHED"}
+            wire_events.append({**end, "subagentRunId": path})
+        return wire_events + self._step_ended(task)
 
     def _step_ended(self, task: str) -> list[AgUiEvent]:
         node = self._steps.pop(task, None)
@@ -327,13 +330,13 @@ def _part_ended(part: str, kind: chat.Kind) -> list[AgUiEvent]:
 
 def _content(parts: Iterable[Part]) -> list[dict[str, Any]]:
     """Return texts and files as content parts."""
-    found: list[dict[str, Any]] = []
-    for one in parts:
-        if isinstance(one, TextPart):
-            found += [{"type": "text", "text": one.text}] if one.text else []
-        elif isinstance(one, Media):
-            found.append(_file(one))
-    return found
+    content: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, TextPart):
+            content += [{"type": "text", "text": part.text}] if part.text else []
+        elif isinstance(part, Media):
+            content.append(_file(part))
+    return content
 
 
 def _file(file: MediaPart) -> dict[str, Any]:
@@ -348,57 +351,61 @@ def _file(file: MediaPart) -> dict[str, Any]:
 
 
 def _tool_result(task: str, call: str, content: Any, metadata: dict[str, Any]) -> AgUiEvent:
-    told = {"messageId": f"{call}/output", "toolCallId": call, "content": content, "role": "tool"}
-    return {"type": "TOOL_CALL_RESULT", **told, **_owner(task), **({"metadata": metadata} if metadata else {})}
+    message = {"messageId": f"{call}/output", "toolCallId": call, "content": content, "role": "tool"}
+    return {"type": "TOOL_CALL_RESULT", **message, **_owner(task), **({"metadata": metadata} if metadata else {})}
 
 
 def _subagent(replied: chat.SubagentReplied) -> list[AgUiEvent]:
     """Return the messages of an agent that runs as a tool, as the sub-agent of that call."""
     around = {"parentSubagentRunId": outer} if (outer := path_of(replied.task)) else {}
     owner = {"subagentRunId": replied.call}
-    found: list[AgUiEvent] = [
+    wire_events: list[AgUiEvent] = [
         {"type": "SUBAGENT_STARTED", **owner, "name": replied.agent, **around, "parentToolCallId": replied.call}
     ]
     for number, (text, thinking) in enumerate(replied.replies):
         step = f"{replied.call}/{number}"
-        whole: list[tuple[str, chat.Kind, str]] = [
+        parts: list[tuple[str, chat.Kind, str]] = [
             (f"{step}/reasoning", "reasoning", thinking), (f"{step}/text", "text", text)
         ]  # fmt: skip
-        for part, kind, said in whole:
-            if said:
-                content = "TEXT_MESSAGE_CONTENT" if kind == "text" else "REASONING_MESSAGE_CONTENT"
-                found += _part_began(part, kind, owner)
-                found.append({"type": content, "messageId": _message(part), "delta": said})
-                found += _part_ended(part, kind)
-    return [*found, {"type": "SUBAGENT_FINISHED", **owner}]
+        for part, kind, part_text in parts:
+            if part_text:
+                event_type = "TEXT_MESSAGE_CONTENT" if kind == "text" else "REASONING_MESSAGE_CONTENT"
+                wire_events += _part_began(part, kind, owner)
+                wire_events.append({"type": event_type, "messageId": _message(part), "delta": part_text})
+                wire_events += _part_ended(part, kind)
+    return [*wire_events, {"type": "SUBAGENT_FINISHED", **owner}]
 
 
-def _interrupt(asked: chat.Question, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+def _interrupt(question: chat.Question, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return an open question as an interrupt."""
-    told: dict[str, Any] = {"id": asked.id, "reason": asked.kind}
-    if asked.call:
-        told |= {"message": f"Approve the call of {asked.tool}?", "toolCallId": asked.call}
-    elif isinstance(asked.payload, str):
-        told["message"] = asked.payload
+    interrupt: dict[str, Any] = {"id": question.id, "reason": question.kind}
+    if question.call:
+        interrupt |= {"message": f"Approve the call of {question.tool}?", "toolCallId": question.call}
+    elif isinstance(question.payload, str):
+        interrupt["message"] = question.payload
     if schema:
-        told["responseSchema"] = plain(schema)
-    if asked.expires_at is not None:
-        told["expiresAt"] = datetime.fromtimestamp(asked.expires_at, UTC).isoformat().replace("+00:00", "Z")
-    return {**told, **_owner(asked.task), "metadata": {"node": asked.node, "payload": plain(asked.payload)}}
+        interrupt["responseSchema"] = plain(schema)
+    if question.expires_at is not None:
+        interrupt["expiresAt"] = datetime.fromtimestamp(question.expires_at, UTC).isoformat().replace("+00:00", "Z")
+    return {
+        **interrupt,
+        **_owner(question.task),
+        "metadata": {"node": question.node, "payload": plain(question.payload)},
+    }
 
 
 def _usage(usage: Mapping[str, Usage]) -> dict[str, Any]:
     """Return the usage of a run, one entry for each model."""
-    found: list[dict[str, Any]] = []
-    for name, one in usage.items():
+    per_model: list[dict[str, Any]] = []
+    for name, model_usage in usage.items():
         provider, _, model = name.rpartition("/")
-        told: dict[str, Any] = {"provider": provider.partition("/")[0], "model": model}
+        names: dict[str, Any] = {"provider": provider.partition("/")[0], "model": model}
         counts = {
-            "inputTokens": one.input_tokens,
-            "outputTokens": one.output_tokens,
-            "totalTokens": one.input_tokens + one.output_tokens,
-            "reasoningTokens": one.reasoning_tokens,
-            "cachedInputTokens": one.cached_tokens,
+            "inputTokens": model_usage.input_tokens,
+            "outputTokens": model_usage.output_tokens,
+            "totalTokens": model_usage.input_tokens + model_usage.output_tokens,
+            "reasoningTokens": model_usage.reasoning_tokens,
+            "cachedInputTokens": model_usage.cached_tokens,
         }
-        found.append({key: value for key, value in {**told, **counts}.items() if value or key == "totalTokens"})
-    return {"usage": found} if found else {}
+        per_model.append({key: value for key, value in {**names, **counts}.items() if value or key == "totalTokens"})
+    return {"usage": per_model} if per_model else {}

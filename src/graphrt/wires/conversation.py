@@ -75,7 +75,7 @@ _BY_THEMSELVES: Final = ("timer", "thread", "task")
 
 def goes_on(found: Any) -> bool:
     """Return whether a thread continues without a person, given its `Snapshot`."""
-    kinds = {one.kind for one in found.interrupts}
+    kinds = {interrupt.kind for interrupt in found.interrupts}
     # A queued task continues even if the thread also waits for something else.
     by_itself = "task" in kinds or bool(kinds and kinds.issubset(_BY_THEMSELVES))
     return bool(found.status == "running" or (found.status == "interrupted" and by_itself))
@@ -83,7 +83,7 @@ def goes_on(found: Any) -> bool:
 
 def inputs(entries: Iterable[Entry]) -> list[int]:
     """Return the positions of the entries with an input, where turns begin, in order."""
-    return [one.seq for one in entries if isinstance(one.event, events.RunStarted) and not one.path]
+    return [entry.seq for entry in entries if isinstance(entry.event, events.RunStarted) and not entry.path]
 
 
 def line(data: Any) -> str:
@@ -211,11 +211,11 @@ class Conversation:
 
     def _committed(self, entry: Entry) -> list[ChatEvent]:
         match entry.event:
-            case events.RunStarted(input=given) if not entry.path:
+            case events.RunStarted(input=values) if not entry.path:
                 self._questions.clear()
-                found = self._run_ended(entry, "cancelled") if self._is_running else []  # it was abandoned
+                ended = self._run_ended(entry, "cancelled") if self._is_running else []  # it was abandoned
                 self._turn, self._runs = f"{entry.thread}:{entry.seq}", 0
-                return found + self._run_began(entry, tuple(_messages_in([given], UserMessage)), resumed=False)
+                return ended + self._run_began(entry, tuple(_messages_in([values], UserMessage)), resumed=False)
             case events.RunResumed() if not entry.path:  # a run that was handed over is still open
                 return [] if self._is_running else self._run_began(entry, (), resumed=True)
             case events.ModelReplied() as replied:
@@ -231,19 +231,19 @@ class Conversation:
                 return self._task_ended(task, node, _messages_in(updates, AssistantMessage, ToolMessage), failed=False)
             case events.TaskFailed(task=task, node=node):
                 return self._task_ended(task, node, [], failed=True)
-            case events.InterruptRaised() as asked if not entry.path:  # a nested one is raised again
-                return self._asked(asked, _of_thread(entry, asked.id))
+            case events.InterruptRaised() as raised if not entry.path:  # a nested one is raised again
+                return self._asked(raised, _of_thread(entry, raised.id))
             case events.InterruptAnswered(id=id_, answer=answer):
                 return self._answered(_of_thread(entry, id_), answer)
             case event:
                 return [] if entry.path else self._at_boundary(entry, event)
         return []
 
-    def _run_began(self, entry: Entry, said: tuple[UserMessage, ...], *, resumed: bool) -> list[ChatEvent]:
+    def _run_began(self, entry: Entry, messages: tuple[UserMessage, ...], *, resumed: bool) -> list[ChatEvent]:
         self._is_running, self.began_at = True, entry.seq
         number, self._runs = self._runs, self._runs + 1
         thread, turn, seq = entry.thread or "", self._turn, entry.seq
-        return [RunBegan(thread=thread, turn=turn, number=number, seq=seq, said=said, resumed=resumed)]
+        return [RunBegan(thread=thread, turn=turn, number=number, seq=seq, said=messages, resumed=resumed)]
 
     def _at_boundary(self, entry: Entry, event: events.Event) -> list[ChatEvent]:
         """Return the chat events of a commit of the outermost graph, or of the end of a run."""
@@ -282,91 +282,93 @@ class Conversation:
     def _replied(self, replied: events.ModelReplied) -> None:
         """Keep a reply until its task ends."""
         self._use(replied.model, replied.usage)
-        known = self._tasks[replied.task]
-        if replied.failed_attempts > known.failed_attempts:  # earlier replies are no longer needed
-            known.replies.clear()
-            known.inner.clear()
-            known.failed_attempts = replied.failed_attempts
+        open_task = self._tasks[replied.task]
+        if replied.failed_attempts > open_task.failed_attempts:  # earlier replies are no longer needed
+            open_task.replies.clear()
+            open_task.inner.clear()
+            open_task.failed_attempts = replied.failed_attempts
         if replied.key.startswith(_TOOL):
             name, digest = [*replied.key.split("/", 3), "", ""][1:3]
-            known.inner[f"{_TOOL}{name}/{digest}"].append(_reply_of(replied.reply))
+            open_task.inner[f"{_TOOL}{name}/{digest}"].append(_reply_of(replied.reply))
         else:
-            known.replies.append(_reply_of(replied.reply))
+            open_task.replies.append(_reply_of(replied.reply))
 
-    def _task_ended(self, task: str, node: str, said: list[Any], *, failed: bool) -> list[ChatEvent]:
+    def _task_ended(self, task: str, node: str, messages: list[Any], *, failed: bool) -> list[ChatEvent]:
         """Return the parts of a finished task that were not shown yet: replies, tool results and messages.
 
         Args:
             task: Id of the task.
             node: Name of its node.
-            said: Messages in its update. The messages of a conversation have the results of all its tool calls.
+            messages: Messages in its update. The messages of a conversation have the results of all its tool calls.
             failed: Whether it failed.
         """
-        known = self._tasks.pop(task, None) or _Task()
-        results = {one.tool_call_id: one for one in said if isinstance(one, ToolMessage)}
-        ids = {call.id for reply in known.replies for call in reply.calls}
-        found = self._task_began(task, node)
-        for number, reply in enumerate(known.replies, known.first):
-            found += self._whole_reply(task, number, reply, known)
+        open_task = self._tasks.pop(task, None) or _Task()
+        results = {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
+        ids = {call.id for reply in open_task.replies for call in reply.calls}
+        chat_events = self._task_began(task, node)
+        for number, reply in enumerate(open_task.replies, open_task.first):
+            chat_events += self._whole_reply(task, number, reply, open_task)
             for call in reply.calls:
-                recorded, key = _recorded(known.results[call.name], call.id, ids)
+                recorded, key = _recorded(open_task.results[call.name], call.id, ids)
                 text, files, is_error = _result_of(results.get(call.id) or recorded)
-                id_ = _call_id(task, call, known)
-                if known.inner[key]:
-                    replies = tuple((one.text, one.thinking) for one in known.inner.pop(key))
-                    found.append(SubagentReplied(task=task, call=id_, agent=call.name, replies=replies))
-                found += self._tool_returned(task, id_, text, files, failed=is_error)
-            found += self._step_ended(f"{task}/{number}")
-        texts = {(reply.text, () if reply.text else reply.files) for reply in known.replies} | known.inside
+                id_ = _call_id(task, call, open_task)
+                if open_task.inner[key]:
+                    replies = tuple((inner.text, inner.thinking) for inner in open_task.inner.pop(key))
+                    chat_events.append(SubagentReplied(task=task, call=id_, agent=call.name, replies=replies))
+                chat_events += self._tool_returned(task, id_, text, files, failed=is_error)
+            chat_events += self._step_ended(f"{task}/{number}")
+        texts = {(reply.text, () if reply.text else reply.files) for reply in open_task.replies} | open_task.inside
         own = [
-            one for one in said
-            if isinstance(one, AssistantMessage) and (one.text or one.media)
-            and (one.text, () if one.text else one.media) not in texts
+            message for message in messages
+            if isinstance(message, AssistantMessage) and (message.text or message.media)
+            and (message.text, () if message.text else message.media) not in texts
         ]  # fmt: skip
         if path := path_of(task):
-            self._tasks[path].inside |= texts | {(one.text, () if one.text else one.media) for one in own}
-        for number, one in enumerate(own, known.first + len(known.replies)):  # what the node says itself
-            found += self._whole_reply(task, number, _Reply(one.text, "", one.media, []), known)
-            found += self._step_ended(f"{task}/{number}")
+            self._tasks[path].inside |= texts | {
+                (message.text, () if message.text else message.media) for message in own
+            }
+        for number, message in enumerate(own, open_task.first + len(open_task.replies)):  # what the node says itself
+            chat_events += self._whole_reply(task, number, _Reply(message.text, "", message.media, []), open_task)
+            chat_events += self._step_ended(f"{task}/{number}")
         if failed:  # it may run again under the same id, and then show other replies
-            self._tasks[task].first = known.first + len(known.replies)
+            self._tasks[task].first = open_task.first + len(open_task.replies)
         self._begun.pop(task, None)
-        return [*found, TaskEnded(task=task, node=node, failed=failed)]
+        return [*chat_events, TaskEnded(task=task, node=node, failed=failed)]
 
-    def _asked(self, asked: events.InterruptRaised, id_: str) -> list[ChatEvent]:
+    def _asked(self, raised: events.InterruptRaised, id_: str) -> list[ChatEvent]:
         """Return the chat events of a question, which has the id *id_* in this thread."""
-        if asked.kind in _BY_THEMSELVES or id_ in self._questions:
+        if raised.kind in _BY_THEMSELVES or id_ in self._questions:
             return []
         # A question of a nested graph is raised for the task that runs it; its id has the whole path.
         inside = id_.partition("/")[2].partition("#")[0]
-        task = inside if inside.startswith(f"{asked.task}/") else asked.task
-        payload: Any = asked.payload
+        task = inside if inside.startswith(f"{raised.task}/") else raised.task
+        payload: Any = raised.payload
         call = tool = ""
-        found = self._task_began(task, asked.node)
-        if asked.kind == "approval" and payload.__class__ is dict and "tool" in payload:
-            call, tool = f"{task}/{asked.key}", str(payload["tool"])
-            known = self._tasks[task]
-            if all(one.id != call for one in known.approvals):
-                known.approvals.append(_Approval(tool, payload.get("arguments"), call))
-            found += self._tool_called(task, task, call, tool, payload.get("arguments"))
+        chat_events = self._task_began(task, raised.node)
+        if raised.kind == "approval" and payload.__class__ is dict and "tool" in payload:
+            call, tool = f"{task}/{raised.key}", str(payload["tool"])
+            open_task = self._tasks[task]
+            if all(approval.id != call for approval in open_task.approvals):
+                open_task.approvals.append(_Approval(tool, payload.get("arguments"), call))
+            chat_events += self._tool_called(task, task, call, tool, payload.get("arguments"))
         question = Question(
-            id=id_, kind=asked.kind, node=asked.node, task=task, payload=payload,
-            expires_at=asked.expires_at, call=call, tool=tool,
+            id=id_, kind=raised.kind, node=raised.node, task=task, payload=payload,
+            expires_at=raised.expires_at, call=call, tool=tool,
         )  # fmt: skip
         self._questions[id_] = question
-        return found if asked.kind == "signal" else [*found, QuestionAsked(question=question)]
+        return chat_events if raised.kind == "signal" else [*chat_events, QuestionAsked(question=question)]
 
     def _answered(self, id_: str, answer: Any) -> list[ChatEvent]:
         question = self._questions.pop(id_, None)
         if question is None or question.kind == "signal":
             return []
-        given: Any = answer
-        approved = not question.call or bool(given.get("approve") if hasattr(given, "get") else given)
-        found: list[ChatEvent] = [QuestionAnswered(question=question, approved=approved)]
+        value: Any = answer
+        approved = not question.call or bool(value.get("approve") if hasattr(value, "get") else value)
+        chat_events: list[ChatEvent] = [QuestionAnswered(question=question, approved=approved)]
         if not approved:
             self._ended.add(f"{question.call}/output")
-            found.append(ToolDenied(task=question.task, call=question.call))
-        return found
+            chat_events.append(ToolDenied(task=question.task, call=question.call))
+        return chat_events
 
     # -- the live layer --------------------------------------------------------------------------------------------
 
@@ -377,8 +379,8 @@ class Conversation:
     def _live(self, mode: str, item: Any, missed: int) -> list[ChatEvent]:
         if missed:  # they may also belong to unknown tasks
             self._has_gaps = True
-            for known in self._tasks.values():
-                known.has_gap = True
+            for open_task in self._tasks.values():
+                open_task.has_gap = True
         if mode == "custom":
             return [Emitted(value=item)]
         task = str(item.task_id)
@@ -388,61 +390,63 @@ class Conversation:
             if item.what in ("withdrawn", "retrying") and self._tasks[task].is_dirty:
                 return self._void()
             if item.what == "started":  # it runs again from the start, and shows its earlier replies again
-                known = self._tasks[task]
-                known.shown, known.run_at, known.text, known.thinking, known.is_dirty = 0, 0, "", "", False
+                open_task = self._tasks[task]
+                open_task.shown = open_task.run_at = 0
+                open_task.text = open_task.thinking = ""
+                open_task.is_dirty = False
                 return self._task_began(task, item.node)
             return []
         began = self._task_began(task, item.node)  # its start is not shown if it goes on after a pause
-        found = self._piece(task, item.item)
-        self._tasks[task].is_dirty |= bool(found)
-        return [*began, *found]
+        chat_events = self._piece(task, item.item)
+        self._tasks[task].is_dirty |= bool(chat_events)
+        return [*began, *chat_events]
 
     def _piece(self, task: str, item: Any) -> list[ChatEvent]:
         """Return the chat events of a piece of a reply. The text of an agent inside a tool waits for the commit."""
-        known = self._tasks[task]
-        number = known.first + known.shown
+        open_task = self._tasks[task]
+        number = open_task.first + open_task.shown
         match item:
-            case TextDelta(text=text) if not known.has_gap:
-                known.text += text
-                return self._part(task, number, "text", known.text)
-            case ThinkingDelta(text=text) if not known.has_gap:
-                known.thinking += text
-                return self._part(task, number, "reasoning", known.thinking)
+            case TextDelta(text=text) if not open_task.has_gap:
+                open_task.text += text
+                return self._part(task, number, "text", open_task.text)
+            case ThinkingDelta(text=text) if not open_task.has_gap:
+                open_task.thinking += text
+                return self._part(task, number, "reasoning", open_task.thinking)
             case AgentReply() | ModelStarted() | ModelEnded():
-                return self._model(task, known, cast("Any", item))  # the class of the output is not known
+                return self._model(task, open_task, cast("Any", item))  # the class of the output is not known
             case ToolStarted() | ToolEnded():
-                return self._tool(task, known, item)
+                return self._tool(task, open_task, item)
             case _:
                 return []
 
-    def _model(self, task: str, known: _Task, item: AgentReply[Any] | ModelStarted | ModelEnded) -> list[ChatEvent]:
+    def _model(self, task: str, open_task: _Task, item: AgentReply[Any] | ModelStarted | ModelEnded) -> list[ChatEvent]:
         """Return the chat events of a whole reply, once its number is known."""
-        had_gap, reply = known.has_gap, known.waiting
+        had_gap, reply = open_task.has_gap, open_task.waiting
         match item:
             case ModelStarted(call=call):
-                known.count(call - 1)
+                open_task.count(call - 1)
                 return []
             case ModelEnded(call=call):  # comes after the reply
-                known.waiting = None
-                known.count(call)
+                open_task.waiting = None
+                open_task.count(call)
                 if not had_gap or reply is None:
                     return []
             case AgentReply() if had_gap:
-                known.waiting = item
+                open_task.waiting = item
                 return []
             case AgentReply() as reply:
-                known.shown += 1
-                known.text, known.thinking = "", ""
+                open_task.shown += 1
+                open_task.text, open_task.thinking = "", ""
         whole = _Reply(reply.text, reply.thinking, reply.media, [])
-        return self._whole_reply(task, known.first + known.shown - 1, whole, known)
+        return self._whole_reply(task, open_task.first + open_task.shown - 1, whole, open_task)
 
-    def _tool(self, task: str, known: _Task, item: ToolStarted | ToolEnded) -> list[ChatEvent]:
+    def _tool(self, task: str, open_task: _Task, item: ToolStarted | ToolEnded) -> list[ChatEvent]:
         """Return the chat events of a tool call that has begun, or that has its result."""
         call = item.call
-        id_ = _call_id(task, _Call(call.id, call.name, call.arguments), known)
+        id_ = _call_id(task, _Call(call.id, call.name, call.arguments), open_task)
         if isinstance(item, ToolStarted):  # not before, because until then a person may have to approve it
-            step = f"{task}/{known.first + known.shown - 1}"
-            return [] if known.has_gap else self._tool_called(task, step, id_, call.name, call.arguments)
+            step = f"{task}/{open_task.first + open_task.shown - 1}"
+            return [] if open_task.has_gap else self._tool_called(task, step, id_, call.name, call.arguments)
         if item.error or id_ not in self._shown:  # shown at the commit
             return []
         return self._tool_returned(task, id_, item.text, _files_in(item.content), failed=False)
@@ -475,16 +479,16 @@ class Conversation:
         self._ended.add(f"{step}/step")
         return [StepEnded(step=step)]
 
-    def _whole_reply(self, task: str, number: int, reply: _Reply, known: _Task) -> list[ChatEvent]:
+    def _whole_reply(self, task: str, number: int, reply: _Reply, open_task: _Task) -> list[ChatEvent]:
         """Show the missing parts of a whole reply: reasoning, text, files and its tool calls."""
-        found = self._part(task, number, "reasoning", reply.thinking, whole=True)
-        found += self._part(task, number, "text", reply.text, whole=True)
-        found += self._files(task, f"{task}/{number}", reply.files)
+        chat_events = self._part(task, number, "reasoning", reply.thinking, whole=True)
+        chat_events += self._part(task, number, "text", reply.text, whole=True)
+        chat_events += self._files(task, f"{task}/{number}", reply.files)
         for call in reply.calls:
-            found += self._tool_called(
-                task, f"{task}/{number}", _call_id(task, call, known), call.name, call.arguments
+            chat_events += self._tool_called(
+                task, f"{task}/{number}", _call_id(task, call, open_task), call.name, call.arguments
             )  # fmt: skip
-        return found
+        return chat_events
 
     def _part(self, task: str, number: int, kind: Kind, text: str, *, whole: bool = False) -> list[ChatEvent]:
         """Show the missing part of a text or of reasoning; *text* is its content so far, or, if *whole*, all of it."""
@@ -500,22 +504,22 @@ class Conversation:
                 self._had.remove((kind, text))
                 self._ended.add(part)
                 return []
-            if not whole and any(kind == one and had.startswith(text) for one, had in self._had):
+            if not whole and any(kind == had_kind and had_text.startswith(text) for had_kind, had_text in self._had):
                 return []  # it may turn out to be a text that the client has
-        found = self._step_began(task, step)
+        chat_events = self._step_began(task, step)
         if shown is None:
-            found.append(PartBegan(task=task, step=step, part=part, kind=kind))
+            chat_events.append(PartBegan(task=task, step=step, part=part, kind=kind))
         if text != shown and text:
-            found.append(PartAdded(part=part, kind=kind, text=text[len(shown or "") :]))
+            chat_events.append(PartAdded(part=part, kind=kind, text=text[len(shown or "") :]))
         self._shown[part] = text
         if whole:
             self._ended.add(part)
-            found.append(PartEnded(part=part, kind=kind))
-        return found
+            chat_events.append(PartEnded(part=part, kind=kind))
+        return chat_events
 
     def _files(self, task: str, step: str, files: tuple[MediaPart, ...]) -> list[ChatEvent]:
         """Show the files of a reply, each once."""
-        found: list[ChatEvent] = []
+        chat_events: list[ChatEvent] = []
         for number, file in enumerate(files):
             id_ = f"{step}/file/{number}"
             if id_ in self._ended:
@@ -524,8 +528,8 @@ class Conversation:
             if self._had_files and (url := file.data_url()) in self._had_files:
                 self._had_files.remove(url)
                 continue
-            found += [*self._step_began(task, step), FileMade(task=task, step=step, id=id_, file=file)]
-        return found
+            chat_events += [*self._step_began(task, step), FileMade(task=task, step=step, id=id_, file=file)]
+        return chat_events
 
     def _tool_called(self, task: str, step: str, call: str, name: str, arguments: Any) -> list[ChatEvent]:
         """Show a tool call, once, in the step that made it."""
@@ -551,20 +555,20 @@ def _of_thread(entry: Entry, id_: str) -> str:
     return f"{entry.thread}/{id_.partition('/')[2]}"
 
 
-def _valid(found: list[ChatEvent]) -> list[ChatEvent]:
-    """Return *found* up to the event that withdraws the shown items, if any."""
-    at = next((number for number, one in enumerate(found) if isinstance(one, Withdrawn)), len(found))
-    return found[: at + 1]
+def _valid(chat_events: list[ChatEvent]) -> list[ChatEvent]:
+    """Return *chat_events* up to the event that withdraws the shown items, if any."""
+    at = next((number for number, event in enumerate(chat_events) if isinstance(event, Withdrawn)), len(chat_events))
+    return chat_events[: at + 1]
 
 
-def _call_id(task: str, call: _Call, known: _Task) -> str:
+def _call_id(task: str, call: _Call, open_task: _Task) -> str:
     """Return the id of a tool call: the id of the question to a person about it, or a new id."""
-    own = f"{task}/{call.id}"
-    for one in known.approvals:
-        if one.used in ("", call.id) and one.name == call.name and one.arguments == call.arguments:
-            one.used = call.id
-            return one.id
-    return own
+    new_id = f"{task}/{call.id}"
+    for approval in open_task.approvals:
+        if approval.used in ("", call.id) and approval.name == call.name and approval.arguments == call.arguments:
+            approval.used = call.id
+            return approval.id
+    return new_id
 
 
 def _recorded(results: list[tuple[Any, str]], call: str, ids: Container[str]) -> tuple[Any, str]:
@@ -575,8 +579,8 @@ def _recorded(results: list[tuple[Any, str]], call: str, ids: Container[str]) ->
         call: Id that the model gave the call.
         ids: Ids of all calls of the task. A result with another id is from an earlier attempt or a person.
     """
-    by_id = (at for at, (found, _) in enumerate(results) if found.get("call") == call)
-    of_others = (at for at, (found, _) in enumerate(results) if found.get("call") not in ids)
+    by_id = (at for at, (result, _) in enumerate(results) if result.get("call") == call)
+    of_others = (at for at, (result, _) in enumerate(results) if result.get("call") not in ids)
     at = next(chain(by_id, of_others), None)
     return (None, "") if at is None else results.pop(at)
 
@@ -597,22 +601,22 @@ def _reply_of(reply: Mapping[str, Any]) -> _Reply:
 
 def _messages_in(updates: Iterable[Mapping[str, Any]], *classes: type) -> list[Any]:
     """Return the messages of the given *classes* in the lists of updates."""
-    found: list[Any] = []
+    messages: list[Any] = []
     for update in updates:
         for value in update.values():
             if isinstance(value, list | tuple):
-                found += [one for one in cast("Iterable[Any]", value) if isinstance(one, classes)]
-    return found
+                messages += [item for item in cast("Iterable[Any]", value) if isinstance(item, classes)]
+    return messages
 
 
-def _result_of(found: Any) -> tuple[str, tuple[MediaPart, ...], bool]:
+def _result_of(result: Any) -> tuple[str, tuple[MediaPart, ...], bool]:
     """Return text, files and failure of a tool's result, from a message of the conversation or from the journal."""
-    if isinstance(found, ToolMessage):
-        return found.text, found.media, found.error
-    if found is None:
+    if isinstance(result, ToolMessage):
+        return result.text, result.media, result.error
+    if result is None:
         return "The call was not made.", (), True
-    return str(found.get("text", "")), _files_in(found.get("content", ())), bool(found.get("error"))
+    return str(result.get("text", "")), _files_in(result.get("content", ())), bool(result.get("error"))
 
 
 def _files_in(content: Iterable[Any]) -> tuple[MediaPart, ...]:
-    return tuple(one for one in content if isinstance(one, Image | Audio | Document))
+    return tuple(part for part in content if isinstance(part, Image | Audio | Document))

@@ -28,20 +28,20 @@ def json_patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
 
 
 def _members(before: dict[str, Any], after: dict[str, Any], path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    operations: list[dict[str, Any]] = []
     for name, value in before.items():
         at = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
-        found += json_patch(value, after[name], at) if name in after else [{"op": "remove", "path": at}]
+        operations += json_patch(value, after[name], at) if name in after else [{"op": "remove", "path": at}]
     for name, value in after.items():
         if name not in before:
             at = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
-            found.append({"op": "add", "path": at, "value": value})
-    return found
+            operations.append({"op": "add", "path": at, "value": value})
+    return operations
 
 
 def _items(before: list[Any], after: list[Any], path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    operations: list[dict[str, Any]] = []
     for number, (old, new) in enumerate(zip(before, after, strict=False)):
-        found += json_patch(old, new, f"{path}/{number}")
-    found += [{"op": "remove", "path": f"{path}/{number}"} for number in reversed(range(len(after), len(before)))]
-    return found + [{"op": "add", "path": f"{path}/-", "value": value} for value in after[len(before) :]]
+        operations += json_patch(old, new, f"{path}/{number}")
+    operations += [{"op": "remove", "path": f"{path}/{number}"} for number in reversed(range(len(after), len(before)))]
+    return operations + [{"op": "add", "path": f"{path}/-", "value": value} for value in after[len(before) :]]

@@ -49,7 +49,7 @@ def _piecewise(value: Any, depth: int = 0) -> Any:
 def entry(given: Entry) -> dict[str, Any]:
     """Return a journal entry, with the fields of its event next to those of the entry."""
     event = given.event
-    body = {one.name: getattr(event, one.name) for one in fields(event)}
+    body = {field.name: getattr(event, field.name) for field in fields(event)}
     if isinstance(event, TaskSucceeded):
         body["update"] = event.update
     own = {name: getattr(given, name) for name in ("thread", "seq", "at", "run", "cause", "path")}
@@ -111,7 +111,7 @@ def run(result: Any, elapsed_s: float) -> dict[str, Any]:
         "visited": dict(result.visited),
         "elapsed_s": round(elapsed_s, 6),
         "usage": usage(result.usage),
-        "interrupts": [question(one) for one in result.interrupts],
+        "interrupts": [question(interrupt) for interrupt in result.interrupts],
         "warnings": list(result.warnings),
         "state": state(result.state),
     }
@@ -130,7 +130,7 @@ def snapshot(found: Any, *, values: bool = True) -> dict[str, Any]:
         "tasks": None if found.progress is None else dict(zip(("done", "total"), found.progress, strict=True)),
         "error": found.error,
         "usage": usage(found.usage),
-        "interrupts": [question(one) for one in found.interrupts],
+        "interrupts": [question(interrupt) for interrupt in found.interrupts],
     }
     return {**data, "state": state(found.values)} if values else data
 
@@ -143,12 +143,12 @@ def thread(found: Any) -> dict[str, Any]:
 
 def inbox_item(found: Any, *, typed: bool = False) -> dict[str, Any]:
     """Return an open question with its thread. *typed* means that the classes of its answer are known."""
-    asked = found.interrupt
+    interrupt = found.interrupt
     names = ("thread", "status", "graph", "title", "tenant", "asked_at", "expires_at", "token")
-    data = {name: getattr(asked, name) for name in ("id", "kind", "node", "stale")}
-    data |= {"payload": plain(asked.payload), "tags": sorted(found.tags)}
+    data = {name: getattr(interrupt, name) for name in ("id", "kind", "node", "stale")}
+    data |= {"payload": plain(interrupt.payload), "tags": sorted(found.tags)}
     data |= {name: getattr(found, name) for name in names}
-    return {**data, "answer_schema": plain(asked.answer_schema)} if typed else data
+    return {**data, "answer_schema": plain(interrupt.answer_schema)} if typed else data
 
 
 def schedule(found: Any) -> dict[str, Any]:
@@ -189,6 +189,6 @@ def error(given: BaseException, code: int) -> dict[str, Any]:
         "exit_code": code,
     }
     for name in ("where", "known", "fix", "thread"):
-        said = getattr(given, name, None)
-        data[name] = str(said) if said else None
+        value = getattr(given, name, None)
+        data[name] = str(value) if value else None
     return data

@@ -35,21 +35,21 @@ def messages(entries: Iterable[Entry | LiveItem]) -> list[UiMessage]:
     The input of a run is a user message: its last `UserMessage` as texts and files, any other input as a part
     `data-input`. An unfinished answer has its committed parts and those of the live items.
     """
-    found: list[UiMessage] = []
+    history: list[UiMessage] = []
     projection = UiMessages()
     for item in entries:
         if isinstance(item, LiveItem):
             chunks = projection.live(item.mode, item.item, item.missed)
         else:
             if isinstance(item.event, events.RunStarted) and not item.path:
-                found.append(_of_user(item, item.event))
+                history.append(_of_user(item, item.event))
             chunks = projection.entry(item)
         for chunk in chunks:
-            if chunk["type"] == "start" and found and found[-1]["id"] == chunk["messageId"]:
+            if chunk["type"] == "start" and history and history[-1]["id"] == chunk["messageId"]:
                 continue  # the run continues after a pause
             if chunk["type"] == "start":
                 parts: list[Any] = []
-                found.append(
+                history.append(
                     {
                         "id": chunk["messageId"],
                         "role": "assistant",
@@ -57,23 +57,23 @@ def messages(entries: Iterable[Entry | LiveItem]) -> list[UiMessage]:
                         "parts": parts,
                     }
                 )
-            elif found:
-                _fold(found[-1]["parts"], chunk)
-    return [one for one in found if one["parts"]]
+            elif history:
+                _fold(history[-1]["parts"], chunk)
+    return [message for message in history if message["parts"]]
 
 
 def _of_user(entry: Entry, started: events.RunStarted) -> UiMessage:
     """Return the user's message in an input."""
-    said: UserMessage | None = None
+    message: UserMessage | None = None
     for value in started.input.values():
         if isinstance(value, list | tuple):
             for item in cast("Iterable[Any]", value):
-                said = item if isinstance(item, UserMessage) else said
+                message = item if isinstance(item, UserMessage) else message
     id_ = f"{entry.thread}:{entry.seq}:input"
     parts: list[dict[str, Any]] = [{"type": "data-input", "data": plain(dict(started.input))}]
-    if said is not None:  # the last one, because a conversation may contain earlier turns
-        id_ = said.id or id_
-        parts = [part for one in said.parts if (part := _part_of_user(one))]
+    if message is not None:  # the last one, because a conversation may contain earlier turns
+        id_ = message.id or id_
+        parts = [shown for part in message.parts if (shown := _part_of_user(part))]
     return {"id": id_, "role": "user", "parts": parts}
 
 
@@ -97,9 +97,9 @@ def _fold(parts: list[dict[str, Any]], chunk: Chunk) -> None:
         case str(kind) if kind.startswith("tool-"):
             _fold_tool(parts, chunk)
         case "data-question":
-            known = _last(parts, "id", chunk["id"])
-            if known:
-                known["data"] = {**known["data"], **chunk["data"]}
+            question = _last(parts, "id", chunk["id"])
+            if question:
+                question["data"] = {**question["data"], **chunk["data"]}
             else:
                 parts.append({"type": "data-question", "id": chunk["id"], "data": chunk["data"]})
         case "file":
@@ -114,13 +114,13 @@ def _fold_tool(parts: list[dict[str, Any]], chunk: Chunk) -> None:
     """Fold a chunk about a tool call into the parts of a message."""
     kind = chunk["type"]
     if kind == "tool-input-available":
-        named = {name: chunk[name] for name in ("toolCallId", "toolName", "input")}
-        parts.append({"type": "dynamic-tool", "state": "input-available", **named})
+        fields = {name: chunk[name] for name in ("toolCallId", "toolName", "input")}
+        parts.append({"type": "dynamic-tool", "state": "input-available", **fields})
     elif kind == "tool-approval-response":
-        for one in parts:
-            if one.get("approval", {}).get("id") == chunk["approvalId"]:
-                one["state"] = "approval-responded"
-                one["approval"]["approved"] = chunk["approved"]
+        for part in parts:
+            if part.get("approval", {}).get("id") == chunk["approvalId"]:
+                part["state"] = "approval-responded"
+                part["approval"]["approved"] = chunk["approved"]
     elif kind in _TOOL_STATES:
         call = _last(parts, "toolCallId", chunk["toolCallId"])
         call["state"] = _TOOL_STATES[kind]
@@ -132,4 +132,4 @@ def _fold_tool(parts: list[dict[str, Any]], chunk: Chunk) -> None:
 def _last(parts: list[dict[str, Any]], key: str, value: Any) -> dict[str, Any]:
     """Return the last part whose *key* is *value*; an empty one if there is none."""
     empty: dict[str, Any] = {}
-    return next((one for one in reversed(parts) if one.get(key) == value), empty)
+    return next((part for part in reversed(parts) if part.get(key) == value), empty)

@@ -96,9 +96,9 @@ def _chunks(event: chat.ChatEvent) -> list[Chunk]:  # noqa: C901, PLR0911, PLR09
             return [{"type": "start-step"}]
         case chat.StepEnded():
             return [{"type": "finish-step"}]
-        case chat.ToolCalled(call=call, name=name, arguments=given):
-            told = {"toolCallId": call, "toolName": name, "input": plain(given), "dynamic": True}
-            return [{"type": "tool-input-available", **told}]
+        case chat.ToolCalled(call=call, name=name, arguments=arguments):
+            fields = {"toolCallId": call, "toolName": name, "input": plain(arguments), "dynamic": True}
+            return [{"type": "tool-input-available", **fields}]
         case chat.ToolReturned(call=call, text=text, failed=True):
             return [{"type": "tool-output-error", "toolCallId": call, "errorText": text, "dynamic": True}]
         case chat.ToolReturned(call=call, text=text, files=files):
@@ -108,16 +108,20 @@ def _chunks(event: chat.ChatEvent) -> list[Chunk]:  # noqa: C901, PLR0911, PLR09
             return [file_part(file)]
         case chat.ToolDenied(call=call):
             return [{"type": "tool-output-denied", "toolCallId": call}]
-        case chat.QuestionAsked(question=asked) if asked.call:
-            return [{"type": "tool-approval-request", "approvalId": asked.id, "toolCallId": asked.call}]
-        case chat.QuestionAsked(question=asked):
-            data = {"id": asked.id, "kind": asked.kind, "node": asked.node, "payload": plain(asked.payload)}
-            return [{"type": "data-question", "id": asked.id, "data": {**data, "open": True}}]
-        case chat.QuestionAnswered(question=asked, approved=approved) if asked.call:
-            return [{"type": "tool-approval-response", "approvalId": asked.id, "approved": approved}]
-        case chat.QuestionAnswered(question=asked):
+        case chat.QuestionAsked(question=question) if question.call:
+            return [{"type": "tool-approval-request", "approvalId": question.id, "toolCallId": question.call}]
+        case chat.QuestionAsked(question=question):
+            data = {"id": question.id, "kind": question.kind, "node": question.node, "payload": plain(question.payload)}
+            return [{"type": "data-question", "id": question.id, "data": {**data, "open": True}}]
+        case chat.QuestionAnswered(question=question, approved=approved) if question.call:
+            return [{"type": "tool-approval-response", "approvalId": question.id, "approved": approved}]
+        case chat.QuestionAnswered(question=question):
             return [
-                {"type": "data-question", "id": asked.id, "data": {"id": asked.id, "kind": asked.kind, "open": False}}
+                {
+                    "type": "data-question",
+                    "id": question.id,
+                    "data": {"id": question.id, "kind": question.kind, "open": False},
+                }
             ]
         case chat.Emitted(value=value):
             return [{"type": "data-custom", "data": plain(value), "transient": True}]
@@ -126,7 +130,7 @@ def _chunks(event: chat.ChatEvent) -> list[Chunk]:  # noqa: C901, PLR0911, PLR09
         case chat.RunEnded(outcome="success"):
             return [{"type": "finish", "finishReason": "stop"}]
         case chat.RunEnded(outcome="interrupted", questions=questions):
-            waits = any(one.call for one in questions)
+            waits = any(open_question.call for open_question in questions)
             return [{"type": "finish", "finishReason": "tool-calls" if waits else "other"}]
         case chat.RunEnded(outcome="failed", error=error):
             failed = {"type": "error", "errorText": f"The run failed with {error}."}
