@@ -127,8 +127,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"graphrt.{name}")
     if name in __all__:
         home = next((module for module, names in _HOMES.items() if name in names), "graphrt.errors")
-        found = globals()[name] = getattr(import_module(home), name)  # so that the next use is not a call
-        return found
+        export = globals()[name] = getattr(import_module(home), name)  # so that the next use is not a call
+        return export
     from graphrt.errors._langgraph_names import no_export
 
     raise no_export("graphrt", name)

@@ -102,9 +102,9 @@ def brief(value: Any, most: int = MOST) -> str:
         return safe(f"<{type(value).__name__}, whose repr raised {type(error).__name__}>")
 
 
-def _brief(value: Any, most: int, depth: int) -> str:  # noqa: PLR0911 - one return for each kind of value
+def _brief(value: Any, max_chars: int, depth: int) -> str:  # noqa: PLR0911 - one return for each kind of value
     if value.__class__ is str:
-        return _cut_text(value, most)
+        return _cut_text(value, max_chars)
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value):,} bytes: {value[:8].hex(' ')}{'...' if len(value) > 8 else ''}>"
     if value is None or isinstance(value, (bool, float)):
@@ -116,39 +116,43 @@ def _brief(value: Any, most: int, depth: int) -> str:  # noqa: PLR0911 - one ret
         return f"<{type(value).__name__}>"
     fields = fields_of(value)
     if is_mapping(value):
-        return _joined("{", value.items(), "}", len(value), most, lambda item: _pair(item, most, depth))
+        return _joined("{", value.items(), "}", len(value), max_chars, lambda item: _pair(item, max_chars, depth))
     if fields is not None:
         name = type(value).__name__
-        return _joined(f"{name}(", fields.items(), ")", len(fields), most, lambda item: _field(item, most, depth))
+        return _joined(
+            f"{name}(", fields.items(), ")", len(fields), max_chars, lambda item: _field(item, max_chars, depth)
+        )
     if isinstance(value, (list, tuple, set, frozenset)):
         before, after = (
             ("[", "]") if isinstance(value, list) else ("(", ")") if isinstance(value, tuple) else ("{", "}")
         )
         items: Collection[Any] = cast("Collection[Any]", value)
-        return _joined(before, items, after, len(items), most, lambda item: _brief(item, most // 2, depth + 1))
+        return _joined(
+            before, items, after, len(items), max_chars, lambda item: _brief(item, max_chars // 2, depth + 1)
+        )
     text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= max_chars else f"{text[:max_chars]}..."
 
 
-def _pair(item: tuple[Any, Any], most: int, depth: int) -> str:
-    return f"{_brief(item[0], 60, depth + 1)}: {_brief(item[1], most // 2, depth + 1)}"
+def _pair(item: tuple[Any, Any], max_chars: int, depth: int) -> str:
+    return f"{_brief(item[0], 60, depth + 1)}: {_brief(item[1], max_chars // 2, depth + 1)}"
 
 
-def _field(item: tuple[str, Any], most: int, depth: int) -> str:
-    return f"{item[0]}={_brief(item[1], most // 2, depth + 1)}"
+def _field(item: tuple[str, Any], max_chars: int, depth: int) -> str:
+    return f"{item[0]}={_brief(item[1], max_chars // 2, depth + 1)}"
 
 
-def _cut_text(text: str, most: int) -> str:
-    if len(text) <= most:
+def _cut_text(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
         return repr(text)
-    return f"{text[: max(most - 30, 20)]!r}... ({len(text):,} characters)"
+    return f"{text[: max(max_chars - 30, 20)]!r}... ({len(text):,} characters)"
 
 
 def _joined(
-    before: str, items: Iterable[Any], after: str, count: int, most: int, shown: Callable[[Any], str]
+    before: str, items: Iterable[Any], after: str, count: int, max_chars: int, shown: Callable[[Any], str]
 ) -> str:  # fmt: skip
     parts: list[str] = []
-    room = most
+    room = max_chars
     for item in items:
         if room <= 0:
             parts.append(f"... ({count:,} in all)")

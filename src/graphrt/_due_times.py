@@ -51,28 +51,28 @@ def sleep_s(duration: Any, parts: Units) -> float:
     Raises:
         InputError: Both or neither are given, or the duration is invalid or negative (`input`).
     """
-    given: dict[str, Any] = dict(parts)  # a caller may pass anything
-    if duration is not None and given:
-        told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    units: dict[str, Any] = dict(parts)  # a caller may pass anything
+    if duration is not None and units:
+        units_text = ", ".join(f"{name}={value!r}" for name, value in units.items())
         raise ARGUMENTS_EXCLUDE_EACH_OTHER(
             argument=f"The duration {brief(duration)} of ctx.sleep()",
-            other=told,
+            other=units_text,
             superfluous="one of them",
             boundary=True,
         )
-    if duration is None and not given:
+    if duration is None and not units:
         raise _not_a_duration("The duration", None)
-    for name, value in given.items():
+    for name, value in units.items():
         # Not `abs(value) >= LATEST_S`: NaN is refused as well.
         if name not in _SECONDS or not is_number(value) or not abs(value) < LATEST_S:
             raise _not_a_duration(f"{name}=", value)
     total: float
     seconds_of: Any = getattr(duration, "total_seconds", None)  # not isinstance: see `Moment`
     if callable(seconds_of):
-        lasts: Any = seconds_of()
-        total = float(lasts)
+        seconds: Any = seconds_of()
+        total = float(seconds)
     elif duration is None:
-        total = sum(value * _SECONDS[name] for name, value in given.items())
+        total = sum(value * _SECONDS[name] for name, value in units.items())
     elif is_number(duration) and abs(duration) < LATEST_S:
         total = float(duration)
     else:
@@ -112,9 +112,9 @@ def moment_s(option: str, moment: Any) -> float:
                 wanted="it with one: when.replace(tzinfo=UTC), or tzinfo=ZoneInfo('Europe/Paris')",
                 boundary=True,
             )
-        found: float = moment.timestamp()
+        at_s: float = moment.timestamp()
     elif is_number(moment) and abs(moment) < LATEST_S:
-        found = float(moment)
+        at_s = float(moment)
     elif is_number(moment) and moment > 0 and moment != inf:
         raise _too_late(option, moment)
     else:
@@ -124,7 +124,7 @@ def moment_s(option: str, moment: Any) -> float:
             wanted="a datetime with a time zone, or seconds since the epoch, such as time.time() + 60",
             boundary=True,
         )
-    return checked_due(option, found)
+    return checked_due(option, at_s)
 
 
 def checked_due(option: str, due_s: float) -> float:

@@ -159,13 +159,13 @@ def run_variable(name: str, default: T) -> ContextVar[T]:
 def _before() -> None:
     _lock.acquire()
     _forking[:] = list(_closed)
-    for one in _forking:
-        one.before_fork()
+    for instance in _forking:
+        instance.before_fork()
 
 
 def _after() -> None:
-    for one in reversed(_forking):
-        one.after_fork()
+    for instance in reversed(_forking):
+        instance.after_fork()
     _forking.clear()
     _lock.release()
 

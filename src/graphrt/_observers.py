@@ -125,8 +125,8 @@ def observed_sinks(graph: Graph, sinks: tuple[Callable[[Entry], Any], ...]) -> t
 
 
 def _shown(router: Callable[..., Any], graph: Graph, source: str, branch: int) -> Callable[..., Any]:
-    def shown(*given: Any) -> Any:
-        value = router(*given)
+    def shown(*args: Any) -> Any:
+        value = router(*args)
         for observer in _Registry.observers:
             observer.routed(graph, source, branch, value)
         return value
@@ -137,12 +137,12 @@ def _shown(router: Callable[..., Any], graph: Graph, source: str, branch: int) -
 
 def _read_environment() -> None:
     _Registry.environment_read = True
-    given = os.environ.get(ENVIRONMENT)
-    if not given:
+    setting = os.environ.get(ENVIRONMENT)
+    if not setting:
         return
-    module, _, function = given.partition(":")
+    module, _, function = setting.partition(":")
     try:
         getattr(import_module(module), function)()
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         wanted = "module:function, a function without arguments, or remove the variable"
-        raise INVALID_ARGUMENT(argument=f"The variable {ENVIRONMENT}", value=given, wanted=wanted) from error
+        raise INVALID_ARGUMENT(argument=f"The variable {ENVIRONMENT}", value=setting, wanted=wanted) from error

@@ -167,11 +167,11 @@ def delay(policy: RetryPolicy, task: str, attempt: int, hint_s: float | None = N
     """
     if hint_s is not None and hint_s > longest_hint(policy):
         return None
-    most = BACKOFF_MAX_S if policy.wait_max_s is None else policy.wait_max_s
+    max_wait_s = BACKOFF_MAX_S if policy.wait_max_s is None else policy.wait_max_s
     try:
-        bound = builtins.min(most, policy.wait_initial_s * policy.growth ** (attempt - 1))
+        bound = builtins.min(max_wait_s, policy.wait_initial_s * policy.growth ** (attempt - 1))
     except OverflowError:
-        bound = most  # the power of a float overflows after some 1,000 attempts at a growth of 2
+        bound = max_wait_s  # the power of a float overflows after some 1,000 attempts at a growth of 2
     # surrogatepass: a task id contains the node's name, which may hold lone surrogates.
     share = crc32(f"{task}#{attempt}".encode("utf-8", "surrogatepass")) / 0xFFFF_FFFF if policy.jitter else 1.0
     return builtins.max(bound * share, hint_s or 0.0)

@@ -126,12 +126,12 @@ class Secret(Generic[T_co]):
                 return given
             bare: Any = given.reveal() if is_secret else given
             try:
-                made: Any = check(bare)
+                validated: Any = check(bare)
             except ValueError:
-                made = _ABSENT
-            if made is _ABSENT:  # outside of the `except`: pydantic's error quotes the value
+                validated = _ABSENT
+            if validated is _ABSENT:  # outside of the `except`: pydantic's error quotes the value
                 raise PydanticCustomError("secret", "the value of a Secret does not fit its type")
-            return given if is_secret and made is bare else Secret[Any](made)
+            return given if is_secret and validated is bare else Secret[Any](validated)
 
         return core_schema.no_info_wrap_validator_function(
             checked,

@@ -81,13 +81,16 @@ def answers_by_id(
             depends on the answer to replace, or the thread is sleeping and its timer has not fired.
     """
     open_ = engine.open_interrupts()
-    # *none*: the caller gave no answer. *given*: replaceable answers by interrupt id; empty unless the thread failed.
+    # *none*: the caller gave no answer. *replaceable_questions*: questions of a failed thread whose answers can be
+    # replaced, by interrupt id; empty for any other thread.
     none = answer is UNSET and (answers is UNSET or (is_mapping(answers) and not answers))
     timed = any(question.expires_at is not None for question in open_)
     if none and timed and not failed and (due := elapsed(engine, clock())):
         return due
-    given = {question.id: (task, question) for task, question in (replaceable(engine) if failed else ())}
-    questions = [question for _, question in given.values()] if failed else for_people(open_)
+    replaceable_questions = {
+        question.id: (task, question) for task, question in (replaceable(engine) if failed else ())
+    }
+    questions = [question for _, question in replaceable_questions.values()] if failed else for_people(open_)
     # A mapping may name a question that is not for people. It is refused here with the reason; `_by_id` would only
     # report an unknown id.
     if answer is UNSET and is_mapping(answers):
@@ -106,10 +109,10 @@ def answers_by_id(
     # The other tasks of a failed thread may still have open questions: a mapping answers both kinds in one call.
     wanted = _by_id(engine, questions, for_people(open_), answers, answer)
     for id_ in wanted:
-        if id_ in given:
-            _check_replaceable(engine, *given[id_])
+        if id_ in replaceable_questions:
+            _check_replaceable(engine, *replaceable_questions[id_])
     known = {question.id: question for question in (*questions, *open_)}
-    return {id_: Given(_checked(engine, known[id_], one, clock)) for id_, one in wanted.items()}
+    return {id_: Given(_checked(engine, known[id_], value, clock)) for id_, value in wanted.items()}
 
 
 def for_people(questions: Sequence[OpenInterrupt]) -> list[OpenInterrupt]:
@@ -164,8 +167,8 @@ def how(ids: tuple[str, ...]) -> str:
 
 def _question_text(question: OpenInterrupt) -> str:
     """Describe a question for error messages: its id, its node and its payload, with its answer if it has one."""
-    said = f"{question.id} asked by {question.node!r}: {short(question.payload)}"
-    return f"{said} (answered: {short(question.answer)})" if question.answered else said
+    text = f"{question.id} asked by {question.node!r}: {short(question.payload)}"
+    return f"{text} (answered: {short(question.answer)})" if question.answered else text
 
 
 def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> InputError:
@@ -177,12 +180,12 @@ def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> Inpu
         asked: The questions that can be answered, as text.
         ids: The ids of these questions, 1 or more.
     """
-    found = engine.questions.get(id_)
+    question = engine.questions.get(id_)
     what = f"No open interrupt has the id {short(id_)}"
-    if found is not None and found.answered:
+    if question is not None and question.answered:
         what = f"Interrupt {id_} was answered already"
-    elif found is not None:
-        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({found.reason})"
+    elif question is not None:
+        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({question.reason})"
     elif _is_over(engine, id_):
         what = f"Interrupt {id_} takes no answer any more: its superstep has ended"
     return UNKNOWN_INTERRUPT(
@@ -295,20 +298,20 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
     Returns:
         0..n pairs of a question and "expired", "stale", "thread" or "cancelled", in task order.
     """
-    asked = [one for one in engine.open_interrupts() if one.kind != TIMER]
+    questions = [question for question in engine.open_interrupts() if question.kind != TIMER]
     if status == "failed":
-        return [(question, "stale") for question in asked if question.stale]
-    found: list[tuple[OpenInterrupt, str]] = []
-    for question in asked if status in ("interrupted", "cancelled") else ():
+        return [(question, "stale") for question in questions if question.stale]
+    withdrawn: list[tuple[OpenInterrupt, str]] = []
+    for question in questions if status in ("interrupted", "cancelled") else ():
         if question.expires_at is not None and question.default is UNSET and clock() > question.expires_at:
-            found.append((question, EXPIRED))
+            withdrawn.append((question, EXPIRED))
         elif question.stale:
-            found.append((question, "stale"))
+            withdrawn.append((question, "stale"))
         elif question.kind == THREAD:
-            found.append((question, THREAD))
+            withdrawn.append((question, THREAD))
         elif status == "cancelled" and not question.static:
-            found.append((question, "cancelled"))
-    return found
+            withdrawn.append((question, "cancelled"))
+    return withdrawn
 
 
 # -- answers given by the clock -----------------------------------------------------------------------------
@@ -320,12 +323,12 @@ def elapsed(engine: Engine, now_s: float) -> Mapping[str, Given]:
     Args:
         now_s: Seconds since the epoch, by the runtime's clock.
     """
-    found: dict[str, Given] = {}
+    answers: dict[str, Given] = {}
     for question in engine.open_interrupts():
         by = question.elapsed(now_s)  # what answers it by now; empty if nothing has
         if by:
-            found[question.id] = Given(question.default if by == BY_DEFAULT else None, by)
-    return found
+            answers[question.id] = Given(question.default if by == BY_DEFAULT else None, by)
+    return answers
 
 
 def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -> GraphrtError:
@@ -367,11 +370,11 @@ def duration_text(seconds: float) -> str:
 
     Negative values count as 0.
     """
-    left = max(0, round(seconds))
+    rest = max(0, round(seconds))
     units = [(86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s")]
-    said: list[str] = []
-    for size, one, many in units:
-        number, left = divmod(left, size)
+    parts: list[str] = []
+    for size, singular, plural in units:
+        number, rest = divmod(rest, size)
         if number:
-            said.append(f"{number:,} {one if number == 1 else many}")
-    return " ".join(said[:2]) or "0 s"
+            parts.append(f"{number:,} {singular if number == 1 else plural}")
+    return " ".join(parts[:2]) or "0 s"

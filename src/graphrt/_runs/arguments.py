@@ -84,15 +84,15 @@ def checked_migrations(migrations: Any) -> tuple[Migration, ...]:
     Raises:
         InputError: One of them is not a Migration (`input`).
     """
-    given: list[Any] = [*migrations] if isinstance(migrations, (list, tuple)) else [migrations]
-    wrong = [one for one in given if not isinstance(one, Migration)]
+    items: list[Any] = [*migrations] if isinstance(migrations, (list, tuple)) else [migrations]
+    wrong = [item for item in items if not isinstance(item, Migration)]
     if wrong:
         raise INVALID_ARGUMENT(
             argument="migrations=",
             value=wrong[0],
             wanted='Migration(source="<fingerprint of the older graph>", ...) from graphrt.migrations, one or a list',
         )
-    return tuple(given)
+    return tuple(items)
 
 
 def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
@@ -101,15 +101,15 @@ def checked_edits(updates: Any) -> list[tuple[Any, Any]]:
     Raises:
         InputError: One of them is not a pair (`bad-input`).
     """
-    found: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]  # refused below: it is not a pair
-    wrong = [one for one in found if one.__class__ is not tuple or len(one) != 2]
+    edits: list[Any] = [*updates] if isinstance(updates, Iterable) else [updates]  # refused below: it is not a pair
+    wrong = [edit for edit in edits if edit.__class__ is not tuple or len(edit) != 2]
     if wrong:
         raise INPUT_OF_WRONG_KIND(
             who="An item of bulk_update()",
             wanted="a pair (values, as_node), where as_node may be None",
             given=brief(wrong[0]),
         )
-    return found
+    return edits
 
 
 def check_age(name: str, seconds: Any) -> None:
@@ -234,10 +234,10 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
         return ()
     # A class is never a list, though one may be iterable, such as an Enum.
     alone = issubclass(type(sinks), type) or not hasattr(sinks, "__iter__")
-    given: tuple[Any, ...] = (sinks,) if alone else tuple(sinks)
-    refused = given if alone else [sink for sink in given if isinstance(sink, type) or not callable(sink)]
+    functions: tuple[Any, ...] = (sinks,) if alone else tuple(sinks)
+    refused = functions if alone else [sink for sink in functions if isinstance(sink, type) or not callable(sink)]
     if not refused:
-        return given
+        return functions
     wrong = refused[0]
     a_class = isinstance(wrong, type)
     problem = "cannot be called"
@@ -353,9 +353,9 @@ def checked(limits: Any) -> Limits:
     """Return *limits* (on supersteps, tasks and time); raise an InputError if they are not valid (`bad-limit`)."""
     if not isinstance(limits, Limits):
         raise INVALID_ARGUMENT(argument="limits=", value=limits, wanted="Limits(...)")
-    found = list(limits.problems())
-    if found:
-        raise BAD_LIMITS(limits="The limits", problems="; ".join(found), example="Limits(max_steps=100)")
+    problems = list(limits.problems())
+    if problems:
+        raise BAD_LIMITS(limits="The limits", problems="; ".join(problems), example="Limits(max_steps=100)")
     return limits
 
 
@@ -443,9 +443,9 @@ def check_size(limits: Limits, size: int) -> None:
     Raises:
         NotStorable: The data is larger.
     """
-    most = limits.max_input_bytes
-    if most is not None and size > most:
-        raise TooLarge(f"takes {size:,} bytes, and max_input_bytes allows {most:,}")
+    max_bytes = limits.max_input_bytes
+    if max_bytes is not None and size > max_bytes:
+        raise TooLarge(f"takes {size:,} bytes, and max_input_bytes allows {max_bytes:,}")
 
 
 @final

@@ -187,9 +187,9 @@ class _Group:
         if self.known is None:
             self.known, self.renew_at, self.has_lookers = {}, inf, False
             for wait in self.waits:
-                if (one := wait.follower.known()) is not None:
-                    other = self.known.get(wait.thread, one)
-                    self.known[wait.thread] = min(one[0], other[0]), min(one[1], other[1])
+                if (position := wait.follower.known()) is not None:
+                    other = self.known.get(wait.thread, position)
+                    self.known[wait.thread] = min(position[0], other[0]), min(position[1], other[1])
                 else:
                     self.has_lookers = True
                 if wait.follower.feed is not None:
@@ -207,11 +207,11 @@ class _Group:
         """Remove and return the followers of the threads *news* (None for all) and those that poll themselves."""
         if news is not None and not self.has_lookers and news.isdisjoint(self.read()):
             return set()
-        found = {wait for wait in self.waits if news is None or wait.thread in news or wait.follower.known() is None}
-        if found:
-            self.waits -= found
+        waits = {wait for wait in self.waits if news is None or wait.thread in news or wait.follower.known() is None}
+        if waits:
+            self.waits -= waits
             self.known = None
-        return found
+        return waits
 
 
 @final
@@ -245,10 +245,10 @@ class _News:
         finally:
             if wait.future.cancelled():  # its reader has left
                 with self._changed:
-                    for one in self._groups:
-                        if wait in one.waits:
-                            one.waits.discard(wait)
-                            one.known = None
+                    for other in self._groups:
+                        if wait in other.waits:
+                            other.waits.discard(wait)
+                            other.known = None
 
     def due_at(self, handed_over_at: float) -> float:
         """Return the monotonic time of the next poll; see `_journal.mail_watch.Readers`."""
@@ -321,13 +321,13 @@ def _wake(futures: list[tuple[_Future, bool]]) -> None:
             future.set_result(has_looked)
 
 
-def _merged(several: Iterable[dict[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
+def _merged(groups: Iterable[dict[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
     """Return, for each thread, the earliest position known to a follower."""
     known: dict[str, tuple[int, int]] = {}
-    for some in several:
-        for thread, one in some.items():
-            other = known.get(thread, one)
-            known[thread] = one if one == other else (min(one[0], other[0]), min(one[1], other[1]))
+    for positions in groups:
+        for thread, position in positions.items():
+            other = known.get(thread, position)
+            known[thread] = position if position == other else (min(position[0], other[0]), min(position[1], other[1]))
     return known
 
 

@@ -117,14 +117,14 @@ class ThreadsOfRun:
             self._make(config, the_store(config), given, thread, labels, detached=detached)
 
     def _make(
-        self, config: RunConfig, store: Store, given: Any, thread: str, labels: Labels | None, *, detached: bool
+        self, config: RunConfig, store: Store, input_: Any, thread: str, labels: Labels | None, *, detached: bool
     ) -> None:
         """Like `make`; *thread* is the child's id in the store."""
         left_s = 2 * config.lease_s  # a claim of a process that died is free after one lease
         while not exists(store, thread):
             began = monotonic()
             try:
-                self._start(config, given, thread, labels)
+                self._start(config, input_, thread, labels)
             except Present:  # another execution was faster
                 break
             except ConflictError:
@@ -146,14 +146,14 @@ class ThreadsOfRun:
             # "start" gives the letter a different id from the one that was posted too early: a repeated id is dropped.
             store.post(*cancel_letter(engine, self._thread, bare_id(thread), "start"))
 
-    def _start(self, config: RunConfig, given: Any, thread: str, labels: Labels | None) -> None:
+    def _start(self, config: RunConfig, input_: Any, thread: str, labels: Labels | None) -> None:
         """Store the first commit of the child's run and release its thread in it, so that it is due for workers.
 
         Raises:
             Present: The thread exists already.
         """
         parent = bare_id(self._thread)
-        opened = self._begin(config, given, thread, if_exists="return", labels=labels, parent=parent)
+        opened = self._begin(config, input_, thread, if_exists="return", labels=labels, parent=parent)
         opened.hand_over()
 
     def ended(self, graph: Any, thread: str) -> Ended | None:

@@ -73,12 +73,12 @@ class Cron:
         Raises:
             InputError: There is none within 50 years (`bad-cron`).
         """
-        found = self.after(at_s)
-        if found == NEVER_S:
+        due_at = self.after(at_s)
+        if due_at == NEVER_S:
             raise BAD_CRON(
                 expression=self._expression, problem="it names no time in the next 50 years, as 30 February would"
             )
-        return found
+        return due_at
 
     def after(self, at_s: float) -> float:
         """Return the first due time after *at_s*; `NEVER_S` if there is none within 50 years, the bound of cronsim."""

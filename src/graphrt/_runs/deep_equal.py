@@ -42,7 +42,7 @@ def _walked(one: Any, other: Any) -> bool:
     A pair of containers that was already visited is assumed to be equal, so that the walk ends for cyclic values.
     """
     assumed: set[tuple[int, int]] = set()
-    kept: list[Any] = []  # keeps the containers alive: CPython may give the id of a dead object to a new one
+    alive: list[Any] = []  # keeps the containers alive: CPython may give the id of a dead object to a new one
     todo: list[tuple[Any, Any]] = [(one, other)]
     while todo:
         left, right = todo.pop()
@@ -51,7 +51,7 @@ def _walked(one: Any, other: Any) -> bool:
         parts = _parts(left, right)
         if parts is not None:
             assumed.add((id(left), id(right)))
-            kept.append((left, right))
+            alive.append((left, right))
             todo += parts
         elif not _equal(left, right):
             return False

@@ -42,7 +42,7 @@ from graphrt.stores.values import Labels, StoredThread
 
 def start(
     config: RunConfig,
-    given: Any,
+    input_: Any,
     thread: str | None,
     answers: Any,
     answer: Any,
@@ -54,7 +54,7 @@ def start(
     """Store the first commit of a run and return the thread's id; see `Runtime.start`.
 
     Args:
-        given: The input, unchecked; UNSET continues the thread, with the answers if there are any.
+        input_: The input, unchecked; UNSET continues the thread, with the answers if there are any.
         thread: None generates an id.
         answers: Answers by interrupt id, or the only answer; UNSET without any.
         answer: The only answer; UNSET without one.
@@ -74,23 +74,23 @@ def start(
             wanted="'queue' to run the input after the run in progress, 'abandon' to give that run up, or 'refuse'",
             where=config.plan.place(),
         )
-    check_if_exists(config, if_exists, given, thread)
-    if while_running != "refuse" and (given is UNSET or if_exists in ("continue", "return")):
+    check_if_exists(config, if_exists, input_, thread)
+    if while_running != "refuse" and (input_ is UNSET or if_exists in ("continue", "return")):
         raise ARGUMENT_NEEDS_ANOTHER(
             argument=f"while_running={while_running!r}",
             missing="an input that the thread takes: if_exists='update' or 'abandon'",
             where=config.plan.place(),
         )
-    if thread is not None and while_running != "refuse" and _post(config, store, thread, given, labels, while_running):
+    if thread is not None and while_running != "refuse" and _post(config, store, thread, input_, labels, while_running):
         return thread
     if while_running == "abandon":  # no run is active: what the last one left undone is given up
         if_exists = "abandon"
     if if_exists == "return" and thread is not None:
         if not exists(store, check_id(thread)):
-            start_new(config, given, thread, labels)
+            start_new(config, input_, thread, labels)
         return thread
     try:
-        opened = reopen_run.on_either(config, given, thread, answers, answer, labels, if_exists=if_exists)
+        opened = reopen_run.on_either(config, input_, thread, answers, answer, labels, if_exists=if_exists)
     except Present:  # with "continue": the thread is finished, or waits for an answer
         assert thread is not None  # noqa: S101 - only a named thread can exist
         return thread
@@ -110,7 +110,7 @@ WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
 ends, or abandon that run and start the next one."""
 
 
-def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labels | None, policy: str) -> bool:
+def _post(config: RunConfig, store: Store, thread: str, input_: Any, labels: Labels | None, policy: str) -> bool:
     """Post the input as mail to *thread* if a run is in progress or other inputs are queued; return False if not.
 
     Args:
@@ -131,23 +131,23 @@ def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labe
     )
     if is_settled(head) and not queues:
         return False  # as without a policy: the run starts now, or the thread's status requires another verb
-    leave_input(config, head, given, labels, abandon=policy == "abandon")
+    leave_input(config, head, input_, labels, abandon=policy == "abandon")
     if head.status == "cancelled":  # no worker picks it up: start the run of the input that was queued first
         take_mail(config, thread)
     return True
 
 
-def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None) -> str | None:
+def start_new(config: RunConfig, input_: Any, thread: str, labels: Labels | None) -> str | None:
     """Start a new thread and return its id; None if another process has created it meanwhile.
 
     Used by schedules, and by `start` with `if_exists="return"`.
 
     Args:
-        given: The input, unchecked.
+        input_: The input, unchecked.
         labels: Title and tags; None without any.
     """
     try:
-        opened = open_run.begin(config, given, thread, if_exists="return", labels=labels)
+        opened = open_run.begin(config, input_, thread, if_exists="return", labels=labels)
     except (Present, ConflictError):  # it has a result (`Present` would carry it), or is being created or driven
         return None
     except InputError as error:
@@ -166,9 +166,9 @@ def wait(config: RunConfig, thread: str, timeout_s: float | None) -> RunResult[A
     """Block until the thread has no active run, and return its result; see `Runtime.wait`."""
     until, pauses, undriven = _deadline(config, timeout_s), Pauses(), Undriven(config, thread)
     while True:
-        found = present_result(config, thread)
-        if found is not None:
-            return found
+        result = present_result(config, thread)
+        if result is not None:
+            return result
         undriven.look()
         sleep(_pause_s(config, thread, until, timeout_s, pauses))
 
@@ -185,15 +185,15 @@ async def await_(config: RunConfig, thread: str, timeout_s: float | None, call: 
 
     def look() -> RunResult[Any] | None:
         """Poll the thread once: the loop body of `wait`, in one call on a worker thread."""
-        found = present_result(config, thread)
-        if found is None:
+        result = present_result(config, thread)
+        if result is None:
             undriven.look()
-        return found
+        return result
 
     while True:
-        found: RunResult[Any] | None = await call(look)
-        if found is not None:
-            return found
+        result: RunResult[Any] | None = await call(look)
+        if result is not None:
+            return result
         # Through *call*, since it reads the store when the wait times out.
         await asleep(await call(lambda: _pause_s(config, thread, until, timeout_s, pauses)))
 
@@ -204,18 +204,18 @@ def _deadline(config: RunConfig, timeout_s: float | None) -> float:
     Raises:
         InputError: It is not a number of seconds.
     """
-    given: Any = timeout_s
-    if given is None:
+    seconds: Any = timeout_s
+    if seconds is None:
         return float("inf")
     # A bool is an int in Python. The comparison refuses NaN too.
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
         raise INVALID_ARGUMENT(
             argument="timeout_s=",
-            value=given,
+            value=seconds,
             wanted="seconds from 0, such as timeout_s=30, or None to wait without a limit",
             where=config.plan.place(),
         )
-    return monotonic() + given
+    return monotonic() + seconds
 
 
 def _pause_s(config: RunConfig, thread: str, until: float, timeout_s: float | None, pauses: Pauses) -> float:
@@ -255,12 +255,12 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
     head = store.head(thread)
     if not (is_settled(head) if paused else is_over(store, head)):
         return None
-    loaded, kept = config.kept.load(store, thread)
+    loaded, kept_state = config.kept.load(store, thread)
     if not is_settled(loaded.head):  # another process has begun to drive it since the first check
         return None
     if loaded.head.status == "failed":
         raise _failed(config, thread, loaded)
-    fold = folded(config, loaded, kept)
+    fold = folded(config, loaded, kept_state)
     # A `RunResult` is built from a run. This run has no claim, never executes, and takes the id of the thread's last
     # run.
     seen = ActiveRun(config, fold.engine, None)
@@ -271,8 +271,8 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
 def _failed(config: RunConfig, thread: str, loaded: StoredThread) -> Exception:
     """Return the error that describes how the thread's last run failed and the progress of its superstep."""
     seq, event = loaded.head.seq, last_failure(config, thread)
-    found = progress(folded(config, loaded).engine)
-    done = f"; {found[0]} of {found[1]} tasks done" if found is not None and found[1] > 1 else ""
+    counts = progress(folded(config, loaded).engine)
+    done = f"; {counts[0]} of {counts[1]} tasks done" if counts is not None and counts[1] > 1 else ""
     if event is None:
         error, message, node = "an error", "its entry was pruned", None
     else:
@@ -334,9 +334,9 @@ def _asked_to_hand_over(config: RunConfig, reason: str, grace_s: float) -> int:
     Raises:
         InputError: *grace_s* is not a number of seconds.
     """
-    given: Any = grace_s
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < float("inf"):
-        raise INVALID_ARGUMENT(argument="grace_s=", value=given, wanted="seconds from 0")
+    seconds: Any = grace_s
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
+        raise INVALID_ARGUMENT(argument="grace_s=", value=seconds, wanted="seconds from 0")
     number = config.active.going_on
     config.active.hand_over_all(reason)
     return number

@@ -51,8 +51,8 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
         max_tries: How many runs may take over the thread and die before storing anything; None for no limit.
     """
     check_number("max_tries", max_tries)
-    took = take_mail(config, thread)
-    ended = present_result(config, thread) if took else None
+    has_taken_mail = take_mail(config, thread)
+    ended = present_result(config, thread) if has_taken_mail else None
     if ended is not None:
         return ended  # the mail left nothing to drive
     try:
@@ -62,7 +62,7 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
     except InputError as error:
         # A letter may have woken the thread needlessly, for instance one about a child that it does not wait for. Then
         # the thread is still paused, and that is the result even if it continues by itself later (`paused=True`).
-        paused = present_result(config, thread, paused=True) if took and error.code in _NOT_YET else None
+        paused = present_result(config, thread, paused=True) if has_taken_mail and error.code in _NOT_YET else None
         if paused is None:
             raise
         return paused

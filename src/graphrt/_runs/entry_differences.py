@@ -28,12 +28,12 @@ and digests of the fields that a caller gave, since a second execution passes th
 def common(entry: Entry, unlike: Collection[str]) -> dict[str, Any]:
     """Return the fields of an entry's event except *unlike*, with its class and path; ids lack their thread."""
     event: Any = entry.event
-    data = {one.name: getattr(event, one.name) for one in fields(event) if one.name not in unlike}
+    data = {field.name: getattr(event, field.name) for field in fields(event) if field.name not in unlike}
     data["kind"], data["path"] = type(event).__name__, entry.path
     for name in ("id", "interrupts"):
         if name in data:
             ids = data[name]
-            data[name] = local(ids) if isinstance(ids, str) else tuple(local(one) for one in ids)
+            data[name] = local(ids) if isinstance(ids, str) else tuple(local(id_) for id_ in ids)
     if "errors" in data:  # exceptions compare by identity, so only their classes count
         data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
     return data
@@ -68,12 +68,12 @@ def node_of(expected: Entry | None, got: Entry | None) -> str | None:
     """
     for entry in (expected, got):
         event: Any = entry.event if entry is not None else None
-        found: str | None = getattr(event, "node", None)
+        node: str | None = getattr(event, "node", None)
         # Some events name only the task. Its id is `path/superstep.number:node`.
-        if found is None and getattr(event, "task", None):
-            found = str(event.task).rpartition("/")[2].partition(":")[2] or None
-        if found is not None:
-            return found
+        if node is None and getattr(event, "task", None):
+            node = str(event.task).rpartition("/")[2].partition(":")[2] or None
+        if node is not None:
+            return node
     return None
 
 

@@ -101,7 +101,7 @@ class _Choice:
                 raise BAD_ERASURE(given=where)
         elif isinstance(where, tuple):
             pair: tuple[Any, ...] = given
-            if len(pair) != 2 or not all(isinstance(one, str) for one in pair):
+            if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
                 raise BAD_ERASURE(given=where)
             self._pair = check_id(pair[0]), pair[1]
             self._family = {pair[0]}
@@ -158,10 +158,10 @@ class _Choice:
         """Return the value on *line*; plain JSON data if the runtime's graph does not know its class."""
 
         def file(name: str) -> bytes:
-            found = fetch(name)
-            if found is None:
+            data = fetch(name)
+            if data is None:
                 raise KeyError(name)
-            return found
+            return data
 
         if graph == self._graph:
             try:
@@ -175,22 +175,22 @@ class _Choice:
         """Call the caller's predicate; raise an InputError if it raises or does not return a bool."""
         assert self._predicate is not None  # noqa: S101 - the caller knows the form
         try:
-            said: Any = self._predicate(thread, seq, place.field, value)
+            returned: Any = self._predicate(thread, seq, place.field, value)
         except Exception as error:
             raise PREDICATE_FAILED(
                 did=f"raised {type(error).__name__}", thread=thread, seq=seq, field=place.field
             ) from error
-        if said is not True and said is not False:
-            raise PREDICATE_FAILED(did=f"returned {said!r}", thread=thread, seq=seq, field=place.field)
-        return bool(said)
+        if returned is not True and returned is not False:
+            raise PREDICATE_FAILED(did=f"returned {returned!r}", thread=thread, seq=seq, field=place.field)
+        return bool(returned)
 
 
 def _whole(line: bytes, fetch: Callable[[str], bytes | None]) -> bytes:
     """Return *line*, or the large value that it refers to if that exists."""
     if not line.startswith(_BLOB):
         return line
-    found = fetch(line[len(_BLOB) : len(_BLOB) + 64].decode())
-    return line if found is None else found
+    value = fetch(line[len(_BLOB) : len(_BLOB) + 64].decode())
+    return line if value is None else value
 
 
 def _files(line: bytes, fetch: Callable[[str], bytes | None]) -> Iterator[str]:
@@ -278,8 +278,8 @@ class _Erasing:
         chosen = [item for item in items if text in item.key or holds_text(item.body, text)]
         self._items = len(chosen)
         if chosen and not self._dry_run:
-            gone = [MemoryWrite(item.namespace, item.key, None) for item in chosen]
-            store.write_memory(gone, at=self._config.clock())
+            deletions = [MemoryWrite(item.namespace, item.key, None) for item in chosen]
+            store.write_memory(deletions, at=self._config.clock())
             self._scrubs = True
 
     def _refused(self, error: GraphrtError, thread: str, what: str, *, asked: bool) -> None:
@@ -295,30 +295,30 @@ class _Erasing:
         """Erase the chosen values of one thread, or count them in a dry run. Errors propagate to `one`."""
         store = self._store
         # Without a claim: most threads have nothing to erase, and others may drive them meanwhile.
-        found = self._read(thread)
-        self._scrubs = self._scrubs or found.reader.erased  # erased by a call that died before overwriting
+        erasure = self._read(thread)
+        self._scrubs = self._scrubs or erasure.reader.erased  # erased by a call that died before overwriting
         if self._dry_run:
-            if found.lines or self._only_in_file(found):
-                if found.loaded.head.owned:  # a real call would not get the claim
+            if erasure.lines or self._only_in_file(erasure):
+                if erasure.loaded.head.owned:  # a real call would not get the claim
                     raise CONFLICT(thread=thread, known="a living owner holds it now")
-                self._prepare(found)  # counts, and raises as a real call would
-            self._note(found)
+                self._prepare(erasure)  # counts, and raises as a real call would
+            self._note(erasure)
             return
-        if not found.lines and not self._only_in_file(found) and not self._is_stale(found):
-            self._note(found)
+        if not erasure.lines and not self._only_in_file(erasure) and not self._is_stale(erasure):
+            self._note(erasure)
             return
         claim = take(store, thread, create=False, lease_s=self._config.lease_s, at=0.0)  # *at* is for new threads only
         try:
-            found = self._read(thread)  # again: only now can no other process write it
-            self._note(found)
-            if found.lines or self._only_in_file(found):
-                commit, records, keep = self._prepare(found)
+            erasure = self._read(thread)  # again: only now can no other process write it
+            self._note(erasure)
+            if erasure.lines or self._only_in_file(erasure):
+                commit, records, keep = self._prepare(erasure)
                 # `since`: snapshots from this entry on contain a chosen value, and are deleted.
-                store.erase(claim, commit, records=records.values(), snapshots_after=found.since - 1, keep_blobs=keep)
+                store.erase(claim, commit, records=records.values(), snapshots_after=erasure.since - 1, keep_blobs=keep)
                 self._scrubs = True
                 self._config.kept.forget(thread)
                 self._show(thread, commit)
-            self._rewrite_log_file(found)
+            self._rewrite_log_file(erasure)
         finally:
             give_back(store, claim)
 
@@ -329,38 +329,40 @@ class _Erasing:
         choose = self._choice.chooser(thread, loaded.head.graph, lambda name: store.blobs(thread, [name]).get(name))
         return ThreadErasure(store, loaded, config.keys, choose, text=self._choice.text)
 
-    def _prepare(self, found: ThreadErasure) -> tuple[Commit, dict[int, Record], set[str]]:
+    def _prepare(self, erasure: ThreadErasure) -> tuple[Commit, dict[int, Record], set[str]]:
         """Return and count the data for the store to write: commit, records to replace by `seq`, blobs to keep.
 
         Raise an InputError if an unfinished thread needs one of the values (`erasure-needed`), or its log needs a key.
         """
-        if found.chain is not None:
+        if erasure.chain is not None:
             audit = self._config.audit
             # Raises if the log does not have the runtime's key.
-            found.chain.writable(adopt=audit is not None and audit.adopt)
+            erasure.chain.writable(adopt=audit is not None and audit.adopt)
         event = ValuesErased(
             by=self._by,
             reason=self._reason,
-            records=found.records,
-            lines=found.lines,
-            erased={**self._only_in_file(found), **found.erased()},
+            records=erasure.records,
+            lines=erasure.lines,
+            erased={**self._only_in_file(erasure), **erasure.erased()},
         )
-        records = found.rewritten()
-        commit = found.commit(event, self._config.clock(), seed=self._config.seed)
-        commit = relisted(self._config, self._store, found, records, commit)
-        if not self._force and found.loaded.head.status in _UNFINISHED:
-            self._check_not_needed(found, found.loaded_after(records, commit))
-        keep, gone = found.blobs(records, commit)  # names of the blobs that are still referred to, and of the others
-        self._threads.append(found.reader.thread)
-        self._records += found.records
-        self._lines += found.lines
-        self._blobs += len(gone)
-        self._replies += found.replies
+        records = erasure.rewritten()
+        commit = erasure.commit(event, self._config.clock(), seed=self._config.seed)
+        commit = relisted(self._config, self._store, erasure, records, commit)
+        if not self._force and erasure.loaded.head.status in _UNFINISHED:
+            self._check_not_needed(erasure, erasure.loaded_after(records, commit))
+        keep, unused = erasure.blobs(
+            records, commit
+        )  # names of the blobs that are still referred to, and of the others
+        self._threads.append(erasure.reader.thread)
+        self._records += erasure.records
+        self._lines += erasure.lines
+        self._blobs += len(unused)
+        self._replies += erasure.replies
         return commit, records, keep
 
-    def _check_not_needed(self, found: ThreadErasure, after: StoredThread) -> None:
+    def _check_not_needed(self, erasure: ThreadErasure, after: StoredThread) -> None:
         """Raise an InputError (`erasure-needed`) if the thread, as folded after the erasure, may need a value."""
-        head = found.loaded.head
+        head = erasure.loaded.head
         if head.graph != self._config.plan.name:
             needs = [f"what this runtime cannot tell, as it drives graph {self._config.plan.name!r}"]
         else:
@@ -377,15 +379,15 @@ class _Erasing:
         if needs:
             raise STILL_NEEDED(thread=head.thread, status=head.status, needs=", ".join(needs))
 
-    def _note(self, found: ThreadErasure) -> None:
+    def _note(self, erasure: ThreadErasure) -> None:
         """Report data of a thread that is not a value and so cannot be erased, or that can be guessed."""
-        thread = found.reader.thread
-        if found.text_stays:
+        thread = erasure.reader.thread
+        if erasure.text_stays:
             why = (
                 "The text is in its id, a name, the key of an effect or a question, or a reason, which are not values."
             )
             self._left.append(Leftover(thread, "text", why))
-        if found.lines and found.digest_stays:
+        if erasure.lines and erasure.digest_stays:
             why = "Its first record has digests of outcomes that were staged when it was forked, without a salt."
             self._left.append(Leftover(thread, "digest", why))
 
@@ -396,50 +398,50 @@ class _Erasing:
             for sink in sinks:
                 sink(entry)
 
-    def _log_file(self, found: ThreadErasure) -> ErasedFile | None:
+    def _log_file(self, erasure: ThreadErasure) -> ErasedFile | None:
         """Return the function that rewrites the file of the thread's audit log; None if there is no such file."""
         audit = self._config.audit
-        if audit is None or found.chain is None:
+        if audit is None or erasure.chain is None:
             return None
-        head = found.loaded.head
+        head = erasure.loaded.head
         return audit.erased_file(self._store, head.thread, partial(self._choice.chooser, head.thread, head.graph))
 
-    def _only_in_file(self, found: ThreadErasure) -> Mapping[int, tuple[int, ...]]:
+    def _only_in_file(self, erasure: ThreadErasure) -> Mapping[int, tuple[int, ...]]:
         """Return the lines to erase in records that remain only in the log file, because the store has pruned them.
 
         Lines that an earlier erasure named but could not erase are excluded.
         """
-        if self._looked_at is None or self._looked_at[0] is not found:  # once per thread, since it reads the file
-            file = self._log_file(found)
+        if self._looked_at is None or self._looked_at[0] is not erasure:  # once per thread, since it reads the file
+            file = self._log_file(erasure)
             try:
-                gone = file.only_there() if file is not None else {}
+                file_lines = file.only_there() if file is not None else {}
             except _NO_LOG:
-                gone = {}  # `_is_stale` reports it
-            known = found.known_erased
-            new = {seq: lines for seq, lines in gone.items() if not known.get(seq, set()).issuperset(lines)}
-            self._looked_at = found, new
+                file_lines = {}  # `_is_stale` reports it
+            known = erasure.known_erased
+            new = {seq: lines for seq, lines in file_lines.items() if not known.get(seq, set()).issuperset(lines)}
+            self._looked_at = erasure, new
         return self._looked_at[1]
 
-    def _is_stale(self, found: ThreadErasure) -> bool:
+    def _is_stale(self, erasure: ThreadErasure) -> bool:
         """Return whether the log file has values that the store lacks, or is missing its head, as after a crash."""
         # *erased*: the last entry is that of an erasure. The file ends with a head if that erasure was completed.
-        erased, file = found.ends_with_erasure, self._log_file(found)
+        erased, file = erasure.ends_with_erasure, self._log_file(erasure)
         try:
             if file is None:  # unknown whether a head was anchored; anchoring twice does no harm
-                return erased and self._config.audit is not None and found.chain is not None
-            return file.stale() or (erased and not file.has_head(found.loaded.head.seq))
+                return erased and self._config.audit is not None and erasure.chain is not None
+            return file.stale() or (erased and not file.has_head(erasure.loaded.head.seq))
         except _NO_LOG as error:
-            self._not_rewritten(found.reader.thread, error)
+            self._not_rewritten(erasure.reader.thread, error)
             return False
 
-    def _rewrite_log_file(self, found: ThreadErasure) -> None:
+    def _rewrite_log_file(self, erasure: ThreadErasure) -> None:
         """Rewrite the audit log file, and end it with a head: a hash over all records, kept by the anchors."""
-        audit, chain = self._config.audit, found.chain
+        audit, chain = self._config.audit, erasure.chain
         if audit is None or chain is None:
             return
-        thread = found.reader.thread
+        thread = erasure.reader.thread
         try:
-            file = self._log_file(found)
+            file = self._log_file(erasure)
             if file is not None:
                 # The entry of the erasure comes first. Without it, the missing values would look like tampering.
                 audit.recorder(self._store, thread, chain).close()
@@ -472,19 +474,22 @@ class _Erasing:
 
         # The graph is not known, so values are read as plain JSON data.
         file = ErasedFile(path, None, thread, partial(self._choice.chooser, thread, ""))
-        gone = file.only_there()
-        if not gone and not file.stale():
+        file_lines = file.only_there()
+        if not file_lines and not file.stale():
             return
-        lines = sum(map(len, gone.values()))
+        lines = sum(map(len, file_lines.values()))
         if not self._dry_run:
-            event = ValuesErased(by=self._by, reason=self._reason, records=len(gone), lines=lines, erased=gone)
+            event = ValuesErased(
+                by=self._by, reason=self._reason, records=len(file_lines), lines=lines, erased=file_lines
+            )
             append_event(path, event, self._config.keys, self._config.clock())
             file.rewrite()
             self._left += [
-                Leftover(thread, "log-file", f"{one!r} keeps a line that a crash cut off.") for one in file.torn()
+                Leftover(thread, "log-file", f"{torn_path!r} keeps a line that a crash cut off.")
+                for torn_path in file.torn()
             ]
         self._threads.append(thread)
-        self._records += len(gone)
+        self._records += len(file_lines)
         self._lines += lines
 
     def _not_rewritten(self, thread: str, error: Exception) -> None:

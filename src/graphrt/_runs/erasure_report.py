@@ -67,5 +67,8 @@ class ErasureReport:
         ]
         if self.items:
             lines.append(f"{self.items} items of the memory {verb}")
-        lines += [f"left: {f'thread {one.thread!r}: ' if one.thread else ''}{one.why}" for one in self.left]
+        lines += [
+            f"left: {f'thread {leftover.thread!r}: ' if leftover.thread else ''}{leftover.why}"
+            for leftover in self.left
+        ]
         return "\n".join(lines)

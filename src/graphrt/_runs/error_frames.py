@@ -40,10 +40,10 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
     # "boundary" marks an error that passes through its own run unwrapped. If a node of another run made this run, the
     # error is a failure of that node like any other.
     known.pop("boundary", None)
-    found = progress(engine)
+    counts = progress(engine)
     # For a fan-out, add its progress. An error from a run started by a node already has that run's progress.
-    if found is not None and found[1] > 1 and _DONE not in error.known:
-        done = f"{found[0]} of {found[1]} {_DONE}"
+    if counts is not None and counts[1] > 1 and _DONE not in error.known:
+        done = f"{counts[0]} of {counts[1]} {_DONE}"
         error.known = f"{error.known}; {done}" if error.known else done
     # An error from a run started by a node already has the id and entry of that run.
     known.setdefault("run_id", services.run_id)
@@ -55,12 +55,12 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return *trace* without the frames of graphrt's own modules. A traceback cannot be changed, so a copy is built."""
-    kept: list[TracebackType] = []
+    frames: list[TracebackType] = []
     while trace is not None:
         if not trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-            kept.append(trace)
+            frames.append(trace)
         trace = trace.tb_next
     made: TracebackType | None = None
-    for one in reversed(kept):
-        made = TracebackType(made, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    for frame in reversed(frames):
+        made = TracebackType(made, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return made

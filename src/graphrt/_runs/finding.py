@@ -111,8 +111,8 @@ def due(
     else:
         # A store without mail does not know which threads are due, so all threads with the status "running" are listed;
         # those without an owner are due. The sort is stable, so equal priorities stay in order of creation.
-        found = store.query(ThreadFilter(status="running", graph=graph, prefix=prefix), after=after)
-        heads = sorted((head for head in found if not head.owned), key=lambda head: -head.priority)[:limit]
+        running = store.query(ThreadFilter(status="running", graph=graph, prefix=prefix), after=after)
+        heads = sorted((head for head in running if not head.owned), key=lambda head: -head.priority)[:limit]
     return tuple(info(config, head) for head in heads)
 
 
@@ -155,9 +155,9 @@ def inbox(config: RunConfig, wanted: QuestionFilter, *, after: str | None, limit
         after: Token of the question before the page; None begins with the oldest.
     """
     check_number("limit", limit)
-    found = the_store(config).query(wanted, after=after, limit=limit)
+    rows = the_store(config).query(wanted, after=after, limit=limit)
     codec = config.plan.codec
-    return tuple(InboxItem(one, InterruptInfo(asked(one.head.thread, one.question, codec), codec)) for one in found)
+    return tuple(InboxItem(row, InterruptInfo(asked(row.head.thread, row.question, codec), codec)) for row in rows)
 
 
 def reindex(config: RunConfig) -> int:

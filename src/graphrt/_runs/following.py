@@ -89,8 +89,8 @@ class Follower:
         last = head.seq if read_to is None else min(read_to, head.seq)
         if feed is not None:
             feed.wait(head, self._seq)
-        found: list[Followed] = []
-        had = self._seq
+        items: list[Followed] = []
+        last_seq = self._seq
         page = entries(self._config, thread, after=self._seq, most=PAGE, raw=self._raw) if last > self._seq else ()
         for entry in page:
             if entry.seq > last:
@@ -98,34 +98,34 @@ class Follower:
             if feed is not None:
                 if not self._raw:  # else the classes of values may be missing
                     feed.meet(entry)
-                found += feed.before(entry.seq)
-            found.append(entry)
+                items += feed.before(entry.seq)
+            items.append(entry)
             self._seq = entry.seq
             if feed is not None:
-                found += feed.passed(entry)
+                items += feed.passed(entry)
         if feed is not None and self._seq >= last:  # all entries have been returned; now the items after the last one
-            found += feed.before(self._seq + 1)
-        self._has_more = bool(found) and self._seq < head.seq
-        self.over = not found and self._seq == head.seq and is_over(store, head)
+            items += feed.before(self._seq + 1)
+        self._has_more = bool(items) and self._seq < head.seq
+        self.over = not items and self._seq == head.seq and is_over(store, head)
         # An active run, a timer or a child thread stores an entry. A claim is released without one, and a read before
         # the first poll without news does not show that.
-        self._ends_quietly = head.status not in ("running", "new") and (head.owned or bool(found))
-        if found:
+        self._ends_quietly = head.status not in ("running", "new") and (head.owned or bool(items))
+        if items:
             # A run hands over live items every 0.05 seconds.
-            self._pauses.again(SHORTEST_S if self._seq > had else AFTER_LIVE_S)
-        return found
+            self._pauses.again(SHORTEST_S if self._seq > last_seq else AFTER_LIVE_S)
+        return items
 
     def _shown(self, feed: LiveFeed) -> list[Followed]:
         """Return live items that come before any next entry. While tokens are streaming, most polls find only these."""
         if self._alone_at is not None and monotonic() - self._alone_at > _LIVE_ALONE_S:
             return []
         read_to = feed.read()
-        found: list[Followed] = [*feed.before(self._seq + 1)]
-        if found:
+        items: list[Followed] = [*feed.before(self._seq + 1)]
+        if items:
             self._alone_at = self._alone_at or monotonic()
             self._has_more = read_to is not None
             self._pauses.again(AFTER_LIVE_S)
-        return found
+        return items
 
     def known(self) -> tuple[int, int] | None:
         """Return the last entry and the last place read, in the form that `Store.news` takes.

@@ -95,16 +95,16 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
             has=f"fields {names(fold.engine.values)}",
         )
     # Folding creates stand-ins for nodes of an older graph that the current one lacks. A due stand-in cannot run.
-    gone = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)
-    if gone:
+    missing = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)
+    if missing:
         raise ENTRY_OF_OLDER_GRAPH(
             seq=fold.seq,
             thread=thread,
-            reason=f"node {gone[0]!r} is due, which this graph does not have",
-            nodes=gone,
+            reason=f"node {missing[0]!r} is due, which this graph does not have",
+            nodes=missing,
             has=f"nodes {names(config.plan.by_name)}",
         )
-    kept = _kept(config, fold) if keep_effects and not whole else {}
+    effects = _kept(config, fold) if keep_effects and not whole else {}
     if not whole:
         _warn_if_nested(config, thread, fold.seq, target)
     made_at = config.clock()
@@ -113,7 +113,7 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
         if claim.head.seq:  # the claim creates a thread, or takes one that has entries already
             raise THREAD_EXISTS(thread=target, where=f"fork of thread {thread!r}")
         commits = ThreadCommits(store, claim)
-        _begin_fork(config, store, fold, loaded if whole else None, kept, commits, loaded.head.tags)
+        _begin_fork(config, store, fold, loaded if whole else None, effects, commits, loaded.head.tags)
     finally:
         give_back(store, claim)
     return target
@@ -149,7 +149,7 @@ def _begin_fork(
     store: Store,
     fold: Fold,
     whole: StoredThread | None,
-    kept: Mapping[str, list[emit_events.Logged]],
+    effects: Mapping[str, list[emit_events.Logged]],
     commits: ThreadCommits,
     tags: frozenset[str],
 ) -> None:
@@ -158,7 +158,7 @@ def _begin_fork(
     Args:
         fold: The source, folded up to the entry of the fork.
         whole: The source in its current state, if that is forked; None for an earlier entry.
-        kept: The records that the next superstep begins with, by the keys to stage them under.
+        effects: The records that the next superstep begins with, by the keys to stage them under.
         commits: Writes to the new thread.
         tags: Tags of the source, copied to the fork.
     """
@@ -189,7 +189,7 @@ def _begin_fork(
     for key, body in whole.staged if whole is not None else ():
         if key in ended or key not in staged:
             staged[key] = list(fold.reader.staged(key, body))
-    staged.update(kept)
+    staged.update(effects)
     if status == "interrupted" and not engine.open_interrupts():  # as after the withdrawal in `fork`
         status = "running"  # without an owner: `retry` or `resume` continues it
     first: list[emit_events.Logged] = [("", forked)]  # the path "" is that of the top graph
@@ -223,12 +223,12 @@ def check_threads(config: RunConfig) -> tuple[Compatibility, ...]:
     questions that this leaves open.
     """
     store = the_store(config)
-    found: list[Compatibility] = []
+    verdicts: list[Compatibility] = []
     for head in store.query(ThreadFilter()):
         verdict = _judged(config, store, head) if head.status != "completed" else None
         if verdict is not None:
-            found.append(verdict)
-    return tuple(found)
+            verdicts.append(verdict)
+    return tuple(verdicts)
 
 
 def _judged(config: RunConfig, store: Store, head: Head) -> Compatibility | None:

@@ -84,10 +84,11 @@ def _newest(
     """Return the newest *limit* snapshots, newest first, one stretch of records at a time."""
     thread, last = loaded.head.thread, _last(loaded, before)
     newest: list[Snapshot[Any]] = []
-    # Only the last *most* records of a stretch are examined entry by entry; the others are folded whole, which is
-    # faster. Not every record has a snapshot, so *most* is more than *limit*. If it is not enough, it doubles for the
-    # next stretch. *shared*: the last commit of the stretch read next shares the snapshot of the completion after it.
-    shared, most = False, 2 * limit + 8
+    # Only the last *max_records* records of a stretch are examined entry by entry; the others are folded whole, which
+    # is faster. Not every record has a snapshot, so *max_records* is more than *limit*. If it is not enough, it doubles
+    # for the next stretch. *shared*: the last commit of the stretch read next shares the snapshot of the completion
+    # after it.
+    shared, max_records = False, 2 * limit + 8
     while last >= loaded.head.first and len(newest) < limit:
         # `last - 1`: a stored snapshot of the entry *last* itself would leave no record to read.
         part = store.load(thread, upto=last - 1)
@@ -96,16 +97,16 @@ def _newest(
             start_from(fold, part.snapshot)
         read = part.records[-1].seq if part.records else fold.seq
         records = [*part.records, *(store.records(thread, after=read, upto=last) if read < last else ())]
-        fold_all(fold, records[:-most])
+        fold_all(fold, records[:-max_records])
         stretch = _Stretch(config, fold, loaded, before)
-        stretch.read(records[-most:], last)
+        stretch.read(records[-max_records:], last)
         if not newest:
             check_named(config, fold, loaded.head.seq)
         if shared and stretch.changed:
             stretch.found.pop()  # the completion in the stretch after this one shares it
         newest += stretch.found[::-1]
         shared = stretch.shares or (shared and stretch.changed is None)
-        last, before, most = stretch.began, None, 2 * most  # everything left is before *before*
+        last, before, max_records = stretch.began, None, 2 * max_records  # everything left is before *before*
     return newest[:limit]
 
 
@@ -159,7 +160,7 @@ class _Stretch:
         for record in records:
             first = record.seq - record.count + 1
             batch = fold.read(record)
-            for entry, one in zip(batch.entries(first), batch.logged, strict=True):
+            for entry, logged in zip(batch.entries(first), batch.logged, strict=True):
                 completed = (
                     entry.event.__class__ is events.RunCompleted and not entry.path and self.changed is not False
                 )
@@ -167,7 +168,7 @@ class _Stretch:
                     if entry.seq == before and completed:
                         self._share()
                     break
-                fold.fold([one], entry.seq, batch.run)
+                fold.fold([logged], entry.seq, batch.run)
                 if not entry.path:  # entries of nested graphs have a path and no snapshots
                     self._note(entry, completed=completed)
         # *before* itself was examined but not folded.

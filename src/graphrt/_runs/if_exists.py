@@ -57,11 +57,11 @@ _ACTIONS: Final[Mapping[IfExists, Mapping[str, Action]]] = {
 errors that name the right verb."""
 
 
-def check_if_exists(config: RunConfig, if_exists: Any, given: Any, thread: str | None) -> None:
+def check_if_exists(config: RunConfig, if_exists: Any, input_: Any, thread: str | None) -> None:
     """Check the argument of a verb, before anything is read.
 
     Args:
-        given: The input, unchecked; UNSET if the verb continues a thread.
+        input_: The input, unchecked; UNSET if the verb continues a thread.
         thread: Id of the thread; None if one will be generated.
 
     Raises:
@@ -75,12 +75,12 @@ def check_if_exists(config: RunConfig, if_exists: Any, given: Any, thread: str |
             " began, 'return' to run nothing, or 'abandon' to give up what is left",
             where=config.plan.place(),
         )
-    if if_exists != "update" and (given is UNSET or thread is None):
+    if if_exists != "update" and (input_ is UNSET or thread is None):
         raise ARGUMENT_NEEDS_ANOTHER(
             argument=f"if_exists={if_exists!r}",
-            missing="an input" if given is UNSET else "thread=, since a thread that is made is always new",
+            missing="an input" if input_ is UNSET else "thread=, since a thread that is made is always new",
             fix="Pass an input, or leave if_exists= out to continue the thread."
-            if given is UNSET
+            if input_ is UNSET
             else "Name the thread after what is asked for: the id of the request, say.",
             where=config.plan.place(),
         )
@@ -122,17 +122,17 @@ def present(config: RunConfig, claim: Claim, fold: Fold) -> RunResult[Any]:
     return RunResult(fold.engine, seen.services, claim.head.status)
 
 
-def given_fields(plan: Plan, given: Any) -> frozenset[str]:
+def given_fields(plan: Plan, input_: Any) -> frozenset[str]:
     """Return the names of the fields that a caller gave in an input; for a pydantic model, those that were set.
 
     Defaults do not count, since a factory may create a different one for each input. With a reducer of the whole state,
     the input of a finished thread is one value, under `WHOLE`.
     """
     fields, aliases = plan.state.fields, plan.state.aliases
-    names: Iterable[Any] = given if is_mapping(given) else getattr(given, "model_fields_set", fields)
+    names: Iterable[Any] = input_ if is_mapping(input_) else getattr(input_, "model_fields_set", fields)
     # EXTRA stands for all values given to a model with extra="allow" beyond its fields.
-    found = frozenset(aliases.get(key, key if key in fields else EXTRA) for key in names)
-    return found if plan.update.whole is None else found | {WHOLE}
+    fields_given = frozenset(aliases.get(key, key if key in fields else EXTRA) for key in names)
+    return fields_given if plan.update.whole is None else fields_given | {WHOLE}
 
 
 def digests(stored: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:

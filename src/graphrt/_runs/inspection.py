@@ -280,10 +280,10 @@ def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
     return entries(config, thread)
 
 
-def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
+def _of_run(log: Iterator[Entry], run: str | None) -> Iterator[Entry]:
     """Filter the entries of one run; None keeps those of all runs."""
     # Resuming or copying a thread in between does not change what happened.
-    return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, _NO_DIFFERENCE))
+    return (entry for entry in log if (run is None or entry.run == run) and not isinstance(entry.event, _NO_DIFFERENCE))
 
 
 _NO_DIFFERENCE: Final = (events.RunResumed, events.ThreadCopied)

@@ -40,10 +40,10 @@ def kept_effects(config: RunConfig, fold: Fold) -> dict[str, list[Logged]]:
     Raises:
         StoreError: The source cannot be read.
     """
-    found: dict[str, _Kept] = {}
+    by_task: dict[str, _Kept] = {}
     for event in _recorded(config, fold):
-        _keep(found, event)
-    logged = {task: kept.logged() for task, kept in found.items()}
+        _keep(by_task, event)
+    logged = {task: kept.logged() for task, kept in by_task.items()}
     return {f"{task}{KEPT}": events for task, events in logged.items() if events}
 
 
@@ -74,7 +74,7 @@ class _Kept:
 
     def logged(self) -> list[Logged]:
         """Return its events: effects, then each answered question with its answer."""
-        logged = [one for one in map(self._as_asked, self.effects.values()) if one is not None]
+        logged = [effect for effect in map(self._as_asked, self.effects.values()) if effect is not None]
         for id_, question in self.questions.items():
             if id_ in self.answers:
                 logged += [question, self.answers[id_]]
@@ -93,24 +93,24 @@ class _Kept:
         return effect
 
 
-def _keep(found: dict[str, _Kept], event: events.Event) -> None:
+def _keep(by_task: dict[str, _Kept], event: events.Event) -> None:
     """Add *event* to the records of its task, if it is an effect, a question, or the outcome of a question."""
     if isinstance(event, events.EffectStarted | events.EffectRecorded | events.ThreadStarted | ModelEvent):
-        kept = found.setdefault(event.task, _Kept())
+        kept = by_task.setdefault(event.task, _Kept())
         kept.effects[_identity(event)] = (_path(event.task), event)
     elif isinstance(event, events.InterruptRaised):
         # A question of a nested graph also has an entry in each enclosing graph; only the one of its own task is kept.
         if _task(event.id) == event.task:
-            kept = found.setdefault(event.task, _Kept())
+            kept = by_task.setdefault(event.task, _Kept())
             # The usage so far and edits of the source's state do not belong to the fork.
             kept.questions[event.id] = (_path(event.task), replace(event, usage=None, stale=False))
     elif isinstance(event, events.InterruptAnswered):
         task = _task(event.id)
-        found.setdefault(task, _Kept()).answers[event.id] = (_path(task), event)
+        by_task.setdefault(task, _Kept()).answers[event.id] = (_path(task), event)
     elif isinstance(event, events.TaskFailed | events.TaskSucceeded):
-        found.setdefault(event.task, _Kept()).failed = isinstance(event, events.TaskFailed)
+        by_task.setdefault(event.task, _Kept()).failed = isinstance(event, events.TaskFailed)
     elif isinstance(event, _UNANSWERED):
-        kept = found.setdefault(_task(event.id), _Kept())
+        kept = by_task.setdefault(_task(event.id), _Kept())
         kept.answers.pop(event.id, None)
 
 

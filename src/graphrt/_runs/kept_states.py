@@ -88,11 +88,11 @@ class KeptStates:
         Raises:
             InputError: There is no such thread.
         """
-        kept = self._states.get(thread)
-        if kept is not None:
-            loaded = store.load(thread, after=kept.before)
-            if kept.fits(loaded):
-                return loaded, kept
+        state = self._states.get(thread)
+        if state is not None:
+            loaded = store.load(thread, after=state.before)
+            if state.fits(loaded):
+                return loaded, state
             self.forget(thread)
         return store.load(thread), None
 
@@ -131,15 +131,15 @@ class KeptStates:
 
     def grown(self, thread: str, grown: Grown) -> None:
         """Record how much *thread* had grown at the end of a run."""
-        kept = self._states.get(thread)
-        if kept is not None:
-            self._states[thread] = kept._replace(grown=grown)
+        state = self._states.get(thread)
+        if state is not None:
+            self._states[thread] = state._replace(grown=grown)
 
     def forget(self, thread: str) -> None:
         """Drop the kept state of *thread*."""
-        kept = self._states.pop(thread, None)
-        if kept is not None:
-            self._bytes -= kept.size
+        state = self._states.pop(thread, None)
+        if state is not None:
+            self._bytes -= state.size
 
 
 def _with_own_values(state: events.StateSaved) -> events.StateSaved:

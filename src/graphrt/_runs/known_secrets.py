@@ -51,13 +51,13 @@ class KnownSecrets:
 
         The stored form contains no secrets, so it shows whether anything else in the field has changed.
         """
-        kept = self._threads.get(engine.thread or "")
-        if not kept:
+        secrets = self._threads.get(engine.thread or "")
+        if not secrets:
             return
         codec, values = engine.plan.codec, engine.values
         same = {
             name: own(value)
-            for name, value in kept.items()
+            for name, value in secrets.items()
             if name in values and codec.dump(values[name], name) == codec.dump(value, name)
         }
         if same:

@@ -61,8 +61,8 @@ def checked_title(title: Any) -> str | None:
         InputError: It is not valid (`bad-label`).
     """
     if title is None or _is_line(title, LONGEST_TITLE):
-        found: str | None = title
-        return found
+        valid: str | None = title
+        return valid
     raise BAD_LABEL(
         option="title",
         given=_shown(title),
@@ -78,11 +78,11 @@ def checked_tags(option: str, tags: Any) -> frozenset[str]:
     """
     if not isinstance(tags, _TAGS):
         raise BAD_LABEL(option=option, given=_shown(tags), wanted=_TAGS_WANTED)
-    given: list[Any] = list(cast("Iterable[Any]", tags))
-    for tag in given:
+    items: list[Any] = list(cast("Iterable[Any]", tags))
+    for tag in items:
         if not _is_line(tag, LONGEST_TAG):
             raise BAD_LABEL(option=option, given=_shown(tag), wanted=_TAGS_WANTED)
-    return counted(option, frozenset(given))
+    return counted(option, frozenset(items))
 
 
 def checked_priority(priority: Any) -> int:

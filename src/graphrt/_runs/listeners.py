@@ -118,32 +118,32 @@ def listeners(config: RunConfig, opened: OpenedRun) -> tuple[tuple[Sink, ...], R
     `ActiveRun` calls this when a run is opened. If several sinks watch, only the first one watches attempts and calls,
     since code can be inside only one span of a trace. All get the entries.
     """
-    heard: list[Sink] = []
+    sinks: list[Sink] = []
     watcher: RunWatcher | None = None
     for sink in config.sinks:
         watch = getattr(sink, "__graphrt_watch__", None)
         if watch is None:
-            heard.append(sink)
+            sinks.append(sink)
             continue
-        one: RunWatcher | None = watch(opened)
-        if one is None:  # it skips this run entirely, including its entries
+        run_watcher: RunWatcher | None = watch(opened)
+        if run_watcher is None:  # it skips this run entirely, including its entries
             continue
-        heard.append(one)
-        watcher = watcher if watcher is not None else one
+        sinks.append(run_watcher)
+        watcher = watcher if watcher is not None else run_watcher
     if run_log.wanted():
-        heard.append(run_log.RunLog(opened.graph, config.store, taken_over=opened.taken_over))
-    return tuple(heard), watcher
+        sinks.append(run_log.RunLog(opened.graph, config.store, taken_over=opened.taken_over))
+    return tuple(sinks), watcher
 
 
 def of_edits(config: RunConfig) -> tuple[Sink, ...]:
     """Return the functions that get the entries of edits, forks and prunes, which happen outside runs."""
-    heard: list[Sink] = []
+    sinks: list[Sink] = []
     for sink in config.sinks:
         edited = getattr(sink, "__graphrt_edited__", None)
-        heard.append(sink if edited is None else _with_shared_id(config, edited))
+        sinks.append(sink if edited is None else _with_shared_id(config, edited))
     if run_log.wanted():
-        heard.append(run_log.RunLog(config.plan.name, config.store))
-    return tuple(heard)
+        sinks.append(run_log.RunLog(config.plan.name, config.store))
+    return tuple(sinks)
 
 
 def _with_shared_id(config: RunConfig, edited: Callable[[Entry, str | None], Any]) -> Sink:
