@@ -120,18 +120,18 @@ class Secret(Generic[T_co]):
         inner = handler.generate_schema(args[0]) if args else core_schema.any_schema()
 
         def checked(value: Any, check: Any) -> Any:
-            given: Any = value
-            is_secret = given.__class__ is Secret
-            if is_secret and not given.known:
-                return given
-            bare: Any = given.reveal() if is_secret else given
+            passed: Any = value
+            is_secret = passed.__class__ is Secret
+            if is_secret and not passed.known:
+                return passed
+            bare: Any = passed.reveal() if is_secret else passed
             try:
                 validated: Any = check(bare)
             except ValueError:
                 validated = _ABSENT
             if validated is _ABSENT:  # outside of the `except`: pydantic's error quotes the value
                 raise PydanticCustomError("secret", "the value of a Secret does not fit its type")
-            return given if is_secret and validated is bare else Secret[Any](validated)
+            return passed if is_secret and validated is bare else Secret[Any](validated)
 
         return core_schema.no_info_wrap_validator_function(
             checked,

@@ -97,10 +97,10 @@ _PLAIN_HEADERS: Final = re.compile(
 
 def credentials(*, api_key: str | None, api_base: str | None, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the credentials among the arguments of a call: 0..n texts of 4 characters or more, sorted."""
-    found = {api_key or ""}
-    found |= set(_of_url(api_base or ""))
-    found |= set(_of_options(options))
-    return tuple(sorted(secret for secret in found if len(secret) >= _SHORTEST))
+    texts = {api_key or ""}
+    texts |= set(_of_url(api_base or ""))
+    texts |= set(_of_options(options))
+    return tuple(sorted(secret for secret in texts if len(secret) >= _SHORTEST))
 
 
 def is_secret_option(name: str) -> bool:
@@ -199,10 +199,10 @@ def _of_url(url: str) -> Iterator[str]:
         parts = urlsplit(url)
     except ValueError:
         return  # not a URL: the call itself will fail and say so
-    found = [parts.password or "", parts.username if parts.password is None else ""]
+    secrets = [parts.password or "", parts.username if parts.password is None else ""]
     # Any query parameter may be a credential, but for the version of the interface (api-version for Azure).
-    found += [value for name, value in parse_qsl(parts.query) if name.lower() not in {"api-version", "version"}]
-    for secret in found:
+    secrets += [value for name, value in parse_qsl(parts.query) if name.lower() not in {"api-version", "version"}]
+    for secret in secrets:
         if secret:
             yield unquote(secret)
     if parts.password:  # HTTP clients send user information as Basic authentication (RFC 7617)
@@ -339,16 +339,16 @@ def _cards(text: str) -> Iterator[Found]:
         first = 0
         while first + 13 <= len(at):
             begins = at[first] == 0 or not run[at[first] - 1].isdigit()
-            found = 0
+            length = 0
             for size in range(min(19, len(at) - first), 12, -1) if begins and run[at[first]] in "23456" else ():
                 last = at[first + size - 1]
                 if last + 1 < len(run) and run[last + 1].isdigit():
                     continue
                 if _luhn(number := "".join(run[place] for place in at[first : first + size])):
                     yield Found(match.start() + at[first], match.start() + last + 1, number)
-                    found = size
+                    length = size
                     break
-            first += found or 1
+            first += length or 1
 
 
 def _luhn(number: str) -> bool:
@@ -378,25 +378,25 @@ def _ibans(text: str) -> Iterator[Found]:
 
 
 def _addresses(text: str) -> Iterator[Found]:
-    found = [*_valid(_IPV4, text), *(_valid(_IPV6, text) if ":" in text else ())]
+    addresses = [*_valid(_IPV4, text), *(_valid(_IPV6, text) if ":" in text else ())]
     end = -1
-    for one in sorted(found):
-        if one.start >= end:  # an IPv6 address may end with an IPv4 one
-            yield one
-            end = one.end
+    for address in sorted(addresses):
+        if address.start >= end:  # an IPv6 address may end with an IPv4 one
+            yield address
+            end = address.end
 
 
 def _valid(pattern: re.Pattern[str], text: str) -> Iterator[Found]:
     import ipaddress  # only texts of audited threads are searched for addresses
 
     for match in pattern.finditer(text):
-        said = match[0].rstrip(".") if match[0].endswith((".", "::")) else match[0].rstrip(".:")
+        candidate = match[0].rstrip(".") if match[0].endswith((".", "::")) else match[0].rstrip(".:")
         try:
-            same = str(ipaddress.ip_address(said))
+            same = str(ipaddress.ip_address(candidate))
         except ValueError:
             continue
-        if any(char.isalnum() for char in said):
-            yield Found(match.start(), match.start() + len(said), same)
+        if any(char.isalnum() for char in candidate):
+            yield Found(match.start(), match.start() + len(candidate), same)
 
 
 FINDERS: Final[dict[str, Finder]] = {
@@ -428,13 +428,13 @@ class TextPattern:
     __slots__ = ("check", "name", "regex")
 
     def __init__(self, name: str, regex: re.Pattern[str], *, check: Callable[[str], bool] | None = None) -> None:
-        text: Any = name  # callers may ignore the declared type
-        given: Any = regex
-        if not isinstance(text, str) or NAME.fullmatch(text) is None:
+        pattern_name: Any = name  # callers may ignore the declared type
+        expression: Any = regex
+        if not isinstance(pattern_name, str) or NAME.fullmatch(pattern_name) is None:
             raise BAD_REDACTION_RULES(
                 what="The name of a pattern", problem=f"{name!r} is not a word of 1 to 40 characters"
             )
-        if given.__class__ is not re.Pattern or given.pattern.__class__ is not str:
+        if expression.__class__ is not re.Pattern or expression.pattern.__class__ is not str:
             raise BAD_REDACTION_RULES(
                 what=f"The pattern {name!r}", problem=f"it is {a_type(regex)}, not a compiled expression of texts"
             )
@@ -466,16 +466,16 @@ def unbounded(regex: re.Pattern[str]) -> str:
     # Undocumented; before Python 3.11 it was the documented module `sre_parse`. Tests cover the parts used here.
     module: Any = re
     tree: Any = module._parser.parse(regex.pattern, regex.flags)
-    least: int
-    most: int
-    least, most = tree.getwidth()
+    min_length: int
+    max_length: int
+    min_length, max_length = tree.getwidth()
     try:
         ways = _ways(tree)
     except _UnboundedError as error:
         return str(error)
-    if most > LONGEST:
-        return f"a match may have {most} characters"
-    if least < 1:
+    if max_length > LONGEST:
+        return f"a match may have {max_length} characters"
+    if min_length < 1:
         return "it matches an empty text"
     return f"it can match in {ways} ways at one place" if ways > MOST_WAYS else ""
 
@@ -502,12 +502,12 @@ def _ways_of(op: str, held: Any) -> int:
         case "BRANCH":
             return sum(map(_ways, held[1]))
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            least, most, inner = held
-            if int(most) > LONGEST:
+            min_count, max_count, inner = held
+            if int(max_count) > LONGEST:
                 raise _UnboundedError("it has a repeat without a bound, or with one above 1,000")
             once = _ways(inner)
             total = 0
-            for count in range(int(least), int(most) + 1):
+            for count in range(int(min_count), int(max_count) + 1):
                 total += once**count
                 if total > 10**9:
                     break

@@ -335,8 +335,8 @@ def check_expiry(expires_s: Any, argument: str = "expires_s= of a question") -> 
         InputError: *expires_s* is neither None nor a finite number of seconds above 0 (`input`).
     """
     if expires_s is None or (is_number(expires_s) and 0 < expires_s < inf):
-        found: float | None = expires_s
-        return found
+        seconds: float | None = expires_s
+        return seconds
     raise INVALID_ARGUMENT(
         argument=argument,
         value=expires_s,

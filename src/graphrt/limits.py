@@ -105,7 +105,7 @@ class Limits:
         grace_s: float = _UNSET,
         max_input_bytes: int | None = _UNSET,
     ) -> None:
-        given = {
+        options = {
             "max_steps": max_steps,
             "max_visits": max_visits,
             "max_tasks": max_tasks,
@@ -117,12 +117,12 @@ class Limits:
             "grace_s": grace_s,
             "max_input_bytes": max_input_bytes,
         }
-        self._take({name: value for name, value in given.items() if value is not _UNSET})
+        self._take({name: value for name, value in options.items() if value is not _UNSET})
 
-    def _take(self, given: dict[str, Any]) -> None:
-        object.__setattr__(self, "_given", given)  # __setattr__ of this class raises
+    def _take(self, options: dict[str, Any]) -> None:
+        object.__setattr__(self, "_given", options)  # __setattr__ of this class raises
         for name, default in _DEFAULTS.items():
-            object.__setattr__(self, name, given.get(name, default))
+            object.__setattr__(self, name, options.get(name, default))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Limits are immutable: cannot set {name!r}; make new ones, or use over()")
@@ -140,9 +140,11 @@ class Limits:
         """Yield a sentence for each given value that is not valid."""
         for name, value in self._given.items():
             seconds = name in _SECONDS
-            found = number_problem(name, value, optional=name in _OPTIONAL, seconds=seconds, least=0 if seconds else 1)
-            if found:
-                yield found
+            problem = number_problem(
+                name, value, optional=name in _OPTIONAL, seconds=seconds, least=0 if seconds else 1
+            )
+            if problem:
+                yield problem
 
     def to_dict(self) -> dict[str, Any]:
         """Return all limits by name, defaults included."""
@@ -158,8 +160,8 @@ class Limits:
         return f"Limits({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
 
 
-def _again(given: dict[str, Any]) -> Limits:
-    return Limits(**given)
+def _again(options: dict[str, Any]) -> Limits:
+    return Limits(**options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ class RetryPolicy:
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each value that is not valid."""
-        found = (
+        checks = (
             number_problem("attempts", self.attempts, optional=False, least=1),
             number_problem("wait_initial_s", self.wait_initial_s, optional=False, seconds=True),
             None
@@ -204,7 +206,7 @@ class RetryPolicy:
             else number_problem("wait_max_s", self.wait_max_s, optional=False, seconds=True),
             number_problem("growth", self.growth, optional=False, factor=True, least=1),
         )
-        yield from (problem for problem in found if problem)
+        yield from (problem for problem in checks if problem)
         jitter: Any = self.jitter
         if not isinstance(jitter, bool):
             yield f"jitter must be True or False, not {jitter!r}"

@@ -99,11 +99,11 @@ def union(current: ItemsT | None, incoming: Iterable[Any]) -> ItemsT:
     try:
         merged: Iterable[Any] = dict.fromkeys((*held, *incoming))
     except TypeError:  # items that cannot be hashed
-        kept: list[Any] = []
+        distinct: list[Any] = []
         for item in (*held, *incoming):
-            if item not in kept:
-                kept.append(item)
-        merged = kept
+            if item not in distinct:
+                distinct.append(item)
+        merged = distinct
     result = type(held)(merged)
     return result
 
@@ -133,8 +133,8 @@ def first(current: T, incoming: Any) -> T:
 
 
 def _id_of(message: Any) -> object:
-    found: object = message.get("id") if issubclass(type(message), Mapping) else getattr(message, "id", None)
-    return found
+    id_: object = message.get("id") if issubclass(type(message), Mapping) else getattr(message, "id", None)
+    return id_
 
 
 def messages(current: list[M] | None, incoming: Iterable[M]) -> list[M]:
@@ -290,8 +290,8 @@ def known(fn: object) -> BuiltIn | None:
 
 def by_name(name: object) -> Callable[[Any, Any], Any] | None:
     """Return the reducer of this module with *name*; None if there is none."""
-    found = isinstance(name, str) and name in __all__ and name not in _NO_REDUCERS
-    reducer: Callable[[Any, Any], Any] | None = globals()[name] if found else None  # type: ignore[index]  # a str
+    is_reducer = isinstance(name, str) and name in __all__ and name not in _NO_REDUCERS
+    reducer: Callable[[Any, Any], Any] | None = globals()[name] if is_reducer else None  # type: ignore[index]  # a str
     return reducer
 
 

@@ -350,9 +350,8 @@ class _Erasing:
         commit = relisted(self._config, self._store, erasure, records, commit)
         if not self._force and erasure.loaded.head.status in _UNFINISHED:
             self._check_not_needed(erasure, erasure.loaded_after(records, commit))
-        keep, unused = erasure.blobs(
-            records, commit
-        )  # names of the blobs that are still referred to, and of the others
+        # Names of the blobs that are still referred to, and of the others.
+        keep, unused = erasure.blobs(records, commit)
         self._threads.append(erasure.reader.thread)
         self._records += erasure.records
         self._lines += erasure.lines

@@ -131,9 +131,9 @@ class LiveFeed:
             self.renewed(self._store.follow_live([self._thread], for_s=INTEREST_S)[self._thread])
         while self._held_bytes <= _READ_BYTES:
             batches = self._store.relayed(self._thread, after=self.place, limit=_AT_ONCE)
-            for one in batches:
-                self.place = one.place
-                for sent in self._new(*opened(self._codec, one.body)):
+            for batch in batches:
+                self.place = batch.place
+                for sent in self._new(*opened(self._codec, batch.body)):
                     # All that comes before an entry has a smaller place than what its driver shows after it.
                     self._seq = max(self._seq, sent.seq)
                     self._held.append((self._seq, sent))
@@ -148,7 +148,7 @@ class LiveFeed:
         self.place = min(self.place, newest)
         self.renew_at = monotonic() + RENEW_S
 
-    def _new(self, heading: Heading, found: Sequence[Sent]) -> Iterator[Sent]:
+    def _new(self, heading: Heading, items: Sequence[Sent]) -> Iterator[Sent]:
         """Return the items of a batch that this reader should get and has not read before."""
         writer, task = heading.writer, heading.task
         if writer in self._past:
@@ -162,17 +162,17 @@ class LiveFeed:
             and heading.again != numbered.told
         )
         if numbered is None or begins_anew:
-            if not self._may_begin(heading, found):
+            if not self._may_begin(heading, items):
                 return iter(())
             self._let_go(self._present.get(task), writer)
             is_first = self._present.get(task, writer) == writer
             numbered = self._writers[writer] = NumberedItems(told=heading.again, is_first=is_first)
         self._present[task] = writer
         if writer == self._after.writer:
-            self._shown.go_on(heading, [sent for sent in found if sent.number <= self._after.number])
-        return numbered.new(heading, found, partial(self._told_later, writer))
+            self._shown.go_on(heading, [sent for sent in items if sent.number <= self._after.number])
+        return numbered.new(heading, items, partial(self._told_later, writer))
 
-    def _may_begin(self, heading: Heading, found: Sequence[Sent]) -> bool:
+    def _may_begin(self, heading: Heading, items: Sequence[Sent]) -> bool:
         """Return whether the reader may start reading a writer at this batch.
 
         The first writer for a task, or for the driver, may have shown something before the reader arrived. So it is
@@ -180,9 +180,9 @@ class LiveFeed:
         beginning.
         """
         writer, task, again, begins = heading
-        seq = again.seq if again is not None else found[-1].seq if found else 0
+        seq = again.seq if again is not None else items[-1].seq if items else 0
         is_first = self._present.get(task, writer) == writer
-        if not begins and (again is not None or (is_first and not (found and found[0].first == 1))):
+        if not begins and (again is not None or (is_first and not (items and items[0].first == 1))):
             return False
         if task:
             return seq >= self._closed_after(seq)
@@ -204,19 +204,19 @@ class LiveFeed:
         A returning reader may find its batches gone, or items handed over before their writer first repeated
         everything.
         """
-        place, told, items = self.place, None, list[Sent]()
+        place, repeat, items = self.place, None, list[Sent]()
         while batches := self._store.relayed(self._thread, after=place, limit=1):
             place = batches[0].place
-            heading, found = opened(self._codec, batches[0].body)
+            heading, batch_items = opened(self._codec, batches[0].body)
             if heading.writer != writer:
                 continue
-            if told is None and heading.begins:
-                told = heading.again
-            elif told is not None and heading.again != told:
+            if repeat is None and heading.begins:
+                repeat = heading.again
+            elif repeat is not None and heading.again != repeat:
                 break
-            if told is not None:
-                items += found
-        return None if told is None else (told, items)
+            if repeat is not None:
+                items += batch_items
+        return None if repeat is None else (repeat, items)
 
     def _closed_after(self, seq: int) -> int:
         """Return the last entry that closed a superstep after the entry *seq*, or one before it if none did."""
@@ -256,24 +256,24 @@ class LiveFeed:
         if not self._has_met_stop and not entry.path and isinstance(entry.event, InterruptRaised | RunInterrupted):
             self._has_met_stop = True
             # Read before the entries: if these show no commit, it was of the same superstep.
-            found = staged_items(self._config, self._thread) if not self._staged_at else None
+            staged = staged_items(self._config, self._thread) if not self._staged_at else None
             committed = committed_items(self._config, self._thread, entry.seq, self._first)
             if committed is not None:
                 self._committed += self._unread(committed, entry.seq - 1)
-            elif found is not None:
-                self._stage(found, entry.seq - 1)
+            elif staged is not None:
+                self._stage(staged, entry.seq - 1)
 
-    def _stage(self, found: Sequence[Sent], seq: int) -> None:
+    def _stage(self, items: Sequence[Sent], seq: int) -> None:
         """Buffer the output of the open tasks for a reader that has the entries up to *seq*."""
-        self._shown.said(found)
+        self._shown.said(items)
         self._staged.clear()
-        self._staged += self._unread(found, seq)
+        self._staged += self._unread(items, seq)
 
-    def _unread(self, found: Sequence[Sent], seq: int) -> Iterator[Sent]:
+    def _unread(self, items: Sequence[Sent], seq: int) -> Iterator[Sent]:
         """Yield the items that this reader, which has the entries up to *seq*, may lack."""
-        last = {sent.task_id: sent.seq for sent in found}
+        last = {sent.task_id: sent.seq for sent in items}
         writer, number = self._given
-        for sent in found:
+        for sent in items:
             # The reader left in the middle of these items, or only a label was added since.
             if sent.heading.writer == writer:
                 if sent.number <= number:
@@ -292,9 +292,9 @@ class LiveFeed:
             self._held_bytes -= sent.size
             if sent.seq >= self._closed:  # else its superstep is closed, which a queue worker has not noticed yet
                 yield from self._shown.items(after, sent)
-        for said in (self._committed, self._staged):
-            while said and said[0].seq < seq:
-                sent = said.popleft()
+        for items in (self._committed, self._staged):
+            while items and items[0].seq < seq:
+                sent = items.popleft()
                 if self._shown.lacks(sent):
                     self._given = (sent.heading.writer, sent.number)
                     yield from self._shown.items(sent.seq, sent)

@@ -136,7 +136,12 @@ def texts(seq: int, pieces: Sequence[tuple[int, MessageItem]]) -> bytes:
         ValueError: A text cannot be stored, because it contains a lone surrogate.
     """
     number, item = pieces[0]
-    form = [type(item.item).__name__, item.node, [one for one, _ in pieces], [one.item.text for _, one in pieces]]
+    form = [
+        type(item.item).__name__,
+        item.node,
+        [number for number, _ in pieces],
+        [piece.item.text for _, piece in pieces],
+    ]
     return to_json([number, seq, _TEXTS, form, item.task_id])
 
 
@@ -156,24 +161,24 @@ def opened(codec: Codec, body: bytes) -> tuple[Heading, list[Sent]]:
     head, *lines = body.split(b"\n")
     writer, task, begins, *again = from_json(head)
     heading = Heading(str(writer), str(task), Again(*again) if again else None, bool(begins))
-    found = [sent for one in lines for sent in _sent(codec, heading, one)]
-    return heading, sorted(found, key=lambda sent: sent.number)
+    items = [sent for encoded in lines for sent in _sent(codec, heading, encoded)]
+    return heading, sorted(items, key=lambda sent: sent.number)
 
 
-def _sent(codec: Codec, heading: Heading, one: bytes) -> Iterator[Sent]:
+def _sent(codec: Codec, heading: Heading, encoded: bytes) -> Iterator[Sent]:
     """Yield the items of a line: one item, or a text that combines the pieces that came together.
 
     A reader gets them at the same moment, and each item costs it more time than a piece (decision 0318).
     """
     try:
-        number, seq, mode, form, task_id = codec.load(one)
+        number, seq, mode, form, task_id = codec.load(encoded)
     except StoreError as error:
         if error.code != "unknown-type":  # the line is damaged
             raise
         # The value's class is known only to another graph, so the item stays plain data.
-        number, seq, mode, form, task_id = from_json(one)
+        number, seq, mode, form, task_id = from_json(encoded)
     if mode != _TEXTS:
-        yield Sent(heading, number, seq, cast("LiveMode", mode), _item(form), task_id, len(one))
+        yield Sent(heading, number, seq, cast("LiveMode", mode), _item(form), task_id, len(encoded))
         return
     name, node, numbers, pieces = form
     classes = _classes()
@@ -196,7 +201,7 @@ PIECE_BYTES: Final = 32
 @cache
 def _names(cls: Any) -> tuple[str, ...]:
     """Return the field names of a class. Cached, since `fields` would compute them again for each token."""
-    return tuple(one.name for one in fields(cls))
+    return tuple(field.name for field in fields(cls))
 
 
 def _form(item: Any) -> list[Any]:

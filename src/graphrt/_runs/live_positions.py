@@ -42,7 +42,7 @@ def position_of(after: Any) -> Position:
     seq, number, writer = ([*after.split(".", 2), "", ""] if isinstance(after, str) else ["", "", ""])[:3]
     number, dash, last = number.partition("-")
     numbers = [seq, *([number] if after != seq else ()), *([last] if dash else ())]
-    if (after == seq or writer) and all(one.isascii() and one.isdigit() for one in numbers):
+    if (after == seq or writer) and all(part.isascii() and part.isdigit() for part in numbers):
         return Position(int(seq), writer, int(number or 0), int(last or 0))
     raise INVALID_ARGUMENT(
         argument="after=", value=after, wanted="the seq of an entry, the position of a LiveItem, or 0 for the beginning"

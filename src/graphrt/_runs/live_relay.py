@@ -223,12 +223,12 @@ class LiveRelay:
         if type(item) is Live and item.what == "ended":
             self._ended.add(task_id)
         self._number += 1
-        one = self._kept_as(mode, item, task_id)
-        if one is None:
+        shown = self._kept_as(mode, item, task_id)
+        if shown is None:
             self._lost += 1  # its number stays used: followers see the gap
             return
-        self._keep(one)
-        self._wait(one)
+        self._keep(shown)
+        self._wait(shown)
 
     def _told(self, item: Live, task: Task | None) -> bool:
         """Handle an item that starts a task or ends the kept items of one; return False for any other item."""
@@ -244,9 +244,9 @@ class LiveRelay:
         else:
             return False
         self._number += 1
-        one = self._kept_as("live", item, item.task_id)
-        if one is not None:
-            self._wait(one)
+        shown = self._kept_as("live", item, item.task_id)
+        if shown is not None:
+            self._wait(shown)
         return True
 
     def _turn(self, superstep: int, seq: int) -> None:
@@ -279,9 +279,9 @@ class LiveRelay:
         if known is not None:
             self._drop(id_, below=task.node.child is None)  # a nested graph continues from its last commit
         self._number += 1
-        one = _Item(self._number, "live", live(task, "started", task.attempt), id_, 0)
-        self._begun[id_] = task.execution, one
-        self._wait(one)
+        started = _Item(self._number, "live", live(task, "started", task.attempt), id_, 0)
+        self._begun[id_] = task.execution, started
+        self._wait(started)
         return id_
 
     def _kept_as(self, mode: str, item: Any, task_id: str) -> _Item | None:
@@ -291,25 +291,25 @@ class LiveRelay:
         made = self._encoded(_Item(self._number, mode, item, task_id, 0), self._shown_at)
         return None if made is None else _Item(self._number, mode, made, task_id, len(made))
 
-    def _encoded(self, one: _Item, seq: int) -> bytes | None:
+    def _encoded(self, item: _Item, seq: int) -> bytes | None:
         """Return the line of an item that comes after the entry *seq*; None if a value in it cannot be stored."""
-        if type(one.item) is bytes:
-            return one.item
+        if type(item.item) is bytes:
+            return item.item
         with suppress(NotStorable):
-            return line(self._codec, one.number, seq, one.mode, one.item, one.task_id)
+            return line(self._codec, item.number, seq, item.mode, item.item, item.task_id)
         return None
 
-    def _keep(self, one: _Item) -> None:
+    def _keep(self, item: _Item) -> None:
         """Keep an item for later followers; the oldest items of its task are dropped if there are too many."""
-        if one.size > OPEN_BYTES:
+        if item.size > OPEN_BYTES:
             self._lost += 1
             return
-        root = one.task_id.partition("/")[0]
+        root = item.task_id.partition("/")[0]
         shown = self._open.get(root)
         if shown is None:
             shown = self._open[root] = deque()
-        shown.append(one)
-        size = self._sizes.get(root, 0) + one.size
+        shown.append(item)
+        size = self._sizes.get(root, 0) + item.size
         while size > OPEN_BYTES:
             size -= shown.popleft().size
             self._lost += 1
@@ -318,21 +318,21 @@ class LiveRelay:
     def _drop(self, task_id: str, *, below: bool = True) -> None:
         """Drop the items of a task whose attempt was abandoned; with *below*, also those of its nested graph."""
         inside = f"{task_id}/"
-        gone = [id_ for id_ in self._begun if id_ == task_id or (below and id_.startswith(inside))]
-        for id_ in gone:
+        dropped = [id_ for id_ in self._begun if id_ == task_id or (below and id_.startswith(inside))]
+        for id_ in dropped:
             del self._begun[id_]
-        self._ended.difference_update(gone)
+        self._ended.difference_update(dropped)
         root = task_id.partition("/")[0]
-        kept = deque(one for one in self._open.get(root, ()) if one.task_id not in gone)
-        self._open[root] = kept
-        self._sizes[root] = sum(one.size for one in kept)
+        rest = deque(item for item in self._open.get(root, ()) if item.task_id not in dropped)
+        self._open[root] = rest
+        self._sizes[root] = sum(item.size for item in rest)
 
-    def _wait(self, one: _Item) -> None:
+    def _wait(self, item: _Item) -> None:
         """Queue an item for the next batch, if there is a follower."""
-        if not self.is_followed or one.size > MOST_BYTES:
+        if not self.is_followed or item.size > MOST_BYTES:
             return
-        self._waiting.append((self._shown_at, one))
-        self._waiting_size += one.size
+        self._waiting.append((self._shown_at, item))
+        self._waiting_size += item.size
         while self._waiting_size > MOST_BYTES or len(self._waiting) > MOST_ITEMS:
             self._waiting_size -= self._waiting.popleft()[1].size
 
@@ -369,8 +369,8 @@ class LiveRelay:
         Args:
             again: As for `handing_over`.
         """
-        with self.handing_over(again=again) as given, suppress(Exception):
-            given.places.extend(self._store.relay(given.batches) if given.batches else ())
+        with self.handing_over(again=again) as handover, suppress(Exception):
+            handover.places.extend(self._store.relay(handover.batches) if handover.batches else ())
 
     @contextmanager
     def handing_over(self, *, again: bool) -> Generator[Handover]:
@@ -387,14 +387,14 @@ class LiveRelay:
             yield Handover((), [])
             return
         with self._sending:
-            given = Handover(self._made(again=again), [])
-            yield given
+            handover = Handover(self._made(again=again), [])
+            yield handover
             now = monotonic()
             # Without places, the batches were not stored.
-            for one, place in zip(given.batches, given.places, strict=False):
-                self._kept.append((place, len(one.body), now))
-                self._kept_size += len(one.body)
-                self._sent += len(one.body)
+            for sent_batch, place in zip(handover.batches, handover.places, strict=False):
+                self._kept.append((place, len(sent_batch.body), now))
+                self._kept_size += len(sent_batch.body)
+                self._sent += len(sent_batch.body)
 
     def _made(self, *, again: bool) -> list[NewBatch]:
         """Return the waiting items as batches, with *again* also the open tasks' items; none if encoding fails."""
@@ -402,20 +402,22 @@ class LiveRelay:
             waiting = [*self._waiting]
             self._waiting.clear()
             self._waiting_size = 0
-            told = self._again() if again and self._is_time() else None
+            repeat = self._again() if again and self._is_time() else None
         bodies: list[bytes] = []
         heading = Heading(self._writer, self._task.id if self._task is not None else "")
         with suppress(Exception):
             self._check()
-            for some in _parts(waiting, lambda pair: pair[1].size) if waiting else ():
+            for part_items in _parts(waiting, lambda pair: pair[1].size) if waiting else ():
                 lines = list[bytes]()
-                for seq, pairs in groupby(some, key=itemgetter(0)):
-                    lines += self._lines(seq, [one for _, one in pairs])[0]
+                for seq, pairs in groupby(part_items, key=itemgetter(0)):
+                    lines += self._lines(seq, [item for _, item in pairs])[0]
                 if lines:
                     bodies.append(batch(heading, lines))
-            if told is not None:
-                parts = enumerate(told[1])
-                bodies += [batch(heading._replace(again=told[0], begins=part == 0), some) for part, some in parts]
+            if repeat is not None:
+                parts = enumerate(repeat[1])
+                bodies += [
+                    batch(heading._replace(again=repeat[0], begins=part == 0), encoded) for part, encoded in parts
+                ]
         forget = self._forgotten()
         batches: list[NewBatch] = []
         for body in bodies:
@@ -438,12 +440,12 @@ class LiveRelay:
         """
         self._wants_again, self._is_told = False, True
         self._again_at, self._again_last, self._sent = monotonic(), self._number, 0
-        begun = [one for _, one in self._begun.values()]
-        shown = sorted(begun + [one for some in self._open.values() for one in some])
+        begun = [started for _, started in self._begun.values()]
+        shown = sorted(begun + [item for items in self._open.values() for item in items])
         lost, parts = self._lost, list[list[bytes]]()
-        for some in _parts(shown, lambda one: one.size):
-            made, unstorable = self._lines(self._shown_at, some)
-            parts.append(made)
+        for part in _parts(shown, lambda item: item.size):
+            encoded, unstorable = self._lines(self._shown_at, part)
+            parts.append(encoded)
             lost += unstorable
         return Again(self._number, self._shown_at, lost), parts
 
@@ -456,18 +458,18 @@ class LiveRelay:
         """
         lines, lost = list[bytes](), 0
         pieces: dict[tuple[str, str], list[tuple[int, MessageItem]]] = {}
-        for one in shown:
-            if one.mode == "messages" and type(one.item) is not bytes:
-                pieces.setdefault((one.task_id, type(one.item.item).__name__), []).append((one.number, one.item))
-            elif (made := self._encoded(one, seq)) is not None:
-                lines.append(made)
+        for item in shown:
+            if item.mode == "messages" and type(item.item) is not bytes:
+                pieces.setdefault((item.task_id, type(item.item.item).__name__), []).append((item.number, item.item))
+            elif (encoded := self._encoded(item, seq)) is not None:
+                lines.append(encoded)
             else:
                 lost += 1
-        for of_one in pieces.values():
+        for numbered in pieces.values():
             try:
-                lines.append(texts(seq, of_one))
+                lines.append(texts(seq, numbered))
             except ValueError:
-                lost += len(of_one)
+                lost += len(numbered)
         return lines, lost
 
     def _forgotten(self) -> int:
@@ -485,13 +487,13 @@ class LiveRelay:
 
 def _parts(items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield *items* in order, in groups that end once they have more than `BATCH_BYTES`; one empty group without any."""
-    some: list[T] = []
+    part: list[T] = []
     total = 0
-    for one in items:
-        some.append(one)
-        total += size(one)
+    for item in items:
+        part.append(item)
+        total += size(item)
         if total > BATCH_BYTES:
-            yield some
-            some, total = [], 0
-    if some or not items:
-        yield some
+            yield part
+            part, total = [], 0
+    if part or not items:
+        yield part

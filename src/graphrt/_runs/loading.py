@@ -81,10 +81,10 @@ def present(config: RunConfig, thread: str, claim: Claim | None = None) -> Fold:
         ConflictError: Another owner has written the thread since the claim.
         InputError, StoreError, ReplayDivergedError: See `load`.
     """
-    loaded, kept = config.kept.load(the_store(config), thread)
+    loaded, kept_state = config.kept.load(the_store(config), thread)
     if claim is not None:
         check_unmoved(claim, loaded.head)
-    return folded(config, loaded, kept)
+    return folded(config, loaded, kept_state)
 
 
 def loaded_at(store: Store, thread: str, at: int | None) -> StoredThread:
@@ -218,7 +218,7 @@ def folded(
     if upto is None:
         fold.reader.check_beside(loaded.staged, fold.seq)  # the last records vouch for the staged data
         fold.staged = outcomes(loaded.staged)  # the next journal record vouches for these again
-        staged = loaded.staged if task is None else [one for one in loaded.staged if top_task(one[0]) == task]
+        staged = loaded.staged if task is None else [row for row in loaded.staged if top_task(row[0]) == task]
         open_superstep(fold, staged, letters)
         if verdict.kind == "identical":
             config.kept.keep(fold, loaded, kept)

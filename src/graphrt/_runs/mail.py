@@ -74,17 +74,17 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
     try:
         value = redacted_value(engine, value, "the value of a signal")
         content = {"name": name, "value": value, "user": config.user}
-        kept = _post(config, store, thread, signal_id(chosen), "signal", content)
+        is_new = _post(config, store, thread, signal_id(chosen), "signal", content)
     except NotStorable as error:
         raise not_storable(engine, error, "The signal has a value") from error
-    if not kept:
+    if not is_new:
         codec = config.plan.codec
         before = _sent_before(config, store, thread, chosen)
         if before is not None and codec.dump([*before]) != codec.dump([name, value]):
             from graphrt.errors._codes.serving import KEY_REUSED  # most programs load no errors of the server
 
             raise KEY_REUSED(key=f"The id {chosen!r} of a signal", thread=thread)
-    return kept
+    return is_new
 
 
 def _sent_before(config: RunConfig, store: Store, thread: str, id: str) -> tuple[str, Any] | None:
@@ -133,22 +133,26 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
     if config.redactor is not None:
         engine.redact_with(config.redactor)
     # A letter does not name the source of an answer. Answers of the clock are left to the owner, who computes them too.
-    given = {id_: one for id_, one in answers_by_id(engine, answers, answer, config.clock).items() if not one.by}
-    if not given:
+    by_id = {
+        id_: answer_given
+        for id_, answer_given in answers_by_id(engine, answers, answer, config.clock).items()
+        if not answer_given.by
+    }
+    if not by_id:
         return
     try:
-        content = {id_: redacted_value(engine, one, f"the answer to {id_}") for id_, (one, _) in given.items()}
+        content = {id_: redacted_value(engine, value, f"the answer to {id_}") for id_, (value, _) in by_id.items()}
         # A new id for each call, so that the letter is kept in any case.
         _post(config, store, thread, f"answers:{config.ids()}", "answers", {"answers": content})
     except NotStorable as error:
         raise not_storable(engine, error, "An answer holds a value") from error
 
 
-def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None, *, abandon: bool) -> None:
+def leave_input(config: RunConfig, head: Head, input_: Any, labels: Labels | None, *, abandon: bool) -> None:
     """Post an input to the thread of *head*, to run after the current run or, with *abandon*, in place of it.
 
     Args:
-        given: The input, unchecked. The thread exists, so it is an update of the state.
+        input_: The input, unchecked. The thread exists, so it is an update of the state.
         labels: Title, tags and priority that the thread gets with it; None changes none.
 
     Raises:
@@ -157,7 +161,7 @@ def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None
     store = the_store(config)
     store.require("mail")
     engine = _engine(config, head.thread)
-    update = entered(config, engine, checked_update(engine, given, what="The input of a thread"), whole=False)
+    update = entered(config, engine, checked_update(engine, input_, what="The input of a thread"), whole=False)
     if labels is not None:
         with_more(labels_of_head(head), labels)  # checks that it may have so many
     content: dict[str, Any] = {"input": dict(update), "abandon": abandon}
@@ -178,14 +182,14 @@ def moves(store: Store, head: Head) -> bool:
     if head.status not in ("interrupted", "completed") or "mail" not in store.offers:
         return False
     mail = store.query(MailFilter(thread=head.thread))
-    return any(head.status == "completed" or not one.id.startswith(QUEUED) for one in mail)
+    return any(head.status == "completed" or not letter.id.startswith(QUEUED) for letter in mail)
 
 
 def has_input(store: Store, thread: str) -> bool:
     """Return whether an input waits for the thread. If so, a completed thread counts as running."""
     if "mail" not in store.offers:
         return False
-    return any(one.id.startswith(BEGINS) for one in store.query(MailFilter(thread=thread)))
+    return any(letter.id.startswith(BEGINS) for letter in store.query(MailFilter(thread=thread)))
 
 
 def labels_of(content: Mapping[str, Any]) -> Labels | None:

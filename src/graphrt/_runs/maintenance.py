@@ -129,17 +129,17 @@ def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
     if "mail" in store.offers:
         having = ThreadFilter(ids=[info.thread for info in page], has_mail=True)
         mailed = {head.thread for head in store.query(having)}
-    found: set[str] = set()
+    continuing: set[str] = set()
     for info in page:
         if info.status == "running" or (info.status == "completed" and info.thread in mailed):
-            found.add(info.thread)
+            continuing.add(info.thread)
         elif info.status == "interrupted":
             with suppress(InputError):  # another sweep has deleted it meanwhile
                 head = store.head(info.thread)
                 # By a timer, a child or a worker of a queue; by the expiry of a question; by mail.
                 if waits_for(store, head) or answers_itself(store, head) or moves(store, head):
-                    found.add(info.thread)
-    return found
+                    continuing.add(info.thread)
+    return continuing
 
 
 def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
@@ -150,10 +150,10 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
     store, status, limit = the_store(config), which.get("status"), which.get("limit")
     check_status(status)
     check_number("limit", limit)
-    found: list[ThreadInfo] = []
-    for one in _ENDED if status is None else (status,):
+    old: list[ThreadInfo] = []
+    for wanted_status in _ENDED if status is None else (status,):
         wanted = wanted_threads(
-            one,
+            wanted_status,
             which.get("graph"),
             None,  # any beginning of the id
             which.get("tenant"),
@@ -163,14 +163,14 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
             updated_before=before,
         )
         after: str | None = None
-        while limit is None or len(found) < limit:
+        while limit is None or len(old) < limit:
             page = threads(config, wanted, after=after, limit=_PAGE)
-            kept = _going_on(store, page)
-            found += [info for info in page if not info.owned and info.thread not in kept]
+            continuing = _going_on(store, page)
+            old += [info for info in page if not info.owned and info.thread not in continuing]
             if len(page) < _PAGE:
                 break
             after = page[-1].thread
-    return tuple(found[:limit])
+    return tuple(old[:limit])
 
 
 def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
@@ -184,21 +184,21 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
     """
     store, before = the_store(config), _time_before(config, older_than_s)
     old = _old(config, before, which)
-    gone, at = 0, 0  # how many were deleted, and how many of *old* were tried
+    deleted_count, at = 0, 0  # how many were deleted, and how many of *old* were tried
     failed: list[GraphrtError] = []
     while at < len(old):
         if at and store.blocking:  # a store in memory has no other writers to let in
             sleep(_PAUSE_S)
-        some = [info.thread for info in old[at : at + _TOGETHER]]
+        batch = [info.thread for info in old[at : at + _TOGETHER]]
         at += _TOGETHER
-        some = [thread for thread in some if _logged(partial(_check_log, config, thread), failed)]
-        deleted = store.delete_many(some, updated_before=before)  # not those that were claimed or written meanwhile
-        gone += len(deleted)
+        batch = [thread for thread in batch if _logged(partial(_check_log, config, thread), failed)]
+        deleted = store.delete_many(batch, updated_before=before)  # not those that were claimed or written meanwhile
+        deleted_count += len(deleted)
         for thread in deleted:
             _logged(partial(_end_log, config, thread), failed)
     if failed:
         raise failed[0]
-    return gone
+    return deleted_count
 
 
 def verified(config: RunConfig, *, replayed: bool) -> Verification:
@@ -214,8 +214,8 @@ def verified(config: RunConfig, *, replayed: bool) -> Verification:
 
 def shown(config: RunConfig) -> str:
     """Return the configuration of the runtime, as an HTML table for notebooks (`Runtime._repr_html_`)."""
-    given = {"store": config.store, "harness": config.harness, "deps": config.deps}
-    rows = [(name, type(value).__name__) for name, value in given.items() if value is not None]
+    options = {"store": config.store, "harness": config.harness, "deps": config.deps}
+    rows = [(name, type(value).__name__) for name, value in options.items() if value is not None]
     rows += [("limits", repr(config.limits))]
     rows += [] if config.budget is None else [("budget", repr(config.budget))]
     return html_table(f"Runtime of {config.plan.name!r}", rows)
@@ -260,7 +260,11 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
         adopt=config.audit is not None and config.audit.adopt,
         seed=config.seed,
     )
-    bodies = (*(one.body for one in source.records), *source.snapshots.values(), *(body for _, body in source.staged))
+    bodies = (
+        *(record.body for record in source.records),
+        *source.snapshots.values(),
+        *(body for _, body in source.staged),
+    )
     blobs = sorted({name for body in bodies for name in blob_names(body)})
     try:
         claim = leases.take(store, target, create=True, lease_s=config.lease_s, at=at)

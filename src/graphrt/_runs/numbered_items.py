@@ -42,7 +42,7 @@ class NumberedItems:
         """Missed items to be counted by the next item."""
         self.is_first: bool = is_first
 
-    def new(self, heading: Heading, found: Sequence[Sent], later: Later) -> Iterator[Sent]:
+    def new(self, heading: Heading, batch: Sequence[Sent], later: Later) -> Iterator[Sent]:
         """Yield the items of a batch that were not read before, each with the number of items missing before it.
 
         A batch may come twice after its writer lost a connection.
@@ -52,14 +52,14 @@ class NumberedItems:
             if not heading.begins or (is_amid and again.last < self._last):
                 return
             self._catch_up(again)
-        elif again is None and is_amid and (not found or found[-1].number <= self._last):
+        elif again is None and is_amid and (not batch or batch[-1].number <= self._last):
             return  # the re-telling has these items, except the finished ones
-        elif again is None and found and found[0].first > self._known + 1 and (telling := later()) is not None:
-            first, (told, items) = found[0], telling
-            self._catch_up(told)
-            missing = [one.between(1, first.first - 1) for one in items if one.first < first.first]
-            found = [*(one._replace(seq=first.seq, last=told.last) for one in missing), *found]
-        for sent in found:
+        elif again is None and batch and batch[0].first > self._known + 1 and (telling := later()) is not None:
+            first, (repeat, items) = batch[0], telling
+            self._catch_up(repeat)
+            missing = [item.between(1, first.first - 1) for item in items if item.first < first.first]
+            batch = [*(item._replace(seq=first.seq, last=repeat.last) for item in missing), *batch]
+        for sent in batch:
             number = sent.number
             if number <= self._number:
                 continue

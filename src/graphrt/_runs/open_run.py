@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 def begin(
     config: RunConfig,
-    given: Any,
+    input_: Any,
     thread_id: str | None,
     *,
     reads: Reads = NOTHING,
@@ -66,7 +66,7 @@ def begin(
     """Open a run on an input, for all verbs that take one, and for child threads.
 
     Args:
-        given: The input, unchecked: the whole state of a new thread, an update of an existing one.
+        input_: The input, unchecked: the whole state of a new thread, an update of an existing one.
         thread_id: None generates an id if there is a store, and runs without a thread if there is none.
         reads: Modes of the items that the caller reads.
         if_exists: What to do with the input if the thread exists; checked by the caller (`check_if_exists`).
@@ -94,7 +94,7 @@ def begin(
         engine = Engine(plan, config.limits, check_state=config.checks_state)
         # Sinks see the run begin as soon as it is opened, so the input is checked first. If that fails, nothing has to
         # be released. No error needs redacting: redaction rules come with an audit log, which needs a store.
-        values = entered(config, engine, plan.state.initial(given, where=plan.place(), only=plan.spec.input_names))
+        values = entered(config, engine, plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names))
         opened = ActiveRun(config, engine, None, reads=reads)
         return _started(opened, values, values, fresh=True, names=())
     thread_id = check_id(thread_id if thread_id is not None else config.ids())
@@ -105,23 +105,23 @@ def begin(
     opened_run: ActiveRun | None = None
     try:
         if claim.head.seq == 0:
-            values = plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
+            values = plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names)
             engine = Engine(plan, config.limits, thread=thread_id, check_state=config.checks_state)
             values = entered(config, engine, values)
             engine.belong_to(parent)
             opened_run = ActiveRun(config, engine, claim, at=at, reads=reads)
-            started = _started(opened_run, values, values, fresh=True, names=given_fields(plan, given))
+            started = _started(opened_run, values, values, fresh=True, names=given_fields(plan, input_))
         else:
             fold = _loaded(config, claim, if_exists, reads)
             engine = fold.engine
             config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
-            update = entered(config, engine, checked_update(engine, given), whole=False)
+            update = entered(config, engine, checked_update(engine, input_), whole=False)
             gives_up = (
                 claim.head.status != "completed"
             )  # `_loaded` has checked that the unfinished work may be abandoned
-            said = partial_messages(config, engine) if gives_up else {}
-            if said:
-                say(engine, said)
+            messages = partial_messages(config, engine) if gives_up else {}
+            if messages:
+                say(engine, messages)
             # Through the reducers, after resetting ephemeral fields, as when a superstep is folded (R16).
             values = folded_in(engine, update, reset=True)
             check_erased(fold, values, work=False)
@@ -129,8 +129,8 @@ def begin(
             opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, reads=reads)
             adopted(engine, fold)
             if gives_up:
-                give_up_superstep(engine, said)
-            started = _started(opened_run, values, update, fresh=False, names=given_fields(plan, given))
+                give_up_superstep(engine, messages)
+            started = _started(opened_run, values, update, fresh=False, names=given_fields(plan, input_))
         if labels is not None:
             note_labels(opened_run, claim, labels)
     except Unfinished:  # whoever catches it gets the claim
@@ -246,31 +246,31 @@ def give_up(store: Store, claim: Claim, opened: ActiveRun | None, error: BaseExc
 
 
 def _started(
-    opened: ActiveRun, values: dict[str, Any], given: Mapping[str, Any], *, fresh: bool, names: Collection[str]
+    opened: ActiveRun, values: dict[str, Any], checked_input: Mapping[str, Any], *, fresh: bool, names: Collection[str]
 ) -> ActiveRun:
     """Start the engine of an opened run, and note its first event.
 
     Args:
         values: The whole state that the run starts from.
-        given: The checked input: the same values on a new thread (*fresh*), an update on an existing one.
+        checked_input: The checked input: the same values on a new thread (*fresh*), an update on an existing one.
         names: Fields that the caller gave; the journal keeps digests of them.
 
     Raises:
         InputError: The input cannot be stored, or leaves a negative token budget.
     """
     engine, services = opened.engine, opened.services
-    if TOKEN_BUDGET in given:
+    if TOKEN_BUDGET in checked_input:
         _check_budget(engine, values)
     if opened.listening:  # a journal or a sink reads events
-        kept = tracked(engine, given)  # an untracked field is never stored (R16)
+        stored = tracked(engine, checked_input)  # an untracked field is never stored (R16)
         try:
-            kept = storable(engine, kept)
-            check_size(opened.config.limits, size_of(kept))
+            stored = storable(engine, stored)
+            check_size(opened.config.limits, size_of(stored))
         except NotStorable as error:
             raise not_storable(engine, error, "The input holds a value") from error
-        engine.begin_with(digests(kept, names))
+        engine.begin_with(digests(stored, names))
         if engine.codec is None:  # nothing encodes the event, and it must not share containers with the state (R15)
-            kept = engine.plan.state.own_all(kept)
+            stored = engine.plan.state.own_all(stored)
         emit_events.note(
             engine,
             events.RunStarted(
@@ -278,7 +278,7 @@ def _started(
                 fingerprint=opened.config.graph.fingerprint,
                 thread=services.known_as,
                 seed=opened.services.seed,
-                input=kept,
+                input=stored,
                 fresh=fresh,
                 user=opened.config.user,
                 redaction=opened.config.redaction,
@@ -381,9 +381,9 @@ def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str
     here = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
     instead = "."
     if verb == "run":
-        given = f"run(input, thread={thread!r}, if_exists="
-        goes_on = "" if status == "interrupted" else f', {given}"continue") if the same input began it'
-        instead = f'{goes_on}, {given}"abandon") to give up what is left, or another thread.'
+        call = f"run(input, thread={thread!r}, if_exists="
+        goes_on = "" if status == "interrupted" else f', {call}"continue") if the same input began it'
+        instead = f'{goes_on}, {call}"abandon") to give up what is left, or another thread.'
         if status == "running":
             instead += f" start(input, thread={thread!r}, while_running='queue') leaves the input for after the run."
     raise WRONG_VERB(
@@ -398,11 +398,11 @@ def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str
     )
 
 
-def checked_update(engine: Engine, given: Any, *, what: str = "The input of a finished thread") -> dict[str, Any]:
+def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a finished thread") -> dict[str, Any]:
     """Return a value from the caller as a checked update, in containers of its own (R15).
 
     Args:
-        given: A mapping of fields, or an instance of the state class. For a pydantic model only the fields that were
+        input_: A mapping of fields, or an instance of the state class. For a pydantic model only the fields that were
             set count. An update, as nodes return it, if the graph has a reducer of the whole state.
         what: Subject of the error messages.
 
@@ -411,16 +411,16 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     """
     plan = engine.plan
     if plan.update.whole is not None:
-        return _checked_whole(engine, given, what)
-    entries: Any = given
-    if plan.state.kind != "typeddict" and isinstance(given, plan.state.cls):
-        written = getattr(given, "model_fields_set", None)
-        entries = {name: getattr(given, name) for name in plan.state.fields if written is None or name in written}
+        return _checked_whole(engine, input_, what)
+    entries: Any = input_
+    if plan.state.kind != "typeddict" and isinstance(input_, plan.state.cls):
+        written = getattr(input_, "model_fields_set", None)
+        entries = {name: getattr(input_, name) for name in plan.state.fields if written is None or name in written}
     if not is_mapping(entries):
         raise INPUT_OF_WRONG_KIND(
             who=what,
             wanted=f"a mapping of the fields to update, or a {plan.state.cls.__name__}",
-            given=type(given).__name__,
+            given=type(input_).__name__,
             where=engine.where(),
         )
     unknown = [key for key in entries if key not in plan.state.fields]
@@ -449,7 +449,7 @@ def checked_update(engine: Engine, given: Any, *, what: str = "The input of a fi
     return checked
 
 
-def _checked_whole(engine: Engine, given: Any, what: str) -> dict[str, Any]:
+def _checked_whole(engine: Engine, input_: Any, what: str) -> dict[str, Any]:
     """Return a value from the caller as a checked update of a graph with a reducer of the whole state.
 
     Raises:
@@ -457,10 +457,10 @@ def _checked_whole(engine: Engine, given: Any, what: str) -> dict[str, Any]:
     """
     update = engine.plan.update
     wanted = describe(update.cls)
-    entries = update.entries(own(given))
-    if entries is None or given is None:
+    entries = update.entries(own(input_))
+    if entries is None or input_ is None:
         raise INPUT_OF_WRONG_KIND(
-            who=what, wanted=f"an update of the type {wanted}", given=type(given).__name__, where=engine.where()
+            who=what, wanted=f"an update of the type {wanted}", given=type(input_).__name__, where=engine.where()
         )
     try:
         return {WHOLE: update.check_any(entries[WHOLE])}

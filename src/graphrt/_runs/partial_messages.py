@@ -20,18 +20,18 @@ from graphrt._runs.run_config import RunConfig
 def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
     """Return the messages by field, to be folded; empty if there is no text, or no field for it."""
     if config.recorded is not None:  # the thread is re-executed from its log; the cut came from outside
-        said_before = config.recorded.abandoned()
-        if said_before is not None:
-            return dict(said_before)
+        recorded = config.recorded.abandoned()
+        if recorded is not None:
+            return dict(recorded)
     texts = stopped_replies(engine.tasks)
     field = _conversation(engine) if texts and engine.reducer is None else None
     if field is None:
         return {}
     from graphrt.harness.messages import AssistantMessage  # imported late: most runs have no agent
 
-    said: Any = [AssistantMessage(text=text, partial=True) for text in texts]
+    replies: Any = [AssistantMessage(text=text, partial=True) for text in texts]
     try:
-        return {field.name: engine.plan.update._check_one(field, said, "START", engine.where())}
+        return {field.name: engine.plan.update._check_one(field, replies, "START", engine.where())}
     except ValueError:  # messages of another class, which no rule here can make
         return {}
 
@@ -49,8 +49,8 @@ def _conversation(engine: Engine) -> Field | None:
     lists = [
         field for field in stored if field.reduce is reducers.append and _names(field.annotation, AssistantMessage)
     ]
-    found = by_id or lists
-    return found[0] if len(found) == 1 else None
+    candidates = by_id or lists
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _names(annotation: Any, cls: type) -> bool:

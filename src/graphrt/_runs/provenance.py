@@ -66,10 +66,10 @@ class FieldWrite:
     @property
     def inputs(self) -> tuple[FieldWrite, ...]:
         """The writes behind the values that the task could read, in order; none if no task wrote."""
-        found = [
-            one for name, number in self._reads.items() for one in _made(self._all[name][:number], self._aggregates)
+        writes = [
+            write for name, number in self._reads.items() for write in _made(self._all[name][:number], self._aggregates)
         ]
-        return tuple(sorted(found, key=lambda one: (one.seq, one.field)))
+        return tuple(sorted(writes, key=lambda write: (write.seq, write.field)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the write as JSON-ready data, with only the `seq` of its inputs.
@@ -80,7 +80,11 @@ class FieldWrite:
 
         names = ("field", "value", "kind", "seq", "at", "run", "node", "task", "user")
         data: dict[str, Any] = to_jsonable_python({name: getattr(self, name) for name in names}, fallback=repr)
-        return {**data, "calls": [one.to_dict() for one in self.calls], "inputs": [one.seq for one in self.inputs]}
+        return {
+            **data,
+            "calls": [call.to_dict() for call in self.calls],
+            "inputs": [write.seq for write in self.inputs],
+        }
 
     def __str__(self) -> str:
         who = f"task {self.task}" if self.kind == "task" else self.kind
@@ -103,15 +107,15 @@ class Provenance:
 
     def all(self) -> tuple[FieldWrite, ...]:
         """Return `writes` and everything they were based on, back to the input, newest first."""
-        found: dict[tuple[int, str, str | None], FieldWrite] = {}
+        by_key: dict[tuple[int, str, str | None], FieldWrite] = {}
         rest = list(self.writes)
         while rest:
-            one = rest.pop()
-            key = (one.seq, one.field, one.task)
-            if key not in found:
-                found[key] = one
-                rest += one.inputs
-        return tuple(sorted(found.values(), key=lambda one: (one.seq, one.field), reverse=True))
+            write = rest.pop()
+            key = (write.seq, write.field, write.task)
+            if key not in by_key:
+                by_key[key] = write
+                rest += write.inputs
+        return tuple(sorted(by_key.values(), key=lambda write: (write.seq, write.field), reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready data; writes refer to each other by the `seq` of their entries."""
@@ -119,17 +123,17 @@ class Provenance:
             "thread": self.thread,
             "field": self.field,
             "at": self.at,
-            "writes": [one.seq for one in self.writes],
-            "all": [one.to_dict() for one in self.all()],
+            "writes": [write.seq for write in self.writes],
+            "all": [write.to_dict() for write in self.all()],
         }
 
     def __str__(self) -> str:
         lines = [f"{self.field!r} of thread {self.thread!r} after entry {self.at}"]
-        own_writes = {(one.seq, one.field) for one in self.writes}
-        for one in self.all():
-            mark = "=" if (one.seq, one.field) in own_writes else " "  # "=" for `writes`, blank for their inputs
-            lines.append(f"{mark} {one}")
-            lines += [f"      {_call_text(call)}" for call in one.calls]
+        own_writes = {(write.seq, write.field) for write in self.writes}
+        for write in self.all():
+            mark = "=" if (write.seq, write.field) in own_writes else " "  # "=" for `writes`, blank for their inputs
+            lines.append(f"{mark} {write}")
+            lines += [f"      {_call_text(call)}" for call in write.calls]
         return "\n".join(lines) if len(lines) > 1 else f"{lines[0]}: its default, nothing wrote it"
 
 
@@ -142,7 +146,7 @@ def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance
     """
     plan = config.plan
     if name not in plan.state.fields or name in plan.state.untracked:
-        tracked = [one for one in plan.state.fields if one not in plan.state.untracked]
+        tracked = [field for field in plan.state.fields if field not in plan.state.untracked]
         raise UNKNOWN_NAME_IN_ARGUMENT(
             argument="The field of why()",
             name=name,
@@ -176,7 +180,7 @@ class _Reader:
         for index, name in enumerate(plan.by_name):  # names of the nodes, in the order of their indexes
             declared = plan.spec_fields(index)
             self._reads[name] = declared.reads if declared is not None and declared.reads else None
-        self.aggregates = frozenset(name for name, one in plan.state.fields.items() if one.aggregates)
+        self.aggregates = frozenset(name for name, field in plan.state.fields.items() if field.aggregates)
         """Names of the aggregating fields."""
         if plan.update.whole is not None:  # any update may have changed any field, whatever its value
             self.aggregates = frozenset(plan.state.fields)
@@ -220,7 +224,7 @@ class _Reader:
             case events.TaskSucceeded():
                 self._tasks.append(entry)
             case events.OutcomeDropped():  # from an abandoned attempt that ended too late to be folded
-                self._tasks = [one for one in self._tasks if _task(one) != event.task]
+                self._tasks = [task_entry for task_entry in self._tasks if _task(task_entry) != event.task]
             case events.SuperstepCommitted():
                 self._commit(event.wrote)
             case events.ModelReplied() | events.UsageRecorded() | events.EffectRecorded() | events.InterruptAnswered():
@@ -239,7 +243,7 @@ class _Reader:
             event: Any = entry.event
             reads = self._reads.get(event.node)
             seen = before if reads is None else {name: before[name] for name in reads if name in before}
-            calls = tuple(one for one in self._calls if _belongs(one, event.task))  # for `FieldWrite.calls`
+            calls = tuple(call for call in self._calls if _belongs(call, event.task))  # for `FieldWrite.calls`
             # A task has several updates if it ran a nested graph: one for each commit of that graph.
             for update in event.updates:
                 # A reducer of the whole state produced the fields, so each counts as written by every update of the
@@ -288,8 +292,8 @@ class _Reader:
                 )
             )
 
-    def _write(self, one: FieldWrite) -> None:
-        self.writes.setdefault(one.field, []).append(one)
+    def _write(self, write: FieldWrite) -> None:
+        self.writes.setdefault(write.field, []).append(write)
 
 
 def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[FieldWrite]:
@@ -297,15 +301,19 @@ def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[
 
     `Overwrite(value)`, a `Replacement` at run time, and `DELETE` replace the value of an aggregating field too.
     """
-    found = list(writes)
+    all_writes = list(writes)
     begin = 0
-    for number, one in enumerate(found):
+    for number, write in enumerate(all_writes):
         # A fork, a migration or a prune provides whole values. An input or an edit goes through the reducer, like an
         # update.
-        whole = one.kind in ("fork", "migration", "pruned") or isinstance(one.value, Replacement) or one.value is DELETE
-        if whole or one.field not in aggregates:
+        whole = (
+            write.kind in ("fork", "migration", "pruned")
+            or isinstance(write.value, Replacement)
+            or write.value is DELETE
+        )
+        if whole or write.field not in aggregates:
             begin = number
-    yield from found[begin:]
+    yield from all_writes[begin:]
 
 
 def _task(entry: Entry) -> str:

@@ -152,7 +152,10 @@ def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: 
 
 def _open_questions(fold: Fold) -> list[tuple[Any, ...]]:
     """Return the parts of the open questions that a person sees."""
-    return [(one.id, one.kind, one.stale, one.version, one.payload) for one in fold.engine.open_interrupts()]
+    return [
+        (question.id, question.kind, question.stale, question.version, question.payload)
+        for question in fold.engine.open_interrupts()
+    ]
 
 
 def _last_commit(
@@ -166,22 +169,22 @@ def _last_commit(
     Args:
         before: Only an entry before this one; None for no limit.
     """
-    least = loaded.head.seq + 1 if before is None else before
+    end = loaded.head.seq + 1 if before is None else before
     fold, _ = begun(config, loaded)
-    found: int | None = None
+    last: int | None = None
     announced: set[int] = set()
     edited = False
     for record in store.records(loaded.head.thread, after=loaded.head.first - 1):
         path, event = list(fold.reader.batch(record).logged)[-1]
         if isinstance(event, events.HistoryPruned):
             announced.add(event.upto)
-        if record.seq >= least:
+        if record.seq >= end:
             continue  # not `break`: a `HistoryPruned` comes after the entries that it refers to
         if not path and (isinstance(event, _CLOSED) or (isinstance(event, events.ThreadUpdated) and not event.open)):
-            found, edited = record.seq, False
+            last, edited = record.seq, False
         else:
             edited = edited or isinstance(event, events.ThreadUpdated)
-    return found, found in announced, edited
+    return last, last in announced, edited
 
 
 def _snapshot(fold: Fold) -> tuple[bytes, dict[str, bytes]]:
@@ -261,11 +264,11 @@ def _compare(written: Fold, read: Fold) -> None:
     Raises:
         StoreError: A field differs.
     """
-    wanted, found = dict(_facts(_everything(written))), dict(_facts(_everything(read)))
+    written_facts, read_facts = dict(_facts(_everything(written))), dict(_facts(_everything(read)))
     codec = written.engine.plan.codec
-    for place in dict.fromkeys((*wanted, *found)):
-        (one, is_users), (other, _) = wanted.get(place, _MISSING), found.get(place, _MISSING)
-        if not (_same(codec, one, other) if is_users and other is not ABSENT else one == other):
+    for place in dict.fromkeys((*written_facts, *read_facts)):
+        (value, is_users), (other, _) = written_facts.get(place, _MISSING), read_facts.get(place, _MISSING)
+        if not (_same(codec, value, other) if is_users and other is not ABSENT else value == other):
             raise _not_kept(written, f"its {place[0]} differ")
 
 
@@ -285,7 +288,7 @@ def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any
         place, value = (*under, field.name), getattr(saved, field.name)
         match field.name:
             case "values" | "sends" | "args":
-                yield from (((*place, name), (one, True)) for name, one in value.items())
+                yield from (((*place, name), (part, True)) for name, part in value.items())
             case "signals":  # (id, name, value)
                 yield place, ([signal[:2] for signal in value], False)
                 yield from (((*place, at), (signal[2], True)) for at, signal in enumerate(value))
@@ -296,8 +299,8 @@ def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any
             case "handled" | "held":
                 parts = value.items() if field.name == "handled" else [(0, value)]
                 for at, ended in parts:
-                    for nth, one in enumerate(ended):
-                        yield from _facts(one, *place, at, nth)
+                    for nth, part in enumerate(ended):
+                        yield from _facts(part, *place, at, nth)
             case _:
                 yield place, (value, False)
 
@@ -325,13 +328,13 @@ def _needed(store: Store, thread: str, upto: int) -> set[str]:
     caller holds the claim, so no reference is added meanwhile (R12).
     """
     loaded = store.load(thread)
-    found = blob_names(loaded.meta or b"")
+    needed = blob_names(loaded.meta or b"")
     for _, body in loaded.staged:
-        found |= blob_names(body)
+        needed |= blob_names(body)
     for record in store.records(thread, after=upto):
-        found |= blob_names(record.body)
+        needed |= blob_names(record.body)
     snapshot = loaded.snapshot
     while snapshot is not None and snapshot.seq >= upto:
-        found |= blob_names(snapshot.body)
+        needed |= blob_names(snapshot.body)
         snapshot = store.load(thread, upto=snapshot.seq - 1).snapshot
-    return found
+    return needed

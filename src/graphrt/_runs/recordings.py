@@ -257,7 +257,9 @@ class Recordings:
             if known is not None:
                 return reply_from(own(known.reply), known.usage, known.model)
             await self._cancelled_if_pending(task, answered=False)
-            asked = {one.key for one in log.replies.values()} - {one.key for one in task.more().model_calls().replies}
+            asked = {recorded.key for recorded in log.replies.values()} - {
+                recorded.key for recorded in task.more().model_calls().replies
+            }
             raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
 
         if known is not None and call not in log.held:
@@ -286,10 +288,10 @@ class Recordings:
 
     def _failure(self, log: _LogOfTask, task: Task) -> Exception | None:
         """Return the failure of the current attempt of *task* in the log; None if it did not fail."""
-        found = self._failed(log, task)
-        if found is None:
+        failure = self._failed(log, task)
+        if failure is None:
             return None
-        _, event = found
+        _, event = failure
         if isinstance(event, events.TaskFailed) and isinstance(event.exception, Exception):
             return event.exception
         return made(event.error, event.message, task)
@@ -307,17 +309,21 @@ class Recordings:
         """
         if answers > task.more().answers:
             return False  # it came after an answer of a person
-        found = self._failed(log, task)
-        if found is None:
+        failure = self._failed(log, task)
+        if failure is None:
             return True
-        place, event = found
+        place, event = failure
         if isinstance(event, events.TaskFailed):
             return log.places[key] < place
         if not isinstance(key, ModelCall):
             return key != next(reversed(log.places))
         if self._discards(log, task, place, key.failed_attempts):
             return True
-        same = [one for one in log.places if isinstance(one, ModelCall) and one.failed_attempts == key.failed_attempts]
+        same = [
+            other_key
+            for other_key in log.places
+            if isinstance(other_key, ModelCall) and other_key.failed_attempts == key.failed_attempts
+        ]
         return key != same[-1]
 
     def _discards(self, log: _LogOfTask, task: Task, place: int, before: int) -> bool:
@@ -347,8 +353,8 @@ def made(name: str, message: str, task: Task) -> Exception:
     """
     policy = task.node.policy.retry
     on: Any = policy.retry_on if policy is not None else None  # a class, a tuple of classes, or a function
-    given: tuple[Any, ...] = on if on.__class__ is tuple else (on,)
-    bases: list[Any] = [one for one in given if isinstance(one, type)]
+    conditions: tuple[Any, ...] = on if on.__class__ is tuple else (on,)
+    bases: list[Any] = [condition for condition in conditions if isinstance(condition, type)]
     classes: Mapping[str, Any] = {
         **{cls.__name__: cls for base in bases for cls in (*_below(base), base)},
         **{key: getattr(place, key) for place in (builtins, errors) for key in [name] if hasattr(place, key)},
@@ -366,4 +372,4 @@ def made(name: str, message: str, task: Task) -> Exception:
 
 def _below(base: Any) -> list[Any]:
     """Return all subclasses of *base* that are loaded, since a retry policy covers them too."""
-    return [one for cls in base.__subclasses__() for one in (cls, *_below(cls))]
+    return [subclass for cls in base.__subclasses__() for subclass in (cls, *_below(cls))]

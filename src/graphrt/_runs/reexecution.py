@@ -94,7 +94,7 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
         if begun:
             _copy(store, memory, thread, begun, status=status)
         rest = [entry for entry in log if entry.seq > begun]
-        staged = [event for _, found in staged_rows(config, store.load(thread)) for event in found]
+        staged = [event for _, row_events in staged_rows(config, store.load(thread)) for event in row_events]
         second = _Second(config, memory, thread, rest, begun, staged)
         for verb in _verbs(rest, thread, status):
             if second.differs or not second.repeat(verb):
@@ -123,15 +123,17 @@ def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Status) ->
 
     loaded = store.load(thread, upto=upto)
     head = loaded.head
-    kept = [record for record in store.records(thread, after=head.first - 1, upto=upto) if record.seq <= upto]
+    records_before = [record for record in store.records(thread, after=head.first - 1, upto=upto) if record.seq <= upto]
     snapshot = store.load(thread, upto=head.first - 1).snapshot if head.first > 1 else None
     snapshots = {snapshot.seq: snapshot.body} if snapshot is not None else {}
-    named = {name for body in (*(one.body for one in kept), *snapshots.values()) for name in blob_names(body)}
+    named = {
+        name for body in (*(record.body for record in records_before), *snapshots.values()) for name in blob_names(body)
+    }
     meta = {**read_meta(loaded.meta, thread), "chained": None}
     at = head.updated_at
     # 0: there has been no claim yet. The empty list in `Whole`: nothing is staged.
     first = Head(thread, upto, 0, status, head.graph, head.created_at, at, owned=False, first=head.first)
-    records = [Record(one.seq, one.count, one.body) for one in kept]  # without their seals
+    records = [Record(record.seq, record.count, record.body) for record in records_before]  # without their seals
     whole = Whole(first, to_json(meta), [], snapshots, records)
     write_thread(to, thread, lambda: whole, lambda: [store.blobs(thread, named)], made_at=head.created_at, at=at)
 
@@ -169,7 +171,8 @@ def _verbs(log: Sequence[Entry], thread: str, status: Status) -> Iterator[_Verb]
             running = True
         elif isinstance(event, events.SignalReceived) and not running and at > sent:
             signals = [
-                one.event for one in takewhile(lambda one: isinstance(one.event, events.SignalReceived), log[at:])
+                later.event
+                for later in takewhile(lambda later: isinstance(later.event, events.SignalReceived), log[at:])
             ]
             sent = at + len(signals)
             yield _Verb(at, _signal(thread, signals))
@@ -177,7 +180,7 @@ def _verbs(log: Sequence[Entry], thread: str, status: Status) -> Iterator[_Verb]
         elif isinstance(event, events.RunCancelled) and not running:
             yield _Verb(at, partial(state_edits.cancel, thread=thread))
         elif isinstance(event, events.ThreadUpdated) and at > edited:
-            edits = [one.event for one in _of_one_commit(log, at) if isinstance(one.event, events.ThreadUpdated)]
+            edits = [later.event for later in _of_one_commit(log, at) if isinstance(later.event, events.ThreadUpdated)]
             edited = at + len(edits) - 1
             yield _Verb(at, _update(thread, edits))
         elif isinstance(event, _ENDS):
@@ -197,12 +200,12 @@ def _first_given_up(log: Sequence[Entry], at: int) -> int:
 def _of_one_commit(log: Sequence[Entry], at: int) -> list[Entry]:
     """Return the entries from *at* on that have its time and cause, as those of one commit do."""
     first = log[at]
-    found: list[Entry] = []
+    commit_entries: list[Entry] = []
     for entry in log[at:]:
         if (entry.at, entry.cause) != (first.at, first.cause) or type(entry.event) is not type(first.event):
             break
-        found.append(entry)
-    return found
+        commit_entries.append(entry)
+    return commit_entries
 
 
 def _answers(log: Sequence[Entry], at: int, thread: str) -> dict[str, Given]:
@@ -221,10 +224,10 @@ def _run(event: events.RunStarted, thread: str, *, if_exists: IfExists) -> Calla
     def run(config: RunConfig) -> Any:
         # On a new thread the entry has the whole state with defaults. A caller gives only fields of the input schema.
         names = config.plan.spec.input_names if event.fresh else None
-        given: Any = {name: value for name, value in event.input.items() if names is None or name in names}
+        input_: Any = {name: value for name, value in event.input.items() if names is None or name in names}
         if not event.fresh:
-            given = config.plan.update.returned(event.input)
-        return run_to_end.run(config, given, thread, if_exists=if_exists)
+            input_ = config.plan.update.returned(event.input)
+        return run_to_end.run(config, input_, thread, if_exists=if_exists)
 
     return run
 
@@ -236,10 +239,10 @@ def _resume(thread: str, answers: dict[str, Given]) -> Callable[[RunConfig], Any
         """Return the answers, whatever the thread's state; `continued` requests them after loading the thread."""
         return answers
 
-    if any(given.by for given in answers.values()):  # not a person: a timer, a default, or the end of a child
+    if any(answer.by for answer in answers.values()):  # not a person: a timer, a default, or the end of a child
         return lambda config: drive(reopen_run.continued(config, thread, "resume", of_log))
-    given = {id_: one.answer for id_, one in answers.items()}
-    return lambda config: run_to_end.resume(config, thread, given, UNSET)
+    by_id = {id_: answer.answer for id_, answer in answers.items()}
+    return lambda config: run_to_end.resume(config, thread, by_id, UNSET)
 
 
 def _signal(thread: str, signals: Sequence[Any]) -> Callable[[RunConfig], Any]:
@@ -338,7 +341,9 @@ class _Second:
         Raises:
             KeyboardInterrupt: The user stopped it.
         """
-        if verb.at > self._at and any(not isinstance(one.event, _PASSED) for one in self._log[self._at : verb.at]):
+        if verb.at > self._at and any(
+            not isinstance(skipped.event, _PASSED) for skipped in self._log[self._at : verb.at]
+        ):
             self._differ("the log continues, and the second execution has ended", None)
             return False
         config = self._config if verb.seed is None else self._config._replace(seed=verb.seed)
@@ -347,10 +352,10 @@ class _Second:
             verb.make(config)
         except Exception as error:  # noqa: BLE001 - a run that fails again is compared by its entries, like any other
             if not self.differs and self._same == before and self._next is not None:  # raised before any entry
-                said = error.what if isinstance(error, GraphrtError) else str(error)
+                reason = error.what if isinstance(error, GraphrtError) else str(error)
                 if _is_erased(self._next.event):
-                    said = "values that it was given were erased from the log"
-                self._differ(f"the call is refused now: {said}", None)
+                    reason = "values that it was given were erased from the log"
+                self._differ(f"the call is refused now: {reason}", None)
         return self._next is not None
 
     def _skip(self) -> None:

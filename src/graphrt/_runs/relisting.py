@@ -21,21 +21,21 @@ from graphrt.stores.values import Commit, Labels, Question, Record
 
 
 def relisted(
-    config: RunConfig, store: Store, found: ThreadErasure, records: Mapping[int, Record], commit: Commit
+    config: RunConfig, store: Store, erasure: ThreadErasure, records: Mapping[int, Record], commit: Commit
 ) -> Commit:
     """Return *commit* with the thread's labels and open questions after the erasure.
 
     Args:
-        found: The thread, and the erased parts of it.
+        erasure: The thread, and the erased parts of it.
         records: The records that are replaced, by the number of their last entry.
         commit: The commit that ends the erasure, with the entry `ValuesErased`.
     """
-    head = found.loaded.head
+    head = erasure.loaded.head
     if labels_of_head(head) != Labels():  # else there are none that could have been erased
         labels = Labels()
         # The last labelling event counts, as it is after the erasure.
         for record in store.records(head.thread):
-            labels = labels_after(list(found.reader.batch(records.get(record.seq, record)).logged)) or labels
+            labels = labels_after(list(erasure.reader.batch(records.get(record.seq, record)).logged)) or labels
         commit = commit._replace(labels=labels)
     asked = store.questions(head.thread) if "labels" in store.offers else []
     if not asked:
@@ -45,9 +45,9 @@ def relisted(
     # next commit, or when a runtime of that graph calls `reindex`.
     if head.graph == config.plan.name:
         with suppress(GraphrtError):  # a thread that can no longer be folded lists no questions
-            engine = folded(config, found.loaded_after(records, commit)).engine
+            engine = folded(config, erasure.loaded_after(records, commit)).engine
             # *place* is the id of a question without the thread and the `/` after it, which no thread's id has.
-            times = {one.place: one.asked_at for one in asked}
+            times = {question.place: question.asked_at for question in asked}
             questions = listed(
                 engine,
                 head.status,

@@ -121,10 +121,10 @@ def _ran(
         return "left"
     fold = folded(config, loaded, letters=letters, task=None if alone else top_task(task_id))
     engine = fold.engine
-    found = next((one for one in waiting(engine) if one[1].id == task_id), None)
-    if found is None or (fold.reported is not None and task_id in fold.reported.failures):
+    waiting_task = next((candidate for candidate in waiting(engine) if candidate[1].id == task_id), None)
+    if waiting_task is None or (fold.reported is not None and task_id in fold.reported.failures):
         return "left"  # its end was reported; `failures` has the tasks that failed for good
-    owner, task, question = found  # *owner* is the engine of the task's graph, which may be a nested one
+    owner, task, question = waiting_task  # *owner* is the engine of the task's graph, which may be a nested one
     # The rest of the preparation is that of a run that continues the thread.
     if config.redactor is not None:
         engine.redact_with(config.redactor)
@@ -301,11 +301,11 @@ class Reporter:
             number = self._number + 1
             body = packed(self._engine, self._fold.meta, (task, version, number), staged, failed=failed)
             try:
-                kept = store.post(thread, letter_id(task, version, number), body)
+                is_new = store.post(thread, letter_id(task, version, number), body)
             except BaseException:  # whether the letter was stored is unknown, so its number cannot be used again
                 self._lose()
                 raise
-            if not kept:
+            if not is_new:
                 self._lose()
                 raise TASK_TAKEN_OVER(task=task, thread=thread, where=self._engine.where())
             self._number = number
@@ -351,7 +351,7 @@ def _watched(
                     head = store.head(thread)
                     waits = head.status in _WAITING
                     if waits and head.seq != seq:  # else nothing has changed since the last poll
-                        waits = any(one.place == place for one in store.questions(thread))
+                        waits = any(listed.place == place for listed in store.questions(thread))
                         seq = head.seq  # after the poll, which may fail
                 except InputError:  # it was deleted
                     waits = False

@@ -78,7 +78,7 @@ class Prepare(Protocol):
 
 def on_either(
     config: RunConfig,
-    given: Any,
+    input_: Any,
     thread_id: str | None,
     answers: Any,
     answer: Any,
@@ -99,22 +99,22 @@ def on_either(
         InputError: An input and answers were given, or neither an input nor a thread; else as for the verb.
         if_exists.Present: The thread exists, and *if_exists* asks for the result that it has.
     """
-    check_if_exists(config, if_exists, given, thread_id)
+    check_if_exists(config, if_exists, input_, thread_id)
     answered = answers is not UNSET or answer is not UNSET
-    if labels is not None and given is UNSET:  # title and tags are set with an input only
+    if labels is not None and input_ is UNSET:  # title and tags are set with an input only
         raise ARGUMENT_NEEDS_ANOTHER(
             argument="title=, tags= or priority=",
             missing="an input",
             fix="Add an input, or call label() to change the labels of a thread.",
             where=config.plan.place(),
         )
-    if given is UNSET and thread_id is not None:
+    if input_ is UNSET and thread_id is not None:
         if answered:
             return resumed(config, thread_id, answers, answer, reads=reads)
         return retried(config, thread_id, reads=reads)
-    if given is not UNSET and not answered:
-        return on_input(config, given, thread_id, labels, reads=reads, if_exists=if_exists)
-    missing = given is UNSET
+    if input_ is not UNSET and not answered:
+        return on_input(config, input_, thread_id, labels, reads=reads, if_exists=if_exists)
+    missing = input_ is UNSET
     raise INPUT_OR_ANSWERS(
         problem="Answers were given, but no thread that waits for them."
         if missing and answered
@@ -128,7 +128,7 @@ def on_either(
 
 def on_input(
     config: RunConfig,
-    given: Any,
+    input_: Any,
     thread_id: str | None,
     labels: Labels | None = None,
     *,
@@ -142,14 +142,14 @@ def on_input(
         if_exists.Present: The thread exists, and *if_exists* asks for the result that it has.
     """
     try:
-        return open_run.begin(config, given, thread_id, reads=reads, if_exists=if_exists, labels=labels)
+        return open_run.begin(config, input_, thread_id, reads=reads, if_exists=if_exists, labels=labels)
     except Unfinished as unfinished:
         claim = unfinished.claim
 
     def same(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
         """Check the input once the thread is loaded; there are no answers. Implements `Prepare`."""
         del failed, reported
-        _check_same_input(config, engine, given, claim.head.status)
+        _check_same_input(config, engine, input_, claim.head.status)
         return {}
 
     opened = continued(config, claim.thread, "retry", same, reads=reads, claim=claim)
@@ -158,38 +158,40 @@ def on_input(
     return opened
 
 
-def _check_same_input(config: RunConfig, engine: Engine, given: Any, status: str) -> None:
-    """Check that *given*, as it would be stored, has the digests of the input that began the thread's run.
+def _check_same_input(config: RunConfig, engine: Engine, input_: Any, status: str) -> None:
+    """Check that *input_*, as it would be stored, has the digests of the input that began the thread's run.
 
     Raises:
         InputError: It is another input (`other-input`), or does not fit.
     """
     plan = engine.plan
-    names = given_fields(plan, given)
+    names = given_fields(plan, input_)
     # An input is checked as a whole state on a new thread, and otherwise field by field. In the first case the class
     # may change field values, so an input that differs as an update is also compared as a whole state.
     ways: list[Callable[[], dict[str, Any]]] = [
-        lambda: open_run.checked_update(engine, given, what="The input of a thread"),
-        lambda: plan.state.initial(given, where=plan.place(), only=plan.spec.input_names),
+        lambda: open_run.checked_update(engine, input_, what="The input of a thread"),
+        lambda: plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names),
     ]
-    found: dict[str, str] = {}
+    input_digests: dict[str, str] = {}
     refused: InputError | None = None
     fits = False  # in at least one of the two ways
     for number, way in enumerate(ways):
         try:
             values = open_run.entered(config, engine, way(), whole=bool(number))
-            found = digests(stamp(plan.codec, tracked(engine, values)), names)
+            input_digests = digests(stamp(plan.codec, tracked(engine, values)), names)
         except NotStorable as error:
             raise open_run.not_storable(engine, error, "The input holds a value") from error
         except InputError as error:
             refused = None if fits else error
             continue
         fits, refused = True, None
-        if found == engine.began:
+        if input_digests == engine.began:
             return
     if refused is not None:
         raise refused
-    differ = sorted(name for name in {*found, *engine.began} if found.get(name) != engine.began.get(name))
+    differ = sorted(
+        name for name in {*input_digests, *engine.began} if input_digests.get(name) != engine.began.get(name)
+    )
     raise OTHER_INPUT(thread=engine.thread, status=status, fields=differ, where=engine.where())
 
 
@@ -265,11 +267,11 @@ def continued(
         claim = open_run.claimed(config, store, thread_id, create=False, at=0.0)
     opened: ActiveRun | None = None
     try:
-        loaded, kept = config.kept.load(store, thread_id)
+        loaded, kept_state = config.kept.load(store, thread_id)
         check_unmoved(claim, loaded.head)
         if admit is not None:
             admit(claim, loaded)
-        fold = loading.folded(config, loaded, kept, letters=letters_about_tasks(config, store, thread_id))
+        fold = loading.folded(config, loaded, kept_state, letters=letters_about_tasks(config, store, thread_id))
         engine = fold.engine
         if config.redactor is not None:
             engine.redact_with(config.redactor)
@@ -314,9 +316,9 @@ def continued(
     return opened
 
 
-def _redacted(engine: Engine, id_: str, given: Given) -> Given:
+def _redacted(engine: Engine, id_: str, answer: Given) -> Given:
     """Return an answer redacted. Answers of the clock (`by` is set) were redacted when the question was asked."""
-    return given if given.by else Given(redacted_value(engine, given.answer, f"the answer to {id_}"))
+    return answer if answer.by else Given(redacted_value(engine, answer.answer, f"the answer to {id_}"))
 
 
 # -- reports of queue workers -------------------------------------------------------------------------------
@@ -386,24 +388,24 @@ def take_mail(config: RunConfig, thread: str) -> bool:
     store = the_store(config)
     if "mail" not in store.offers:
         return False
-    took = False
+    has_taken = False
     while letters := _waiting(config, store, thread):
         status = store.head(thread).status
         if status in ("running", "interrupted"):  # the next drive handles the reports about tasks
-            letters = [one for one in letters if one.what != "task"]
-        given = next((one for one in letters if one.what == "input"), None)
+            letters = [letter for letter in letters if letter.what != "task"]
+        input_letter = next((letter for letter in letters if letter.what == "input"), None)
         # *abandon*: the letter asks to abandon the current run. Any other input waits until that run has ended.
-        begins = given is not None and (status in ("completed", "cancelled") or given.content["abandon"])
+        begins = input_letter is not None and (status in ("completed", "cancelled") or input_letter.content["abandon"])
         # Before a new run, first take earlier signals, and cancel requests for a run that has ended.
-        if any(one.what != "input" for one in letters):
+        if any(letter.what != "input" for letter in letters):
             if not _take(config, store, thread):
                 break
-            took = True
-        elif given is not None and begins:
-            return _begin(config, store, thread, given) or took
+            has_taken = True
+        elif input_letter is not None and begins:
+            return _begin(config, store, thread, input_letter) or has_taken
         else:
             break  # inputs that wait for the end of the run
-    return took
+    return has_taken
 
 
 def _waiting(config: RunConfig, store: Store, thread: str) -> list[Letter]:
@@ -424,7 +426,7 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
     def admit(claim: Claim) -> None:
         """Refuse to begin if the letter is gone."""
         # Under the claim: another worker may have begun this run, and even ended it.
-        if all(one.place != letter.place for one in store.query(MailFilter(thread=thread))):
+        if all(waiting.place != letter.place for waiting in store.query(MailFilter(thread=thread))):
             raise NOT_DUE(thread=thread, status=claim.head.status)
 
     # Its sender has checked the size of the input, by the limits of its own process.
@@ -451,7 +453,7 @@ def _drop_input(config: RunConfig, store: Store, thread: str, letter: Letter, er
 
     def dropped(engine: Engine, letters: Sequence[Letter], _status: Status) -> list[int]:
         """Note that the letter changes nothing; implements `Work`."""
-        if all(one.place != letter.place for one in letters):  # another worker has taken it meanwhile
+        if all(waiting.place != letter.place for waiting in letters):  # another worker has taken it meanwhile
             return []
         drop(engine, letter, error.what)
         return [letter.place]
@@ -483,7 +485,7 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
         for letter in reports:
             drop(engine, letter, "the run had ended")
         # Which task waits for a child must be known first. A task that a queue still runs may be the one.
-        hears = status != "running" and not any(one.kind == TASK for one in engine.open_interrupts())
+        hears = status != "running" and not any(question.kind == TASK for question in engine.open_interrupts())
         others = [letter for letter in letters if letter.what != "ended" or hears]
         return [*(letter.place for letter in (*cancels, *reports)), *take_letters(engine, others)]
 

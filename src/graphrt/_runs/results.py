@@ -112,7 +112,7 @@ class InterruptInfo:
 def _shown(usage: events.Usage, interrupts: tuple[InterruptInfo, ...]) -> list[tuple[str, str]]:
     """Return rows (name, text) of a notebook table: the usage of model calls, and the open questions."""
     used_up = usage_text(usage)
-    questions = [(f"asked by {one.node}", brief(one.payload)) for one in interrupts]
+    questions = [(f"asked by {interrupt.node}", brief(interrupt.payload)) for interrupt in interrupts]
     return [*([("model calls", used_up)] if used_up else []), *questions]
 
 

@@ -359,9 +359,9 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         """
         if self.check_state is not None:
             return self.check_state
-        said = os.environ.get(SWITCH)
-        if said:
-            return said != "0"
+        setting = os.environ.get(SWITCH)
+        if setting:
+            return setting != "0"
         # The variable alone may be inherited: a program that a test starts is not under pytest itself.
         if "pytest" in sys.modules and _TEST in os.environ:
             return True

@@ -109,7 +109,7 @@ class RunLog:
     def _log(self, logger: Any, entry: Entry, level: int, text: str, fields: dict[str, Any]) -> None:
         """Log one record about *entry*; *fields* are its extra fields beyond those of every record, without prefix."""
         known_as = None if entry.thread is None else shared_id(self._store, entry.thread)
-        given: dict[str, Any] = {
+        details: dict[str, Any] = {
             "graph": self._graph,
             "thread": known_as,
             "run": entry.run,
@@ -117,7 +117,7 @@ class RunLog:
             "event": events.event_kind(entry.event),
             **fields,
         }
-        extra = {f"{_PREFIX}{name}": value for name, value in given.items()}
+        extra = {f"{_PREFIX}{name}": value for name, value in details.items()}
         thread = f"thread {known_as!r}" if known_as is not None else f"run {entry.run!r}"
         # Arguments, not a finished text: handlers that group records do so by the text before formatting.
         logger.log(level, "%s [graph %r, %s, seq %d]", text, self._graph, thread, entry.seq, extra=extra)

@@ -32,7 +32,7 @@ from graphrt.stores.values import Labels
 
 
 def run(
-    config: RunConfig, given: Any, thread: str | None, *, if_exists: IfExists = "update", labels: Labels | None = None
+    config: RunConfig, input_: Any, thread: str | None, *, if_exists: IfExists = "update", labels: Labels | None = None
 ) -> RunResult[Any]:
     """Run the graph on an input; see `Runtime.run`.
 
@@ -40,25 +40,25 @@ def run(
         thread: None generates an id if there is a store, and runs without a thread if there is none.
         if_exists: What to do with the input if the thread exists, unchecked.
     """
-    check_if_exists(config, if_exists, given, thread)
+    check_if_exists(config, if_exists, input_, thread)
     try:
-        begun = reopen_run.on_input(config, given, thread, labels, if_exists=if_exists)
-    except Present as found:
-        return found.result
+        begun = reopen_run.on_input(config, input_, thread, labels, if_exists=if_exists)
+    except Present as present:
+        return present.result
     return drive(begun)
 
 
 async def arun(
-    config: RunConfig, given: Any, thread: str | None, *, if_exists: IfExists = "update", labels: Labels | None = None
+    config: RunConfig, input_: Any, thread: str | None, *, if_exists: IfExists = "update", labels: Labels | None = None
 ) -> RunResult[Any]:
     """Run the graph on an input, on the running event loop; the arguments are those of `run`."""
-    check_if_exists(config, if_exists, given, thread)
+    check_if_exists(config, if_exists, input_, thread)
     try:
         begun = await opened(
-            config.store, lambda: reopen_run.on_input(config, given, thread, labels, if_exists=if_exists)
+            config.store, lambda: reopen_run.on_input(config, input_, thread, labels, if_exists=if_exists)
         )
-    except Present as found:
-        return found.result
+    except Present as present:
+        return present.result
     return await adrive(begun)
 
 

@@ -216,17 +216,17 @@ class Schedules:
         replace: bool = False,
     ) -> Schedule:
         """Start a thread at each time that *cron* names; see `add`."""
-        found: Schedule = await self._unhurried(
+        schedule: Schedule = await self._unhurried(
             lambda: self.add(
                 name, cron, input, timezone=timezone, missed=missed, title=title, tags=tags, replace=replace
             )
         )
-        return found
+        return schedule
 
     async def alist(self) -> tuple[Schedule, ...]:
         """Return the schedules of the graph; see `list`."""
-        found: tuple[Schedule, ...] = await self._unhurried(self.list)
-        return found
+        schedules: tuple[Schedule, ...] = await self._unhurried(self.list)
+        return schedules
 
     async def aremove(self, name: str) -> None:
         """Delete a schedule; see `remove`."""
@@ -234,8 +234,8 @@ class Schedules:
 
     async def astart_due(self) -> tuple[str, ...]:
         """Start due threads; see `start_due`."""
-        found: tuple[str, ...] = await self._unhurried(self.start_due)
-        return found
+        started: tuple[str, ...] = await self._unhurried(self.start_due)
+        return started
 
     def _store(self) -> Store:
         """Return the store of the runtime; raise an InputError if there is none or it does not support schedules."""
@@ -289,46 +289,46 @@ def _started(config: RunConfig, schedule: Schedule, due_at: float) -> str | None
     return detached.start_new(config, schedule.input, thread, labels)  # None if another process was faster
 
 
-def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
+def _written(config: RunConfig, definition: dict[str, Any], input_: Any) -> bytes:
     """Return the definition of a schedule as bytes, with the input checked and redacted as in `start`.
 
     Args:
-        told: The rest of the definition: cron, timezone, missed, title and tags.
-        given: The input, unchecked: a mapping of fields or an instance of the state class.
+        definition: The rest of the definition: cron, timezone, missed, title and tags.
+        input_: The input, unchecked: a mapping of fields or an instance of the state class.
 
     Raises:
         InputError: The input does not fit, or cannot be stored.
     """
     plan = config.plan
     names = plan.spec.input_names
-    values = plan.state.initial(given, where=plan.place(), only=names)  # checked, with the defaults of other fields
+    values = plan.state.initial(input_, where=plan.place(), only=names)  # checked, with the defaults of other fields
     engine = Engine(plan, config.limits)
     values = open_run.entered(config, engine, values)  # redacts, if the runtime has redaction rules
     # Leave out defaults: each thread gets fresh ones, and a factory returns a different value at every call of `add`. A
     # pydantic model knows which of its fields were set; for other objects all fields count.
-    set_fields = set(given) if is_mapping(given) else getattr(given, "model_fields_set", values)
+    set_fields = set(input_) if is_mapping(input_) else getattr(input_, "model_fields_set", values)
     # `tracked` leaves out the fields that are never stored.
-    kept = {name: one for name, one in tracked(engine, values).items() if name in set_fields}
+    stored = {name: value for name, value in tracked(engine, values).items() if name in set_fields}
     if names is not None:
-        kept = {name: one for name, one in kept.items() if name in names}
+        stored = {name: value for name, value in stored.items() if name in names}
     try:
-        return plan.codec.dump(told | {"input": kept})
+        return plan.codec.dump(definition | {"input": stored})
     except NotStorable as error:
         raise open_run.not_storable(engine, error, "The input of the schedule holds a value") from error
 
 
 def _read(config: RunConfig, row: StoredSchedule) -> Schedule:
     """Return the schedule of a row whose body was written by `_written`."""
-    told: Any = config.plan.codec.load(row.body)
+    definition: Any = config.plan.codec.load(row.body)
     return Schedule(
         name=row.name,
         graph=row.graph,
-        cron=told["cron"],
-        timezone=told["timezone"],
-        input=told["input"],
-        missed=told["missed"],
-        title=told["title"] or None,
-        tags=tuple(told["tags"]),
+        cron=definition["cron"],
+        timezone=definition["timezone"],
+        input=definition["input"],
+        missed=definition["missed"],
+        title=definition["title"] or None,
+        tags=tuple(definition["tags"]),
         due_at=row.due_at,
     )
 

@@ -150,8 +150,8 @@ class SharedMemory:
     def get(self, namespace: str, key: str) -> MemoryItem | None:
         """Return the item, or None if there is none or it has expired."""
         wanted = MemoryFilter(now=self._config.clock(), namespace=check_namespace(namespace), key=check_key(key))
-        found = self._store.query(wanted, limit=1)
-        return MemoryItem(**recorded(found[0], self._config.plan.codec)) if found else None
+        items = self._store.query(wanted, limit=1)
+        return MemoryItem(**recorded(items[0], self._config.plan.codec)) if items else None
 
     def search(self, namespace: str = "", query: str = "", *, limit: int = 10) -> list[MemoryItem]:
         """Return items of *namespace* and of those below it; see `graphrt.memory.Memory.search`."""
@@ -181,10 +181,10 @@ class SharedMemory:
         Expired items are also deleted but not counted.
         """
         scope = check_namespace(namespace, scope=True)
-        found = self._store.query(MemoryFilter(now=float("-inf"), namespace=scope))
+        items = self._store.query(MemoryFilter(now=float("-inf"), namespace=scope))
         now = self._config.clock()
-        self._store.write_memory([MemoryWrite(item.namespace, item.key, None) for item in found], at=now)
-        return sum(item.expires_at is None or item.expires_at > now for item in found)
+        self._store.write_memory([MemoryWrite(item.namespace, item.key, None) for item in items], at=now)
+        return sum(item.expires_at is None or item.expires_at > now for item in items)
 
     def embed_again(self, namespace: str = "") -> int:
         """Embed all items of *namespace* and of those below it with the runtime's `embed=`, and return their number.
@@ -195,8 +195,8 @@ class SharedMemory:
         Raises:
             InputError: The runtime has no embedding, or it returned no vectors (`bad-memory`).
         """
-        items = self._to_embed(namespace)
-        return sum(self._embedded_again(some, self._vectors([*map(self._text, some)])) for some in items)
+        batches = self._to_embed(namespace)
+        return sum(self._embedded_again(batch, self._vectors([*map(self._text, batch)])) for batch in batches)
 
     def _to_embed(self, namespace: str) -> list[list[StoredItem]]:
         """Return the items of *namespace*, oldest first, in lists that are each embedded in one call."""
@@ -294,23 +294,23 @@ class SharedMemory:
 
     async def aget(self, namespace: str, key: str) -> MemoryItem | None:
         """Return the item, or None; see `get`."""
-        found: MemoryItem | None = await self._unhurried(lambda: self.get(namespace, key))
-        return found
+        item: MemoryItem | None = await self._unhurried(lambda: self.get(namespace, key))
+        return item
 
     async def asearch(self, namespace: str = "", query: str = "", *, limit: int = 10) -> list[MemoryItem]:
         """Return items of *namespace*; see `search`."""
         wanted = search_filter(namespace, query, limit, bare=False)
         vector = (await self._avectors([query]))[0] if query.strip() else None
-        found: list[MemoryItem] = await self._unhurried(lambda: self._found(wanted, vector, limit))
-        return found
+        items: list[MemoryItem] = await self._unhurried(lambda: self._found(wanted, vector, limit))
+        return items
 
     async def aembed_again(self, namespace: str = "") -> int:
         """Embed all items of *namespace*; see `embed_again`."""
-        items: list[list[StoredItem]] = await self._unhurried(lambda: self._to_embed(namespace))
+        batches: list[list[StoredItem]] = await self._unhurried(lambda: self._to_embed(namespace))
         number = 0
-        for some in items:
-            vectors = await self._avectors([*map(self._text, some)])
-            number += await self._unhurried(partial(self._embedded_again, some, vectors))
+        for batch in batches:
+            vectors = await self._avectors([*map(self._text, batch)])
+            number += await self._unhurried(partial(self._embedded_again, batch, vectors))
         return number
 
     async def adelete(self, namespace: str, key: str) -> None:
@@ -319,8 +319,8 @@ class SharedMemory:
 
     async def anamespaces(self, namespace: str = "") -> list[str]:
         """Return the namespaces that have items; see `namespaces`."""
-        found: list[str] = await self._unhurried(lambda: self.namespaces(namespace))
-        return found
+        names: list[str] = await self._unhurried(lambda: self.namespaces(namespace))
+        return names
 
     async def aclear(self, namespace: str) -> int:
         """Delete all items of *namespace*; see `clear`."""
@@ -355,7 +355,7 @@ def _read(source: Any) -> list[MemoryWrite]:
         InputError: The file cannot be opened, or is not an exported file.
         StoreError: It has a newer format.
     """
-    found: list[MemoryWrite] = []
+    writes: list[MemoryWrite] = []
     with archive.opened(source) as file:
         _check_form(file.readline())
         for number, line in enumerate(file, 2):
@@ -364,12 +364,12 @@ def _read(source: Any) -> list[MemoryWrite]:
                 body = item["body"].encode()
                 vector = None if item["vector"] is None else b64decode(item["vector"], validate=True)
                 words = words_in(item["key"], body)
-                found.append(MemoryWrite(item["namespace"], item["key"], body, words, item["expires_at"], vector))
+                writes.append(MemoryWrite(item["namespace"], item["key"], body, words, item["expires_at"], vector))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise BAD_ARCHIVE(
                     why=f"Line {number} is not an item of the memory.", fix="Export the memory again."
                 ) from error
-    return found
+    return writes
 
 
 def _check_form(line: bytes) -> None:

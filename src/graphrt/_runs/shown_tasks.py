@@ -169,16 +169,16 @@ class ShownTasks:
             repeats[name._replace(what="ended", of=0)] += 1
         return True
 
-    def said(self, found: Sequence[Sent], *, before: int | None = None) -> None:
+    def said(self, items: Sequence[Sent], *, before: int | None = None) -> None:
         """Record the output of tasks before questions, which the reader already has or is about to get.
 
         Args:
-            found: The items.
+            items: The items.
             before: The entry from which a reader continues, possibly in the middle of repeats of earlier output.
         """
-        self._said = found
+        self._said = items
         if before is not None:
-            self._repeats = {task: self._said_by(task, before) for task in {sent.task_id for sent in found}}
+            self._repeats = {task: self._said_by(task, before) for task in {sent.task_id for sent in items}}
 
     def _said_by(self, task: str, before: int) -> Counter[_Name]:
         """Return the names of the task's output before questions that precede an entry."""
@@ -186,15 +186,15 @@ class ShownTasks:
         names = (_name_of(item.item) for item in items if type(item) is MessageItem)
         return Counter(name for name in names if name is not None)
 
-    def go_on(self, heading: Heading, had: Sequence[Sent]) -> None:
-        """Record that the reader resumes reading the writer of a batch and already *had* some of its items.
+    def go_on(self, heading: Heading, items: Sequence[Sent]) -> None:
+        """Record that the reader resumes reading the writer of a batch after *items*, which it already has.
 
         Those items show which repeats are finished.
         """
         if self._goes_on is None and heading.task:
             self._open.setdefault(heading.task, _Open(_started(heading.task), heading))
         self._goes_on = heading
-        for sent in had:
+        for sent in items:
             if sent.number > self._passed:  # else it came in an earlier batch, too
                 self._passed = sent.number
                 self._is_repeat(sent, _name_in(sent))
@@ -295,7 +295,9 @@ def _names() -> Mapping[type, Callable[[Any], _Name | None]]:
         return None if name is None else name._replace(agent=f"{item.agent}/{name.agent}")
 
     return {
-        AgentReply: lambda item: _Name("reply", hash((item.text, item.thinking, *(one.id for one in item.tool_calls)))),
+        AgentReply: lambda item: _Name(
+            "reply", hash((item.text, item.thinking, *(call.id for call in item.tool_calls)))
+        ),
         agents.ToolStarted: lambda item: _Name("called", hash(item.call.id)),
         agents.ToolEnded: lambda item: _Name("returned", hash(item.call.id)),
         agents.ModelEnded: lambda item: _Name("ended", 0) if item.source == "journal" else None,

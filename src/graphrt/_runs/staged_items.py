@@ -74,13 +74,15 @@ def staged_items(config: RunConfig, thread: str) -> list[Sent]:
     head = loaded.head
     if not loaded.staged:
         return []
-    said = [one for one in _tasks(staged_rows(config, loaded)) if one.replies and not one.has_failed]
-    if not said:
+    outputs = [output for output in _tasks(staged_rows(config, loaded)) if output.replies and not output.has_failed]
+    if not outputs:
         return []
     stops = _Stops(_since_last_commit(config, thread, head.seq, head.first))
-    said = [one for one in said if one.task not in stops.journalled]
+    outputs = [output for output in outputs if output.task not in stops.journalled]
     is_waiting = waits(head)
-    return _sent(stops, [pair for one in said for pair in one.items(stops, stands=is_waiting and one.stands(stops))])
+    return _sent(
+        stops, [pair for output in outputs for pair in output.items(stops, stands=is_waiting and output.stands(stops))]
+    )
 
 
 def _sent(stops: _Stops, placed: list[tuple[int, Live | MessageItem]]) -> list[Sent]:
@@ -108,19 +110,19 @@ def entries_and_items(config: RunConfig, thread: str, *, after: int, raw: bool) 
         since.append(entry)
         if closes(entry):
             is_commit = isinstance(entry.event, events.SuperstepCommitted)
-            found = _committed_items([*before, *since]) if is_commit and not raw else ()
-            yield from _merged(since, [sent for sent in found if sent.seq >= after])
+            items = _committed_items([*before, *since]) if is_commit and not raw else ()
+            yield from _merged(since, [sent for sent in items if sent.seq >= after])
             before.clear()
             since, staged = [], [sent for sent in staged if sent.seq >= entry.seq]  # the thread may have continued
     yield from _merged(since, staged)
 
 
-def _merged(found: Sequence[Entry], items: Sequence[Sent]) -> Iterator[Entry | LiveItem]:
+def _merged(log: Sequence[Entry], items: Sequence[Sent]) -> Iterator[Entry | LiveItem]:
     """Yield entries, and before each the items that come before it."""
-    left = deque(items)
-    for entry in found:
-        while left and left[0].seq < entry.seq:
-            sent = left.popleft()
+    rest = deque(items)
+    for entry in log:
+        while rest and rest[0].seq < entry.seq:
+            sent = rest.popleft()
             position = str(Position(sent.seq, sent.heading.writer, sent.number))
             yield LiveItem(mode=sent.mode, item=sent.item, seq=sent.seq, task_id=sent.task_id, position=position)
         yield entry
@@ -146,12 +148,12 @@ def committed_items(config: RunConfig, thread: str, seq: int, first: int) -> lis
 
 def _committed_items(since: Sequence[Entry]) -> list[Sent]:
     """Return what the tasks of a committed superstep had said before its last questions, given its entries."""
-    if not any(isinstance(one.event, events.RunInterrupted) and not one.path for one in since):
+    if not any(isinstance(entry.event, events.RunInterrupted) and not entry.path for entry in since):
         return []
     stops = _Stops(since)
-    tasks = _tasks([("", [one.event for one in since])])
-    said = [one for one in tasks if one.replies and one.has_succeeded]
-    return _sent(stops, [pair for one in said for pair in one.items(stops, stands=False)])
+    started = _tasks([("", [entry.event for entry in since])])
+    outputs = [output for output in started if output.replies and output.has_succeeded]
+    return _sent(stops, [pair for output in outputs for pair in output.items(stops, stands=False)])
 
 
 def _tasks(rows: Iterable[tuple[str, Sequence[events.Event]]]) -> list[_Said]:
@@ -174,14 +176,14 @@ def _task_of(event: events.Event) -> str:
 
 def _order(task: str) -> list[tuple[int, ...]]:
     """Return a key that sorts tasks: supersteps and places of the graphs, from the outermost one inwards."""
-    return [tuple(map(int, one.partition(":")[0].split("."))) for one in task.split("/")]
+    return [tuple(map(int, part.partition(":")[0].split("."))) for part in task.split("/")]
 
 
 def _is_after(task: str, other: str) -> bool:
     """Return whether a task began after *other* had ended, which is of an earlier superstep of their nested graph."""
-    for one, before in zip(_order(task), _order(other), strict=False):
-        if one != before:
-            return before[0] < one[0]
+    for position, before in zip(_order(task), _order(other), strict=False):
+        if position != before:
+            return before[0] < position[0]
     return False
 
 
@@ -197,17 +199,17 @@ def _since_last_commit(config: RunConfig, thread: str, last: int, first: int) ->
     size = _PAGE
     while True:
         after = max(last - size, first - 1)
-        found: list[Entry] = []
+        log: list[Entry] = []
         has_begin = False
         for entry in entries(config, thread, after=after, raw=True):
             if entry.seq > last:
                 break
             if closes(entry):
                 has_begin = True
-                found.clear()
-            found.append(entry)
+                log.clear()
+            log.append(entry)
         if has_begin or after < first:
-            return found
+            return log
         size *= 4
 
 
@@ -330,27 +332,27 @@ class _Said:
     @property
     def replies(self) -> list[events.ModelReplied]:
         """The replies that the current attempt receives or received, in order; none if one was erased."""
-        found = [one for (failed, _), one in self._replied.items() if failed == self._failed_attempts]
-        replies: list[Any] = [one.reply for one in found]  # an erased one is not a mapping
-        return found if all(isinstance(reply, Mapping) for reply in replies) else []
+        replied = [event for (failed, _), event in self._replied.items() if failed == self._failed_attempts]
+        replies: list[Any] = [event.reply for event in replied]  # an erased one is not a mapping
+        return replied if all(isinstance(reply, Mapping) for reply in replies) else []
 
     def stands(self, stops: _Stops) -> bool:
         """Return whether the task's output will not be repeated from the beginning, because it has ended or waits."""
-        open_ = [one.kind for id_, one in self._asked.items() if id_ not in self._settled | stops.settled]
+        open_ = [question.kind for id_, question in self._asked.items() if id_ not in self._settled | stops.settled]
         return self.has_succeeded or (bool(open_) and TASK not in open_)  # a task of a queue shows itself
 
     def items(self, stops: _Stops, *, stands: bool) -> Iterator[tuple[int, Live | MessageItem]]:
         """Yield the items that are shown, each with the entry after which it comes."""
-        said = [(place, item) for place, item in self._shown(stops, stands) if place is not None]
-        said.sort(key=lambda pair: pair[0])
-        if said:
-            yield said[0][0], self._live("started", self._attempt)
-        for number, (place, item) in enumerate(said):
+        shown = [(place, item) for place, item in self._shown(stops, stands) if place is not None]
+        shown.sort(key=lambda pair: pair[0])
+        if shown:
+            yield shown[0][0], self._live("started", self._attempt)
+        for number, (place, item) in enumerate(shown):
             yield place, MessageItem(node=self._node, task_id=self.task, item=item)
-            if number + 1 == len(said):
+            if number + 1 == len(shown):
                 has_ended = self.has_succeeded and not stops.waited(self.task)
                 yield place, self._live("ended", "success" if has_ended else "interrupted")
-            elif said[number + 1][0] > place:
+            elif shown[number + 1][0] > place:
                 yield place, self._live("ended", "interrupted")
 
     def _shown(self, stops: _Stops, stands: bool) -> Iterator[tuple[int | None, Any]]:  # noqa: FBT001 - as `items` has it
@@ -359,7 +361,7 @@ class _Said:
         from graphrt.harness.agent.events import ToolEnded, ToolStarted
         from graphrt.harness.protocol import TextDelta, ThinkingDelta
 
-        replies = [(one.answers, reply_from(one.reply, one.usage, one.model)) for one in self.replies]
+        replies = [(event.answers, reply_from(event.reply, event.usage, event.model)) for event in self.replies]
         places = [stops.after(self.task, answers, stands=stands) for answers, _ in replies]
         ids = {call.id for _, reply in replies for call in reply.tool_calls}
         results = _Results(self._effects, self._asked.values(), ids)
@@ -374,10 +376,10 @@ class _Said:
             for call, is_asked, result in calls:
                 if result is not None:
                     made = stops.after(self.task, result.answers, stands=stands)
-                    found: Any = result.result
-                    text, content = str(found.get("text", "")), tuple(found.get("content", ()))
+                    data: Any = result.result
+                    text, content = str(data.get("text", "")), tuple(data.get("content", ()))
                     yield made if is_asked else place, ToolStarted(call=call)
-                    yield made, ToolEnded(call=call, text=text, content=content, error=bool(found.get("error")))
+                    yield made, ToolEnded(call=call, text=text, content=content, error=bool(data.get("error")))
                 elif not is_asked and (next_ is not None or results.asks_inside):
                     # It was refused without a person, or goes on: an agent that is a tool asks.
                     yield place, ToolStarted(call=call)
@@ -410,11 +412,11 @@ class _Results:
         self._ids = ids
         self._asked: list[tuple[str, Any, Any]] = []
         """Questions about tool calls that no call was found for yet: key of the result, name and arguments."""
-        for one in asked:
-            payload: Any = one.payload
-            if one.kind == "approval" and is_mapping(payload) and "tool" in payload:
-                version = f":{one.version}" if one.version > 1 else ""
-                key = one.key.removeprefix("key=").removesuffix(version)
+        for question in asked:
+            payload: Any = question.payload
+            if question.kind == "approval" and is_mapping(payload) and "tool" in payload:
+                version = f":{question.version}" if question.version > 1 else ""
+                key = question.key.removeprefix("key=").removesuffix(version)
                 self._asked.append((key, payload["tool"], payload.get("arguments")))
         of_people = {key for key, _, _ in self._asked}
         self._by_name: defaultdict[str, list[events.EffectRecorded]] = defaultdict(list)
@@ -430,13 +432,13 @@ class _Results:
 
     def take(self, call: ToolCall) -> tuple[bool, events.EffectRecorded | None]:
         """Return whether a person was asked about *call*, the next one of the task, and its result; None without one."""
-        for one in self._asked:
-            if one[1:] == (call.name, call.arguments):
-                self._asked.remove(one)
-                return True, self._by_key.get(one[0])
+        for question in self._asked:
+            if question[1:] == (call.name, call.arguments):
+                self._asked.remove(question)
+                return True, self._by_key.get(question[0])
         results = self._by_name[call.name]
-        own = (one for one in results if _call_of(one) == call.id)
-        of_others = (one for one in results if _call_of(one) not in self._ids)
+        own = (effect for effect in results if _call_of(effect) == call.id)
+        of_others = (effect for effect in results if _call_of(effect) not in self._ids)
         result = next(chain(own, of_others), None)
         if result is not None:
             results.remove(result)

@@ -90,11 +90,11 @@ class StateChanges(Iterator[StateChange]):
             StopIteration: There are no more stored changes now.
             StoreError: An entry is missing or damaged.
         """
-        found = next(self._rest, None)
-        if found is None:
+        change = next(self._rest, None)
+        if change is None:
             self._rest = self._read()
-            found = next(self._rest)
-        return found
+            change = next(self._rest)
+        return change
 
     def _pruned(self) -> Iterator[StateChange]:
         """Yield the state that a prune kept, as the first change."""
@@ -107,11 +107,11 @@ class StateChanges(Iterator[StateChange]):
         fold, began = self._fold, self._fold.seq
         for record in the_store(self._config).records(self._thread, after=fold.seq):
             batch = fold.read(record)
-            for entry, one in zip(batch.entries(record.seq - record.count + 1), batch.logged, strict=True):
+            for entry, logged in zip(batch.entries(record.seq - record.count + 1), batch.logged, strict=True):
                 kind = None if entry.path else _FROM_OUTSIDE.get(type(entry.event))
                 # Only now, since a reference to the values would prevent lists from growing in place (R15).
                 before = dict(fold.engine.values) if kind is not None else {}
-                fold.fold([one], entry.seq, batch.run)
+                fold.fold([logged], entry.seq, batch.run)
                 if kind is not None:
                     yield _change(entry.seq, kind, before, fold.engine.values)
                 elif not entry.path:
@@ -127,13 +127,15 @@ def _of_tasks(fold: Fold, entry: Entry) -> Iterator[StateChange]:
         return
     # From the last task to the first: a task's result is the final value without the changes of later tasks.
     latest = _Latest(fold.engine.values)
-    found: list[StateChange] = []
+    changes: list[StateChange] = []
     for task, undo in zip(reversed(value.tasks), reversed(value.undo), strict=True):
-        operations = tuple(one for name, before in undo.items() if name != EXTRA for one in latest.undo(name, before))
-        found.append(
+        operations = tuple(
+            operation for name, before in undo.items() if name != EXTRA for operation in latest.undo(name, before)
+        )
+        changes.append(
             StateChange(seq=entry.seq, kind="task", task_id=task.id, wrote=_names(undo), operations=operations)
         )
-    yield from reversed(found)
+    yield from reversed(changes)
 
 
 def _names(undo: Undo) -> tuple[str, ...]:
@@ -167,7 +169,7 @@ def _change(seq: int, kind: ChangeKind, before: Values, after: Values) -> StateC
         for name in names
         if before.get(name, ABSENT) is not after.get(name, ABSENT)
     }
-    flat = tuple(one for found in operations.values() for one in found)
+    flat = tuple(operation for field_operations in operations.values() for operation in field_operations)
     return StateChange(seq=seq, kind=kind, wrote=tuple(operations), operations=flat)
 
 
@@ -196,17 +198,17 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
     """Return the parts of a model, a dataclass, or a dict with str keys; None for anything else."""
     kind: Any = value.__class__
     if kind is dict:
-        found = cast("dict[Any, Any]", value)
-        return found if all(key.__class__ is str for key in found) else None
+        mapping = cast("dict[Any, Any]", value)
+        return mapping if all(key.__class__ is str for key in mapping) else None
     names: Any = getattr(kind, "model_fields", None) or getattr(kind, "__dataclass_fields__", None)
     return {name: getattr(value, name, ABSENT) for name in names} if names else None
 
 
 def _of_mappings(before: Mapping[str, Any], after: Mapping[str, Any], path: Path) -> list[Operation]:
-    found: list[Operation] = [("remove", (*path, name)) for name in before if name not in after]
+    operations: list[Operation] = [("remove", (*path, name)) for name in before if name not in after]
     for name, value in after.items():
-        found += _differences(before.get(name, ABSENT), value, (*path, name))
-    return found
+        operations += _differences(before.get(name, ABSENT), value, (*path, name))
+    return operations
 
 
 def _of_lists(before: Sequence[Any], after: Sequence[Any], path: Path) -> list[Operation]:

@@ -165,17 +165,17 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
     else:
         checked = {} if values is None else checked_update(engine, values, what="What update() was given")
         checked = entered(config, engine, checked, what=_GIVEN, whole=False)
-    kept = tracked(engine, checked)  # without untracked fields, which are never stored
+    stored = tracked(engine, checked)  # without untracked fields, which are never stored
     try:
-        kept = storable(engine, kept)
-        check_size(config.limits, size_of(kept))
+        stored = storable(engine, stored)
+        check_size(config.limits, size_of(stored))
     except NotStorable as error:
         raise not_storable(engine, error, "update() was given a value") from error
     # Fold once before the event is noted, so that a raising reducer raises before anything is changed.
     after = engine.values if fresh else folded_in(engine, checked, reset=False)
     open_ = bool(engine.tasks or engine.unrouted)
     if node is None:
-        return events.ThreadUpdated(values=kept, as_node=None, open=open_, fresh=fresh)
+        return events.ThreadUpdated(values=stored, as_node=None, open=open_, fresh=fresh)
     # All tasks have ended, but their outcomes could not be folded or routed.
     stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
     mine = unfinished(engine, node, include_finished=stuck)
@@ -183,7 +183,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         # Targets by name, and the arguments of Sends by their position among them.
         goto_ = None if targets is None else tuple(target_name(target) for target in targets)
         at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
-        return events.ThreadUpdated(values=kept, as_node=node, open=True, goto=goto_, sends=at)
+        return events.ThreadUpdated(values=stored, as_node=node, open=True, goto=goto_, sends=at)
     # No task of the node is open, so the edges or *goto* now decide which nodes are due.
     node_plan = plan.by_name[node]
     router = router_of(engine)
@@ -207,7 +207,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
     # with the failed tasks.
     names_, sends, errors, handled = due_parts([*due, *later])
     return events.ThreadUpdated(
-        values=kept,
+        values=stored,
         as_node=node,
         next=names_,
         sends=sends,

@@ -34,8 +34,8 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
     chain = StepChain(fold.engine, lambda: fold.run)
     for record in store.records(thread, after=fold.seq):
         batch = fold.read(record)
-        for entry, one in zip(batch.entries(record.seq - record.count + 1), batch.logged, strict=True):
-            fold.fold([one], entry.seq, batch.run)
+        for entry, logged in zip(batch.entries(record.seq - record.count + 1), batch.logged, strict=True):
+            fold.fold([logged], entry.seq, batch.run)
             if not entry.path:  # entries of a nested graph are part of the step of its task
                 yield from _records(fold, chain, entry)
     check_named(config, fold, fold.seq)

@@ -61,7 +61,7 @@ _PARENTS: Final[list[object]] = []
 
 def stream(
     config: RunConfig,
-    given: Any,
+    input_: Any,
     reads: Reads,
     thread: str | None = None,
     answers: Any = UNSET,
@@ -74,7 +74,8 @@ def stream(
 
     Args:
         config: The configuration of the runtime.
-        given: An input starts a run; UNSET continues the thread, like `resume` if there are answers, else like `retry`.
+        input_: An input starts a run. UNSET continues the thread, like `resume` if there are answers, else like
+            `retry`.
         reads: Modes of the items, or `steps` alone.
         thread: None generates an id, or runs without a thread if there is no store.
         answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
@@ -83,16 +84,16 @@ def stream(
         labels: Title and tags for the thread; None without any.
     """
     try:
-        run = reopen_run.on_either(config, given, thread, answers, answer, labels, reads=reads, if_exists=if_exists)
-    except Present as found:
-        return Stream(*_over(found, reads))
+        run = reopen_run.on_either(config, input_, thread, answers, answer, labels, reads=reads, if_exists=if_exists)
+    except Present as present:
+        return Stream(*_over(present, reads))
     assert run.items is not None  # noqa: S101 - it was opened to be read
     return Stream(run, run.items)
 
 
 def astream(
     config: RunConfig,
-    given: Any,
+    input_: Any,
     reads: Reads,
     thread: str | None = None,
     answers: Any = UNSET,
@@ -105,21 +106,21 @@ def astream(
 
     async def open_() -> Opened:
         """Open the run, on a worker thread if the store may block."""
-        begin = partial(reopen_run.on_either, config, given, thread, answers, answer, labels)
+        begin = partial(reopen_run.on_either, config, input_, thread, answers, answer, labels)
         try:
             run = await opened(config.store, lambda: begin(reads=reads, if_exists=if_exists))
-        except Present as found:
-            return _over(found, reads)
+        except Present as present:
+            return _over(present, reads)
         assert run.items is not None  # noqa: S101 - it was opened to be read
         return run, run.items
 
     return AsyncStream(open_)
 
 
-def _over(found: Present, reads: Reads) -> Opened:
+def _over(present: Present, reads: Reads) -> Opened:
     """Return the queue of a stream without a run: its only item is the result, if that is read."""
     items = StreamItems(reads)
-    items.end(found.result)
+    items.end(present.result)
     return None, items
 
 

@@ -99,9 +99,11 @@ def waits_for(store: Store, head: Head) -> str:
     if head.status != "interrupted" or "labels" not in store.offers:
         return ""
     questions = store.questions(head.thread)
-    times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
-    children = sum(one.kind == THREAD for one in questions)
-    tasks = sum(one.kind == TASK for one in questions)
+    times = [
+        question.expires_at for question in questions if question.kind == TIMER and question.expires_at is not None
+    ]
+    children = sum(question.kind == THREAD for question in questions)
+    tasks = sum(question.kind == TASK for question in questions)
     # A task that a queue runs continues even if the thread waits for something else. Without one, a single question
     # that neither a time nor a child answers is for a person, and the thread waits for that too.
     if not tasks and len(times) + children < len(questions):
@@ -121,7 +123,7 @@ def answers_itself(store: Store, head: Head, *, by: float = inf) -> bool:
     """
     if head.status != "interrupted" or "labels" not in store.offers:
         return False
-    times = (one.expires_at for one in store.questions(head.thread))
+    times = (question.expires_at for question in store.questions(head.thread))
     return any(time is not None and time < by for time in times)
 
 
