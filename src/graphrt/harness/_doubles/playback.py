@@ -64,7 +64,7 @@ class Recorder:
 
     @property
     def calls(self) -> list[ModelRequest]:
-        """All requests so far, unexpected ones included, in order of arrival: 0..n."""
+        """All 0..n requests so far, including unexpected ones, in order of arrival."""
         with self._lock:
             return list(self._book.calls)
 
@@ -183,7 +183,7 @@ class Recorder:
 
 
 def _called(fn: Callable[[ModelRequest], Any], request: ModelRequest) -> Any:
-    """Return the answer of *fn*, or what to await for it. A sync function must not block the event loop, if one runs."""
+    """Return the answer of *fn*, or an awaitable of it. A sync function must not block an event loop that runs."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""How much a model call may use: its upper bound, room for that in the ledgers, and the question to a person for more.
+"""Admission of a model call: its upper bound, the reservation in the ledgers, and the question to a person for more.
 
 Counting only after the calls would let parallel calls exceed the limit together (decision 0030). The ledger itself,
 with its lock and queue, is `_ledger`. The links that reserve before a call and settle after it are with the other links
@@ -37,7 +37,7 @@ refuses it."""
 
 
 async def reserve(ledger: Ledger, want: Amounts, more: More) -> Hold:
-    """Reserve *want* for a call, if need be after a person has granted more.
+    """Reserve *want* for a call, after a person has granted more if necessary.
 
     Raises:
         BudgetExceededError: It does not fit, and no increase was granted.
@@ -88,7 +88,7 @@ class More:
             question = Question(key=key, payload=payload, answer_type=_ANSWER, kind="budget", budget=ledger.of)
             (answer,) = self._host.ask([question])
             if answer is GRANTED:
-                continue  # it is in the ledger already, and was not enough
+                continue  # the ledger already includes it, and it was not enough
             more, problem = read_answer(answer, unit)
             if not problem:
                 break

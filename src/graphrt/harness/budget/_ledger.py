@@ -85,7 +85,7 @@ class _Waiting:
 
 
 class _Tree:
-    """Lock and queue, shared by all ledgers of one tree."""
+    """The lock and the queue that all ledgers of one tree share."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -201,8 +201,8 @@ class Ledger:
     async def reserve(self, want: Amounts) -> Hold:
         """Reserve *want* for a call; wait until calls in flight leave room for it, first come, first served.
 
-        Inside a call that holds a reservation itself (`Surroundings.holding`) nothing waits: a call that does not fit at once is
-        refused.
+        Inside a call that holds a reservation itself (`Surroundings.holding`) nothing waits: a call that does not fit
+        at once is refused.
 
         Raises:
             BudgetExceededError: The call would not fit even if all calls in flight were free; or it is inside another

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class LiteLLM(Protocol):
-    """The part of litellm that is used here. litellm's own types cost a type checker 18 s, and are mostly Any."""
+    """The part of litellm that is used here. litellm's own types take a type checker 18 s, and are mostly Any."""
 
     suppress_debug_info: bool
     disable_hf_tokenizer_download: bool
@@ -60,7 +60,7 @@ quiet: Final = QuietWarnings(
 )
 """Filters of warnings, active during every call; entered on the loop only."""
 ours: Final[ContextVar[_http_exchange.Exchange | None]] = ContextVar("graphrt_litellm_call", default=None)
-"""The current call of graphrt; None in calls by others, for which the changes to litellm have no effect."""
+"""The current call of graphrt; None in other calls to litellm, which the changes to litellm do not affect."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
 """Prefixes of the loggers that write about requests; at DEBUG, with headers, addresses and bodies."""
 
@@ -81,7 +81,7 @@ def loaded() -> bool:
 
 
 def on_loop(work: Callable[[], T]) -> T:
-    """Run *work* on the loop and return its result; callable from any worker thread, that of the loop included."""
+    """Run *work* on the loop and return its result; callable from any worker thread, including that of the loop."""
     if threading.current_thread().name == loop.name:
         return work()
 

@@ -45,11 +45,11 @@ from graphrt.harness.litellm._wire._failures import UNUSABLE, Failure
 from graphrt.harness.litellm._wire._seen import Seen
 
 _TEXT_CHARS: Final = 500
-"""Longest text of a provider in an error, in characters."""
+"""Maximum number of characters of a provider's text in an error."""
 _START_CHARS: Final = 200
-"""Longest beginning of an answer in an error, in characters."""
+"""Maximum number of characters from the beginning of an answer in an error."""
 _SEARCHED_CHARS: Final = 20_000
-"""Longest part of an error's text that is searched for known phrases, in characters."""
+"""Maximum number of characters of an error's text that are searched for known phrases."""
 _TRANSPORT: Final = frozenset(
     {"TransportError", "APIConnectionError", "ClientError", "ConnectionError", "TimeoutError"}
 )
@@ -68,7 +68,7 @@ _SUFFIX: Final = re.compile(
 _NO_KEY: Final = re.compile(
     r"\b(?:missing|no|must be set|please pass|unable to locate)\b.{0,40}\b(?:api[_ ]?key|credentials)", re.IGNORECASE
 )
-"""Phrases of libraries that look for a credential before the call and find none."""
+"""Phrases of libraries that find no credential before the call."""
 _NO_PROVIDER: Final = re.compile("LLM Provider NOT provided|GetLLMProvider Exception")
 """Phrases of litellm for a model name whose provider it does not know."""
 
@@ -215,7 +215,7 @@ def harness_error(
 
 
 class _Failed:
-    """A call that failed: makes its error."""
+    """A failed call, which creates its error."""
 
     def __init__(self, model: str, provider: str | None, secrets: tuple[str, ...]) -> None:
         self.model: Final = model
@@ -242,7 +242,7 @@ class _Failed:
         return self.made(_kind(failure), failure.text or names or "the provider does not say why.", failure)
 
     def unsent(self, error: Exception, chain: list[BaseException]) -> HarnessError:
-        """Return the error for a request to which no answer began."""
+        """Return the error for a request without any answer."""
         text = _said(error)
         plain = next((cause for cause in chain if type(cause) is ValueError), None)  # wrapped in "Connection error"
         if _NO_PROVIDER.search(text):
@@ -264,7 +264,9 @@ class _Failed:
             return self.made(NOT_A_STREAM, "a stream was asked for, and the answer is one document.")
         if not seen.begun:
             return self.made(BAD_RESPONSE, "the answer is empty.")
-        plain = (cause for cause in chain if _is_builtin(cause) and str(cause))  # litellm's words about it repeat all
+        plain = (
+            cause for cause in chain if _is_builtin(cause) and str(cause)
+        )  # litellm's own message repeats the whole answer
         is_out_of_bounds = any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain)
         declared = ANSWER_OUT_OF_BOUNDS if is_out_of_bounds else BAD_RESPONSE
         return self.made(declared, f"litellm cannot read the answer: {_said(next(plain, chain[0]))}")
@@ -291,7 +293,7 @@ def _kind(failure: Failure) -> ErrorCode[HarnessError]:
 def _has(meaning: _Meaning, names: set[str], text: str, status: int | None) -> bool:
     if status not in meaning.statuses:
         return False
-    # The words of a server that failed are not about the request.
+    # The text of a server failure does not describe the request.
     match = (status is None or status < 500) and meaning.words.search(text)
     return bool(match) or not meaning.names.isdisjoint(names)
 
@@ -318,7 +320,7 @@ def _redirect(redirected: RedirectedError, call: _Failed) -> BadRequestError:
 
 
 def beginning(seen: Seen, clean: Callable[[str], str]) -> str:
-    """Return how an answer begins, for an error about what cannot be read; empty if there is nothing to show."""
+    """Return the beginning of an unreadable answer for the error; empty if there is nothing to show."""
     start = _clip(clean(clean(seen.start.decode(errors="replace"))), _START_CHARS)
     return f"the answer begins: {start}" if start else ""
 

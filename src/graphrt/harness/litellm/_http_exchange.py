@@ -40,7 +40,7 @@ _STREAM_LINES: Final = 2**20
 """Maximum number of lines of a stream. An event has 2 or 3 and takes litellm 2 to 4 KB of memory; the longest
 answers have some 130,000 events."""
 _LINE_BYTES: Final = 4 * 2**20
-"""Longest line of a stream. A client assembles each line in memory, piece by piece."""
+"""Maximum length of a line of a stream. A client assembles each line in memory, piece by piece."""
 _PIECE_BYTES: Final = 64 * 2**10
 """Maximum number of bytes decompressed in one step, which takes about 0.1 ms: between two steps a timeout can end the call."""
 _ASKS_FOR_STREAM: Final = re.compile(rb'"stream"\s*:\s*true')
@@ -48,9 +48,9 @@ _ASKS_FOR_STREAM: Final = re.compile(rb'"stream"\s*:\s*true')
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
 """Headers with the provider's id of the request; the first one that is present counts."""
 _ID_CHARS: Final = 128
-"""Longest request id that is kept, in characters."""
+"""Maximum number of characters kept of a request id."""
 _INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
-"""Content codings that are accepted for documents, although none was asked for.
+"""Content codings that are accepted for documents, although the request asks for none.
 
 The decoders of other codings are outside the standard library and cannot all be bounded. Compressed streams are always
 refused: 16 KB become a million events, each of which costs a client a millisecond."""
@@ -327,14 +327,14 @@ class _StreamBounds(_Bounds):
 
 
 class _Passage:
-    """The way of one body to the client: counted, then read."""
+    """Passes one body on to the client: counts its bytes, then reads it."""
 
     def __init__(self, body: Body, bounds: _Bounds) -> None:
         self._body: Final = body
         self._bounds: Final = bounds
 
     def add(self, chunk: bytes) -> Iterator[bytes]:
-        """Take the next *chunk* of the body and yield the 0..n pieces that continue.
+        """Process the next *chunk* of the body, and yield the 0..n pieces for the client.
 
         Raises:
             ResponseTooLongError: The body is too long.
@@ -343,7 +343,7 @@ class _Passage:
         yield from self._body.add(chunk)
 
     def end(self) -> Iterator[bytes]:
-        """Take the end of the body and yield the rest: 0..n pieces."""
+        """Process the end of the body, and yield the remaining 0..n pieces."""
         yield from self._body.end()
 
 

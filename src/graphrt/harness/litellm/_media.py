@@ -136,7 +136,7 @@ def asked_with(messages: Iterable[Message]) -> list[MediaPart]:
 
 
 def taken_out(parts: Sequence[ProviderPart]) -> tuple[tuple[MediaPart, ...], tuple[ProviderPart, ...]]:
-    """Return the images, audio and documents that a model made, and what else the parts of its reply say."""
+    """Return the images, audio and documents that a model made, and the remaining content of the parts."""
     media: list[MediaPart] = []
     others: list[ProviderPart] = []
     for part in parts:
@@ -152,7 +152,7 @@ def taken_out(parts: Sequence[ProviderPart]) -> tuple[tuple[MediaPart, ...], tup
 
 
 _TOLD: Final = frozenset({"audio", "image_generation_call"})
-"""Parts that say more than the bytes."""
+"""Types of parts that have more content than the bytes."""
 
 
 def _of_answer(part: ProviderPart) -> tuple[str, MediaPart | None]:
@@ -164,7 +164,9 @@ def _of_answer(part: ProviderPart) -> tuple[str, MediaPart | None]:
             url: Any = image.get("url") if is_mapping(image) else image
             return "image_url", _of_link(url)
         case "audio":
-            return "data", _decoded(data.get("data"), Audio.from_bytes, "audio/pcm")  # of streams: samples alone
+            return "data", _decoded(
+                data.get("data"), Audio.from_bytes, "audio/pcm"
+            )  # streams have raw samples without a header
         case "inline_data":
             media_type: Any = data.get("mimeType")
             return "data", _decoded(

@@ -40,7 +40,7 @@ _OWN: Final = frozenset(
 _UNGUARDED: Final = "aiohttp_openai"
 """The one provider of litellm whose requests bypass httpx (decision 0037)."""
 _SLACK_S: Final = 30.0
-"""Seconds by which litellm's own timeout is longer than ours, so that ours decides and the error is always the same."""
+"""Seconds by which litellm's timeout exceeds ours, so that ours always fires first and the error is always the same."""
 
 
 class LiteLLMModel:
@@ -277,7 +277,7 @@ class LiteLLMModel:
 
 
 class _Call:
-    """Data of one call: its model, timeout, credentials and HTTP exchange, and the making of its errors."""
+    """Data of one call: its model, timeout, credentials and HTTP exchange, and the creation of its errors."""
 
     def __init__(
         self,
@@ -336,7 +336,7 @@ class _Call:
         seen = self.exchange.seen
         blocks = tuple(seen.blocks)
         media, parts = taken_out(seen.parts)
-        if seen.api == "chat" and (blocks or parts):  # many providers speak it, and none says in it who it is
+        if seen.api == "chat" and (blocks or parts):  # many providers use it, and none identifies itself in it
             provider = self.target.found.provider
             blocks = tuple(replace(block, provider=provider) for block in blocks)
             parts = tuple(replace(part, provider=provider) for part in parts)
@@ -359,7 +359,7 @@ class _Call:
     def _reason(self, reply: ModelResponse) -> FinishReason:
         """Return why the model stopped."""
         seen, reason = self.exchange.seen, reply.finish_reason
-        # litellm makes a text of the call of the tool that stands for an output schema.
+        # litellm turns the call of the tool that represents an output schema into a text.
         if seen.finish is not None and (seen.finish != "tool_calls" or reply.tool_calls):
             return seen.finish
         # litellm turns a reason that it does not know into "stop", and makes one up if there is none.
@@ -374,7 +374,7 @@ class _Call:
             yield ThinkingDelta(text=whole(thoughts[self._shown - 1]))
 
     def end_of(self, stream: Any) -> tuple[bool, bool]:
-        """Return whether the provider said why the model stopped, and whether the stream came to its end.
+        """Return whether the provider said why the model stopped, and whether the stream ended regularly.
 
         litellm makes a reason up if there is none. Its reason counts only for APIs that are not read below it.
         """
@@ -400,7 +400,7 @@ class _Call:
         return self._told(error)
 
     def _reported(self) -> Usage | None:
-        """Return the usage of a call that failed; None if the provider did not come to report the whole.
+        """Return the usage of a call that failed; None if the provider has not reported the total.
 
         A stream that broke has at most counted what it had cost so far: one of Anthropic begins with a single token of
         output. To a budget that would be the price of the whole answer.

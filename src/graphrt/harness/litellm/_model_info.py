@@ -195,7 +195,7 @@ class ProviderModel:
         try:
             known = self._entry()
             if known.get("tiered_pricing") is None and _price(known, "input_cost_per_token") is None:
-                return None  # for some models litellm returns 0.0, which would pass for free
+                return None  # for some models litellm returns 0.0, which would count as free
             counted = litellm.Usage(**usage) if isinstance(usage, Mapping) else usage
             found = self.found
             costs = litellm.cost_per_token(
@@ -207,7 +207,7 @@ class ProviderModel:
         return cost if 0 <= cost < inf else None
 
     def _made_of_schemas(self) -> tuple[bool, bool]:
-        """Return how litellm sends an output schema to this model, found out by a trial with a probe.
+        """Return how litellm sends an output schema to this model, determined with a probe request that is not sent.
 
         For some providers litellm turns the schema into a tool that the model is forced to call, so that it never calls
         another one. For others all objects must be closed, or litellm closes them, so that an open mapping stays empty.

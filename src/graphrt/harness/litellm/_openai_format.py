@@ -49,11 +49,11 @@ _REASONS: Final[Mapping[Any, FinishReason]] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
-"""Finish reasons on the wire, and ours; all others are "unknown"."""
+"""Maps finish reasons on the wire to ours; all others are "unknown"."""
 _SIGNATURE: Final = "__thought__"
 """Separates the id of a call and Gemini's signature of the thought before it, in the ids that litellm makes."""
 _ANYONE: Final = Recipient()
-"""A provider of chat completions that takes no reasoning back."""
+"""A provider of chat completions that accepts no reasoning from earlier replies."""
 _SHOWN: Final = frozenset(
     {"image", "image_url", "audio", "inline_data", "file_data", "image_generation_call", "output_image", "output_audio"}
 )
@@ -253,7 +253,7 @@ def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A tool call of which some pieces have arrived."""
+    """A tool call that has arrived in part."""
 
     id: str = ""
     name: str = ""
@@ -278,7 +278,7 @@ class ReplyBuilder:
     calls: list[_OpenCall] = field(default_factory=list[_OpenCall])
     refusals: list[str] = field(default_factory=list[str])
     _tags: ThinkTags | None = None
-    """Takes thinking out of the text; None before the first text."""
+    """Separates thinking from the text; None before the first text."""
     _positions: dict[int, int] = field(default_factory=dict[int, int])
     """Position in `calls` of each call, by its `index` on the wire."""
 
@@ -308,7 +308,7 @@ class ReplyBuilder:
         """Add thinking, text and refusal of a delta or message, and the reason to stop if there is one."""
         items = self._add_said(self.whole_thought.add(_text(_get(message, "reasoning_content"))), "")
         if text := self.whole_text.add(_text(_get(message, "content"))):
-            if self._tags is None:  # a provider that reports thinking apart leaves none in the text
+            if self._tags is None:  # a provider that reports thinking separately leaves none in the text
                 self._tags = ThinkTags(looks=not self.thoughts)
             items += self._add_said(*self._tags.add(text))
         refusal = _get(message, "refusal") or _get(_get(message, "provider_specific_fields"), "refusal")

@@ -1,4 +1,4 @@
-"""Corrections of request bodies below litellm: what a conversation says and litellm has no place for.
+"""Corrections of request bodies below litellm: content of a conversation that litellm has no place for.
 
 - That the result of a tool is an error. litellm writes each result as a success (`convert_to_anthropic_tool_result`,
   `_convert_to_bedrock_tool_call_result`, `convert_to_gemini_tool_call_result`). Chat completions and Responses have no

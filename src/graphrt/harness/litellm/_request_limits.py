@@ -14,7 +14,7 @@ from typing import Any, Final
 from graphrt.harness.litellm._http_exchange import Exchange
 
 _TEXT_CHARS: Final = 20_000
-"""Longest text that litellm searches for credentials, in characters."""
+"""Maximum number of characters of a text that litellm searches for credentials."""
 
 
 def install(exchange: ContextVar[Exchange | None]) -> None:
@@ -61,11 +61,11 @@ def _search_so_much(exchange: ContextVar[Exchange | None]) -> None:
 
 
 def _end_without_reason(exchange: ContextVar[Exchange | None]) -> None:
-    """Let a stream end without a finish reason: whether its answer is whole, `ReplyBuilder` finds by the end mark."""
+    """Let a stream end without a finish reason: `ReplyBuilder` checks for the end mark of a complete answer."""
     wrapper: Any = import_module("litellm.litellm_core_utils.streaming_handler").CustomStreamWrapper
     fails: Final[Any] = getattr(wrapper, "_should_fail_on_clean_eof", None)
     if fails is None:
-        return  # versions before 1.110 have no opinion
+        return  # versions before 1.110 have no such check
 
     def ends(self: Any) -> bool:
         result: bool = exchange.get() is None and fails(self)

@@ -1,4 +1,4 @@
-"""Silencing of a noisy library: its warnings, and its changes to warning filters and log handlers.
+"""Silences a noisy library: its warnings, and its changes to warning filters and log handlers.
 
 The module only touches the warning filters and log handlers of the process. It does not know which library it is for.
 """

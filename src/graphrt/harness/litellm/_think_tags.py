@@ -16,11 +16,11 @@ _OPENINGS: Final = tuple(f"<{name}>" for name in _NAMES)
 _CLOSINGS: Final = tuple(f"</{name}>" for name in _NAMES)
 _LONGEST: Final = max(map(len, _CLOSINGS))
 _MOST_SPACE: Final = 1000
-"""Most white space before a tag, in characters; it is held back until the tag is found."""
+"""Maximum number of white space characters before a tag; they are held back until the tag is found."""
 
 
 class ThinkTags:
-    """Separates thinking and text in the pieces of one answer, wherever a tag is cut.
+    """Separates thinking and text in the pieces of one answer. A tag may be split between pieces.
 
     Args:
         looks: Whether to look for a tag at all.
@@ -32,7 +32,7 @@ class ThinkTags:
 
     def __init__(self, *, looks: bool = True) -> None:
         self._begun = not looks
-        """Whether it is decided how the answer begins."""
+        """Whether it is known if the answer begins with a tag."""
         self._thinks = False
         """Whether the next character belongs to the thinking."""
         self._held = ""

@@ -1,4 +1,4 @@
-"""Reasoning that goes back: whose a block is, in which form litellm passes it on, and the reading of Claude's blocks.
+"""Reasoning that is sent back: the provider of a block, its form for litellm, and the parsing of Claude's blocks.
 
 Blocks are sent to the provider that they came from and to no other (decision 0200). Forms, by `Recipient`:
 
@@ -24,7 +24,7 @@ from graphrt.harness.media import MediaKind
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolMessage, UserMessage
 
 Api: TypeAlias = Literal["chat", "messages", "responses", "gemini"]
-"""Which API a provider is spoken to by, as far as conversations differ; "messages" is Anthropic's, also on Bedrock."""
+"""The API of a provider, as far as conversations differ by it; "messages" is Anthropic's, also on Bedrock."""
 _OF_CLAUDE: Final = ("claude", "anthropic", "arn:")
 """Parts of the names of Claude models. An ARN may denote any Bedrock model, but only Claude models seal blocks."""
 _HOSTS: Final = frozenset(
@@ -55,7 +55,7 @@ between two calls is not marked."""
 
 
 class IdForm(NamedTuple):
-    """Which ids of tool calls a provider takes."""
+    """The form of the ids of tool calls that a provider accepts."""
 
     pattern: str
     """Regular expression of the whole id."""
@@ -71,17 +71,17 @@ _IDS: Final[Mapping[str, IdForm]] = {
 
 
 class Recipient(NamedTuple):
-    """Who a conversation is written for."""
+    """The model and provider that a conversation is written for."""
 
     provider: str = ""
-    """Whose blocks are sent, as `ThinkingBlock.provider`; empty for none."""
+    """The provider whose blocks are sent, as in `ThinkingBlock.provider`; empty for none."""
     api: Api = "chat"
     encrypts: bool = False
     """Whether a request for Responses has to ask for reasoning in the encrypted form that can be sent back."""
     stores: bool = True
-    """Whether the provider keeps items of Responses, so that one may be sent by its id alone."""
+    """Whether the provider stores items of Responses, so that one may be sent by its id alone."""
     ids: IdForm | None = None
-    """The ids of calls that it takes; None for any."""
+    """The form of the ids of calls that it accepts; None for any."""
     named: str = ""
     """The provider as litellm names it."""
     takes: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
@@ -257,7 +257,7 @@ class BlockBuilder:
                 self.close()
 
     def close(self) -> None:
-        """End the open block. One without a signature is dropped, since no provider takes it back."""
+        """End the open block. One without a signature is dropped, since no provider accepts it."""
         self._texts = []
 
     def blocks(self) -> tuple[ThinkingBlock, ...]:
