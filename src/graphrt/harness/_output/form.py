@@ -23,7 +23,7 @@ _FENCED: Final = re.compile(r"^\s*```[\w-]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 _PROBLEMS: Final = 5
 """Maximum number of validation errors shown to the model."""
 _TYPING: Final = ("typing", "typing_extensions", "types")
-"""Modules of the types of `list[int]`, `Literal[...]`, `NewType` and the like: no classes, although some are callable."""
+"""Modules of the types of `list[int]`, `Literal[...]`, `NewType` and so on: not classes, although some are callable."""
 
 
 @final

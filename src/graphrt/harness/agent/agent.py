@@ -437,7 +437,7 @@ class Agent(Generic[OutputT_co]):
     def _passed(
         self, handoff: Handoff, conversation: Sequence[Message], run_options: Mapping[str, Any]
     ) -> tuple[Message, ...]:
-        """Return the part of the conversation *conversation*, which this agent began, for the agent of *handoff*.
+        """Return the part of *conversation*, which this agent began, for the agent of *handoff*.
 
         Args:
             handoff: The handoff.
@@ -662,7 +662,7 @@ def _asked_first(prompt: Any, run_options: Mapping[str, Any], defaults: RunOptio
 
 
 def _without_form(messages: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the conversation *messages* without a request for a form of answer at the end of its first system message.
+    """Return *messages* without a request for a form of answer at the end of its first system message.
 
     An earlier run added that request, for its own answer.
     """

@@ -193,7 +193,7 @@ class Compactor:
         omitted: LeftOut,
         bound: int,
     ) -> bool:
-        """Return whether *request* takes at most *bound* tokens without the omitted parts *omitted*."""
+        """Return whether *request* takes at most *bound* tokens without the parts that *omitted* covers."""
         return self._size(request, head, conversation, omitted) <= bound
 
     def _size(

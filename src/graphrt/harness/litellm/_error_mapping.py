@@ -264,9 +264,8 @@ class _Failed:
             return self.made(NOT_A_STREAM, "a stream was asked for, and the answer is one document.")
         if not seen.begun:
             return self.made(BAD_RESPONSE, "the answer is empty.")
-        plain = (
-            cause for cause in chain if _is_builtin(cause) and str(cause)
-        )  # litellm's own message repeats the whole answer
+        # The causes' own texts, because litellm's message repeats the whole answer.
+        plain = (cause for cause in chain if _is_builtin(cause) and str(cause))
         is_out_of_bounds = any(isinstance(cause, _OUT_OF_BOUNDS) for cause in chain)
         declared = ANSWER_OUT_OF_BOUNDS if is_out_of_bounds else BAD_RESPONSE
         return self.made(declared, f"litellm cannot read the answer: {_said(next(plain, chain[0]))}")

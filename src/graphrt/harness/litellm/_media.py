@@ -164,9 +164,8 @@ def _of_answer(part: ProviderPart) -> tuple[str, MediaPart | None]:
             url: Any = image.get("url") if is_mapping(image) else image
             return "image_url", _of_link(url)
         case "audio":
-            return "data", _decoded(
-                data.get("data"), Audio.from_bytes, "audio/pcm"
-            )  # streams have raw samples without a header
+            # Streams have raw samples without a header.
+            return "data", _decoded(data.get("data"), Audio.from_bytes, "audio/pcm")
         case "inline_data":
             media_type: Any = data.get("mimeType")
             return "data", _decoded(
