@@ -25,8 +25,8 @@ def keeps_called(node: Node) -> bool:
     """Return whether *node* calls a graph that keeps its state, judged by the names that its function uses."""
     if node.function is None:
         return False
-    found: Any = lg.names_around(node.function)
-    return any(lg.is_a(one, CompiledStateGraph) and one.checkpointer is True for one in found)
+    objects: Any = lg.names_around(node.function)
+    return any(lg.is_a(value, CompiledStateGraph) and value.checkpointer is True for value in objects)
 
 
 @final
@@ -50,15 +50,15 @@ class CalledGraphs:
 
     def update(self) -> dict[str, Any]:
         """Return the changes, as a value of the field `CALLED`."""
-        found: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         for namespace in self.saver.storage.get(self._thread, {}):
             if ":" in namespace:  # the graph has no separate state: its namespace has the task's id
                 continue
             last = self.saver.get_tuple(self._config(namespace))
             stored = [*self.saver.serde.dumps_typed((last.checkpoint, last.metadata))]
             if stored != self._kept.get(namespace):
-                found[namespace] = stored
-        return found
+                changed[namespace] = stored
+        return changed
 
     def _config(self, namespace: str) -> dict[str, Any]:
         return {"configurable": {"thread_id": self._thread, "checkpoint_ns": namespace}}

@@ -48,22 +48,22 @@ def _lacks_async(runnable: Any) -> bool:
 
     `create_agent` composes the middleware into functions, whose closures are searched.
     """
-    found: list[Any] = [runnable.afunc, getattr(runnable, "_awrap_tool_call", None)]
+    pending: list[Any] = [runnable.afunc, getattr(runnable, "_awrap_tool_call", None)]
     seen: set[int] = set()
-    while found:
-        one: Any = found.pop()
-        if id(one) in seen:
+    while pending:
+        current: Any = pending.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(one))
-        if inspect.ismethod(one) and one.__func__.__qualname__ in _SYNC_ONLY:
+        seen.add(id(current))
+        if inspect.ismethod(current) and current.__func__.__qualname__ in _SYNC_ONLY:
             return True
-        if isinstance(one, (list, tuple)):
-            found += cast("list[Any]", one)
+        if isinstance(current, (list, tuple)):
+            pending += cast("list[Any]", current)
             continue
-        for cell in getattr(one, "__closure__", None) or ():
+        for cell in getattr(current, "__closure__", None) or ():
             with contextlib.suppress(ValueError):  # a cell that is not assigned yet
-                found.append(cell.cell_contents)
-        found.append(getattr(one, "__wrapped__", None))
+                pending.append(cell.cell_contents)
+        pending.append(getattr(current, "__wrapped__", None))
     return False
 
 
@@ -71,17 +71,17 @@ def _wanted(runnable: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Return the keyword arguments that *runnable* takes from the config."""
     own: Any = config["configurable"]
     runtime: Any = own.get(lg.CONFIG_KEY_RUNTIME)
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name in runnable.func_accepts:
         if name == "config":
-            found[name] = config
+            arguments[name] = config
         elif name == "runtime":
-            found[name] = runtime
+            arguments[name] = runtime
         elif name == "error":
-            found[name] = own.get(lg.CONFIG_KEY_NODE_ERROR)
+            arguments[name] = own.get(lg.CONFIG_KEY_NODE_ERROR)
         else:
-            found[name] = getattr(runtime, _FROM_RUNTIME[name], None)
-    return found
+            arguments[name] = getattr(runtime, _FROM_RUNTIME[name], None)
+    return arguments
 
 
 def _is_plain(runnable: Any, *, traced: bool) -> bool:
@@ -107,12 +107,12 @@ def caller(runnable: Any, *, traced: bool = False) -> Call:
     accepts = bool(runnable.func_accepts)
     may_recurse: bool = runnable.recurse
 
-    def call(given: Any, config: dict[str, Any]) -> Any:
+    def call(node_input: Any, config: dict[str, Any]) -> Any:
         if traced and config.get("callbacks"):
-            return runnable.invoke(given, config)
-        result = fn(given, **_wanted(runnable, config)) if accepts else fn(given)
+            return runnable.invoke(node_input, config)
+        result = fn(node_input, **_wanted(runnable, config)) if accepts else fn(node_input)
         if may_recurse and result.__class__ is not dict and lg.is_a(result, Runnable):
-            return result.invoke(given, config)
+            return result.invoke(node_input, config)
         return result
 
     return call
@@ -127,12 +127,12 @@ def async_caller(runnable: Any, *, traced: bool = False) -> AsyncCall:
     accepts = bool(runnable.func_accepts)
     may_recurse: bool = runnable.recurse
 
-    async def call(given: Any, config: dict[str, Any]) -> Any:
+    async def call(node_input: Any, config: dict[str, Any]) -> Any:
         if traced and config.get("callbacks"):
-            return await runnable.ainvoke(given, config)
-        result = await (fn(given, **_wanted(runnable, config)) if accepts else fn(given))
+            return await runnable.ainvoke(node_input, config)
+        result = await (fn(node_input, **_wanted(runnable, config)) if accepts else fn(node_input))
         if may_recurse and result.__class__ is not dict and lg.is_a(result, Runnable):
-            return await result.ainvoke(given, config)
+            return await result.ainvoke(node_input, config)
         return result
 
     return call

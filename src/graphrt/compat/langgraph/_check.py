@@ -38,7 +38,7 @@ def check(graph: Any, *, allow: Iterable[str] = (), file: str | None = None) -> 
     for code in allowed:
         if code not in RULES:
             raise UNKNOWN_NAME_IN_ARGUMENT(argument="allow", name=code, what="rule", known_names=list(RULES))
-    return tuple(one for one in _of(read(graph), None, "", file, set()) if one.code not in allowed)
+    return tuple(finding for finding in _of(read(graph), None, "", file, set()) if finding.code not in allowed)
 
 
 def _of(
@@ -50,11 +50,11 @@ def _of(
     flow = Flow(graph)
     places = places_of(graph, file)
     unique: dict[tuple[object, ...], Finding] = {}
-    for one in (*wiring_findings(graph, flow, places, parent), *state_findings(graph, flow)):
-        place = one.place
-        if place is None and one.node is not None:
-            place = places.node(one.node)
-        unique.setdefault((one.code, one.message), dataclasses.replace(one, graph=path, place=place))
+    for finding in (*wiring_findings(graph, flow, places, parent), *state_findings(graph, flow)):
+        place = finding.place
+        if place is None and finding.node is not None:
+            place = places.node(finding.node)
+        unique.setdefault((finding.code, finding.message), dataclasses.replace(finding, graph=path, place=place))
     yield from unique.values()
     for name, node in graph.nodes.items():
         inner = f"{path}/{name}" if path else name

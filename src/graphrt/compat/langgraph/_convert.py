@@ -71,9 +71,9 @@ def convert(graph: Any, strict: bool = False) -> tuple[CompiledGraph[Any, Any, A
 
 def _options(graph: Any) -> Mapping[str, Any]:
     """Return the config that `with_config` bound to a graph."""
-    found: Any = getattr(graph, "config", None)
-    if lg.is_a(found, Mapping):
-        options: Mapping[str, Any] = found
+    config: Any = getattr(graph, "config", None)
+    if lg.is_a(config, Mapping):
+        options: Mapping[str, Any] = config
         return options
     return {}
 
@@ -175,7 +175,7 @@ class _Conversion:
             return
         description = self.description
         routers = tuple(
-            router_of(description, one, self.fields) for one in description.branches if one.source == node.name
+            router_of(description, branch, self.fields) for branch in description.branches if branch.source == node.name
         )
         reader = reader_of(description, node.input_schema, self.fields)
         arrives = node.name in self.waiting
@@ -223,18 +223,18 @@ class _Conversion:
         policies = policies_of(node, description, self.notes, None)
         if node.name in self.lasting:
             policies["stateful"] = self.lasting[node.name]
-        given = input_of(inner, reader_of(description, node.input_schema))
+        make_input = input_of(inner, reader_of(description, node.input_schema))
         others = [*description.nodes, END]
         back = output_of(inner, self.fields)
-        builder.add_node(node.name, child.graph(), input=given, output=back, hands_over_to=others, **policies)
+        builder.add_node(node.name, child.graph(), input=make_input, output=back, hands_over_to=others, **policies)
 
     def _connect(self, builder: Any, source: str, handle: Any) -> None:
         """Add the edges of START or of a nested graph, whose branches are evaluated by a router."""
         description = self.description
-        branches = [one for one in description.branches if one.source == source]
+        branches = [branch for branch in description.branches if branch.source == source]
         static = _static(description, source)
         if branches or source in self.waiting:
-            routers = [router_of(description, one, self.fields) for one in branches]
+            routers = [router_of(description, branch, self.fields) for branch in branches]
             router = _outer_router(self, routers, static, source)
             builder.add_conditional_edges(handle, router, _routes(description))
             return
@@ -267,12 +267,12 @@ def _plain_router(conversion: _Conversion, routers: Sequence[Router], static: Se
     config: dict[str, Any] = {}
 
     def route(state: Any) -> Any:
-        found: list[Any] = [*static]
+        next_nodes: list[Any] = [*static]
         for router in routers:
-            found += destinations(router.call(router.reader.read(state, config), config), router.path_map)
-        if len(found) == 1 and found[0].__class__ is str:
-            return found[0]
-        return [target(one, state, untracked) for one in found] if found else _read.END
+            next_nodes += destinations(router.call(router.reader.read(state, config), config), router.path_map)
+        if len(next_nodes) == 1 and next_nodes[0].__class__ is str:
+            return next_nodes[0]
+        return [target(destination, state, untracked) for destination in next_nodes] if next_nodes else _read.END
 
     return route
 
@@ -303,13 +303,15 @@ def _outer_router(
 
     def route(state: Any, ctx: Any) -> Any:
         config = conversion.surroundings.of_router(ctx.deps, source, ctx.thread)
-        found: list[Any] = [*static]
+        next_nodes: list[Any] = [*static]
         for router in routers:
             result = router.call(router.given(state, None, config), config)
             if router.is_async:
                 result = _awaited(result)
-            found += [target(one, state, untracked) for one in destinations(result, router.path_map)]
-        return found
+            next_nodes += [
+                target(destination, state, untracked) for destination in destinations(result, router.path_map)
+            ]
+        return next_nodes
 
     return route
 
@@ -326,8 +328,8 @@ def declared_targets(graph: GraphDescription, node: Node) -> tuple[str, ...] | N
     The targets come from the path maps of its branches and the annotation of its Commands. A function without an
     annotation that does not name `Command` is assumed to return none.
     """
-    branches = [one for one in graph.branches if one.source == node.name]
-    if any(one.path_map is None for one in branches):
+    branches = [branch for branch in graph.branches if branch.source == node.name]
+    if any(branch.path_map is None for branch in branches):
         return None
     commands = node.annotated_targets
     if commands is None:
@@ -337,5 +339,5 @@ def declared_targets(graph: GraphDescription, node: Node) -> tuple[str, ...] | N
         if not branches:
             return None  # it follows its static edges
         commands = ()
-    found = [target for one in branches for target in (one.path_map or {}).values()]
-    return tuple(dict.fromkeys([*found, *commands, *_static(graph, node.name), _read.END]))
+    targets = [target for branch in branches for target in (branch.path_map or {}).values()]
+    return tuple(dict.fromkeys([*targets, *commands, *_static(graph, node.name), _read.END]))

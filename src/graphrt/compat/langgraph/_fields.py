@@ -175,14 +175,14 @@ def plain(value: Any) -> Any:
         return _plain_items(kind, value)
     if not lg.is_a(value, *_PLAIN) or hasattr(kind, "__members__"):
         return value
-    base: Any = next(one for one in _PLAIN if lg.is_a(value, one))
+    base: Any = next(candidate for candidate in _PLAIN if lg.is_a(value, candidate))
     return base(value)
 
 
 def _plain_items(kind: Any, items: Any) -> Any:
-    if all(one.__class__ in _FINE for one in items):
+    if all(item.__class__ in _FINE for item in items):
         return items
-    changed = [plain(one) for one in items]
+    changed = [plain(item) for item in items]
     return kind(changed) if any(map(operator.is_not, changed, items)) else items
 
 
@@ -241,15 +241,15 @@ def _response_classes(graph: GraphDescription) -> tuple[Any, ...]:
     The agent keeps it in the closures of its nodes. Classes are found through the types and the metadata of
     annotations.
     """
-    found: list[Any] = []
+    classes: list[Any] = []
     for node in graph.nodes.values():
         code = getattr(node.function, "__code__", None)
         cells = getattr(node.function, "__closure__", None) or ()
         for name, cell in zip(code.co_freevars if code else (), cells, strict=False):
             if name in ("response_format", "initial_response_format"):
                 value = cell.cell_contents
-                found.append(value if lg.is_a(value, type, tuple) else getattr(value, "schema", None))
-    return tuple(one for one in found if not lg.is_a(one, dict))  # a JSON schema has no class
+                classes.append(value if lg.is_a(value, type, tuple) else getattr(value, "schema", None))
+    return tuple(cls for cls in classes if not lg.is_a(cls, dict))  # a JSON schema has no class
 
 
 def _annotated(kind: Any, *marks: Any) -> Any:
@@ -320,8 +320,8 @@ def _last() -> Reducer:
 
 def _items(value: Any) -> list[Any]:
     """Return a write to a `Topic` as a list; the write may be a single item or a list."""
-    given: Any = value if value.__class__ is list else [value]
-    return [plain(one) for one in given]
+    items: Any = value if value.__class__ is list else [value]
+    return [plain(item) for item in items]
 
 
 def _collected() -> Reducer:

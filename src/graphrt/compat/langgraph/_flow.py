@@ -79,17 +79,17 @@ class Flow:
         source = self.sources[node.name]
         declared = dict.fromkeys((*(node.annotated_targets or ()), *(node.targets if node.destinations else ())))
         results = [] if source is None else source.results
-        seen = {name: line for one in results for name, line in (*one.gotos.items(), *one.sends.items())}
-        silent = source is not None and not any(may_go(one) for one in results)
+        seen = {name: line for result in results for name, line in (*result.gotos.items(), *result.sends.items())}
+        silent = source is not None and not any(may_go(result) for result in results)
         is_open = self._may_go_anywhere(node) and not declared and not silent
-        closed = source is not None and not any(one.open_gotos or one.open_sends for one in results)
+        closed = source is not None and not any(result.open_gotos or result.open_sends for result in results)
         targets = tuple(seen) if closed else tuple(dict.fromkeys((*seen, *declared)))
         return Gotos(
             targets=targets,
             seen=seen,
-            open=(is_open and not closed) or (not declared and any(_hands_over(read(one)) for one in node.calls)),
-            always=closed and bool(results) and all(one.gotos or one.sends for one in results),
-            several=any(len({*one.gotos, *one.sends}) > 1 and one.is_list for one in results),
+            open=(is_open and not closed) or (not declared and any(_hands_over(read(call)) for call in node.calls)),
+            always=closed and bool(results) and all(result.gotos or result.sends for result in results),
+            several=any(len({*result.gotos, *result.sends}) > 1 and result.is_list for result in results),
         )
 
     def _may_go_anywhere(self, node: Node) -> bool:
@@ -129,7 +129,7 @@ class Flow:
             nodes=nodes,
             edges={name: tuple(many) for name, many in edges.items()},
             choices={name: tuple(many) for name, many in choices.items()},
-            waiting=tuple(one for one in graph.waiting if one.target in known and set(one.sources) <= set(nodes)),
+            waiting=tuple(join for join in graph.waiting if join.target in known and set(join.sources) <= set(nodes)),
             handlers={name: handler for name, handler in self.handlers.items() if handler is not None},
             open=frozenset(name for name, goto in self.gotos.items() if goto.open),
             writes={name: self.writes(name) for name in nodes},
@@ -140,26 +140,26 @@ class Flow:
         """Return the targets of a router: from its path map, which is assumed to be complete, else from its labels."""
         results = [] if source is None else source.results
         labels, closed = labels_of(branch, source)
-        sends = [name for one in results for name in one.sends]
-        several = any(one.is_list for one in results) or gives_list(branch)
+        sends = [name for result in results for name in result.sends]
+        several = any(result.is_list for result in results) or gives_list(branch)
         path_map = branch.path_map
         named = labels if path_map is None else path_map
         targets = dict.fromkeys((*(_target(label, branch) for label in named), *sends))
-        there = tuple(name for name in targets if name in known)
+        existing = tuple(name for name in targets if name in known)
         ways: dict[tuple[str, ...], None] = {}
-        if several and not any(one.open_labels or one.open_sends or one.grows for one in results):
-            for one in results:
-                way = dict.fromkeys((*(_target(label, branch) for label in one.labels), *one.sends))
+        if several and not any(result.open_labels or result.open_sends or result.grows for result in results):
+            for result in results:
+                way = dict.fromkeys((*(_target(label, branch) for label in result.labels), *result.sends))
                 ways[tuple(name for name in way if name in known) or (END,)] = None
         closed = closed or path_map is not None
-        return Choice(targets=there or (END,), several=several and not ways, known=closed, ways=tuple(ways))
+        return Choice(targets=existing or (END,), several=several and not ways, known=closed, ways=tuple(ways))
 
     def keys_of(self, name: str) -> set[str]:
         """Return the known keys that a node may write."""
         node, source = self.graph.nodes[name], self.sources[name]
         if node.subgraph is not None:
             return {key for key in node.subgraph.outputs if key in self.graph.channels}
-        return set() if source is None else {key for one in source.results for key in written(one, node)}
+        return set() if source is None else {key for result in source.results for key in written(result, node)}
 
     def writes(self, name: str) -> frozenset[str]:
         """Return the keys that a node may write and that take one value in a superstep."""
@@ -171,8 +171,8 @@ class Flow:
         if source is None:
             return frozenset()
         if ROOT in single:
-            return frozenset([ROOT]) if any(not one.nothing for one in source.results) else frozenset()
-        return frozenset(key for one in source.results for key in written(one, node) if key in single)
+            return frozenset([ROOT]) if any(not result.nothing for result in source.results) else frozenset()
+        return frozenset(key for result in source.results for key in written(result, node) if key in single)
 
     def _has_value(self, key: str, node: Node) -> bool:
         """Return whether a nested graph has a value for a key that it returns, from its input or from a node."""
@@ -187,7 +187,7 @@ class Flow:
         node, source = self.graph.nodes[name], self.sources[name]
         if node.subgraph is not None:
             return key in node.subgraph.inputs  # the graph gets a value as input, and returns it
-        return source is not None and all(key == ROOT or key in written(one, node) for one in source.results)
+        return source is not None and all(key == ROOT or key in written(result, node) for result in source.results)
 
 
 def written(result: Result, node: Node) -> set[str]:
@@ -212,12 +212,12 @@ def labels_of(branch: Branch, source: Source | None) -> tuple[dict[Any, int], bo
     only the annotation has it.
     """
     results = [] if source is None else source.results
-    labels: dict[Any, int] = {label: line for one in results for label, line in one.labels.items()}
-    if all(one.is_list for one in results if None in one.labels):
+    labels: dict[Any, int] = {label: line for result in results for label, line in result.labels.items()}
+    if all(result.is_list for result in results if None in result.labels):
         labels.pop(None, None)  # an element of a list, which may be filtered
-    for one in results:
-        if one.nothing and not one.implicit:
-            labels.setdefault(None, one.line)
+    for result in results:
+        if result.nothing and not result.implicit:
+            labels.setdefault(None, result.line)
     for label in branch.labels or ():
         labels.setdefault(label, 0)
     return labels, shows_all(source) or branch.labels is not None
@@ -225,7 +225,7 @@ def labels_of(branch: Branch, source: Source | None) -> tuple[dict[Any, int], bo
 
 def shows_all(source: Source | None) -> bool:
     """Return whether the source of a router reveals everything that it returns."""
-    return source is not None and not any(one.open_labels or one.open_sends for one in source.results)
+    return source is not None and not any(result.open_labels or result.open_sends for result in source.results)
 
 
 def gives_list(branch: Branch) -> bool:
@@ -235,7 +235,7 @@ def gives_list(branch: Branch) -> bool:
     """
     parts = union_parts(branch.returns)
     lists = [part for part in parts if (get_origin(part) or part) in (list, tuple, Sequence)]
-    sends = [part for part in lists if {one for one in get_args(part) if one is not Ellipsis} == {Send}]
+    sends = [part for part in lists if {argument for argument in get_args(part) if argument is not Ellipsis} == {Send}]
     return bool(lists) and (len(sends) < len(lists) or len(lists) == len(parts))
 
 

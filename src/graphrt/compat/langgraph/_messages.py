@@ -58,13 +58,13 @@ def register() -> None:
     register_type(
         Command,
         tag="langgraph.Command",
-        encode=lambda one: [one.graph, one.update, one.resume, one.goto],
+        encode=lambda command: [command.graph, command.update, command.resume, command.goto],
         decode=lambda data: Command(graph=data[0], update=data[1], resume=data[2], goto=data[3]),
     )
     register_type(
         Send,
         tag="langgraph.Send",
-        encode=lambda one: [one.node, one.arg],
+        encode=lambda send: [send.node, send.arg],
         decode=lambda data: Send(data[0], data[1]),
     )
 
@@ -83,10 +83,10 @@ def identified(value: Any, make_id: Callable[[], str]) -> list[Any]:
         value: A message, or a list of values that LangChain accepts as messages.
         make_id: Makes an id.
     """
-    given: Any = [value] if value.__class__ is not list else value
-    if not all(isinstance(one, BaseMessage) for one in given):
-        given = convert_to_messages(given)
-    return [_identified(one, make_id) for one in given]
+    unconverted: Any = [value] if value.__class__ is not list else value
+    if not all(isinstance(message, BaseMessage) for message in unconverted):
+        unconverted = convert_to_messages(unconverted)
+    return [_identified(message, make_id) for message in unconverted]
 
 
 def _identified(message: Any, make_id: Callable[[], str]) -> Any:

@@ -30,13 +30,13 @@ def input_of(inner: GraphDescription, reader: Reader) -> Callable[[Any, Any], An
     """
     keys = frozenset(inner.inputs)
 
-    def given(state: Any, arg: Any) -> Any:
+    def make_input(state: Any, arg: Any) -> Any:
         value = reader.read(state, {"configurable": {}}) if arg is None else arg
         if inner.inputs == (ROOT,):
             return {ROOT: value}
-        return {key: one for key, one in _mapping(value).items() if key in keys}
+        return {key: item for key, item in _mapping(value).items() if key in keys}
 
-    return given
+    return make_input
 
 
 def output_of(inner: GraphDescription, fields: Fields) -> Callable[[Any], Any]:
@@ -66,5 +66,5 @@ def _mapping(value: Any) -> Any:
         names: Any = value.__class__.model_fields
         return {name: getattr(value, name) for name in names}
     if dataclasses.is_dataclass(value) and not lg.is_a(value, type):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {}

@@ -54,12 +54,12 @@ class Reader:
             return {**values}
         if self.keys == (ROOT,):
             return values.get(ROOT)
-        found = {key: values[key] for key in self.keys if key in values}
+        inputs = {key: values[key] for key in self.keys if key in values}
         if self.managed:
             scratchpad = config["configurable"].get(lg.CONFIG_KEY_SCRATCHPAD)
             for key, manager in self.managed:
-                found[key] = manager.get(scratchpad) if scratchpad is not None else None
-        return found if self.make is None else self.make(**found)
+                inputs[key] = manager.get(scratchpad) if scratchpad is not None else None
+        return inputs if self.make is None else self.make(**inputs)
 
 
 def reader_of(graph: GraphDescription, schema: Any, fields: Fields | None = None) -> Reader:
@@ -176,8 +176,8 @@ class Task:
         """Return the outcome in graphrt's form."""
         taken = (self.fields.taken(update, lambda: drawn_id(ctx.random)) for update in outcome.updates)
         updates = [update for update in taken if update is not None]
-        if self.keeps and (left := config["configurable"][CALLED].update()):
-            updates.append({CALLED: left})
+        if self.keeps and (called := config["configurable"][CALLED].update()):
+            updates.append({CALLED: called})
         if not self.routers and not outcome.commanded:
             return one_or_more(updates)
         targets = [*self.targets(outcome.goto, values), *self.static]
@@ -187,7 +187,7 @@ class Task:
 
     def targets(self, goto: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:
         """Return targets in graphrt's form; *values* is the state that the task saw."""
-        return [target(one, values, self.fields.untracked) for one in goto]
+        return [target(destination, values, self.fields.untracked) for destination in goto]
 
     def handed_up(self, error: Any, values: Mapping[str, Any]) -> Command:
         """Return a Command that ends this nested graph, updates the parent, and continues there.
@@ -200,7 +200,7 @@ class Task:
         command = error.args[0]
         goto: Any = command.goto
         goto = [goto] if lg.is_a(goto, LangGraphSend, str) else list(goto)
-        targets = [*self.targets([one for one in goto if one != END], values), *self.above]
+        targets = [*self.targets([destination for destination in goto if destination != END], values), *self.above]
         written = [[key, plain(value)] for key, value in command._update_as_tuples()]
         return Command(update={HANDED_UP: written}, goto=targets, graph=PARENT)
 
@@ -285,11 +285,11 @@ def _sync_function(task: Task, call: Callable[[Any, dict[str, Any]], Any]) -> Ca
 
     def run(values: Any, ctx: Context) -> Any:
         config = TaskConfig(partial(make, values, ctx))
-        given = given_to(values, ctx, config)
+        node_input = given_to(values, ctx, config)
         token = variable.set(config)
         try:
             try:
-                returned = call(given, config)
+                returned = call(node_input, config)
             except lg.ParentCommand as error:
                 returned = _own(error)
             drained(ctx)
@@ -322,11 +322,11 @@ def _async_function(task: Task, call: Callable[[Any, dict[str, Any]], Any]) -> C
 
     async def run(values: Any, ctx: Context) -> Any:
         config = TaskConfig(partial(make, values, ctx))
-        given = given_to(values, ctx, config)
+        node_input = given_to(values, ctx, config)
         token = variable.set(config)
         try:
             try:
-                returned = await call(given, config)
+                returned = await call(node_input, config)
             except lg.ParentCommand as error:
                 returned = _own(error)
             drained(ctx)

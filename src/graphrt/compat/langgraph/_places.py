@@ -48,12 +48,12 @@ class Places:
 
     def branch(self, source: str, router: str) -> Place | None:
         """Return the line of `add_conditional_edges(source, router)`."""
-        found = self._only("add_conditional_edges", source, router) or self._only("add_conditional_edges", source)
-        return found or (self._only("set_conditional_entry_point", router) if source == START else None)
+        place = self._only("add_conditional_edges", source, router) or self._only("add_conditional_edges", source)
+        return place or (self._only("set_conditional_entry_point", router) if source == START else None)
 
     def _only(self, *key: object) -> Place | None:
-        found = self._calls.get(key, set())
-        return next(iter(found)) if len(found) == 1 else None
+        places = self._calls.get(key, set())
+        return next(iter(places)) if len(places) == 1 else None
 
     def _search(self, file: str) -> None:
         try:
@@ -62,8 +62,8 @@ class Places:
             return
         for call in ast.walk(tree):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS:
-                arguments = [*call.args, *(one.value for one in call.keywords if one.arg in _NAMED)]
-                names = [_name(one) for one in arguments[:2]]
+                arguments = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg in _NAMED)]
+                names = [_name(argument) for argument in arguments[:2]]
                 place = Place(file=file, line=call.lineno)
                 for count in range(1, len(names) + 1):
                     if None not in names[:count]:
@@ -82,18 +82,18 @@ def _name(expr: ast.expr) -> str | tuple[str, ...] | None:
     if isinstance(expr, ast.Attribute):
         return _ENDS.get(expr.attr, expr.attr)
     if isinstance(expr, (ast.List, ast.Tuple)):
-        names = [_name(one) for one in expr.elts]
-        texts = [one for one in names if isinstance(one, str)]
+        names = [_name(element) for element in expr.elts]
+        texts = [name for name in names if isinstance(name, str)]
         return tuple(texts) if len(texts) == len(names) else None
     return None
 
 
 def places_of(graph: GraphDescription, file: str | None = None) -> Places:
     """Return the lines of the calls that built *graph*, as far as they are found in its files or in *file*."""
-    found = [node.place for node in graph.nodes.values()]
-    found += [branch.place for branch in graph.branches]
-    found += [place_of(schema) for schema in (graph.state_schema, graph.input_schema, graph.output_schema)]
-    files = [place.file for place in found if place is not None and not is_foreign(place)]
+    places = [node.place for node in graph.nodes.values()]
+    places += [branch.place for branch in graph.branches]
+    places += [place_of(schema) for schema in (graph.state_schema, graph.input_schema, graph.output_schema)]
+    files = [place.file for place in places if place is not None and not is_foreign(place)]
     return Places([*([file] if file else []), *files])
 
 

@@ -24,25 +24,25 @@ def policies_of(node: Node, graph: GraphDescription, notes: Notes, read: Callabl
         notes: Collects the omitted features.
         read: Reads the node's input from a state, for the key of a cache; None for a nested graph.
     """
-    found: dict[str, Any] = {}
+    policies: dict[str, Any] = {}
     if node.defer:
-        found["defer"] = True
+        policies["defer"] = True
     if node.retry:
-        found["retry"] = _retry(node, notes)
+        policies["retry"] = _retry(node, notes)
     if node.timeout is not None:
         if node.timeout.run_timeout is not None:
-            found["timeout_s"] = node.timeout.run_timeout
+            policies["timeout_s"] = node.timeout.run_timeout
         if node.timeout.idle_timeout is not None and node.subgraph is None:
-            found["idle_timeout_s"] = node.timeout.idle_timeout
+            policies["idle_timeout_s"] = node.timeout.idle_timeout
     if node.error_handler is not None:
-        found["on_error"] = node.error_handler
+        policies["on_error"] = node.error_handler
     if node.cache is not None and graph.cache is not None:
-        found |= _cache(node, notes, read)
+        policies |= _cache(node, notes, read)
     if node.name in graph.interrupt_before:
-        found["interrupt_before"] = True
+        policies["interrupt_before"] = True
     if node.name in graph.interrupt_after:
-        found["interrupt_after"] = True
-    return found
+        policies["interrupt_after"] = True
+    return policies
 
 
 def _retry(node: Node, notes: Notes) -> RetryPolicy:

@@ -257,7 +257,8 @@ def read(graph: Any) -> GraphDescription:
         waiting=tuple(
             WaitingEdge(sources=tuple(sources), target=target)
             for sources, target in sorted(
-                builder.waiting_edges, key=lambda one: (rank(one[1]), [rank(source) for source in one[0]])
+                builder.waiting_edges,
+                key=lambda waiting_edge: (rank(waiting_edge[1]), [rank(source) for source in waiting_edge[0]]),
             )
         ),
         branches=tuple(
@@ -431,8 +432,8 @@ def _channel(key: str, channel: Any, schemas: Mapping[Any, Mapping[str, Any]]) -
 
 
 def _kind(channel: Any, *, is_delta: bool) -> Kind:
-    for one, kind in _KINDS:
-        if _is_a(channel, one):
+    for cls, kind in _KINDS:
+        if _is_a(channel, cls):
             return kind
     return "delta" if is_delta else "other"
 
@@ -512,8 +513,8 @@ def _command_targets(returns: Any) -> tuple[str, ...] | None:
         (inside,) = get_args(returns)
         return tuple(str(name) for name in get_args(inside)) if get_origin(inside) is Literal else None
     if _is_union(returns) or get_origin(returns) in (list, tuple, Sequence):
-        found = [targets for targets in map(_command_targets, get_args(returns)) if targets is not None]
-        return tuple(dict.fromkeys(name for targets in found for name in targets)) if found else None
+        target_lists = [targets for targets in map(_command_targets, get_args(returns)) if targets is not None]
+        return tuple(dict.fromkeys(name for targets in target_lists for name in targets)) if target_lists else None
     return None
 
 
@@ -525,7 +526,7 @@ def _labels(returns: Any) -> tuple[tuple[Any, ...] | None, bool]:
         if get_origin(part) is Literal:
             labels += get_args(part)
         elif _is_union(part) or get_origin(part) in (list, tuple, Sequence):
-            parts += [_stripped(one) for one in get_args(part) if one is not Ellipsis]
+            parts += [_stripped(argument) for argument in get_args(part) if argument is not Ellipsis]
         elif part is Send:
             sends = True
         else:

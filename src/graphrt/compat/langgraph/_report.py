@@ -54,21 +54,21 @@ class Report:
     @property
     def left_out(self) -> tuple[Deviation, ...]:
         """The features that the converted graph lacks. With `strict=True`, `convert` raises if there is any."""
-        return tuple(one for one in self.deviations if one.kind == "left out")
+        return tuple(deviation for deviation in self.deviations if deviation.kind == "left out")
 
     @property
     def differs(self) -> tuple[Deviation, ...]:
         """The features that work differently in the converted graph."""
-        return tuple(one for one in self.deviations if one.kind == "differs")
+        return tuple(deviation for deviation in self.deviations if deviation.kind == "differs")
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {"graph": self.graph, "deviations": [one.to_dict() for one in self.deviations]}
+        return {"graph": self.graph, "deviations": [deviation.to_dict() for deviation in self.deviations]}
 
     def __str__(self) -> str:
         if not self.deviations:
             return f"{self.graph}: everything is carried over."
-        return "\n".join([f"{self.graph}:", *(f"  {one}" for one in self.deviations)])
+        return "\n".join([f"{self.graph}:", *(f"  {deviation}" for deviation in self.deviations)])
 
     def __iter__(self) -> Iterator[Deviation]:
         return iter(self.deviations)
@@ -98,14 +98,15 @@ class Notes:
 
     def _add(self, kind: Literal["left out", "differs"], feature: str, node: str | None, reason: str, fix: str) -> None:
         where = f"{self.path}{node}" if node is not None else self.path.rstrip("/") or None
-        one = Deviation(kind=kind, feature=feature, node=where, reason=reason, fix=fix)
-        if one not in self.found:
-            self.found.append(one)
+        deviation = Deviation(kind=kind, feature=feature, node=where, reason=reason, fix=fix)
+        if deviation not in self.found:
+            self.found.append(deviation)
 
 
 def refused(report: Report) -> DefinitionError:
     """Return the error of `convert(strict=True)`, which lists everything that is left out."""
     problems = [
-        NOT_CARRIED_OVER(node=one.node, feature=one.feature, reason=one.reason, fix=one.fix) for one in report.left_out
+        NOT_CARRIED_OVER(node=deviation.node, feature=deviation.feature, reason=deviation.reason, fix=deviation.fix)
+        for deviation in report.left_out
     ]
     return DEFINITION(who=f"Graph {report.graph!r} of LangGraph", problems=problems)

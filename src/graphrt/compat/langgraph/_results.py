@@ -45,61 +45,61 @@ def outcome_of(returned: Any, fields: Fields, writes: Sequence[tuple[str, Any]] 
         ParentCommand: It is, or has, a Command for the graph above.
         InvalidUpdateError: It is not an update.
     """
-    found = Outcome()
+    outcome = Outcome()
     if writes:
-        _add(found, writes, fields)
+        _add(outcome, writes, fields)
     if returned.__class__ is dict and ROOT not in fields.channels:
-        _add(found, returned.items(), fields)
+        _add(outcome, returned.items(), fields)
     elif returned is not None:
-        _read(found, returned, fields)
-    return found
+        _read(outcome, returned, fields)
+    return outcome
 
 
-def _read(found: Outcome, returned: Any, fields: Fields) -> None:
+def _read(outcome: Outcome, returned: Any, fields: Fields) -> None:
     if lg.is_a(returned, Command):
-        _command(found, returned, fields)
+        _command(outcome, returned, fields)
     elif lg.is_a(returned, Send):
-        found.commanded = True
-        found.goto.append(returned)
-    elif lg.is_a(returned, list, tuple) and any(lg.is_a(one, Command) for one in returned):
+        outcome.commanded = True
+        outcome.goto.append(returned)
+    elif lg.is_a(returned, list, tuple) and any(lg.is_a(part, Command) for part in returned):
         parts: Sequence[Any] = returned
-        for one in parts:
-            _read(found, one, fields)
+        for part in parts:
+            _read(outcome, part, fields)
     elif fields.channels == _ROOT_ALONE:
         if returned is not None:
-            found.updates.append({ROOT: returned})
+            outcome.updates.append({ROOT: returned})
     elif lg.is_a(returned, dict):
-        _add(found, returned.items(), fields)
+        _add(outcome, returned.items(), fields)
     elif returned is None:
         return
     elif lg.get_cached_annotated_keys(returned.__class__):
-        _add(found, lg.get_update_as_tuples(returned, sorted(fields.channels)), fields)
+        _add(outcome, lg.get_update_as_tuples(returned, sorted(fields.channels)), fields)
     else:
         raise lg.InvalidUpdateError(f"Expected dict, got {returned}")
 
 
-def _command(found: Outcome, command: Any, fields: Fields) -> None:
+def _command(outcome: Outcome, command: Any, fields: Fields) -> None:
     if command.graph == Command.PARENT:
         raise lg.ParentCommand(command)
-    _add(found, command._update_as_tuples(), fields)
+    _add(outcome, command._update_as_tuples(), fields)
     targets: Any = command.goto
     targets = [targets] if lg.is_a(targets, Send, str) else list(targets)
-    found.commanded = found.commanded or bool(targets)
-    found.goto += [one for one in targets if one != END]
+    outcome.commanded = outcome.commanded or bool(targets)
+    outcome.goto += [target for target in targets if target != END]
 
 
-def _add(found: Outcome, items: Any, fields: Fields) -> None:
+def _add(outcome: Outcome, items: Any, fields: Fields) -> None:
     """Add the writes *items*; a repeated key begins another update."""
     update: dict[str, Any] = {}
     for key, value in items:
         if key not in fields.channels:
             continue
         if key in update:
-            found.updates.append(update)
+            outcome.updates.append(update)
             update = {}
         update[key] = value
     if update:
-        found.updates.append(update)
+        outcome.updates.append(update)
 
 
 def destinations(result: Any, path_map: Any) -> list[Any]:
@@ -110,9 +110,9 @@ def destinations(result: Any, path_map: Any) -> list[Any]:
         InvalidUpdateError: It sends something to END.
     """
     results: Sequence[Any] = result if lg.is_a(result, list, tuple) else [result]
-    found = [one if lg.is_a(one, Send) or not path_map else path_map[one] for one in results]
-    if any(one is None or one == START for one in found):
+    targets = [label if lg.is_a(label, Send) or not path_map else path_map[label] for label in results]
+    if any(target is None or target == START for target in targets):
         raise ValueError("Branch did not return a valid destination")
-    if any(lg.is_a(one, Send) and one.node == END for one in found):
+    if any(lg.is_a(target, Send) and target.node == END for target in targets):
         raise lg.InvalidUpdateError("Cannot send a packet to the END node")
-    return [one for one in found if one != END]
+    return [target for target in targets if target != END]

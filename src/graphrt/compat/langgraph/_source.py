@@ -97,7 +97,7 @@ def source_of(function: Any) -> Source | None:
     if not inspect.isfunction(plain):
         return None
     node = function_node(plain)
-    if node is None or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in own(node)):
+    if node is None or any(isinstance(child, (ast.Yield, ast.YieldFrom)) for child in own(node)):
         return None
     names = _Names(plain, node, skip=_bound_arguments(function, node))
     return Source(
@@ -130,11 +130,11 @@ _TREES: dict[str, tuple[int, list[_Function]]] = {}
 def function_node(function: Any) -> _Function | None:
     """Return the syntax tree of a function; None if its file cannot be read or has changed since it was compiled."""
     code: types.CodeType = function.__code__
-    found = [node for node in _functions(code.co_filename) if _is_of(node, code)]
-    if len(found) > 1:  # several lambdas on one line
+    candidates = [node for node in _functions(code.co_filename) if _is_of(node, code)]
+    if len(candidates) > 1:  # several lambdas on one line
         columns = [at for at in code.co_positions() if at[0] is not None and at[2]]
-        found = [node for node in found if _holds(node, columns)]
-    return found[0] if len(found) == 1 else None
+        candidates = [node for node in candidates if _holds(node, columns)]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _functions(file: str) -> list[_Function]:
@@ -145,7 +145,9 @@ def _functions(file: str) -> list[_Function]:
             tree = ast.parse("".join(lines))
         except (SyntaxError, ValueError, RecursionError):
             return []
-        nodes = [one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))]
+        nodes = [
+            node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        ]
         known = _TREES[file] = len(lines), nodes
     return known[1]
 
@@ -153,7 +155,7 @@ def _functions(file: str) -> list[_Function]:
 def _is_of(node: _Function, code: types.CodeType) -> bool:
     if isinstance(node, ast.Lambda):
         return code.co_name == "<lambda>" and node.lineno == code.co_firstlineno
-    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return code.co_name == node.name and first == code.co_firstlineno
 
 
@@ -172,55 +174,59 @@ def own(node: _Function) -> Iterator[ast.AST]:
     body: list[Any] = node.body if isinstance(node.body, list) else [node.body]
     work: list[ast.AST] = list(reversed(body))
     while work:
-        one = work.pop()
-        yield one
-        if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            work.extend(reversed(list(ast.iter_child_nodes(one))))
+        current = work.pop()
+        yield current
+        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            work.extend(reversed(list(ast.iter_child_nodes(current))))
 
 
-def _parts(one: ast.If) -> list[ast.If]:
+def _parts(statement: ast.If) -> list[ast.If]:
     """Return an `if` and its `elif`s."""
-    parts = [one]
+    parts = [statement]
     while len(parts[-1].orelse) == 1 and isinstance(parts[-1].orelse[0], ast.If):
         parts.append(parts[-1].orelse[0])
     return parts
 
 
-def _lists_values(one: ast.If) -> bool:
+def _lists_values(statement: ast.If) -> bool:
     """Return whether an `if` compares a value with several constants, which are assumed to be all its values."""
-    parts = _parts(one)
+    parts = _parts(statement)
     tests = [part.test for part in parts]
     same = {ast.dump(test.left) for test in tests if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)}
     return (
         len(parts) > 1
         and not parts[-1].orelse
         and len(same) == 1
-        and all(isinstance(one, ast.Compare) for one in tests)
+        and all(isinstance(test, ast.Compare) for test in tests)
     )
 
 
 def ends(body: list[ast.stmt]) -> bool:
     """Return whether control never reaches the end of *body*, because all paths return or raise."""
-    for one in body:
-        if isinstance(one, (ast.Return, ast.Raise)):
+    for statement in body:
+        if isinstance(statement, (ast.Return, ast.Raise)):
             return True
-        if isinstance(one, ast.If) and one.orelse and ends(one.body) and ends(one.orelse):
+        if isinstance(statement, ast.If) and statement.orelse and ends(statement.body) and ends(statement.orelse):
             return True
-        if isinstance(one, ast.If) and _lists_values(one) and all(ends(part.body) for part in _parts(one)):
+        if (
+            isinstance(statement, ast.If)
+            and _lists_values(statement)
+            and all(ends(part.body) for part in _parts(statement))
+        ):
             return True
-        if isinstance(one, (ast.With, ast.AsyncWith)) and ends(one.body):
+        if isinstance(statement, (ast.With, ast.AsyncWith)) and ends(statement.body):
             return True
-        if isinstance(one, ast.Try):
-            tried = ends(one.body) or (bool(one.orelse) and ends(one.orelse))
-            if ends(one.finalbody) or (tried and all(ends(handler.body) for handler in one.handlers)):
+        if isinstance(statement, ast.Try):
+            tried = ends(statement.body) or (bool(statement.orelse) and ends(statement.orelse))
+            if ends(statement.finalbody) or (tried and all(ends(handler.body) for handler in statement.handlers)):
                 return True
-        if isinstance(one, ast.Match):
-            last = one.cases[-1]
+        if isinstance(statement, ast.Match):
+            last = statement.cases[-1]
             covers = last.guard is None and isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
-            if covers and all(ends(case.body) for case in one.cases):
+            if covers and all(ends(case.body) for case in statement.cases):
                 return True
-        if isinstance(one, ast.While) and isinstance(one.test, ast.Constant) and one.test.value:
-            inside = [node for each in one.body for node in ast.walk(each)]
+        if isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and statement.test.value:
+            inside = [node for each in statement.body for node in ast.walk(each)]
             if not any(isinstance(node, ast.Break) for node in inside):
                 return True
     return False
@@ -245,7 +251,9 @@ class _Names:
         args = node.args
         positional = [*args.posonlyargs, *args.args]
         self.parameters = {
-            one.arg for one in (*positional, *args.kwonlyargs, args.vararg, args.kwarg) if one is not None
+            argument.arg
+            for argument in (*positional, *args.kwonlyargs, args.vararg, args.kwarg)
+            if argument is not None
         }
         self.state = positional[skip].arg if len(positional) > skip else ""
         self.assigned: dict[str, list[ast.expr | None]] = {}
@@ -256,57 +264,57 @@ class _Names:
         """By local name, what `append`, `extend` and `+=` add, and whether they do so inside a loop."""
         self.passed: set[str] = set()
         """Local names that are arguments of calls, which may change their values."""
-        for one in own(node):
-            self._look(one)
-        looped = {inner for one in own(node) if isinstance(one, _LOOPS) for inner in ast.walk(one)}
-        for one in own(node):
-            self._grow(one, in_loop=one in looped)
+        for child in own(node):
+            self._look(child)
+        looped = {inner for child in own(node) if isinstance(child, _LOOPS) for inner in ast.walk(child)}
+        for child in own(node):
+            self._grow(child, in_loop=child in looped)
 
-    def _grow(self, one: ast.AST, *, in_loop: bool) -> None:
-        if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name) and isinstance(one.op, ast.Add):
-            self.appended.setdefault(one.target.id, []).append((one.value, in_loop))
-        if not isinstance(one, ast.Call) or not isinstance(one.func, ast.Attribute) or not one.args:
+    def _grow(self, node: ast.AST, *, in_loop: bool) -> None:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add):
+            self.appended.setdefault(node.target.id, []).append((node.value, in_loop))
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
             return
-        if isinstance(one.func.value, ast.Name) and one.func.attr in ("append", "extend", "insert", "add"):
-            self.appended.setdefault(one.func.value.id, []).append((one.args[-1], in_loop))
+        if isinstance(node.func.value, ast.Name) and node.func.attr in ("append", "extend", "insert", "add"):
+            self.appended.setdefault(node.func.value.id, []).append((node.args[-1], in_loop))
 
-    def _look(self, one: ast.AST) -> None:
-        if isinstance(one, ast.Assign):
-            for target in one.targets:
-                self._assign(target, one.value)
-        elif (isinstance(one, ast.AnnAssign) and one.value is not None) or isinstance(one, ast.NamedExpr):
-            self._assign(one.target, one.value)
-        elif isinstance(one, (ast.For, ast.AsyncFor, ast.comprehension)) or (
-            isinstance(one, ast.AugAssign) and not isinstance(one.op, ast.Add)
+    def _look(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._assign(target, node.value)
+        elif (isinstance(node, ast.AnnAssign) and node.value is not None) or isinstance(node, ast.NamedExpr):
+            self._assign(node.target, node.value)
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)) or (
+            isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add)
         ):
-            self._assign(one.target, None)
-        elif isinstance(one, (ast.With, ast.AsyncWith)):
-            for item in one.items:
+            self._assign(node.target, None)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
                 if item.optional_vars is not None:
                     self._assign(item.optional_vars, None)
-        elif isinstance(one, _NAMING):
-            self.assigned.setdefault(one.name or "", []).append(None)
-        elif isinstance(one, (ast.Import, ast.ImportFrom)):
-            self._imported(one)
-        elif isinstance(one, ast.Call):
-            self._called(one)
+        elif isinstance(node, _NAMING):
+            self.assigned.setdefault(node.name or "", []).append(None)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._imported(node)
+        elif isinstance(node, ast.Call):
+            self._called(node)
 
-    def _imported(self, one: ast.Import | ast.ImportFrom) -> None:
-        for alias in one.names:
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
             name = alias.asname or alias.name.split(".")[0]
             if name not in ("Command", "Send", "interrupt", "END", "START"):  # imported late, so recognised by name
                 self.assigned.setdefault(name, []).append(None)
 
-    def _called(self, one: ast.Call) -> None:
-        func = one.func
+    def _called(self, node: ast.Call) -> None:
+        func = node.func
         if isinstance(func, ast.Attribute) and func.attr == "update" and isinstance(func.value, ast.Name):
             added = self.added.setdefault(func.value.id, [])
-            for argument in one.args:
+            for argument in node.args:
                 keys: list[ast.expr | None] = argument.keys if isinstance(argument, ast.Dict) else [None]
                 values = argument.values if isinstance(argument, ast.Dict) else [argument]
                 added += [(_text(key), value) for key, value in zip(keys, values, strict=True)]
-            added += [(keyword.arg, keyword.value) for keyword in one.keywords]
-        for argument in (*one.args, *(keyword.value for keyword in one.keywords)):
+            added += [(keyword.arg, keyword.value) for keyword in node.keywords]
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             if isinstance(argument, ast.Name):
                 self.passed.add(argument.id)
 
@@ -314,8 +322,8 @@ class _Names:
         if isinstance(target, ast.Name):
             self.assigned.setdefault(target.id, []).append(value)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for one in target.elts:
-                self._assign(one, None)
+            for element in target.elts:
+                self._assign(element, None)
         elif isinstance(target, ast.Starred):
             self._assign(target.value, None)
         elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and value is not None:
@@ -374,19 +382,19 @@ class _Names:
             if expr.id in self.parameters or not self.assigned.get(expr.id):
                 return [], True
             return self._joined(self.assigned[expr.id], depth)
-        found = self.object(expr)
-        if isinstance(found, enum.Enum) and isinstance(found, str):
-            found = str(found.value)
-        if isinstance(found, (str, int, bool, float, enum.Enum, type(None))):
-            return [(found, expr.lineno)], False
+        constant = self.object(expr)
+        if isinstance(constant, enum.Enum) and isinstance(constant, str):
+            constant = str(constant.value)
+        if isinstance(constant, (str, int, bool, float, enum.Enum, type(None))):
+            return [(constant, expr.lineno)], False
         return [], True
 
     def _joined(self, exprs: list[Any], depth: int) -> tuple[list[tuple[Any, int]], bool]:
         values: list[tuple[Any, int]] = []
         is_open = False
-        for one in exprs:
-            found, more = self.values(one, depth + 1)
-            values += found
+        for expr in exprs:
+            constants, more = self.values(expr, depth + 1)
+            values += constants
             is_open = is_open or more
         return values, is_open
 
@@ -404,12 +412,12 @@ def _results(node: _Function, names: _Names) -> Iterator[Result]:
     if isinstance(node, ast.Lambda):
         yield from _of(node.body, names)
         return
-    for one in own(node):
-        if isinstance(one, ast.Return):
-            if one.value is None:
-                yield Result(line=one.lineno, nothing=True)
+    for child in own(node):
+        if isinstance(child, ast.Return):
+            if child.value is None:
+                yield Result(line=child.lineno, nothing=True)
             else:
-                yield from _of(one.value, names)
+                yield from _of(child.value, names)
     if not ends(node.body):
         yield Result(line=node.lineno, nothing=True, implicit=True)
 
@@ -422,12 +430,14 @@ def _of(expr: ast.expr, names: _Names, depth: int = 0) -> Iterator[Result]:
         yield from _of(expr.body, names, depth + 1)
         yield from _of(expr.orelse, names, depth + 1)
     elif isinstance(expr, ast.BoolOp):
-        for one in expr.values:
-            yield from _of(one, names, depth + 1)
+        for operand in expr.values:
+            yield from _of(operand, names, depth + 1)
     elif isinstance(expr, ast.NamedExpr):
         yield from _of(expr.value, names, depth + 1)
     elif isinstance(expr, ast.Name) and names.assigned.get(expr.id):
-        for result in [one for value in names.assigned[expr.id] for one in _assigned(value, expr, names, depth)]:
+        for result in [
+            possible for value in names.assigned[expr.id] for possible in _assigned(value, expr, names, depth)
+        ]:
             _extend(result, expr.id, names)
             _append(result, expr.id, names, depth)
             yield result
@@ -484,8 +494,8 @@ def _fill(result: Result, expr: ast.expr, names: _Names, depth: int) -> None:
         result.open_labels = True
     elif isinstance(expr, (ast.List, ast.Tuple, ast.Set)):
         result.is_list = True
-        for one in expr.elts:
-            _element(result, one, names, depth)
+        for element in expr.elts:
+            _element(result, element, names, depth)
     elif isinstance(expr, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
         result.is_list = True
         before = set(result.sends)
@@ -509,9 +519,9 @@ def _element(result: Result, expr: ast.expr, names: _Names, depth: int) -> None:
     """Record one element of a list."""
     if isinstance(expr, ast.Starred):
         expr = expr.value
-    for one in _of(expr, names, depth + 1):
-        again = frozenset(one.sends) & frozenset(result.sends)
-        _merge(result, one)
+    for possible in _of(expr, names, depth + 1):
+        again = frozenset(possible.sends) & frozenset(result.sends)
+        _merge(result, possible)
         result.many_sends |= again
 
 
@@ -543,8 +553,8 @@ def _dict(result: Result, expr: ast.Dict, names: _Names) -> None:
             else:
                 result.open_keys = True
             continue
-        found, is_open = names.values(key)
-        for name, _ in found:
+        constants, is_open = names.values(key)
+        for name, _ in constants:
             if isinstance(name, str):
                 result.keys[name] = value
         result.open_keys = result.open_keys or is_open
@@ -552,8 +562,8 @@ def _dict(result: Result, expr: ast.Dict, names: _Names) -> None:
 
 def _call(result: Result, expr: ast.Call, names: _Names, depth: int) -> None:
     called = names.object(expr.func)
-    keywords = {one.arg: one.value for one in expr.keywords if one.arg is not None}
-    spread = any(one.arg is None for one in expr.keywords)
+    keywords = {keyword.arg: keyword.value for keyword in expr.keywords if keyword.arg is not None}
+    spread = any(keyword.arg is None for keyword in expr.keywords)
     if called is Command:
         result.is_command = True
         result.open_labels = True
@@ -565,7 +575,7 @@ def _call(result: Result, expr: ast.Call, names: _Names, depth: int) -> None:
             result.sends.setdefault(str(value), line)
         result.open_sends = result.open_sends or is_open
     elif called is dict:
-        whole = [one for one in expr.args if isinstance(one, ast.Name) and one.id == names.state]
+        whole = [argument for argument in expr.args if isinstance(argument, ast.Name) and argument.id == names.state]
         result.whole_state = bool(whole)
         result.open_keys = spread or len(whole) < len(expr.args)
         result.keys.update(keywords)
@@ -605,8 +615,8 @@ def _command(result: Result, keywords: Mapping[str, ast.expr], names: _Names, de
     to_own = graph_open or any(value is None for value, _ in graph)
     goto = Result(line=result.line)
     if "goto" in keywords:
-        for one in _of(keywords["goto"], names, depth + 1):
-            _merge(goto, one)
+        for possible in _of(keywords["goto"], names, depth + 1):
+            _merge(goto, possible)
     texts = {str(label): line for label, line in goto.labels.items() if label is not None}
     if to_own:
         result.gotos.update(texts)
@@ -619,10 +629,10 @@ def _command(result: Result, keywords: Mapping[str, ast.expr], names: _Names, de
         result.open_parent = result.open_parent or goto.open_labels or goto.open_sends or spread
     result.open_keys = result.open_keys or spread
     if "update" in keywords and to_own:
-        for one in _of(keywords["update"], names, depth + 1):
-            result.keys.update(one.keys)
-            result.open_keys = result.open_keys or one.open_keys
-            result.whole_state = result.whole_state or one.whole_state
+        for possible in _of(keywords["update"], names, depth + 1):
+            result.keys.update(possible.keys)
+            result.open_keys = result.open_keys or possible.open_keys
+            result.whole_state = result.whole_state or possible.whole_state
 
 
 CHANGING: Final = frozenset(
@@ -636,26 +646,26 @@ def _changes(node: _Function, names: _Names) -> Iterator[tuple[int, str, str]]:
     """Yield in-place changes of the state: `state["k"].append(x)`, `state["k"] = x`, `state.k += x`, `del state["k"]`."""
     if not names.state or names.state in names.assigned:
         return
-    for one in own(node):
-        for target in targets(one):
+    for child in own(node):
+        for target in targets(child):
             key = _key_of(target, names)
             if key is not None:
-                yield target.lineno, key, "del" if isinstance(one, ast.Delete) else "="
+                yield target.lineno, key, "del" if isinstance(child, ast.Delete) else "="
             elif isinstance(target, ast.Subscript):
                 inner = _key_of(target.value, names)
                 if inner is not None:
                     yield target.lineno, inner, "[...] ="
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in CHANGING:
-            key = _key_of(one.func.value, names)
+        if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr in CHANGING:
+            key = _key_of(child.func.value, names)
             if key is not None:
-                yield one.lineno, key, f".{one.func.attr}()"
+                yield child.lineno, key, f".{child.func.attr}()"
 
 
-def targets(one: ast.AST) -> list[ast.expr]:
+def targets(statement: ast.AST) -> list[ast.expr]:
     """Return the targets that a statement assigns to or deletes."""
-    if isinstance(one, (ast.Assign, ast.Delete)):
-        return list(one.targets)
-    return [one.target] if isinstance(one, (ast.AugAssign, ast.AnnAssign)) else []
+    if isinstance(statement, (ast.Assign, ast.Delete)):
+        return list(statement.targets)
+    return [statement.target] if isinstance(statement, (ast.AugAssign, ast.AnnAssign)) else []
 
 
 def _reads(node: _Function, names: _Names) -> dict[str, int]:
@@ -665,23 +675,23 @@ def _reads(node: _Function, names: _Names) -> dict[str, int]:
     without = {key for key, _ in names.added.get(names.state, ()) if key is not None}
     if any(key is None for key, _ in names.added.get(names.state, ())):
         return {}
-    for one in ast.walk(node):
-        if isinstance(one, ast.Compare) and any(isinstance(op, (ast.In, ast.NotIn)) for op in one.ops):
-            without.add(_text(one.left) or "")
-        elif isinstance(one, ast.ExceptHandler):  # a KeyError may be expected
+    for child in ast.walk(node):
+        if isinstance(child, ast.Compare) and any(isinstance(op, (ast.In, ast.NotIn)) for op in child.ops):
+            without.add(_text(child.left) or "")
+        elif isinstance(child, ast.ExceptHandler):  # a KeyError may be expected
             return {}
     return {key: line for key, line in _uses(node, names).items() if key not in without}
 
 
 def _uses(node: _Function, names: _Names) -> dict[str, int]:
     """Return the keys of `state["k"]` in expressions, each with its first line."""
-    found: dict[str, int] = {}
-    for one in ast.walk(node):
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load):
-            key = _key_of(one, names)
+    lines_by_key: dict[str, int] = {}
+    for child in ast.walk(node):
+        if isinstance(child, ast.Subscript) and isinstance(child.ctx, ast.Load):
+            key = _key_of(child, names)
             if key is not None:
-                found.setdefault(key, one.lineno)
-    return found
+                lines_by_key.setdefault(key, child.lineno)
+    return lines_by_key
 
 
 def _key_of(expr: ast.expr, names: _Names) -> str | None:
@@ -695,16 +705,16 @@ def _key_of(expr: ast.expr, names: _Names) -> str | None:
 
 def _caught(node: _Function, names: _Names) -> Iterator[tuple[int, int]]:
     """Yield calls of `interrupt` in a `try` whose first matching handler catches Exception and does not re-raise."""
-    for one in own(node):
-        if not isinstance(one, ast.Try):
+    for child in own(node):
+        if not isinstance(child, ast.Try):
             continue
         calls = [
             call.lineno
-            for statement in one.body
+            for statement in child.body
             for call in ast.walk(statement)
             if isinstance(call, ast.Call) and names.is_(call.func, interrupt)
         ]
-        for handler in one.handlers:
+        for handler in child.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
             caught = [None if kind is None else names.object(kind) for kind in kinds]
             if any(getattr(kind, "__name__", "").startswith("Graph") for kind in caught):
@@ -720,8 +730,8 @@ def mentions(function: Any, *words: str, depth: int = 2) -> bool:
     seen: set[types.CodeType] = set()
     work: list[tuple[Any, int]] = [(function, 0)]
     while work:
-        one, level = work.pop()
-        plain = plain_function(one)
+        current, level = work.pop()
+        plain = plain_function(current)
         if not inspect.isfunction(plain):
             continue
         codes = [plain.__code__]

@@ -109,10 +109,10 @@ def _classes(annotation: Any) -> set[type] | None:
     """Return the plain classes that an annotation allows; None if it also allows others."""
     origin = get_origin(annotation)
     if origin is Literal:
-        return {type(one) for one in get_args(annotation)}
+        return {type(constant) for constant in get_args(annotation)}
     if origin in (Union, types.UnionType):
-        parts = [_classes(one) for one in get_args(annotation) if one is not type(None)]
-        return None if any(part is None for part in parts) else {one for part in parts for one in part or ()}
+        parts = [_classes(argument) for argument in get_args(annotation) if argument is not type(None)]
+        return None if any(part is None for part in parts) else {cls for part in parts for cls in part or ()}
     plain = origin or annotation
     return {plain} if plain in _PLAIN else None
 
@@ -149,9 +149,9 @@ def _reads(node: Node, source: Source, graph: GraphDescription, flow: Flow) -> I
 
 def _lost(node: Node, source: Source, graph: GraphDescription) -> Iterator[Finding]:
     """Yield in-place changes of a key that no result of the node returns."""
-    if any(one.open_keys or one.whole_state for one in source.results):
+    if any(result.open_keys or result.whole_state for result in source.results):
         return
-    returned = {key for one in source.results for key in one.keys}
+    returned = {key for result in source.results for key in result.keys}
     reported: set[str] = set()
     for line, key, how in source.changes:
         if key in returned or key in reported or key not in graph.channels:
@@ -208,14 +208,14 @@ def _doubled(node: Node, source: Source, graph: GraphDescription) -> Iterator[Fi
 def _contains_old(value: ast.expr, key: str, source: Source) -> bool:
     """Return whether an expression is `state["k"]`, `state["k"] + x` or `[*state["k"], x]`."""
     arguments = [*source.node.args.posonlyargs, *source.node.args.args]
-    state = {one.arg for one in arguments[:2]}
+    state = {argument.arg for argument in arguments[:2]}
     parts = [value]
     while parts:
         part = parts.pop()
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add):
             parts += [part.left, part.right]
         elif isinstance(part, (ast.List, ast.Tuple)):
-            parts += [one.value for one in part.elts if isinstance(one, ast.Starred)]
+            parts += [element.value for element in part.elts if isinstance(element, ast.Starred)]
         elif isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and part.value.id in state:
             if isinstance(part.slice, ast.Constant) and part.slice.value == key:
                 return True
@@ -235,20 +235,24 @@ def _reducer(channel: Channel) -> Iterator[Finding]:
         return
     named: dict[str, Any] = {"reducer": plain.__name__, "key": channel.key}
     statements = list(own(node))
-    returns = [one for one in statements if isinstance(one, ast.Return)]
-    if not any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in statements) and (
-        not ends(node.body) or any(one.value is None for one in returns)
+    returns = [statement for statement in statements if isinstance(statement, ast.Return)]
+    if not any(isinstance(statement, (ast.Yield, ast.YieldFrom)) for statement in statements) and (
+        not ends(node.body) or any(statement.value is None for statement in returns)
     ):
         yield RULES["empty-reducer"](**named, place=place)
-    first = next((one.arg for one in (*node.args.posonlyargs, *node.args.args)), "")
-    for one in statements:
-        if isinstance(one, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == first for target in one.targets
+    first = next((argument.arg for argument in (*node.args.posonlyargs, *node.args.args)), "")
+    for statement in statements:
+        if isinstance(statement, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == first for target in statement.targets
         ):
             return  # the name is rebound from here on
-        changed = [target.value for target in targets(one) if isinstance(target, ast.Subscript)]
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in CHANGING:
-            changed.append(one.func.value)
+        changed = [target.value for target in targets(statement) if isinstance(target, ast.Subscript)]
+        if (
+            isinstance(statement, ast.Call)
+            and isinstance(statement.func, ast.Attribute)
+            and statement.func.attr in CHANGING
+        ):
+            changed.append(statement.func.value)
         line = next((name.lineno for name in changed if isinstance(name, ast.Name) and name.id == first), None)
         if line is not None:
             yield RULES["changing-reducer"](**named, place=Place(file=plain.__code__.co_filename, line=line))
@@ -261,9 +265,9 @@ def _ignored_reducers(graph: GraphDescription) -> Iterator[Finding]:
         if channel.kind != "last_value":
             continue
         for metadata, where in _metadata(channel.annotation, ""):
-            for one in metadata:
-                if _is_reducer(one):
-                    name = getattr(one, "__name__", repr(one))
+            for item in metadata:
+                if _is_reducer(item):
+                    name = getattr(item, "__name__", repr(item))
                     schema = channel.schemas[0] if channel.schemas else graph.state_schema
                     yield RULES["ignored-reducer"](
                         reducer=name, key=channel.key, place_of_it=where, place=place_of(schema)
@@ -303,14 +307,16 @@ def _subgraph(node: Node, inner: GraphDescription, flow: Flow) -> Iterator[Findi
     if ROOT in inner.channels or ROOT in graph.channels:
         return
     sent = node.name in flow.sent or flow.sends_anywhere  # a Send may pass any keys
-    given = [key for key in inner.inputs if key in graph.channels]
+    shared_inputs = [key for key in inner.inputs if key in graph.channels]
     returned = [key for key in inner.outputs if key in graph.channels]
-    if not returned and (sent or not given):
+    if not returned and (sent or not shared_inputs):
         shown = f"{names(inner.channels)} there, {names(graph.channels)} here"
         lost = "what it returns is dropped" if sent else "the inner graph gets nothing, and what it returns is dropped"
         yield RULES["no-shared-keys"](node=node.name, inner=shown, lost=lost)
     doubled = [
-        key for key in returned if key in given and _adds(graph.channels[key]) and _written_before(key, node, flow)
+        key
+        for key in returned
+        if key in shared_inputs and _adds(graph.channels[key]) and _written_before(key, node, flow)
     ]
     if doubled and not sent:
         yield RULES["doubled-by-subgraph"](

@@ -35,20 +35,20 @@ class MemoryOfGraphrt(BaseStore):  # type: ignore[misc]  # LangGraph's types are
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Perform operations in their order, without blocking the event loop."""
-        found: list[Result] = []
+        results: list[Result] = []
         memory = self._ctx.memory
         for op in ops:
             if isinstance(op, GetOp):
-                found.append(_item(op.namespace, await memory.aget("/".join(op.namespace), op.key)))
+                results.append(_item(op.namespace, await memory.aget("/".join(op.namespace), op.key)))
             elif isinstance(op, SearchOp):
                 query, limit = op.query or "", _wanted(op)
-                found.append(_page(op, await memory.asearch("/".join(op.namespace_prefix), query, limit=limit)))
+                results.append(_page(op, await memory.asearch("/".join(op.namespace_prefix), query, limit=limit)))
             elif isinstance(op, PutOp) and op.value is not None:
                 await memory.aput("/".join(op.namespace), op.key, op.value, expires_s=_seconds(op))
-                found.append(None)
+                results.append(None)
             else:
-                found.append(self._performed(op))
-        return found
+                results.append(self._performed(op))
+        return results
 
     def _performed(self, op: Op) -> Result:
         memory = self._ctx.memory
@@ -81,30 +81,30 @@ def _when(seconds: float | None) -> datetime:
     return datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def _item(namespace: tuple[str, ...], found: Any) -> Item | None:
-    if found is None:
+def _item(namespace: tuple[str, ...], stored: Any) -> Item | None:
+    if stored is None:
         return None
     return Item(
-        value=found.value,
-        key=found.key,
+        value=stored.value,
+        key=stored.key,
         namespace=namespace,
-        created_at=_when(found.created_at),
-        updated_at=_when(found.updated_at),
+        created_at=_when(stored.created_at),
+        updated_at=_when(stored.updated_at),
     )
 
 
-def _page(op: SearchOp, found: list[Any]) -> list[SearchItem]:
-    """Return the page of *found* that a search asks for, with its filter applied."""
+def _page(op: SearchOp, items: list[Any]) -> list[SearchItem]:
+    """Return the page of *items* that a search asks for, with its filter applied."""
     wanted = op.filter or {}
-    fits = [one for one in found if all(one.value.get(key) == value for key, value in wanted.items())]
+    fits = [item for item in items if all(item.value.get(key) == value for key, value in wanted.items())]
     return [
         SearchItem(
-            namespace=tuple(one.namespace.split("/")),
-            key=one.key,
-            value=one.value,
-            created_at=_when(one.created_at),
-            updated_at=_when(one.updated_at),
-            score=one.score if op.query else None,
+            namespace=tuple(item.namespace.split("/")),
+            key=item.key,
+            value=item.value,
+            created_at=_when(item.created_at),
+            updated_at=_when(item.updated_at),
+            score=item.score if op.query else None,
         )
-        for one in fits[op.offset : op.offset + op.limit]
+        for item in fits[op.offset : op.offset + op.limit]
     ]

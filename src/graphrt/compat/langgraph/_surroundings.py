@@ -211,8 +211,8 @@ class Surroundings:
         """
         deps = ctx.deps
         base, context, store = self._last[1] if deps is self._last[0] and deps is not None else self._of(deps)
-        given: Any = deps
-        control = given.control if given.__class__ is RunContext else None
+        run_context: Any = deps
+        control = run_context.control if run_context.__class__ is RunContext else None
         task, thread, step, attempt = ctx.task_id, ctx.thread, ctx.step, ctx.attempt
         namespace = f"{node}:{task}"
         if store is None and thread is not None:  # the run has a store, which keeps the memory
@@ -240,14 +240,14 @@ class Surroundings:
         }
         if thread is not None:
             own[lg.CONFIG_KEY_THREAD_ID] = thread
-        told = {
+        run_metadata = {
             **base["metadata"],
             "langgraph_step": step,
             "langgraph_node": node,
             "langgraph_checkpoint_ns": namespace,
             **(metadata or {}),
         }
-        return {**base, "metadata": told, "configurable": own}
+        return {**base, "metadata": run_metadata, "configurable": own}
 
     def of_router(self, deps: Any, node: str, thread: str | None) -> dict[str, Any]:
         """Return the config of a router that has no task: after START, or after a nested graph."""
@@ -260,7 +260,7 @@ class Surroundings:
 
     def _of(self, deps: Any) -> tuple[dict[str, Any], Any, Any]:
         """Return the values that all tasks of a run share: its config, context and store."""
-        given = deps if lg.is_a(deps, RunContext) else RunContext(context=deps)
+        run_context = deps if lg.is_a(deps, RunContext) else RunContext(context=deps)
         base: dict[str, Any] = {
             "tags": [],
             "metadata": {},
@@ -268,7 +268,7 @@ class Surroundings:
             "configurable": {},
             "recursion_limit": self._steps,
         }
-        for config in (self._options, given.config or {}):
+        for config in (self._options, run_context.config or {}):
             for key, value in config.items():
                 if key in ("metadata", "configurable"):
                     base[key] = {**base[key], **(value or {})}
@@ -276,7 +276,11 @@ class Surroundings:
                     base[key] = [*base[key], *(value or ())]
                 elif value is not None:
                     base[key] = value
-        made = base, _coerced(self._schema, given.context), given.store if given.store is not None else self._store
+        made = (
+            base,
+            _coerced(self._schema, run_context.context),
+            run_context.store if run_context.store is not None else self._store,
+        )
         self._last = deps, made
         return made
 

@@ -97,28 +97,28 @@ class Judgement:
 def judgements(wiring: Wiring) -> list[Judgement]:
     """Return the findings of `compile()`, by code in the order of `VIEWS`, each finding once."""
     made: dict[View, list[Problem]] = {}
-    found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Judgement] = {}
-    keys = sorted({key for one in wiring.writes.values() for key in one})
+    judged: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Judgement] = {}
+    keys = sorted({key for written in wiring.writes.values() for key in written})
     # If every router names one known target, all views are the same.
-    is_known = all(one.known and not one.several for many in wiring.choices.values() for one in many)
+    is_known = all(choice.known and not choice.several for many in wiring.choices.values() for choice in many)
     for code, views in VIEWS.items():
         for view in views[:1] if is_known and not wiring.open else views:
             if view not in made:
                 made[view] = _problems(wiring, keys, view)
             for problem in made[view]:
                 if problem.code == code:
-                    nodes = tuple(wiring.nodes[int(one)] for one in re.findall(r"'n(\d+)'", problem.message))
-                    named = tuple(keys[int(one)] for one in re.findall(r"'f(\d+)'", problem.message))
+                    nodes = tuple(wiring.nodes[int(number)] for number in re.findall(r"'n(\d+)'", problem.message))
+                    named = tuple(keys[int(number)] for number in re.findall(r"'f(\d+)'", problem.message))
                     proved = view is views[0]
-                    found.setdefault(
+                    judged.setdefault(
                         (code, nodes[:1], named), Judgement(code=code, nodes=nodes, keys=named, proved=proved)
                     )
-    return [one for one in found.values() if not _of_unknown_routes(one, wiring)]
+    return [judgement for judgement in judged.values() if not _of_unknown_routes(judgement, wiring)]
 
 
-def _of_unknown_routes(one: Judgement, wiring: Wiring) -> bool:
+def _of_unknown_routes(judgement: Judgement, wiring: Wiring) -> bool:
     """Return whether a join seems to starve only because the routes to one of its sources are unknown."""
-    return one.code == "starving-join" and any(node not in reached(wiring) for node in one.nodes)
+    return judgement.code == "starving-join" and any(node not in reached(wiring) for node in judgement.nodes)
 
 
 def reached(wiring: Wiring) -> frozenset[str]:
@@ -242,6 +242,6 @@ def _router(labels: tuple[str, ...], several: str) -> Callable[[Any], Any]:
     def route(state: Any) -> Any:  # never called  # noqa: ARG001
         return labels
 
-    one: Any = _literal[labels]
-    route.__annotations__ = {"state": Any, "return": list[one] if several == SOME else one}
+    literal: Any = _literal[labels]
+    route.__annotations__ = {"state": Any, "return": list[literal] if several == SOME else literal}
     return route

@@ -89,11 +89,11 @@ def _router(branch: Branch, source: Source | None, graph: GraphDescription, plac
         return
     labels, closed = labels_of(branch, source)
     of: dict[str, Any] = {"router": branch.name, "source": _shown(branch.source)}
-    who = f"The router {branch.name!r} of {_shown(branch.source)}"
+    subject = f"The router {branch.name!r} of {_shown(branch.source)}"
     declared = places.branch(branch.source, branch.name) or branch.place
-    yield from _returned(branch, source, labels, graph, who)
-    yield from _sends(source, graph, who)
-    sends = branch.sends or any(one.sends for one in (source.results if source is not None else ()))
+    yield from _returned(branch, source, labels, graph, subject)
+    yield from _sends(source, graph, subject)
+    sends = branch.sends or any(result.sends for result in (source.results if source is not None else ()))
     if branch.path_map is not None and closed and not sends and labels:
         dead = [label for label in branch.path_map if label not in labels]
         if dead:
@@ -113,7 +113,7 @@ def _may_send(branch: Branch) -> bool:
 
 
 def _returned(
-    branch: Branch, source: Source | None, labels: Mapping[Any, int], graph: GraphDescription, who: str
+    branch: Branch, source: Source | None, labels: Mapping[Any, int], graph: GraphDescription, subject: str
 ) -> Iterator[Finding]:
     """Yield labels of a router that lead nowhere."""
     known = {*graph.nodes, END}
@@ -121,25 +121,27 @@ def _returned(
     path_map = branch.path_map
     shown = names(graph.nodes if path_map is None else list(map(str, path_map)))
     error = "ValueError" if path_map is None else "KeyError"
-    if any(one.implicit for one in results) and None not in (path_map or {}):
+    if any(result.implicit for result in results) and None not in (path_map or {}):
         label = "None, at the end of the function"
-        yield RULES["unknown-route"](who=who, label=label, labels=shown, error=error, place=branch.place, proved=False)
+        yield RULES["unknown-route"](
+            who=subject, label=label, labels=shown, error=error, place=branch.place, proved=False
+        )
     for label, line in labels.items():
         if not line and shows_all(source):
             continue  # the annotation is wider than the code
         place = Place(file=branch.place.file, line=line) if line and branch.place is not None else branch.place
         if label is None if path_map is None else label not in path_map:
-            yield RULES["unknown-route"](who=who, label=_label(label), labels=shown, error=error, place=place)
+            yield RULES["unknown-route"](who=subject, label=_label(label), labels=shown, error=error, place=place)
         elif path_map is None and label not in known:
-            yield RULES["unknown-target"](who=who, name=label, place=place, guess=_guess(str(label), known))
+            yield RULES["unknown-target"](who=subject, name=label, place=place, guess=_guess(str(label), known))
 
 
-def _sends(source: Source | None, graph: GraphDescription, who: str) -> Iterator[Finding]:
+def _sends(source: Source | None, graph: GraphDescription, subject: str) -> Iterator[Finding]:
     for result in source.results if source is not None else ():
         for name, line in result.sends.items():
             if name not in graph.nodes:
                 yield RULES["unknown-target"](
-                    who=who, name=name, place=_line(source, line), guess=_guess(name, graph.nodes)
+                    who=subject, name=name, place=_line(source, line), guess=_guess(name, graph.nodes)
                 )
 
 
@@ -160,9 +162,9 @@ def _annotations(node: Node | None, branch: Branch | None) -> Iterator[Finding]:
         lost, instead = "the labels of the router", "a path map to add_conditional_edges"
     else:
         return
-    who = f"node {node.name!r}" if node is not None else f"the router {item.name!r}"
+    subject = f"node {node.name!r}" if node is not None else f"the router {item.name!r}"
     yield RULES["unread-annotation"](
-        who=who, problem=item.unresolved, lost=lost, instead=instead, place=item.place,
+        who=subject, problem=item.unresolved, lost=lost, instead=instead, place=item.place,
         node=node.name if node is not None else None,
     )  # fmt: skip
 
@@ -176,14 +178,14 @@ def _commands(node: Node, source: Source | None, flow: Flow, parent: GraphDescri
     yield from _edges_beside(node, source, flow)
     if source is None:
         return
-    who = f"Node {node.name!r}"
-    yield from _sends(source, graph, who)
-    gotos = {name: line for one in source.results for name, line in one.gotos.items()}
+    subject = f"Node {node.name!r}"
+    yield from _sends(source, graph, subject)
+    gotos = {name: line for returned in source.results for name, line in returned.gotos.items()}
     for name, line in gotos.items():
         place = _line(source, line)
         if name not in graph.nodes and name != END:
             yield RULES["unknown-target"](
-                who=who, name=name, node=node.name, place=place, guess=_guess(name, [*graph.nodes, END])
+                who=subject, name=name, node=node.name, place=place, guess=_guess(name, [*graph.nodes, END])
             )
         elif node.annotated_targets is not None and name not in (*node.annotated_targets, *node.targets):
             yield RULES["undeclared-goto"](
@@ -197,7 +199,7 @@ def _commands(node: Node, source: Source | None, flow: Flow, parent: GraphDescri
         for name, line in result.parent_gotos.items():
             if parent is not None and name not in parent.nodes and name != END:
                 yield RULES["unknown-target"](
-                    who=f"{who}, by Command.PARENT,", name=name, node=node.name, place=_line(source, line),
+                    who=f"{subject}, by Command.PARENT,", name=name, node=node.name, place=_line(source, line),
                     guess=_guess(name, parent.nodes),
                 )  # fmt: skip
 
@@ -208,7 +210,7 @@ def _edges_beside(node: Node, source: Source | None, flow: Flow) -> Iterator[Fin
     goto = flow.gotos[node.name]
     edges = [end for start, end in graph.edges if start == node.name and end != END]
     routers = [branch.name for branch in graph.branches if branch.source == node.name]
-    sent = {name for one in (source.results if source is not None else ()) for name in one.sends}
+    sent = {name for result in (source.results if source is not None else ()) for name in result.sends}
     other = [name for name in goto.targets if name not in edges and name not in sent]
     # An edge to END, or a router beside a goto to the same nodes, adds nothing.
     if not other or not (edges or routers):
@@ -226,49 +228,59 @@ def _edges_beside(node: Node, source: Source | None, flow: Flow) -> Iterator[Fin
 
 def _judged(graph: GraphDescription, flow: Flow, places: Places) -> Iterator[Finding]:
     """Yield the findings of graphrt's `compile()`, in LangGraph's words."""
-    for one in judgements(flow.wiring):
-        node = graph.nodes[one.nodes[0]] if one.nodes else None
-        if one.code == "unreachable-node" and node is not None and not node.is_error_handler:
-            yield RULES[one.code](node=node.name, place=places.node(node.name) or node.place)
-        elif one.code == "starving-join" and len(one.nodes) == 3:
-            yield _starving(one, graph, flow, places)
-        elif one.code == "endless-loop":
-            shown = [repr(name) for name in one.nodes]
+    for judgement in judgements(flow.wiring):
+        node = graph.nodes[judgement.nodes[0]] if judgement.nodes else None
+        if judgement.code == "unreachable-node" and node is not None and not node.is_error_handler:
+            yield RULES[judgement.code](node=node.name, place=places.node(node.name) or node.place)
+        elif judgement.code == "starving-join" and len(judgement.nodes) == 3:
+            yield _starving(judgement, graph, flow, places)
+        elif judgement.code == "endless-loop":
+            shown = [repr(name) for name in judgement.nodes]
             loop = " -> ".join(shown if len(shown) <= _SHOWN else [*shown[:_SHOWN], "..."])
-            yield RULES[one.code](node=one.nodes[0], loop=loop, place=_of_loop(one, places, node))
-        elif one.code == "write-conflict":
-            yield _conflict(one, graph, flow)
+            yield RULES[judgement.code](node=judgement.nodes[0], loop=loop, place=_of_loop(judgement, places, node))
+        elif judgement.code == "write-conflict":
+            yield _conflict(judgement, graph, flow)
 
 
-def _of_loop(one: Judgement, places: Places, first: Node | None) -> Place | None:
+def _of_loop(judgement: Judgement, places: Places, first: Node | None) -> Place | None:
     """Return the line of the edge that closes the loop, else of another of its edges, else of its first node."""
-    edges = [places.edge(*pair) for pair in zip(one.nodes, one.nodes[1:], strict=False)]
+    edges = [places.edge(*pair) for pair in zip(judgement.nodes, judgement.nodes[1:], strict=False)]
     return next((place for place in reversed(edges) if place is not None), first.place if first is not None else None)
 
 
-def _starving(one: Judgement, graph: GraphDescription, flow: Flow, places: Places) -> Finding:
-    target, runs, skipped = one.nodes
+def _starving(judgement: Judgement, graph: GraphDescription, flow: Flow, places: Places) -> Finding:
+    target, runs, skipped = judgement.nodes
     joins = [join for join in graph.waiting if join.target == target]
     join = next((join for join in joins if {runs, skipped} <= set(join.sources)), joins[0])
     edge = f"[{', '.join(map(repr, join.sources))}] -> {target!r}"
     place = places.edge(join.sources, target) or graph.nodes[target].place
-    return RULES[one.code](
-        node=target, edge=edge, runs=runs, skipped=skipped, place=place, proved=one.proved and not flow.sends_anywhere
+    return RULES[judgement.code](
+        node=target,
+        edge=edge,
+        runs=runs,
+        skipped=skipped,
+        place=place,
+        proved=judgement.proved and not flow.sends_anywhere,
     )
 
 
-def _conflict(one: Judgement, graph: GraphDescription, flow: Flow) -> Finding:
-    proved = one.proved and all(flow.always_writes(name, key) for name in one.nodes for key in one.keys)
-    who = f"Nodes {_and(one.nodes)}" if len(one.nodes) == 2 else f"Some of the nodes {_and(one.nodes)}"
-    writer = next((name for name in one.nodes if graph.nodes[name].place is not None), one.nodes[0])
-    return RULES[one.code](
-        node=one.nodes[0], who=who, keys=names(one.keys), has="has" if len(one.keys) == 1 else "have",
+def _conflict(judgement: Judgement, graph: GraphDescription, flow: Flow) -> Finding:
+    proved = judgement.proved and all(
+        flow.always_writes(name, key) for name in judgement.nodes for key in judgement.keys
+    )
+    subject = (
+        f"Nodes {_and(judgement.nodes)}" if len(judgement.nodes) == 2 else f"Some of the nodes {_and(judgement.nodes)}"
+    )
+    writer = next((name for name in judgement.nodes if graph.nodes[name].place is not None), judgement.nodes[0])
+    return RULES[judgement.code](
+        node=judgement.nodes[0], who=subject, keys=names(judgement.keys),
+        has="has" if len(judgement.keys) == 1 else "have",
         place=graph.nodes[writer].place, proved=proved,
     )  # fmt: skip
 
 
 def _and(shown: Iterable[str]) -> str:
-    first = [repr(one) for one in shown]
+    first = [repr(name) for name in shown]
     return f"{', '.join(first[:-1])} and {first[-1]}"
 
 
@@ -278,7 +290,7 @@ def _runs_twice(graph: GraphDescription, flow: Flow, places: Places) -> Iterator
     for start, end in graph.edges:
         if end in graph.nodes:
             after.setdefault(start, []).append(end)
-    found: dict[str, set[str]] = {}
+    repeated: dict[str, set[str]] = {}
     proved: set[str] = set()
     fans = [(origin, tuple(targets), True) for origin, targets in after.items()]
     for origin, choices in flow.wiring.choices.items():
@@ -289,14 +301,14 @@ def _runs_twice(graph: GraphDescription, flow: Flow, places: Places) -> Iterator
     for origin, targets, is_sure in fans:
         if len(targets) > 1:
             for name, sources in _met_again(origin, targets, after, graph).items():
-                found.setdefault(name, set()).update(sources)
+                repeated.setdefault(name, set()).update(sources)
                 proved.update([name] if is_sure else [])
     # The successors of such a node also run twice, and are not reported again. Nor are nodes of a loop.
-    again = {one for name in found for one in _below(name, after)}
-    for name, sources in found.items():
+    again = {below for name in repeated for below in _below(name, after)}
+    for name, sources in repeated.items():
         if name in again:
             continue
-        ordered = [one for one in (START, *graph.nodes) if one in sources]
+        ordered = [node for node in (START, *graph.nodes) if node in sources]
         yield RULES["runs-twice"](
             node=name, sources=", ".join(map(_shown, ordered)),
             place=places.edge(ordered[-1], name) or places.node(name) or graph.nodes[name].place, proved=name in proved,

@@ -87,10 +87,10 @@ def adaptive_graph(
         prompt = first = _prompt(node, state)
         tries = 0
         while True:
-            said = await answer(node.designer, prompt, ctx, models, name)
+            model_answer = await answer(node.designer, prompt, ctx, models, name)
             try:
-                found = parsed(said.text)
-                node.validator.validate(found, model=node.designer.model_name, depth=node.depth)
+                proposal = parsed(model_answer.text)
+                node.validator.validate(proposal, model=node.designer.model_name, depth=node.depth)
             except NodeError as error:
                 tries += 1
                 if tries > node.max_redesigns:
@@ -98,7 +98,7 @@ def adaptive_graph(
                 reasons = "\n".join(f"- {reason}" for reason in error.values)
                 prompt = f"{first}\nYour last design was rejected:\n{reasons}\nAnswer with a better one."
                 continue
-            return Command(update={"design": found, "prompt": first}, goto=Send(_RUN, found))
+            return Command(update={"design": proposal, "prompt": first}, goto=Send(_RUN, proposal))
 
     def failed(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001 - the signature of a node
         text = error_text(ctx.failures[0].error)
@@ -149,8 +149,8 @@ def _prompt(node: AdaptiveNode, state: Any) -> str:
     view = view_of(state)
     template = node.designer.template
     # A designer's prompt contains example prompts, so an unknown key in braces belongs to one of them.
-    found = {key: view.get(key) for key in template.fields}
-    text = template.render({key: f"{{{key}}}" if value is None else value for key, value in found.items()})
+    values = {key: view.get(key) for key in template.fields}
+    text = template.render({key: f"{{{key}}}" if value is None else value for key, value in values.items()})
     context = "".join(f"{key}: {view.get(key)}\n" for key in node.context_keys)
     shown = f"Context:\n{context}" if context else ""
     tools = ", ".join(node.validator.allowed_tools) or "none"

@@ -82,12 +82,14 @@ class TopologyValidator:
     ) -> None:
         tools = list(allowed_tools or ())
         for tool in tools:
-            given: Any = tool
-            if not callable(given) or not getattr(given, "__name__", ""):
-                raise INVALID_ARGUMENT(argument="allowed_tools of TopologyValidator", value=given, wanted="a function")
+            unchecked: Any = tool
+            if not callable(unchecked) or not getattr(unchecked, "__name__", ""):
+                raise INVALID_ARGUMENT(
+                    argument="allowed_tools of TopologyValidator", value=unchecked, wanted="a function"
+                )
         self.allowed_tools: Final = {str(getattr(tool, "__name__", "")): tool for tool in tools}
         models: Any = allowed_models
-        if isinstance(models, str) or not all(isinstance(one, str) for one in models):
+        if isinstance(models, str) or not all(isinstance(model, str) for model in models):
             raise INVALID_ARGUMENT(
                 argument="allowed_models of TopologyValidator", value=allowed_models, wanted="a list of texts"
             )
@@ -127,14 +129,14 @@ class TopologyValidator:
             return ["`nodes` must be a list of 1 or more nodes."]
         if len(nodes) > self.limits.nodes:
             return [f"It has {len(nodes)} nodes, and {self.limits.nodes} are allowed."]
-        found = [
+        reasons = [
             f"The design has an unknown entry {key!r}." for key in graph_spec if key not in ("nodes", "entry_point")
         ]
         by_id: dict[str, Mapping[Any, Any]] = {}
         for at, entry in enumerate(nodes):
-            found += self._of_entry(entry, at, by_id, model, depth)
-        found += self._of_links(by_id, graph_spec.get("entry_point"))
-        return found
+            reasons += self._of_entry(entry, at, by_id, model, depth)
+        reasons += self._of_links(by_id, graph_spec.get("entry_point"))
+        return reasons
 
     def _of_entry(
         self, entry: Any, at: int, by_id: dict[str, Mapping[Any, Any]], model: str | None, depth: int
@@ -151,70 +153,72 @@ class TopologyValidator:
         if not isinstance(kind, str) or kind not in _FIELDS:
             return [f"Node {name!r} has the type {kind!r}; allowed are {', '.join(_FIELDS)}."]
         needed, possible = _FIELDS[kind]
-        found = [f"Node {name!r} lacks {key!r}." for key in sorted(needed) if key not in entry]
+        reasons = [f"Node {name!r} lacks {key!r}." for key in sorted(needed) if key not in entry]
         known = {*needed, *possible, "id", "type", "next"}
-        found += [f"Node {name!r} has an unknown entry {key!r}." for key in entry if key not in known]
+        reasons += [f"Node {name!r} has an unknown entry {key!r}." for key in entry if key not in known]
         if kind in _ADAPTIVE and depth >= self.limits.depth:
-            found.append(f"Node {name!r} would nest designs deeper than {self.limits.depth}.")
+            reasons.append(f"Node {name!r} would nest designs deeper than {self.limits.depth}.")
         # Compared in lists, because a value in a design may be unhashable.
         tool, asked = entry.get("tool_name"), entry.get("model")
         if "tool_name" in entry and tool not in list(self.allowed_tools):
-            found.append(f"Node {name!r} uses the tool {tool!r}, which is not allowed.")
+            reasons.append(f"Node {name!r} uses the tool {tool!r}, which is not allowed.")
         if asked is not None and asked not in [*self.allowed_models, model]:
-            found.append(f"Node {name!r} uses the model {asked!r}, which is not allowed.")
-        found += self._of_texts(name, entry)
-        return found
+            reasons.append(f"Node {name!r} uses the model {asked!r}, which is not allowed.")
+        reasons += self._of_texts(name, entry)
+        return reasons
 
     def _of_texts(self, name: str, entry: Mapping[Any, Any]) -> list[str]:
         """Return the problems of the prompt and the keys of a node."""
-        found: list[str] = []
+        reasons: list[str] = []
         if "prompt" in entry:
             prompt: Any = entry["prompt"]
             if not isinstance(prompt, str) or not 0 < len(prompt) <= self.limits.characters:
-                found.append(f"The prompt of node {name!r} must be a text of 1 to {self.limits.characters} characters.")
+                reasons.append(
+                    f"The prompt of node {name!r} must be a text of 1 to {self.limits.characters} characters."
+                )
             else:
                 try:
                     Prompt(prompt)
                 except InputError as error:
-                    found.append(f"The prompt of node {name!r} is no template: {error.what}")
+                    reasons.append(f"The prompt of node {name!r} is no template: {error.what}")
         key: Any = entry.get("output_key")
         if key is not None and (not isinstance(key, str) or not key or key in RESERVED or key.startswith("_")):
-            found.append(f"Node {name!r} may not write the key {key!r}.")
+            reasons.append(f"Node {name!r} may not write the key {key!r}.")
         if entry.get("type") == "LLMNode" and "output_key" in entry and key is None:
-            found.append(f"Node {name!r} needs a key for its answer.")
+            reasons.append(f"Node {name!r} needs a key for its answer.")
         for option in ("input_keys", "context_keys"):
             keys: Any = entry.get(option, [])
-            if not is_items(keys) or not all(isinstance(one, str) and one and one[0] != "_" for one in keys):
-                found.append(f"{option} of node {name!r} must be a list of keys that do not begin with '_'.")
-        return found
+            if not is_items(keys) or not all(isinstance(item, str) and item and item[0] != "_" for item in keys):
+                reasons.append(f"{option} of node {name!r} must be a list of keys that do not begin with '_'.")
+        return reasons
 
     def _of_links(self, by_id: Mapping[str, Mapping[Any, Any]], entry_point: Any) -> list[str]:
         """Return the problems of the connections between nodes."""
-        found: list[str] = []
+        reasons: list[str] = []
         links: dict[str, list[str]] = {}
         for name, entry in by_id.items():
             after: Any = entry.get("next")
             branches: Any = entry.get("concurrent_nodes", [])
             if not is_items(branches) or (entry.get("type") == "BatchNode" and not branches):
-                found.append(f"concurrent_nodes of node {name!r} must be a list of 1 or more ids.")
+                reasons.append(f"concurrent_nodes of node {name!r} must be a list of 1 or more ids.")
                 branches = []
             if len(branches) > self.limits.branches:
-                found.append(f"Node {name!r} has {len(branches)} branches, and {self.limits.branches} are allowed.")
+                reasons.append(f"Node {name!r} has {len(branches)} branches, and {self.limits.branches} are allowed.")
                 branches = []
             wanted = [*branches, *([] if after in (None, END_OF_DESIGN) else [after])]
-            unknown = [one for one in wanted if not isinstance(one, str) or one not in by_id]
-            found += [f"Node {name!r} leads to {one!r}, which is not there." for one in unknown]
-            links[name] = [one for one in wanted if isinstance(one, str) and one in by_id]
+            unknown = [target for target in wanted if not isinstance(target, str) or target not in by_id]
+            reasons += [f"Node {name!r} leads to {target!r}, which is not there." for target in unknown]
+            links[name] = [target for target in wanted if isinstance(target, str) and target in by_id]
         if not isinstance(entry_point, str) or entry_point not in by_id:
-            return [*found, f"The entry_point {entry_point!r} is not a node."]
+            return [*reasons, f"The entry_point {entry_point!r} is not a node."]
         circle = _circle(links)
         if circle is not None:
-            return [*found, f"The nodes {' -> '.join(circle)} lead back to themselves."]
+            return [*reasons, f"The nodes {' -> '.join(circle)} lead back to themselves."]
         runs = _runs(entry_point, links)
         if runs > self.limits.nodes:
-            found.append(f"{runs} nodes would run, and {self.limits.nodes} are allowed.")
+            reasons.append(f"{runs} nodes would run, and {self.limits.nodes} are allowed.")
         lost = by_id.keys() - _reached(entry_point, links)
-        return [*found, *(f"Node {name!r} is never reached." for name in by_id if name in lost)]
+        return [*reasons, *(f"Node {name!r} is never reached." for name in by_id if name in lost)]
 
 
 def parsed(text: str) -> Any:
@@ -269,11 +273,11 @@ class AdaptiveNode(BaseNode):
         error_node: BaseNode | None = None,
         max_redesigns: int = 2,
     ) -> None:
-        given: Any = validator
-        if not isinstance(given, TopologyValidator):
+        unchecked: Any = validator
+        if not isinstance(unchecked, TopologyValidator):
             raise INVALID_ARGUMENT(
                 argument=f"validator of {type(self).__name__}",
-                value=given,
+                value=unchecked,
                 wanted="a TopologyValidator of graphrt.compat.lar",
             )
         instruction = system_instruction or "You design graphs. Answer with one JSON object and nothing else."
@@ -310,29 +314,29 @@ def objects_of(design: Mapping[str, Any], node: AdaptiveNode) -> BaseNode:
     """Return the first node object of a design that *node*'s validator allowed."""
     validator, model = node.validator, node.designer.model_name
     made: dict[str, Any] = {}
-    one: Any
+    new_node: Any
     entries: Sequence[Mapping[str, Any]] = design["nodes"]
     for entry in entries:
         match entry["type"]:
             case "LLMNode":
-                one = LLMNode(entry.get("model") or model, entry["prompt"], entry["output_key"])
+                new_node = LLMNode(entry.get("model") or model, entry["prompt"], entry["output_key"])
             case "ToolNode":
                 tool = validator.allowed_tools[entry["tool_name"]]
-                one = ToolNode(tool, list(entry["input_keys"]), entry.get("output_key"))
+                new_node = ToolNode(tool, list(entry["input_keys"]), entry.get("output_key"))
             case "BatchNode":
-                one = BatchNode([])
+                new_node = BatchNode([])
             case _:
                 keys = entry.get("context_keys", ())
-                one = AdaptiveNode(entry.get("model") or model, entry["prompt"], validator, context_keys=keys)
-                one.depth = node.depth + 1
-                one.output_key = entry.get("output_key")
-        made[entry["id"]] = one
+                new_node = AdaptiveNode(entry.get("model") or model, entry["prompt"], validator, context_keys=keys)
+                new_node.depth = node.depth + 1
+                new_node.output_key = entry.get("output_key")
+        made[entry["id"]] = new_node
     for entry in entries:
-        one = made[entry["id"]]
+        new_node = made[entry["id"]]
         after = entry.get("next")
-        one.next_node = None if after in (None, END_OF_DESIGN) else made[after]
-        if isinstance(one, BatchNode):
-            one.nodes += [made[name] for name in entry["concurrent_nodes"]]
+        new_node.next_node = None if after in (None, END_OF_DESIGN) else made[after]
+        if isinstance(new_node, BatchNode):
+            new_node.nodes += [made[name] for name in entry["concurrent_nodes"]]
     first: BaseNode = made[design["entry_point"]]
     return first
 
@@ -347,15 +351,15 @@ def _circle(links: Mapping[str, list[str]]) -> list[str] | None:
         way: list[str] = []
         waiting: list[tuple[str, bool]] = [(start, False)]
         while waiting:  # not recursive, because a design may be a long chain
-            name, left = waiting.pop()
-            if left:
+            name, leaving = waiting.pop()
+            if leaving:
                 way.pop()
                 done.add(name)
             elif name in way:
                 return [*way[way.index(name) :], name]
             elif name not in done:
                 way.append(name)
-                waiting += [(name, True), *((one, False) for one in reversed(links[name]))]
+                waiting += [(name, True), *((successor, False) for successor in reversed(links[name]))]
     return None
 
 
@@ -365,20 +369,20 @@ def _runs(start: str, links: Mapping[str, list[str]]) -> int:
     waiting = [start]
     while waiting:
         name = waiting[-1]
-        missing = [one for one in links[name] if one not in known]
+        missing = [successor for successor in links[name] if successor not in known]
         if missing:
             waiting += missing
             continue
-        known[name] = 1 + sum(known[one] for one in links[name])
+        known[name] = 1 + sum(known[successor] for successor in links[name])
         waiting.pop()
     return known[start]
 
 
 def _reached(start: str, links: Mapping[str, list[str]]) -> set[str]:
-    found, waiting = {start}, [start]
+    reached, waiting = {start}, [start]
     while waiting:
         for name in links[waiting.pop()]:
-            if name not in found:
-                found.add(name)
+            if name not in reached:
+                reached.add(name)
                 waiting.append(name)
-    return found
+    return reached

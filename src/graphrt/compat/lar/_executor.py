@@ -166,8 +166,8 @@ class GraphExecutor:
         _check("logger", logger, AuditLogger)
         _check("tracker", tracker, TokenTracker)
         not_here("versioner", versioner, "GraphExecutor")
-        for option, given in {"log_dir": log_dir, "document": document}.items():
-            if logger is not None and given is not None:
+        for option, argument in {"log_dir": log_dir, "document": document}.items():
+            if logger is not None and argument is not None:
                 raise ARGUMENTS_EXCLUDE_EACH_OTHER(
                     argument="logger= of GraphExecutor",
                     other=f"{option}=",
@@ -310,10 +310,10 @@ class GraphExecutor:
         run_id = str(uuid.uuid4())
         recorder = Recorder(lowering=lowering)
         runtime = self._runtime(recorder)
-        given: dict[str, Any] = {"values": {key: value for key, value in state.items() if key != BUDGET}}
+        run_input: dict[str, Any] = {"values": {key: value for key, value in state.items() if key != BUDGET}}
         if budget is not None:
-            given[BUDGET] = state[BUDGET]
-        steps = runtime.steps(given, thread=run_id if runtime.store is not None else None)
+            run_input[BUDGET] = state[BUDGET]
+        steps = runtime.steps(run_input, thread=run_id if runtime.store is not None else None)
         log = self.logger.begin(run_id, self.user_id, state)
         return _Run(run_id, runtime, recorder, log, state, 0), steps
 
@@ -405,7 +405,7 @@ class GraphExecutor:
                         yield self._kept(run, record)
                 run.outcome = SUCCESS if paused is None else INTERRUPTED
                 if paused is not None:
-                    asked = [{"id": one.id, **one.payload} for one in steps.result.interrupts]
+                    asked = [{"id": question.id, **question.payload} for question in steps.result.interrupts]
                     yield self._kept(run, {**paused, "questions": asked})
             except GraphrtError as error:
                 run.exception, run.outcome = error, outcome_of(error)
@@ -483,14 +483,14 @@ class _OutsideOfRuns:
 def _rest_of(ledger: Ledger | None) -> Budget | None:
     """Return the remainder of the budgets of a step; None if it has no bounds."""
     ledgers = [] if ledger is None else list(ledger.chain())
-    left: dict[str, list[Any]] = {
-        "tokens": [one.remaining_tokens for one in ledgers],
-        "usd": [one.remaining_usd for one in ledgers],
-        "calls": [one.remaining_calls for one in ledgers],
-        "seconds": [one.remaining_s for one in ledgers],
+    remaining: dict[str, list[Any]] = {
+        "tokens": [level.remaining_tokens for level in ledgers],
+        "usd": [level.remaining_usd for level in ledgers],
+        "calls": [level.remaining_calls for level in ledgers],
+        "seconds": [level.remaining_s for level in ledgers],
     }
     limits: dict[str, Any] = {}
-    for unit, amounts in left.items():
+    for unit, amounts in remaining.items():
         known = [amount for amount in amounts if amount is not None]
         if known:
             limits[unit] = min(known)
@@ -534,10 +534,10 @@ def _run_alone(node: BaseNode, state: StateView, executor: GraphExecutor) -> Run
     return outcome
 
 
-def _check(option: str, given: Any, kind: type[Any]) -> None:
-    if given is not None and not isinstance(given, kind):
+def _check(option: str, value: Any, kind: type[Any]) -> None:
+    if value is not None and not isinstance(value, kind):
         raise INVALID_ARGUMENT(
             argument=f"{option} of GraphExecutor",
-            value=given,
+            value=value,
             wanted=f"a {kind.__name__} of graphrt.compat.lar",
         )

@@ -220,9 +220,9 @@ def _target(node: BaseNode, target: BaseNode | None, place: Place) -> Any:
     """Return the target of a node from the result of its `execute`."""
     if target is None:
         return END
-    known = {id(one) for one in ways(node)}
+    known = {id(candidate) for candidate in ways(node)}
     if id(target) not in known or id(target) not in place.targets:
-        names = [place.targets[id(one)] for one in ways(node) if id(one) in place.targets]
+        names = [place.targets[id(candidate)] for candidate in ways(node) if id(candidate) in place.targets]
         raise UNLINKED_NODE(name=type(node).__name__, target=target, paths=names)
     return place.targets[id(target)]
 
@@ -232,17 +232,17 @@ def ways(node: BaseNode) -> list[BaseNode]:
 
     A class with its own `execute` may call `execute` of a node that it holds, and return the result.
     """
-    found = {id(one): one for one in node.successors()}
+    nodes = {id(successor): successor for successor in node.successors()}
     if has_own_execute(node):
-        waiting = list(found.values())
+        waiting = list(nodes.values())
         while waiting:
             held = waiting.pop(0)
-            for one in held.successors():
-                if id(one) not in found:
-                    found[id(one)] = one
+            for successor in held.successors():
+                if id(successor) not in nodes:
+                    nodes[id(successor)] = successor
                     if has_own_execute(held):  # otherwise it is only a possible result of the held node
-                        waiting.append(one)
-    return list(found.values())
+                        waiting.append(successor)
+    return list(nodes.values())
 
 
 def route_of(node: RouterNode) -> Callable[[Any], str]:
@@ -267,18 +267,18 @@ async def _ask_model(
     """Call the model of *node*, write its answer, and return the data for the record and the usage."""
     template = node.template
     prompt = template.render({key: view.get(key) for key in template.fields if key in view})
-    said = await answer(node, prompt, ctx, place.models, place.name)
-    if said.reply.usage is not None:
-        view.charge(said.reply.usage.total_tokens + said.reply.usage.reserved_tokens)
+    model_answer = await answer(node, prompt, ctx, place.models, place.name)
+    if model_answer.reply.usage is not None:
+        view.charge(model_answer.reply.usage.total_tokens + model_answer.reply.usage.reserved_tokens)
     if isinstance(node, ReduceNode):
         for key in node.input_keys:
             view.delete(key)
-    view.set(node.output_key, said.text)
-    note: dict[str, Any] = {"prompt": prompt, "model": said.model}
+    view.set(node.output_key, model_answer.text)
+    note: dict[str, Any] = {"prompt": prompt, "model": model_answer.model}
     if node.system_instruction is not None:
         note["system_instruction"] = node.system_instruction
-    if said.thinking:
-        note["reasoning_content"] = said.thinking
-    if said.reply.finish_reason != "stop":
-        note["finish_reason"] = said.reply.finish_reason
-    return note, said.reply.usage
+    if model_answer.thinking:
+        note["reasoning_content"] = model_answer.thinking
+    if model_answer.reply.finish_reason != "stop":
+        note["finish_reason"] = model_answer.reply.finish_reason
+    return note, model_answer.reply.usage

@@ -83,17 +83,19 @@ class Inside:
 
     def _parts(self, path: str) -> list[Outcome]:
         """Return the tasks from the notes of node functions. A graph task has no update here."""
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for part in sorted(self._parts_of.get(path, ()), key=_position):
             name = part.rpartition("/")[2].partition(":")[2]
-            found.append(self._noted.get(part) or Outcome(node=name, task=part, error=self._errors.get(part)))
-        return found
+            outcomes.append(self._noted.get(part) or Outcome(node=name, task=part, error=self._errors.get(part)))
+        return outcomes
 
     def forget(self, path: str) -> None:
         """Forget a task whose record was made, with its inner runs."""
         for known in (self._committed, self._noted, self._parts_of, self._errors):
-            for one in [one for one in known if one == path or one.startswith(f"{path}/")]:
-                known.pop(one)
+            for task_path in [
+                task_path for task_path in known if task_path == path or task_path.startswith(f"{path}/")
+            ]:
+                known.pop(task_path)
 
 
 def _position(task: str) -> tuple[int, int]:

@@ -239,13 +239,13 @@ class RunLog:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the records with their states."""
-        found: list[dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
         state: dict[str, Any] = self._initial
-        for kept in self._steps:
-            record = _unpacked(copied(kept), copied(state))
-            found.append({**record, "state_after": copied(record["state_after"])})
-            state = apply_diff(state, kept["state_diff"])
-        return found
+        for step in self._steps:
+            record = _unpacked(copied(step), copied(state))
+            records.append({**record, "state_after": copied(record["state_after"])})
+            state = apply_diff(state, step["state_diff"])
+        return records
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line to the file, if there is one, and wait until it is durable.
@@ -259,38 +259,41 @@ class RunLog:
 
 def _stateless(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record without its states, and without those of its inner records."""
-    found = {key: value for key, value in record.items() if key not in STATES}
-    if "inner" in found:
-        found["inner"] = [_stateless(one) for one in found["inner"]]
-    return found
+    result = {key: value for key, value in record.items() if key not in STATES}
+    if "inner" in result:
+        result["inner"] = [_stateless(inner_record) for inner_record in result["inner"]]
+    return result
 
 
 def _packed(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record without its states. The budget of its inner records is kept: a branch has a share."""
-    found = {key: value for key, value in record.items() if key not in STATES}
-    if "inner" in found:
-        found["inner"] = [{**_packed(one), BUDGET: one["state_before"].get(BUDGET)} for one in found["inner"]]
-    return found
+    result = {key: value for key, value in record.items() if key not in STATES}
+    if "inner" in result:
+        result["inner"] = [
+            {**_packed(inner_record), BUDGET: inner_record["state_before"].get(BUDGET)}
+            for inner_record in result["inner"]
+        ]
+    return result
 
 
-def _unpacked(kept: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def _unpacked(stored: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record with its states. As in yielded records, its inner records share the values of *before*."""
     record: dict[str, Any] = {}
-    for key, value in kept.items():
+    for key, value in stored.items():
         if key == "state_diff":
             after = apply_diff(before, value)
             record |= {"state_before": dict(before), "state_diff": value, "state_after": after}
         elif key != BUDGET:
             record[key] = value
-    if "inner" in kept:
+    if "inner" in stored:
         states: dict[Any, Mapping[str, Any]] = {}
         inner: list[dict[str, Any]] = []
-        for one in kept["inner"]:
-            state = {**states.get(one.get("branch"), before)}
-            if one[BUDGET] is not None:
-                state[BUDGET] = one[BUDGET]
-            inner.append(_unpacked(one, state))
-            states[one.get("branch")] = inner[-1]["state_after"]
+        for inner_record in stored["inner"]:
+            state = {**states.get(inner_record.get("branch"), before)}
+            if inner_record[BUDGET] is not None:
+                state[BUDGET] = inner_record[BUDGET]
+            inner.append(_unpacked(inner_record, state))
+            states[inner_record.get("branch")] = inner[-1]["state_after"]
         record["inner"] = inner
     return record
 
@@ -306,9 +309,9 @@ def _as_json(value: Any) -> bytes:
 def _plain(value: Any) -> Any:
     """Return *value* with everything in it that has no JSON form replaced by its `repr`."""
     if is_mapping(value):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if is_items(value):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     try:
         return from_json(to_json(value, fallback=repr, inf_nan_mode="constants"))
     except ValueError:

@@ -170,14 +170,14 @@ def reachable(start: BaseNode, stop: BaseNode | None = None) -> list[BaseNode]:
 
     *stop* and what follows it are left out, unless *start* is *stop* itself. Branches of batches are not entered.
     """
-    found: dict[int, BaseNode] = {id(start): start}
+    nodes: dict[int, BaseNode] = {id(start): start}
     waiting = [start]
     while waiting:
         for node in waiting.pop(0).successors():
-            if node is not stop and id(node) not in found:
-                found[id(node)] = node
+            if node is not stop and id(node) not in nodes:
+                nodes[id(node)] = node
                 waiting.append(node)
-    return list(found.values())
+    return list(nodes.values())
 
 
 def _graph(start: BaseNode, work: _Work, *, name: str, stop: BaseNode | None) -> CompiledGraph[Any, Any, Any]:
@@ -215,7 +215,7 @@ def _add(builder: GraphBuilder[Any, Any, Any], node: BaseNode, place: Place, wor
         return END if to is None else targets[id(to)]
 
     if has_own_execute(node):
-        known = [one for one in ways(node) if id(one) in targets]
+        known = [candidate for candidate in ways(node) if id(candidate) in targets]
         builder.add_node(name, function_of(node, place), goto=[*dict.fromkeys((*map(target, known), END))])
         return
     if isinstance(node, RouterNode):
@@ -303,7 +303,7 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
     All branches run in one superstep, and both their edges and their errors lead to `settle`, which runs once after all
     of them. So a branch that fails does not stop the others.
     """
-    if any(one is batch for one in work.open):
+    if any(opened is batch for opened in work.open):
         raise BATCH_IN_ITSELF(name=name)
     work.open.append(batch)
     builder: GraphBuilder[Any, Any, Any] = GraphBuilder(BatchState, name=name)
@@ -325,7 +325,7 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
 
     def settle(state: Any, ctx: Context[Any]) -> dict[str, Any]:
         outcomes: list[Any] = state.get("outcomes", [])
-        failed = [f"{branches[one.node]}: {error_text(one.error)}" for one in ctx.failures]
+        failed = [f"{branches[failure.node]}: {error_text(failure.error)}" for failure in ctx.failures]
         error: Any = None
         if failed:
             error = BRANCHES_FAILED(failed=len(failed), total=len(branches), details="; ".join(failed))
@@ -338,7 +338,7 @@ def _batch(batch: BatchNode, work: _Work, *, name: str) -> CompiledGraph[Any, An
             decided = [changes["written"] for _, changes, _ in outcomes if ROUTER_DECISION in changes["written"]]
             if decided:  # the decision of the first branch is kept
                 joined["written"][ROUTER_DECISION] = decided[0][ROUTER_DECISION]
-            spent = sum(one for _, _, one in outcomes)
+            spent = sum(amount for _, _, amount in outcomes)
             update: dict[str, Any] = {"written": joined, "spent": spent, "error": None}
             if spent:
                 update[BUDGET] = max(0, state[BUDGET] - spent)
@@ -362,10 +362,10 @@ def _outcome(branch: str, last: Mapping[str, Any]) -> dict[str, Any]:
 
 def _begun(state: Mapping[str, Any], models: int) -> dict[str, Any]:
     """Return the input of a branch: the values, and an equal share of the budget, so that the total is within it."""
-    left = state.get(BUDGET)
+    budget = state.get(BUDGET)
     begun: dict[str, Any] = {"values": state["values"]}
-    if left is not None:
-        begun[BUDGET] = left // max(1, models)
+    if budget is not None:
+        begun[BUDGET] = budget // max(1, models)
     return begun
 
 
@@ -373,9 +373,9 @@ def _conflict(outcomes: list[Any]) -> Any:
     """Return the error for the first key that branches set to different values or one deleted; None without one."""
     wrote: dict[str, tuple[str, Any]] = {}
     for branch, changes, _ in outcomes:
-        found = {**changes["written"], **dict.fromkeys(changes["deleted"], _GONE)}
-        found.pop(ROUTER_DECISION, None)
-        for key, value in found.items():
+        new_values = {**changes["written"], **dict.fromkeys(changes["deleted"], _GONE)}
+        new_values.pop(ROUTER_DECISION, None)
+        for key, value in new_values.items():
             if key in wrote and not same(wrote[key][1], value):
                 first, before = wrote[key]
                 return BRANCHES_CONFLICT(key=key, details=f"{first} {before!r}, {branch} {value!r}")
@@ -404,6 +404,6 @@ def _asks_a_model(start: BaseNode, stop: BaseNode | None, seen: set[int]) -> boo
             return True
         if isinstance(node, BatchNode) and id(node) not in seen:
             seen.add(id(node))
-            if any(_asks_a_model(one, node.next_node, seen) for one in node.nodes):
+            if any(_asks_a_model(branch, node.next_node, seen) for branch in node.nodes):
                 return True
     return False

@@ -135,8 +135,8 @@ class BoundByBudget(Middleware):
     async def before_model(self, request: ModelRequest) -> ModelRequest:
         """Return the request with the bound."""
         ledger = self._ctx.budget
-        left = [one.remaining_tokens for one in ledger.chain()] if ledger is not None else []
-        limited = [tokens for tokens in left if tokens is not None]
+        remaining = [level.remaining_tokens for level in ledger.chain()] if ledger is not None else []
+        limited = [tokens for tokens in remaining if tokens is not None]
         if not limited:
             return request
         profiles = [model.profile for model in self._models]
@@ -211,12 +211,12 @@ def _options(node: LLMNode) -> Any:
 
 def _apart(text: str, thinking: str) -> tuple[str, str]:
     """Split a model's text into the answer and the thinking."""
-    found = [part.strip() for part in _THOUGHTS.findall(text)]
-    said = _THOUGHTS.sub("", text)
-    if "</think>" in said:  # the opening tag is missing, so everything before the closing tag is thinking
-        before, _, said = said.partition("</think>")
-        found.append(before.strip())
-    return said.strip(), "\n".join(part for part in (thinking, *found) if part)
+    thoughts = [part.strip() for part in _THOUGHTS.findall(text)]
+    visible = _THOUGHTS.sub("", text)
+    if "</think>" in visible:  # the opening tag is missing, so everything before the closing tag is thinking
+        before, _, visible = visible.partition("</think>")
+        thoughts.append(before.strip())
+    return visible.strip(), "\n".join(part for part in (thinking, *thoughts) if part)
 
 
 def _to_stdout(item: Any) -> None:

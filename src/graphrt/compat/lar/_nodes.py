@@ -58,11 +58,11 @@ class BaseNode:
         """Return the nodes that may follow, each once, in the order of the attributes."""
         known = self.links and not has_own_execute(self)
         held = [getattr(self, name) for name in self.links] if known else list(vars(self).values())
-        found: dict[int, BaseNode] = {}
+        nodes: dict[int, BaseNode] = {}
         for value in held:
-            for one in _held(value):
-                found.setdefault(id(one), one)
-        return tuple(found.values())
+            for successor in _held(value):
+                nodes.setdefault(id(successor), successor)
+        return tuple(nodes.values())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -148,11 +148,11 @@ class LLMNode(BaseNode):
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.max_retries: int = whole("max_retries", max_retries, self, least=0)
         self.system_instruction = system_instruction
-        given: Any = generation_config
-        if given is not None and not isinstance(given, Mapping):
+        unchecked: Any = generation_config
+        if unchecked is not None and not isinstance(unchecked, Mapping):
             raise INVALID_ARGUMENT(
                 argument=f"generation_config of {type(self).__name__}",
-                value=given,
+                value=unchecked,
                 wanted="a mapping of options, or None",
             )
         self.generation_config: dict[str, Any] = dict(generation_config or {})
@@ -224,11 +224,11 @@ class RouterNode(BaseNode):
         default_node: BaseNode | None = None,
     ) -> None:
         self.decision_function: Callable[..., Any] = function("decision_function", decision_function, self)
-        given: Any = path_map
-        if not isinstance(given, Mapping) or not given or not all(map(_is_path, path_map.items())):
+        unchecked: Any = path_map
+        if not isinstance(unchecked, Mapping) or not unchecked or not all(map(_is_path, path_map.items())):
             raise INVALID_ARGUMENT(
                 argument="path_map of RouterNode",
-                value=given,
+                value=unchecked,
                 wanted="a mapping of texts to node objects: path_map={'done': node}",
             )
         self.path_map: dict[str, BaseNode | None] = dict(path_map)
@@ -352,14 +352,14 @@ class BatchNode(BaseNode):
     def __init__(
         self, nodes: Sequence[BaseNode], next_node: BaseNode | None = None, error_node: BaseNode | None = None
     ) -> None:
-        given: Any = nodes
-        if not isinstance(given, (list, tuple)):
+        unchecked: Any = nodes
+        if not isinstance(unchecked, (list, tuple)):
             raise INVALID_ARGUMENT(
                 argument="nodes of BatchNode",
-                value=given,
+                value=unchecked,
                 wanted="a node such as LLMNode(...), or None where nothing follows",
             )
-        self.nodes: list[BaseNode] = [required(f"nodes[{at}]", one, self) for at, one in enumerate(nodes)]
+        self.nodes: list[BaseNode] = [required(f"nodes[{at}]", branch, self) for at, branch in enumerate(nodes)]
         self.next_node: BaseNode | None = link("next_node", next_node, self)
         self.error_node: BaseNode | None = link("error_node", error_node, self)
 
@@ -570,10 +570,10 @@ def name(option: str, given: Any, owner: BaseNode) -> str:
 def names(option: str, given: Any, owner: BaseNode, *, least: int = 0) -> list[str]:
     """Return *given* as a list if it has at least *least* texts."""
     texts: Sequence[Any] = given if is_items(given) else (None,)
-    if len(texts) < least or not all(isinstance(one, str) and one for one in texts):
+    if len(texts) < least or not all(isinstance(text, str) and text for text in texts):
         raise INVALID_ARGUMENT(argument=f"{option} of {type(owner).__name__}", value=given, wanted="a list of texts")
-    found: list[str] = list(texts)
-    return found
+    checked: list[str] = list(texts)
+    return checked
 
 
 def function(option: str, given: Any, owner: BaseNode) -> Callable[..., Any]:
@@ -627,5 +627,5 @@ def _is_path(path: tuple[Any, Any]) -> bool:
 def _held(value: Any) -> list[BaseNode]:
     if isinstance(value, BaseNode):
         return [value]
-    found: Iterable[Any] = value.values() if is_mapping(value) else value if is_items(value) else ()
-    return [one for one in found if isinstance(one, BaseNode)]
+    values: Iterable[Any] = value.values() if is_mapping(value) else value if is_items(value) else ()
+    return [item for item in values if isinstance(item, BaseNode)]

@@ -66,21 +66,21 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
     at = 0
     open_braces: list[int] = []
     """For each open brace, the number of braces in the text: 1, or 2 or 4 for an escaped one."""
-    while found := _TOKEN.match(text, at):
-        if found[1]:
-            at += yield from _opened(found, open_braces)
+    while match := _TOKEN.match(text, at):
+        if match[1]:
+            at += yield from _opened(match, open_braces)
         else:
-            at = found.end()
-            if found[5]:
-                yield from _closed(len(found[5]), open_braces)
+            at = match.end()
+            if match[5]:
+                yield from _closed(len(match[5]), open_braces)
             else:
-                yield "text", found[0]
+                yield "text", match[0]
 
 
-def _opened(found: re.Match[str], open_braces: list[int]) -> Generator[tuple[str, str], None, int]:
+def _opened(match: re.Match[str], open_braces: list[int]) -> Generator[tuple[str, str], None, int]:
     """Yield the parts of opening braces, with the name in them; return their length in characters."""
-    space, name, closing = (found[group] or "" for group in (2, 3, 4))
-    count = len(found[1])
+    space, name, closing = (match[group] or "" for group in (2, 3, 4))
+    count = len(match[1])
     inside = len(space) * 2 + len(name)
     if not name or (count % 2 and space):
         opened, inside, field = count, 0, False
@@ -95,10 +95,10 @@ def _opened(found: re.Match[str], open_braces: list[int]) -> Generator[tuple[str
         return count * 2 + inside
     else:
         opened, inside, field = count, 0, False
-    left = opened
-    while left:
-        width = next(width for width in (4, 2, 1) if width <= left)
-        left -= width
+    remaining = opened
+    while remaining:
+        width = next(width for width in (4, 2, 1) if width <= remaining)
+        remaining -= width
         open_braces.append(width)
         yield ("brace" if width > 1 else "text"), "{"
     if not field:

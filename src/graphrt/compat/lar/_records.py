@@ -139,8 +139,8 @@ class Recorder:
         keys: list[str] = note.pop("reads", [])
         reads = {key: made.get(key) for key in keys if key in before}
         inner = self._inner(ended.task, ended.node, numbers, before, made)
-        for one in inner:
-            for key, maker in one["reads"].items():
+        for inner_record in inner:
+            for key, maker in inner_record["reads"].items():
                 if not is_items(maker) or len(maker) <= len(numbers):  # written outside this record
                     reads.setdefault(key, maker)
         outcome = SUCCESS if error is None else ERROR
@@ -160,7 +160,7 @@ class Recorder:
         self, path: str, batch: str, numbers: list[int], before: Mapping[str, Any], made: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Return the inner records of a task: 0..n, branch after branch. The arguments are as above."""
-        found: list[dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
         for part in self.lowering.inside.at(path):
             branch = _BRANCH.fullmatch(part.node)
             if part.node in _STRUCTURE:
@@ -171,10 +171,10 @@ class Recorder:
                 state[BUDGET] = state[BUDGET] // self.lowering.shares.get(batch, 1)
             for ended in self.lowering.inside.at(part.task):
                 after = _after(state, ended)
-                record = self._record(ended, [*numbers, len(found)], state, after, known)
-                found.append({**record, "branch": int(branch[1])} if branch is not None else record)
+                record = self._record(ended, [*numbers, len(records)], state, after, known)
+                records.append({**record, "branch": int(branch[1])} if branch is not None else record)
                 state = after
-        return found
+        return records
 
 
 def visible(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -134,15 +134,15 @@ class StateView:
     @property
     def budget(self) -> int | None:
         """The initial budget less the amount that graphrt deducted; None without one."""
-        left: int | None = self._base.get(BUDGET)
-        return left
+        remaining: int | None = self._base.get(BUDGET)
+        return remaining
 
     def charge(self, tokens: int) -> None:
         """Lower the budget by *tokens* that graphrt deducts, so that they do not count as changes by the node."""
-        left = self.budget
-        if left is None:
+        remaining = self.budget
+        if remaining is None:
             return
-        self._base = {**self._base, BUDGET: max(0, left - tokens)}
+        self._base = {**self._base, BUDGET: max(0, remaining - tokens)}
         self._read.pop(BUDGET, None)
         if type(self._written.get(BUDGET)) is int:
             self._written[BUDGET] -= tokens
@@ -195,8 +195,8 @@ def compute_state_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> d
 
 def apply_diff(state: Mapping[str, Any], diff: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return *state* with *diff* in a new dict: `apply_diff(before, compute_state_diff(before, after)) == after`."""
-    kept = {key: value for key, value in state.items() if key not in diff.get("removed", {})}
-    return {**kept, **diff.get("added", {}), **diff.get("updated", diff.get("modified", {}))}
+    remaining = {key: value for key, value in state.items() if key not in diff.get("removed", {})}
+    return {**remaining, **diff.get("added", {}), **diff.get("updated", diff.get("modified", {}))}
 
 
 _ATOMS: Final = frozenset(
@@ -210,11 +210,11 @@ def copied(value: Any) -> Any:
     if type(value) in _ATOMS:
         return value
     if _is_dict(value):
-        return {key: copied(one) for key, one in value.items()}
+        return {key: copied(item) for key, item in value.items()}
     if _is_list(value):
-        return [copied(one) for one in value]
+        return [copied(item) for item in value]
     if _is_tuple(value):
-        return tuple(copied(one) for one in value)
+        return tuple(copied(item) for item in value)
     try:
         return deepcopy(value)
     except Exception:  # noqa: BLE001 - a lock, a socket or a generator in it: whatever its class raises
@@ -226,29 +226,29 @@ def same(one: Any, other: Any) -> bool:
     return _same(one, other, {})
 
 
-def _same(one: Any, other: Any, compared: dict[tuple[int, int], tuple[Any, Any]]) -> bool:
+def _same(left: Any, right: Any, compared: dict[tuple[int, int], tuple[Any, Any]]) -> bool:
     """Compare like `same`; *compared* has the ids of pairs already compared, which ends the recursion in cycles."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if type(one) in _ATOMS:
-        return bool(one == other)
-    pair = (id(one), id(other))
+    if left is right or type(left) is not type(right):
+        return left is right
+    if type(left) in _ATOMS:
+        return bool(left == right)
+    pair = (id(left), id(right))
     if pair in compared:
         return True
-    compared[pair] = (one, other)  # kept alive, so that no other object gets the id of a temporary part
-    if _is_dict(one):
-        return one.keys() == other.keys() and all(_same(value, other[key], compared) for key, value in one.items())
-    if _is_list(one) or _is_tuple(one):
-        return len(one) == len(other) and all(_same(a, b, compared) for a, b in zip(one, other, strict=True))
-    if _is_compared_by_identity(one):  # two copies are never equal: compare what `deepcopy` copies
-        parts = _parts(one)
-        return parts is not None and _same(parts, _parts(other), compared)
+    compared[pair] = (left, right)  # kept alive, so that no other object gets the id of a temporary part
+    if _is_dict(left):
+        return left.keys() == right.keys() and all(_same(value, right[key], compared) for key, value in left.items())
+    if _is_list(left) or _is_tuple(left):
+        return len(left) == len(right) and all(_same(a, b, compared) for a, b in zip(left, right, strict=True))
+    if _is_compared_by_identity(left):  # two copies are never equal: compare what `deepcopy` copies
+        parts = _parts(left)
+        return parts is not None and _same(parts, _parts(right), compared)
     try:
-        equal = bool(one == other)
+        equal = bool(left == right)
     except Exception:  # noqa: BLE001 - an array's comparison is an array; what cannot be compared counts as changed
         return False
     # Attributes as well, because the equality of a class may consider only some of them, such as an id.
-    return equal and _same(getattr(one, "__dict__", None), getattr(other, "__dict__", None), compared)
+    return equal and _same(getattr(left, "__dict__", None), getattr(right, "__dict__", None), compared)
 
 
 def _is_compared_by_identity(value: object) -> bool:

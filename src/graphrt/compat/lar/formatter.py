@@ -20,7 +20,7 @@ def summarize_diff(diff: Mapping[str, Mapping[str, Any]]) -> str:
     """
     updated = diff.get("updated", diff.get("modified", {}))
     parts = {"Added": diff.get("added", {}), "Updated": updated, "Removed": diff.get("removed", {})}
-    return "; ".join(f"{what}: {', '.join(keys)}" for what, keys in parts.items() if keys) or "No state change"
+    return "; ".join(f"{label}: {', '.join(keys)}" for label, keys in parts.items() if keys) or "No state change"
 
 
 def build_log_table(history: Iterable[Mapping[str, Any]]) -> Any:
