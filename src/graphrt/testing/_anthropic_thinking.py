@@ -49,17 +49,19 @@ def refusal_of(body: Mapping[str, Any], sealed: Sequence[ThinkingBlock]) -> str 
     for place, n, block in _blocks(messages):
         if block.get("type") == "thinking" and not _is_sealed(block, sealed):
             return f"messages.{place}.content.{n}: Invalid `signature` in `thinking` block"
-        if block.get("type") == "redacted_thinking" and block.get("data") not in {one.redacted for one in sealed}:
+        if block.get("type") == "redacted_thinking" and block.get("data") not in {
+            sealed_block.redacted for sealed_block in sealed
+        }:
             return f"messages.{place}.content.{n}: Invalid `data` in `redacted_thinking` block"
     thinking: Any = body.get("thinking")
     if not thinking or thinking.get("type") == "disabled":
         return None
     turn = _turn(messages)
-    found = next((block.get("type") for place, _, block in _blocks(messages) if place == turn), None)
-    if found is None or found in _KINDS:
+    kind = next((block.get("type") for place, _, block in _blocks(messages) if place == turn), None)
+    if kind is None or kind in _KINDS:
         return None
     return (
-        f"messages.{turn}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{found}`. When "
+        f"messages.{turn}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`. When "
         "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost "
         "set of `tool_use` and `tool_result` blocks)."
     )
@@ -71,7 +73,7 @@ def _signature(text: str) -> str:
 
 def _is_sealed(block: Mapping[str, Any], sealed: Sequence[ThinkingBlock]) -> bool:
     text, signature = block.get("thinking"), block.get("signature")
-    return any((one.text, one.signature) == (text, signature) for one in sealed)
+    return any((sealed_block.text, sealed_block.signature) == (text, signature) for sealed_block in sealed)
 
 
 def _turn(messages: list[Any]) -> int | None:

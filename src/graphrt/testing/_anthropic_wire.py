@@ -35,10 +35,10 @@ _ERRORS: Final[Mapping[int, str]] = {
 
 def failure(answer: ChatAnswer) -> bytes:
     """Return the JSON document of an error. Its type follows from the status, unless the answer names one."""
-    told = answer.error or {}
-    kind = told.get("type")
+    error_fields = answer.error or {}
+    kind = error_fields.get("type")
     kind = kind if kind not in (None, "error") else _ERRORS.get(answer.status, "api_error")
-    error = {"type": kind, "message": told.get("message", "")}
+    error = {"type": kind, "message": error_fields.get("message", "")}
     return json.dumps({"type": "error", "error": error, "request_id": "req_fake"}).encode()
 
 
@@ -122,9 +122,9 @@ def _hosted(answer: ChatAnswer) -> list[dict[str, Any]]:
     return [{"type": part.type, **part.data} for part in parts]
 
 
-def _deltas(kind: str, value: str, most: int, *, name: str | None = None) -> list[dict[str, Any]]:
-    """Return *value* as at most *most* deltas of a kind; *name* is the key of the text, if it differs from the kind."""
-    return [{"type": f"{kind}_delta", name or kind: piece} for piece in cut(value, most)]
+def _deltas(kind: str, value: str, max_pieces: int, *, name: str | None = None) -> list[dict[str, Any]]:
+    """Return *value* as at most *max_pieces* deltas of a kind; *name* is the key of the text, if not the kind."""
+    return [{"type": f"{kind}_delta", name or kind: piece} for piece in cut(value, max_pieces)]
 
 
 def _event(kind: str, **body: Any) -> bytes:
@@ -146,8 +146,8 @@ def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
 def _reason(answer: ChatAnswer) -> str | None:
     if answer.refusal is not None:
         return "refusal"
-    said = reason_of(answer)
-    return None if said is None else _REASONS.get(said, said)
+    reason = reason_of(answer)
+    return None if reason is None else _REASONS.get(reason, reason)
 
 
 def _head(request: ChatRequest) -> dict[str, Any]:

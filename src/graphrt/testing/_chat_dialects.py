@@ -327,11 +327,11 @@ def _reasoning_details(answer: ChatAnswer) -> list[dict[str, Any]]:
     details: list[dict[str, Any]] = []
     for block in answer.thinking_blocks or bare:
         if block.provider == "openrouter" and block.data:
-            given: Any = block.data.get("reasoning_details", [block.data])
-            details += [dict(one) for one in given]
+            raw_details: Any = block.data.get("reasoning_details", [block.data])
+            details += [dict(detail) for detail in raw_details]
         elif block.text:
             sealed = {"signature": block.signature} if block.signature else {}
             details.append({"type": "reasoning.text", "text": block.text, **sealed})
         elif block.signature or block.redacted:
             details.append({"type": "reasoning.encrypted", "data": block.signature or block.redacted})
-    return [{"format": "unknown", "index": index, **one} for index, one in enumerate(details)]
+    return [{"format": "unknown", "index": index, **detail} for index, detail in enumerate(details)]

@@ -36,8 +36,8 @@ def refusal_of(body: Mapping[str, Any], dialect: str, thought: Collection[str]) 
     Source:
         https://platform.openai.com/docs/api-reference/chat/create and https://api-docs.deepseek.com/guides/thinking_mode
     """
-    told: Any = body.get("messages")
-    messages: list[Any] = [one for one in told if is_mapping(one)] if is_list(told) else []
+    raw_messages: Any = body.get("messages")
+    messages: list[Any] = [message for message in raw_messages if is_mapping(message)] if is_list(raw_messages) else []
     problems = [_empty(messages, dialect)]
     if dialect == "openai":
         problems.append(_long_ids(messages))
@@ -46,7 +46,7 @@ def refusal_of(body: Mapping[str, Any], dialect: str, thought: Collection[str]) 
     if dialect == "deepseek":
         problems.append(_thinking_lost(messages, body, thought))
     problems.append(_unpaired(messages))
-    return next((found for problem in problems for found in problem), None)
+    return next((refusal for problem in problems for refusal in problem), None)
 
 
 def _empty(messages: Sequence[Mapping[str, Any]], dialect: str) -> Iterator[ChatAnswer]:

@@ -27,12 +27,12 @@ def refusal_of(body: Mapping[str, Any], sent: Sequence[Mapping[str, Any]]) -> st
         https://ai.google.dev/gemini-api/docs/thought-signatures: in the current turn, which begins with the last
         message of the user, the first call of each step needs its signature.
     """
-    told: Any = body.get("contents")
-    contents: list[Any] = [one for one in told if is_mapping(one)] if is_list(told) else []
+    raw_contents: Any = body.get("contents")
+    contents: list[Any] = [content for content in raw_contents if is_mapping(content)] if is_list(raw_contents) else []
     if not contents:
         return "* GenerateContentRequest.contents: contents is not specified\n"
-    found = next(_badly_formed(contents), None) or next(_out_of_turn(contents), None)
-    return found or next(_unsigned(contents, sent), None)
+    problem = next(_badly_formed(contents), None) or next(_out_of_turn(contents), None)
+    return problem or next(_unsigned(contents, sent), None)
 
 
 def _badly_formed(contents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -75,8 +75,8 @@ def _unsigned(contents: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str,
     began = max((place for place, content in enumerate(contents) if _begins_turn(content)), default=0)
     for place, content in enumerate(contents):
         for part in _parts(content):
-            given = _signature(part)
-            if given and given not in signatures and given not in _NOT_CHECKED:
+            signature = _signature(part)
+            if signature and signature not in signatures and signature not in _NOT_CHECKED:
                 yield "Corrupted thought signature."
         calls = _of(content, "functionCall")
         if place > began and calls and not _signature(calls[0]) and _was_signed(_call(calls[0]), sent):

@@ -97,19 +97,21 @@ def _parts(answer: ChatAnswer, request: ChatRequest, *, pieces: int) -> list[dic
             parts.append(dict(block.data))
         else:
             parts += [{"text": piece, "thought": True} for piece in cut(block.text, pieces)]
-    parts += [{one.type: dict(one.data)} for one in answer.parts if one.provider == "google" and not _beside(one.type)]
-    said: list[dict[str, Any]] = [{"text": piece} for piece in cut(answer.text, pieces)]
+    parts += [
+        {part.type: dict(part.data)} for part in answer.parts if part.provider == "google" and not _beside(part.type)
+    ]
+    text_parts: list[dict[str, Any]] = [{"text": piece} for piece in cut(answer.text, pieces)]
     calls: list[dict[str, Any]] = [{"functionCall": _call(call)} for call in answer.tool_calls]
-    signature = next((one.signature for one in reversed(answer.thinking_blocks) if one.signature), "")
+    signature = next((thought.signature for thought in reversed(answer.thinking_blocks) if thought.signature), "")
     if calls:
         if not signature and not request.model.startswith(_UNSIGNED):
             signature = sha256(f"{answer.thinking}{calls}".encode(errors="replace")).hexdigest()
         signed = calls[0]
     else:
-        signed = said[-1] if said else {}
+        signed = text_parts[-1] if text_parts else {}
     if signature:
         signed["thoughtSignature"] = signature
-    return [*parts, *said, *calls]
+    return [*parts, *text_parts, *calls]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -131,12 +133,12 @@ def _body(answer: ChatAnswer, request: ChatRequest, parts: list[dict[str, Any]],
         body["promptFeedback"] = {**blocked, **({"blockReasonMessage": answer.refusal} if answer.refusal else {})}
     else:
         candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
-        if last and (said := reason_of(answer)) is not None:
-            candidate["finishReason"] = _REASONS.get(said, said)
+        if last and (finish := reason_of(answer)) is not None:
+            candidate["finishReason"] = _REASONS.get(finish, finish)
         candidate["index"] = 0
         if last:
-            metadata = [one for one in answer.parts if one.provider == "google" and _beside(one.type)]
-            candidate |= {one.type: dict(one.data) for one in metadata}
+            metadata = [part for part in answer.parts if part.provider == "google" and _beside(part.type)]
+            candidate |= {part.type: dict(part.data) for part in metadata}
         body["candidates"] = [candidate]
     if (usage := _usage(answer, request, last=last)) is not None:
         body["usageMetadata"] = usage
@@ -162,14 +164,14 @@ def _usage(answer: ChatAnswer, request: ChatRequest, *, last: bool) -> dict[str,
 
 def _error(answer: ChatAnswer) -> dict[str, Any]:
     """Return an error, with a retry delay and a code as its details."""
-    told = answer.error or {}
-    kind = told.get("type")
+    error_fields = answer.error or {}
+    kind = error_fields.get("type")
     status = _STATUSES.get(answer.status, "UNKNOWN") if kind in (None, "error", "script") else kind
-    error: dict[str, Any] = {"code": answer.status, "message": told.get("message", ""), "status": status}
+    error: dict[str, Any] = {"code": answer.status, "message": error_fields.get("message", ""), "status": status}
     details: list[dict[str, Any]] = []
-    if told.get("code"):
+    if error_fields.get("code"):
         service = {"service": "generativelanguage.googleapis.com"}
-        reason = {"reason": told["code"], "domain": "googleapis.com", "metadata": service}
+        reason = {"reason": error_fields["code"], "domain": "googleapis.com", "metadata": service}
         details.append({"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason})
     if wait := answer.headers.get("Retry-After"):
         details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{wait}s"})

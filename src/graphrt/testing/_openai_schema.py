@@ -52,8 +52,8 @@ def _problems_of_root(schema: Any) -> Iterator[str]:
         yield "In context=(), 'anyOf' is not permitted at the root."
     yield from _problems(schema, ())
     definitions: Any = schema.get("$defs")
-    for name, one in definitions.items() if is_mapping(definitions) else ():
-        yield from _problems(one, ("$defs", name))
+    for name, definition in definitions.items() if is_mapping(definitions) else ():
+        yield from _problems(definition, ("$defs", name))
 
 
 def _problems(schema: Any, at: tuple[str, ...]) -> Iterator[str]:
@@ -67,10 +67,10 @@ def _problems(schema: Any, at: tuple[str, ...]) -> Iterator[str]:
     for key in _FORBIDDEN:
         if key in schema:
             yield f"{context}{key!r} is not permitted."
-    told: Any = schema.get("type")
-    kinds = told if is_list(told) else [told]
-    given: Any = schema.get("properties")
-    properties: Mapping[str, Any] = given if is_mapping(given) else {}
+    raw_type: Any = schema.get("type")
+    kinds = raw_type if is_list(raw_type) else [raw_type]
+    raw_properties: Any = schema.get("properties")
+    properties: Mapping[str, Any] = raw_properties if is_mapping(raw_properties) else {}
     if "object" in kinds:
         if schema.get("additionalProperties") is not False:
             yield f"{context}'additionalProperties' is required to be supplied and to be false."
@@ -79,15 +79,15 @@ def _problems(schema: Any, at: tuple[str, ...]) -> Iterator[str]:
                 f"{context}'required' is required to be supplied and to be an array including every key in properties."
                 f" Missing {missing[0]!r}."
             )
-    for name, one in properties.items():
-        yield from _problems(one, (*at, "properties", name))
+    for name, property_schema in properties.items():
+        yield from _problems(property_schema, (*at, "properties", name))
     if "array" in kinds:
         if "items" not in schema:
             yield f"{context}array schema missing items."
         else:
             yield from _problems(schema["items"], (*at, "items"))
-    for number, one in enumerate(_listed(schema.get("anyOf"))):
-        yield from _problems(one, (*at, "anyOf", str(number)))
+    for number, option in enumerate(_listed(schema.get("anyOf"))):
+        yield from _problems(option, (*at, "anyOf", str(number)))
 
 
 def _listed(value: object) -> list[Any]:

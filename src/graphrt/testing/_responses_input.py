@@ -52,12 +52,12 @@ def refusal_of(body: Mapping[str, Any], sent: Sequence[SentResponse]) -> ChatAns
         https://platform.openai.com/docs/guides/function-calling and /docs/guides/reasoning#encrypted-reasoning-items:
         each call has one result, and a reasoning item stays before the item that followed it.
     """
-    told: Any = body.get("input")
-    items: list[Any] = told if is_list(told) else []
-    if told is None and not body.get("previous_response_id"):
+    raw_items: Any = body.get("input")
+    items: list[Any] = raw_items if is_list(raw_items) else []
+    if raw_items is None and not body.get("previous_response_id"):
         return _refused("Missing required parameter: 'input'.", code="missing_required_parameter")
-    found = next(_badly_formed(items), None) or next(_reasoning_lost(items, sent), None)
-    return found or next(_unpaired(items, body, sent), None)
+    refusal = next(_badly_formed(items), None) or next(_reasoning_lost(items, sent), None)
+    return refusal or next(_unpaired(items, body, sent), None)
 
 
 def _badly_formed(items: Sequence[Any]) -> Iterator[ChatAnswer]:
@@ -107,15 +107,15 @@ def _reasoning_lost(items: Sequence[Mapping[str, Any]], sent: Sequence[SentRespo
                 known[last] = item, response.stored
             elif last:
                 before[str(item["id"])] = last
-    given: set[str] = set()
+    provided: set[str] = set()
     for place, item in enumerate(items):
         id_ = str(item.get("id") or "")
         if _kind(item) == "reasoning":
             yield from _changed(item, known)
-            given.add(id_)
+            provided.add(id_)
             if not _is_models(items[place + 1 : place + 2]):
                 yield _refused(f"Item '{id_}' of type 'reasoning' was provided without its required following item.")
-        elif before.get(id_, "") not in {"", *given}:
+        elif before.get(id_, "") not in {"", *provided}:
             yield _refused(
                 f"Item '{id_}' of type '{_kind(item)}' was provided without its required 'reasoning' item: "
                 f"'{before[id_]}'."
@@ -145,7 +145,7 @@ def _unpaired(
 ) -> Iterator[ChatAnswer]:
     """Iterate over the errors for calls without a result, and results without a call."""
     called = {str(item["call_id"]) for item in items if _kind(item) == "function_call"}
-    earlier = [item for one in sent if one.stored for item in one.output]
+    earlier = [item for response in sent if response.stored for item in response.output]
     if body.get("previous_response_id"):
         called |= {item["call_id"] for item in earlier if item["type"] == "function_call"}
     named = {str(item["id"]) for item in items if _kind(item) == "item_reference"}

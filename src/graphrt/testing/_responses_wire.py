@@ -67,10 +67,10 @@ def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
 
 def events(answer: ChatAnswer, request: ChatRequest) -> Iterator[bytes]:
     """Iterate over the answer as server-sent events."""
-    kept = _KEPT.get(answer.stream_detail)
+    kinds = _KEPT.get(answer.stream_detail)
     place = 0
     for kind, body in _all_events(answer, request):
-        if kept is not None and kind not in kept:
+        if kinds is not None and kind not in kinds:
             continue
         if answer.stream_detail == "done" and kind.endswith(".delta"):
             continue
@@ -118,7 +118,7 @@ def _placed(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     placed: list[dict[str, Any]] = []
     for item in items:
         if item["type"] != "reasoning":
-            placed += [one for one in named if one["call_id"] == item.get("call_id")]
+            placed += [reasoning for reasoning in named if reasoning["call_id"] == item.get("call_id")]
         placed += [] if item in named else [item]
     for item in named:
         del item["call_id"]  # not a field of the API
@@ -129,8 +129,8 @@ def _message(answer: ChatAnswer, annotations: list[ProviderPart]) -> list[dict[s
     """Return the message as an item; none if the answer has neither text nor refusal."""
     content: list[dict[str, Any]] = []
     if answer.text or annotations:
-        told = [{"type": part.type, **part.data} for part in annotations]
-        content.append({"type": "output_text", "text": answer.text, "annotations": told, "logprobs": []})
+        annotation_items = [{"type": part.type, **part.data} for part in annotations]
+        content.append({"type": "output_text", "text": answer.text, "annotations": annotation_items, "logprobs": []})
     if answer.refusal is not None:
         content.append({"type": "refusal", "refusal": answer.refusal})
     return [{"type": "message", "role": "assistant", "content": content}] if content else []
@@ -170,7 +170,7 @@ def _response(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any]:
 def _begun(request: ChatRequest) -> dict[str, Any]:
     """Return the response object as it is at the start of a stream, with the settings of the request."""
     asked = request.body
-    given = {
+    settings = {
         name: asked.get(name)
         for name in ("instructions", "max_output_tokens", "previous_response_id", "reasoning", "temperature", "top_p")
     }
@@ -192,7 +192,7 @@ def _begun(request: ChatRequest) -> dict[str, Any]:
         "truncation": asked.get("truncation", "disabled"),
         "usage": None,
         "metadata": asked.get("metadata", {}),
-        **given,
+        **settings,
     }
 
 
@@ -231,16 +231,16 @@ def _opened(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**opened, "status": "in_progress"} if "status" in item else opened
 
 
-def _summary(summary: Mapping[str, Any], at: dict[str, Any], most: int) -> Iterator[_Event]:
+def _summary(summary: Mapping[str, Any], at: dict[str, Any], max_pieces: int) -> Iterator[_Event]:
     """Iterate over the events of one part of the summary of a reasoning item."""
     yield "response.reasoning_summary_part.added", {**at, "part": {**summary, "text": ""}}
-    for piece in cut(str(summary["text"]), most):
+    for piece in cut(str(summary["text"]), max_pieces):
         yield "response.reasoning_summary_text.delta", {**at, "delta": piece}
     yield "response.reasoning_summary_text.done", {**at, "text": summary["text"]}
     yield "response.reasoning_summary_part.done", {**at, "part": summary}
 
 
-def _content(part: Mapping[str, Any], at: dict[str, Any], most: int) -> Iterator[_Event]:
+def _content(part: Mapping[str, Any], at: dict[str, Any], max_pieces: int) -> Iterator[_Event]:
     """Iterate over the events of one content part: `output_text`, `refusal`, or `reasoning_text` of a reasoning item."""
     kind = part["type"]
     key = "refusal" if kind == "refusal" else "text"
@@ -249,7 +249,7 @@ def _content(part: Mapping[str, Any], at: dict[str, Any], most: int) -> Iterator
     if "annotations" in part:
         blank["annotations"] = []
     yield "response.content_part.added", {**at, "part": blank}
-    for piece in cut(str(part[key]), most):
+    for piece in cut(str(part[key]), max_pieces):
         yield f"response.{kind}.delta", {**at, "delta": piece, **more}
     for place, annotation in enumerate(part.get("annotations") or ()):
         yield f"response.{kind}.annotation.added", {**at, "annotation_index": place, "annotation": annotation}
@@ -257,14 +257,14 @@ def _content(part: Mapping[str, Any], at: dict[str, Any], most: int) -> Iterator
     yield "response.content_part.done", {**at, "part": part}
 
 
-def _tool_events(item: Mapping[str, Any], at: dict[str, Any], most: int) -> Iterator[_Event]:
+def _tool_events(item: Mapping[str, Any], at: dict[str, Any], max_pieces: int) -> Iterator[_Event]:
     """Iterate over the events of a hosted tool's call; an unknown item has none."""
     kind = item["type"]
     if kind not in _PREFIXES:
         return
     yield f"response.{kind}.in_progress", at
     if code := item.get("code"):
-        for piece in cut(str(code), most):
+        for piece in cut(str(code), max_pieces):
             yield f"response.{kind}_code.delta", {**at, "delta": piece}
         yield f"response.{kind}_code.done", {**at, "code": code}
     if kind in _STAGES:

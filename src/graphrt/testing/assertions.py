@@ -31,10 +31,10 @@ def assert_run(run: RecordedRun[S]) -> RunAssertions[S]:
     Raises:
         InputError: *run* was not made by `record` or `arecord`.
     """
-    given: object = run
-    if type(given) is not RecordedRun:
+    unchecked: object = run
+    if type(unchecked) is not RecordedRun:
         raise INVALID_ARGUMENT(
-            argument="The run of assert_run()", value=given, wanted="a recorded run: run = record(graph, input)"
+            argument="The run of assert_run()", value=unchecked, wanted="a recorded run: run = record(graph, input)"
         )
     return RunAssertions(run)
 
@@ -214,26 +214,28 @@ class RunAssertions(Generic[S]):
         while raised is not None and raised not in chain:
             chain.append(raised)
             raised = raised.__cause__
-        told = "\n".join(f"{'  caused by ' if at else ''}{type(one).__name__}: {one}" for at, one in enumerate(chain))
-        if error is not None and not any(isinstance(one, error) for one in chain):
-            self._fail(f"The run did not fail with {error.__name__}.", told)
-        if match is not None and not any(re.search(match, str(one)) for one in chain):
-            self._fail(f"No error of the run matches {match!r}.", told)
+        description = "\n".join(
+            f"{'  caused by ' if at else ''}{type(link).__name__}: {link}" for at, link in enumerate(chain)
+        )
+        if error is not None and not any(isinstance(link, error) for link in chain):
+            self._fail(f"The run did not fail with {error.__name__}.", description)
+        if match is not None and not any(re.search(match, str(link)) for link in chain):
+            self._fail(f"No error of the run matches {match!r}.", description)
         if node is not None:
             name, failed = self._name(node), [s.node for s in self.run.steps if s.outcome == "error"]
             if name not in failed:
-                self._fail(f"{name!r} did not fail.", f"nodes that failed: {names(failed)}\n{told}")
+                self._fail(f"{name!r} did not fail.", f"nodes that failed: {names(failed)}\n{description}")
         return self
 
     def retried(self, node: NodeRef, *, times: int | None = None) -> RunAssertions[S]:
         """Attempts at *node* failed and were retried, exactly *times* attempts if given."""
         __tracebackhide__ = True
         name = self._name(node)
-        found = [e for e in self.run.events if isinstance(e, TaskRetried) and e.node == name]
-        if not found if times is None else len(found) != times:
+        retries = [e for e in self.run.events if isinstance(e, TaskRetried) and e.node == name]
+        if not retries if times is None else len(retries) != times:
             wanted = "" if times is None else f", not {times} times"
-            lines = [f"  attempt {event.attempt}: {event.error}: {event.message}" for event in found]
-            self._fail(f"{name!r} was retried {len(found)} times{wanted}.", "\n".join(lines))
+            lines = [f"  attempt {event.attempt}: {event.error}: {event.message}" for event in retries]
+            self._fail(f"{name!r} was retried {len(retries)} times{wanted}.", "\n".join(lines))
         return self
 
     def warned(self, match: str) -> RunAssertions[S]:
@@ -251,11 +253,12 @@ class RunAssertions(Generic[S]):
     def events(self, kind: type[Any], check: Callable[[Any], bool] | None = None) -> RunAssertions[S]:
         """The journal has an event of the class *kind* that passes *check*, if given."""
         __tracebackhide__ = True
-        found = [event for event in self.run.events if isinstance(event, kind)]
-        if not any(check is None or check(event) for event in found):
+        matching = [event for event in self.run.events if isinstance(event, kind)]
+        if not any(check is None or check(event) for event in matching):
             self._fail(
-                f"The journal has no {kind.__name__}{' that passes the check' if check and found else ''}.",
-                "\n".join(map(repr, found)) or "kinds: " + names({type(event).__name__ for event in self.run.events}),
+                f"The journal has no {kind.__name__}{' that passes the check' if check and matching else ''}.",
+                "\n".join(map(repr, matching))
+                or "kinds: " + names({type(event).__name__ for event in self.run.events}),
             )
         return self
 
@@ -303,18 +306,20 @@ class RunAssertions(Generic[S]):
             ["open questions:", *(f"  {info.node} ({info.kind}): {info.payload!r}" for info in self.run.interrupts)]
         )
 
-    def _same(self, what: str, expected: Any, found: Any) -> RunAssertions[S]:
+    def _same(self, subject: str, expected: Any, actual: Any) -> RunAssertions[S]:
         __tracebackhide__ = True
-        if expected != found:
-            left, right = _lines(expected), _lines(found)
+        if expected != actual:
+            left, right = _lines(expected), _lines(actual)
             diff = difflib.unified_diff(left, right, "expected", "found", lineterm="", n=3)
-            self._fail(f"{what} is not as expected.", "\n".join(diff) or f"expected {expected!r}\nfound    {found!r}")
+            self._fail(
+                f"{subject} is not as expected.", "\n".join(diff) or f"expected {expected!r}\nfound    {actual!r}"
+            )
         return self
 
-    def _fail(self, what: str, detail: str) -> None:
+    def _fail(self, problem: str, detail: str) -> None:
         __tracebackhide__ = True
         lines = "\n".join(f"  {line}" for line in detail.splitlines())
-        raise AssertionError(f"{what}\n{lines}" if lines else what)
+        raise AssertionError(f"{problem}\n{lines}" if lines else problem)
 
 
 def _lines(value: Any) -> list[str]:
@@ -324,7 +329,7 @@ def _lines(value: Any) -> list[str]:
     return pformat(value, width=100).splitlines()
 
 
-def _unknown(what: str, name: Any, known: Any) -> InputError:
+def _unknown(kind: str, name: Any, known: Any) -> InputError:
     return UNKNOWN_NAME_IN_ARGUMENT(
-        argument="The assertion", name=name, what=what, known_names=known, guess=closest(name, known)
+        argument="The assertion", name=name, what=kind, known_names=known, guess=closest(name, known)
     )

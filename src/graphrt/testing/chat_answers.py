@@ -39,8 +39,8 @@ class ChatRequest:
     @property
     def text(self) -> str:
         """Text of the last message, or of the last result of a tool; empty without one."""
-        said = conversation(self.body)
-        return said[-1][1] if said else ""
+        messages = conversation(self.body)
+        return messages[-1][1] if messages else ""
 
     @property
     def system(self) -> str | None:
@@ -256,12 +256,12 @@ def rules_of(rules: Any) -> dict[Any, Any]:
         raise INVALID_ARGUMENT(
             argument="The rules of a FakeChatServer", value=rules, wanted="a mapping from patterns to answers"
         )
-    given: Mapping[Any, Any] = rules
+    checked: Mapping[Any, Any] = rules
     made: dict[Any, Any] = {}
-    for pattern, answers in given.items():
+    for pattern, answers in checked.items():
         where = f"the rule {show_pattern(pattern)}"
         several = issubclass(type(answers), Sequence) and not issubclass(type(answers), str)
-        made[pattern] = [_item(one, where) for one in answers] if several else _item(answers, where)
+        made[pattern] = [_item(item, where) for item in answers] if several else _item(answers, where)
     return made
 
 
@@ -322,9 +322,11 @@ def conversation(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the messages of a request in any format: role and text of each, 0..n. Results of tools are messages too."""
     if isinstance(body.get("input"), str):
         return [("user", body["input"])]
-    given: Any = body.get("messages", body.get("input", body.get("contents")))
-    items: list[Mapping[str, Any]] = [one for one in given if is_mapping(one)] if is_list(given) else []
-    return [(str(one.get("role") or ""), _message_text(one)) for one in items]
+    raw_messages: Any = body.get("messages", body.get("input", body.get("contents")))
+    items: list[Mapping[str, Any]] = (
+        [message for message in raw_messages if is_mapping(message)] if is_list(raw_messages) else []
+    )
+    return [(str(message.get("role") or ""), _message_text(message)) for message in items]
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
@@ -352,8 +354,8 @@ def _text(content: Any) -> str:
     """Return the text of a message's content in any format: a text, or blocks, of which tool results nest more."""
     if isinstance(content, str):
         return content
-    blocks: list[Any] = [one for one in content if is_mapping(one)] if is_list(content) else []
-    texts = [_text(one.get("text") or one.get("content")) for one in blocks]
+    blocks: list[Any] = [block for block in content if is_mapping(block)] if is_list(content) else []
+    texts = [_text(block.get("text") or block.get("content")) for block in blocks]
     return "\n".join(text for text in texts if text)
 
 
@@ -362,8 +364,8 @@ def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | Mapping[str, Any]
     if answer.usage != "words":
         return answer.usage
     asked = sum(len(text.split()) for _, text in conversation(request.body))
-    told = len(answer.text.split()) + sum(len(call.arguments_text.split()) for call in answer.tool_calls)
-    return Usage(input_tokens=asked, output_tokens=told)
+    output_words = len(answer.text.split()) + sum(len(call.arguments_text.split()) for call in answer.tool_calls)
+    return Usage(input_tokens=asked, output_tokens=output_words)
 
 
 def reason_of(answer: ChatAnswer) -> str | None:

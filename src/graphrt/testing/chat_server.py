@@ -223,18 +223,18 @@ class FakeChatServer:
         if self._noted is not None:
             self._noted.checked = True
         with self._lock:
-            left, failures, got = self._book.left_over(), list(self._book.failures), len(self._requests)
-        if left or failures:
-            items = left[:_MOST_TOLD]
-            items += [f"and {len(left) - _MOST_TOLD} more"] if len(left) > _MOST_TOLD else []
+            unused, failures, received = self._book.left_over(), list(self._book.failures), len(self._requests)
+        if unused or failures:
+            items = unused[:_MOST_TOLD]
+            items += [f"and {len(unused) - _MOST_TOLD} more"] if len(unused) > _MOST_TOLD else []
             raise SERVER_SCRIPT_LEFT_OVER(
-                left=len(left),
+                left=len(unused),
                 unexpected=len(failures),
                 first=f" The first of these: {failures[0].what}" if failures else "",
                 items="".join(f"; {item}" for item in items),
                 where=failures[0].where if failures else "",
-                expected=got - len(failures) + len(left),
-                got=got,
+                expected=received - len(failures) + len(unused),
+                got=received,
             ) from (failures[0] if failures else None)
 
     def start(self) -> Self:
@@ -266,7 +266,7 @@ class FakeChatServer:
     def _take(self, request: ChatRequest) -> ChatAnswer:
         """Record *request* and return its answer; status 400 if the API would refuse it or the script has no answer."""
         wire = self._wire_of(request) if request.method == "POST" else None
-        found: Any = None
+        item: Any = None
         with self._lock:
             self._requests.append(request)
             self._arrived.notify_all()
@@ -274,17 +274,17 @@ class FakeChatServer:
                 return refusal
             self._book.calls.append(request)
             try:
-                found = self._book.take(request) if wire is not None else _no_chat(request)
+                item = self._book.take(request) if wire is not None else _no_chat(request)
             except Exception as error:  # noqa: BLE001 - a pattern is the user's
-                found = _broken("A pattern", error)
-        answer = self._answer(found, request)
+                item = _broken("A pattern", error)
+        answer = self._answer(item, request)
         if self._check_calls and isinstance(answer, ChatAnswer) and answer.tool_calls:
             answer = wrong_call("FakeChatServer", answer.tool_calls, _schemas(request.body)) or answer
         with self._lock:
             if isinstance(answer, ScriptError):
                 self._book.failures.append(answer)
-                told = f"FakeChatServer: its script does not expect {request.method} {request.path}: {answer.what}"
-                return ChatAnswer.failure(400, told, type="script")
+                message = f"FakeChatServer: its script does not expect {request.method} {request.path}: {answer.what}"
+                return ChatAnswer.failure(400, message, type="script")
             if wire is _anthropic_wire:
                 self._sealed += _anthropic_thinking.blocks_of(answer)
             elif wire is _responses_wire:
@@ -317,12 +317,12 @@ class FakeChatServer:
             return _chat_messages.refusal_of(body, self._dialect, self._thought)
         return _responses_input.refusal_of(body, self._responses) if wire is _responses_wire else None
 
-    def _answer(self, found: Any, request: ChatRequest) -> ChatAnswer | ScriptError:
-        """Return the answer of the script item *found*. A function is called without the lock, because it may block."""
-        if isinstance(found, (ChatAnswer, ScriptError)):
-            return found
+    def _answer(self, item: Any, request: ChatRequest) -> ChatAnswer | ScriptError:
+        """Return the answer of the script's *item*. A function is called without the lock, because it may block."""
+        if isinstance(item, (ChatAnswer, ScriptError)):
+            return item
         try:
-            return answer_of(found(request), f"what {getattr(found, '__qualname__', found)}() returned")
+            return answer_of(item(request), f"what {getattr(item, '__qualname__', item)}() returned")
         except Exception as error:  # noqa: BLE001 - assert_done() raises it at the end of the test
             return _broken("A function", error)
 
@@ -438,8 +438,8 @@ def _wants_stream(request: ChatRequest) -> bool:
 
 def _schemas(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the names of the tools that a request offers, in any format, with the schemas of their arguments."""
-    given: Any = body.get("tools")
-    listed: list[Any] = [tool for tool in given if is_mapping(tool)] if is_list(given) else []
+    raw_tools: Any = body.get("tools")
+    listed: list[Any] = [tool for tool in raw_tools if is_mapping(tool)] if is_list(raw_tools) else []
     tools: list[Any] = []
     for tool in listed:
         declared: Any = tool.get("functionDeclarations", tool.get("function_declarations"))
@@ -454,7 +454,7 @@ def _schema_of(tool: Mapping[str, Any]) -> Any:
     if not is_mapping(properties):
         return schema
     # Gemini's own schemas have the names of types in capital letters.
-    return {**schema, "properties": {name: _lower_type(one) for name, one in properties.items()}}
+    return {**schema, "properties": {name: _lower_type(declared) for name, declared in properties.items()}}
 
 
 def _lower_type(schema: Any) -> Any:
@@ -499,8 +499,8 @@ def _no_chat(request: ChatRequest) -> ScriptError:
     return NOT_A_CHAT_REQUEST(method=request.method, url_path=request.path, paths=" or ".join(_WIRES))
 
 
-def _broken(what: str, error: Exception) -> ScriptError:
-    failure = SERVER_FUNCTION_FAILED(function=what, error=error)
+def _broken(source: str, error: Exception) -> ScriptError:
+    failure = SERVER_FUNCTION_FAILED(function=source, error=error)
     failure.__cause__ = error
     return failure
 

@@ -64,6 +64,6 @@ def _run_tasks(runtime: Runtime[Any, Any]) -> bool:
     """Run the tasks of the runtime's graph that wait for queues; return whether there were any."""
     if not runtime.graph.queues:
         return False
-    found = runtime.inbox(kind="task", graph=runtime.graph.name, limit=None)
+    waiting = runtime.inbox(kind="task", graph=runtime.graph.name, limit=None)
     # A list, so that all of them run.
-    return "ended" in [runtime.run_task(item.thread, item.interrupt.task_id) for item in found]
+    return "ended" in [runtime.run_task(item.thread, item.interrupt.task_id) for item in waiting]

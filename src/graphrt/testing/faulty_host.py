@@ -116,8 +116,8 @@ class FaultyHost:
             number = len(self._driving)
             self._lock.notify_all()
         if begun:
-            for one in drain(self._runtimes.values(), "the host stops", grace_s, lambda: len(self._driving)):
-                one.join()
+            for drain_thread in drain(self._runtimes.values(), "the host stops", grace_s, lambda: len(self._driving)):
+                drain_thread.join()
             self._loop.join()
         return number
 
@@ -167,8 +167,8 @@ class FaultyHost:
         try:
             if self._state == "working":
                 queue = self._queues[str(question.payload)]
-                told = self._runtimes[task.graph].run_task(thread, question.task_id, queue=queue)
-                log.debug("Task %s: %s", question.id, told)
+                outcome = self._runtimes[task.graph].run_task(thread, question.task_id, queue=queue)
+                log.debug("Task %s: %s", question.id, outcome)
         except Exception as error:  # noqa: BLE001 - a thread that was deleted, a store that fails: the message is lost
             log.debug("A message for task %s was lost: %s", question.id, error)
         finally:
@@ -181,8 +181,8 @@ class FaultyHost:
             assert store is not None  # noqa: S101 - checked by the constructor
             runtime = self._runtimes.get(store.head(thread).graph)
             if runtime is not None and self._state == "working":
-                told = deliver(runtime, thread, self._max_tries)
-                log.debug("Thread %s: %s", thread, told.outcome, exc_info=told.error)
+                delivery = deliver(runtime, thread, self._max_tries)
+                log.debug("Thread %s: %s", thread, delivery.outcome, exc_info=delivery.error)
         except Exception as error:  # noqa: BLE001 - an unknown thread, a store that fails: the message is lost
             log.debug("A message for thread %s was lost: %s", thread, error)
         finally:

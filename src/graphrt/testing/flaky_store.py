@@ -119,8 +119,8 @@ class FlakyStore(StoreWrapper):
         elif fault.error is not None:
             raise fault.error()
         else:
-            kept = "nothing was stored" if fault.moment == "before" else "whether it took effect is not known"
-            raise PLANNED_STORE_FAILURE(number=number, operation=fault.operation, kept=kept)
+            outcome = "nothing was stored" if fault.moment == "before" else "whether it took effect is not known"
+            raise PLANNED_STORE_FAILURE(number=number, operation=fault.operation, kept=outcome)
 
 
 def _on_event_loop() -> bool:

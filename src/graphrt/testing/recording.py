@@ -116,11 +116,11 @@ class RecordedRun(Generic[S]):
     @cached_property
     def nested(self) -> dict[str, tuple[str, ...]]:
         """Nodes of nested graphs: maps the id of the task that runs a graph to the nodes that ended in it."""
-        found: dict[str, dict[str, str]] = {}
+        nodes_by_task: dict[str, dict[str, str]] = {}
         for entry in self.entries:
             if entry.path and isinstance(entry.event, TaskSucceeded | TaskFailed):
-                found.setdefault(entry.path, {})[entry.event.task] = entry.event.node
-        return {path: tuple(tasks.values()) for path, tasks in found.items()}
+                nodes_by_task.setdefault(entry.path, {})[entry.event.task] = entry.event.node
+        return {path: tuple(tasks.values()) for path, tasks in nodes_by_task.items()}
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
@@ -143,13 +143,13 @@ class RecordedRun(Generic[S]):
                 it, the thread continues if a timer has fired or a question has expired.
             answer: The answer to the only open question, of any type; a mapping too.
         """
-        given = _answers(answers, answer)
-        return _run(self._runtime, self.thread, self._kept(), **given)
+        arguments = _answers(answers, answer)
+        return _run(self._runtime, self.thread, self._kept(), **arguments)
 
     async def aresume(self, answers: Any = UNSET, *, answer: Any = UNSET) -> RecordedRun[S]:
         """Answer the open questions on the running event loop; see `resume`."""
-        given = _answers(answers, answer)
-        return await _arun(self._runtime, self.thread, self._kept(), **given)
+        arguments = _answers(answers, answer)
+        return await _arun(self._runtime, self.thread, self._kept(), **arguments)
 
     def retry(self) -> RecordedRun[S]:
         """Continue a failed or cancelled run and record it to its next end; see `Runtime.retry`."""
@@ -193,8 +193,8 @@ def record(
         InputError: *graph* is not a compiled graph, or an option or the input does not fit: nothing ran.
         ScriptError: The run completed, and results of a scripted tool in `tools=` are left over.
     """
-    runtime, kept = _prepared(graph, options)
-    return _run(runtime, thread, kept, input=input)
+    runtime, recording = _prepared(graph, options)
+    return _run(runtime, thread, recording, input=input)
 
 
 async def arecord(
@@ -205,8 +205,8 @@ async def arecord(
     **options: Unpack[RuntimeOptions],
 ) -> RecordedRun[S]:
     """Run *graph* once on the running event loop and return the recording; see `record`."""
-    runtime, kept = _prepared(graph, options)
-    return await _arun(runtime, thread, kept, input=input)
+    runtime, recording = _prepared(graph, options)
+    return await _arun(runtime, thread, recording, input=input)
 
 
 def _prepared(graph: CompiledGraph[S, Any, Any], options: Mapping[str, Any]) -> tuple[Runtime[S], _Kept[S]]:
@@ -225,31 +225,31 @@ def _is_runtime(value: object) -> bool:
     return isinstance(value, Runtime)
 
 
-def _run(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) -> RecordedRun[S]:
+def _run(runtime: Runtime[S], thread: str, recording: _Kept[S], **arguments: Any) -> RecordedRun[S]:
     # Called outside the `try`, because a problem of the call is the test's mistake, not an outcome of the run.
-    stream = runtime.steps(**given, thread=thread)
+    stream = runtime.steps(**arguments, thread=thread)
     error: BaseException | None = None
     try:
         with stream:
             for step in stream:
-                kept.steps.append(step)
+                recording.steps.append(step)
     except Exception as raised:  # noqa: BLE001 - how the run failed is what the test asks about
         error = raised
     _check_tools(runtime, stream.result)
-    return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
+    return RecordedRun(runtime, thread, recording.steps, recording.entries, stream.result, error)
 
 
-async def _arun(runtime: Runtime[S], thread: str, kept: _Kept[S], **given: Any) -> RecordedRun[S]:
-    stream = await runtime.asteps(**given, thread=thread)
+async def _arun(runtime: Runtime[S], thread: str, recording: _Kept[S], **arguments: Any) -> RecordedRun[S]:
+    stream = await runtime.asteps(**arguments, thread=thread)
     error: BaseException | None = None
     try:
         async with stream:
             async for step in stream:
-                kept.steps.append(step)
+                recording.steps.append(step)
     except Exception as raised:  # noqa: BLE001 - how the run failed is what the test asks about
         error = raised
     _check_tools(runtime, stream.result)
-    return RecordedRun(runtime, thread, kept.steps, kept.entries, stream.result, error)
+    return RecordedRun(runtime, thread, recording.steps, recording.entries, stream.result, error)
 
 
 def _check_tools(runtime: Runtime[S], result: RunResult[S] | None) -> None:
@@ -306,7 +306,7 @@ def _routes(run: RecordedRun[Any]) -> list[Route]:
     if not steps:
         return []
     ends = _ends(run.entries)
-    found = [Route("START", name, 0) for name in _asked(run.graph, START, steps[0].before)]
+    taken = [Route("START", name, 0) for name in _asked(run.graph, START, steps[0].before)]
     newest = {step.superstep: step for step in steps}
     """The last step of each superstep, whose state the routers saw."""
     ended = {step.task_id: step for step in steps if step.outcome != "interrupted"}
@@ -317,10 +317,10 @@ def _routes(run: RecordedRun[Any]) -> list[Route]:
         targets = _targets(run, step, newest[number], ends)
         # Several Sends of one node take each of its edges once.
         routes = dict.fromkeys(Route(step.node, name, number) for name in targets)
-        found += [route for route in routes if route not in found]
+        taken += [route for route in routes if route not in taken]
         if step is newest[number]:
-            found += ends.fatigued.get(number, [])
-    return found
+            taken += ends.fatigued.get(number, [])
+    return taken
 
 
 def _targets(run: RecordedRun[Any], step: Step[Any], newest: Step[Any], ends: _Ends) -> list[str]:

@@ -62,17 +62,17 @@ def check_reducer(
                 value=strategy,
                 wanted="a Hypothesis strategy, for instance st.lists(st.integers())",
             )
-    told = getattr(reducer, "__name__", repr(reducer))
+    label = getattr(reducer, "__name__", repr(reducer))
     start: SearchStrategy[Any] = current if current is not None else one_of(values, _folded(reducer, values))
 
     def neutral(a: Any, _: Any) -> None:
-        _holds(a, reducer(deepcopy(identity), deepcopy(a)), told, "identity", f"{told}({identity!r}, x) is not x", a)
+        _holds(a, reducer(deepcopy(identity), deepcopy(a)), label, "identity", f"{label}({identity!r}, x) is not x", a)
 
-    laws: list[tuple[Callable[..., None], SearchStrategy[Any]]] = [(_pure(reducer, told), tuples(start, values))]
+    laws: list[tuple[Callable[..., None], SearchStrategy[Any]]] = [(_pure(reducer, label), tuples(start, values))]
     if identity is not _NOT_GIVEN:
         laws.append((neutral, tuples(values, values)))
     three = tuples(start, values, values)
-    claims = _claims(reducer, told, associative=associative, commutative=commutative, batch=batch)
+    claims = _claims(reducer, label, associative=associative, commutative=commutative, batch=batch)
     laws.extend((law, three) for law in claims)
     for law, strategy in laws:
         given(strategy)(
@@ -87,23 +87,23 @@ def check_reducer(
         )()
 
 
-def _pure(reducer: Callable[[Any, Any], Any], told: str) -> Callable[..., None]:
+def _pure(reducer: Callable[[Any, Any], Any], label: str) -> Callable[..., None]:
     def pure(a: Any, b: Any) -> None:
-        first = reducer(*(kept := (deepcopy(a), deepcopy(b))))
-        for word, before, after in (("current", a, kept[0]), ("incoming", b, kept[1])):
-            _holds(before, after, told, "purity", f"it changes its {word} value", a, b)
+        first = reducer(*(arguments := (deepcopy(a), deepcopy(b))))
+        for word, before, after in (("current", a, arguments[0]), ("incoming", b, arguments[1])):
+            _holds(before, after, label, "purity", f"it changes its {word} value", a, b)
         snapshot = deepcopy(first)
         second = reducer(deepcopy(a), deepcopy(b))
-        _holds(snapshot, second, told, "purity", "the same arguments give different results", a, b)
+        _holds(snapshot, second, label, "purity", "the same arguments give different results", a, b)
         reducer(first, deepcopy(b))
-        _holds(snapshot, first, told, "purity", "it changes what an earlier call returned", a, b)
+        _holds(snapshot, first, label, "purity", "it changes what an earlier call returned", a, b)
 
     return pure
 
 
 def _claims(
     reducer: Callable[[Any, Any], Any],
-    told: str,
+    label: str,
     *,
     associative: bool,
     commutative: bool,
@@ -125,7 +125,7 @@ def _claims(
         (commutative, "commutativity", reordered),
         (batch is not None, "batching", merged),
     )
-    return [_ternary(reducer, other, told, name) for claimed, name, other in claims if claimed]
+    return [_ternary(reducer, other, label, name) for claimed, name, other in claims if claimed]
 
 
 def _on(law: Callable[..., None]) -> Callable[[tuple[Any, ...]], None]:
@@ -148,18 +148,18 @@ def _folded(reducer: Callable[[Any, Any], Any], values: Any) -> Any:
 
 
 def _ternary(
-    reducer: Callable[[Any, Any], Any], other: Callable[[Any, Any, Any], Any], told: str, law: str
+    reducer: Callable[[Any, Any], Any], other: Callable[[Any, Any, Any], Any], label: str, law: str
 ) -> Callable[..., None]:
     def check(a: Any, b: Any, c: Any) -> None:
         left = reducer(reducer(*deepcopy((a, b))), deepcopy(c))
         right = other(*deepcopy((a, b, c)))
-        _holds(left, right, told, law, f"one way gives {left!r}, the other {right!r}", a, b, c)
+        _holds(left, right, label, law, f"one way gives {left!r}, the other {right!r}", a, b, c)
 
     return check
 
 
-def _holds(left: Any, right: Any, told: str, law: str, why: str, *arguments: Any) -> None:
+def _holds(left: Any, right: Any, label: str, law: str, why: str, *arguments: Any) -> None:
     # Types are compared as well: True == 1, and a list that became a tuple differs once stored.
     if type(left) is not type(right) or left != right:
         shown = ", ".join(map(repr, arguments))
-        raise AssertionError(f"{told} breaks the law of {law}: {why}.\n  arguments: {shown}")
+        raise AssertionError(f"{label} breaks the law of {law}: {why}.\n  arguments: {shown}")

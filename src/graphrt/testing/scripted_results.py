@@ -121,12 +121,12 @@ def raises(error: BaseException | Callable[[], BaseException]) -> Callable[..., 
     Raises:
         InputError: It is something else (`input`).
     """
-    given: Any = error
-    if not callable(given) and not isinstance(given, BaseException):
+    unchecked: Any = error
+    if not callable(unchecked) and not isinstance(unchecked, BaseException):
         raise INVALID_ARGUMENT(argument="The error of raises()", value=error, wanted="an exception, or its class")
 
     def fail(*_state: Any, **_arguments: Any) -> NoReturn:
-        made: Any = given if isinstance(given, BaseException) else given()
+        made: Any = unchecked if isinstance(unchecked, BaseException) else unchecked()
         raise made.with_traceback(None)
 
     return fail

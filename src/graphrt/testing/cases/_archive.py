@@ -138,13 +138,13 @@ def _bytes_of(line: str) -> bytes:
 
 def _joined(lines: list[str]) -> list[str]:
     """Return the lines of a body, each joined with the indented lines after it."""
-    found: list[str] = []
+    joined: list[str] = []
     for line in lines:
-        if line.startswith(" ") and found:
-            found[-1] += line.strip()
+        if line.startswith(" ") and joined:
+            joined[-1] += line.strip()
         else:
-            found.append(line)
-    return found
+            joined.append(line)
+    return joined
 
 
 def _text(data: bytes) -> str | None:
@@ -166,11 +166,11 @@ def _pretty(value: Any, indent: int) -> Iterator[str]:
     if len(whole) + indent <= _WIDTH or not value or not (is_list(value) or is_mapping(value)):
         yield " " * indent + whole
         return
-    left, right = "[]" if is_list(value) else "{}"
+    opening, closing = "[]" if is_list(value) else "{}"
     keyed = [("", item) for item in value] if is_list(value) else [(f"{_compact(key)}:", value[key]) for key in value]
     inside = " " * (indent + 1)
     beside = ""  # short items that share a line
-    yield " " * indent + left
+    yield " " * indent + opening
     for number, (key, item) in enumerate(keyed, 1):
         first, *more = _pretty(item, indent + 1)
         shown = [key + first.strip(), *more]
@@ -185,4 +185,4 @@ def _pretty(value: Any, indent: int) -> Iterator[str]:
             beside += shown[0]
     if beside:
         yield inside + beside
-    yield inside + right
+    yield inside + closing

@@ -121,7 +121,7 @@ def _docstring(about: Source, step: Recorded) -> str:
     ]
     if step.replies:
         lines += ["", "Recorded, and given to the step again:"]
-        lines += [f"    {task}, {what}: {one_line(value)}" for task, what, value in step.replies[:40]]
+        lines += [f"    {task}, {kind}: {one_line(value)}" for task, kind, value in step.replies[:40]]
         if len(step.replies) > 40:
             lines.append(f"    and {len(step.replies) - 40} more")
     return "\n".join([*lines, ""])

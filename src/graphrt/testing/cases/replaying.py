@@ -118,18 +118,18 @@ def replay_case(graph: CompiledGraph[Any, Any, Any], case: str, **options: Unpac
         raise INVALID_ARGUMENT(
             argument="The graph for replay_case()", value=any_graph, wanted="what compile() returned"
         )
-    found = _archive.decode(case)
-    if graph.name != found.graph:
-        known = f"The case is of graph {found.graph!r}, and this is graph {graph.name!r}"
-        raise OTHER_GRAPH(thread=found.thread, reason="it has another name", known=known)
+    recorded = _archive.decode(case)
+    if graph.name != recorded.graph:
+        known = f"The case is of graph {recorded.graph!r}, and this is graph {graph.name!r}"
+        raise OTHER_GRAPH(thread=recorded.thread, reason="it has another name", known=known)
     entries: list[Entry] = []
-    given: dict[str, Any] = {"clock": lambda: found.time, "ids": lambda: found.run, **options}
-    given["sinks"] = (*given.get("sinks", ()), entries.append)
-    with MemoryStore() as store, Runtime(graph, store=store, **given) as runtime:
-        runtime.import_thread(io.BytesIO(found.data))
+    runtime_options: dict[str, Any] = {"clock": lambda: recorded.time, "ids": lambda: recorded.run, **options}
+    runtime_options["sinks"] = (*runtime_options.get("sinks", ()), entries.append)
+    with MemoryStore() as store, Runtime(graph, store=store, **runtime_options) as runtime:
+        runtime.import_thread(io.BytesIO(recorded.data))
         with allow_model_requests(False):
-            _continue(runtime, found.thread, entries)
-        asked = [plain(question.payload) for question in runtime.state(found.thread).interrupts]
+            _continue(runtime, recorded.thread, entries)
+        asked = [plain(question.payload) for question in runtime.state(recorded.thread).interrupts]
     return step_in(entries, asked)
 
 

@@ -69,17 +69,17 @@ def case_of(
             or the store keeps encrypted values (`export-decrypted`). Or a node that ran is gone from the graph
             (`graph-changed`).
     """
-    given: Any = runtime
-    if not isinstance(given, Runtime):
-        raise INVALID_ARGUMENT(argument="The runtime of case_of()", value=given, wanted="the Runtime of the thread")
+    unchecked: Any = runtime
+    if not isinstance(unchecked, Runtime):
+        raise INVALID_ARGUMENT(argument="The runtime of case_of()", value=unchecked, wanted="the Runtime of the thread")
     module, name = _home(runtime.graph, graph)
     step = recorded(runtime, thread, at)
-    gone = [node for node in step.nodes if node not in runtime.graph.nodes]
-    if gone:
+    missing = [node for node in step.nodes if node not in runtime.graph.nodes]
+    if missing:
         raise ENTRY_OF_OLDER_GRAPH(
             seq=step.at,
             thread=thread,
-            reason=f"the step after it ran what graph {runtime.graph.name!r} no longer has: {names(gone)}",
+            reason=f"the step after it ran what graph {runtime.graph.name!r} no longer has: {names(missing)}",
             has=f"nodes {names(runtime.graph.nodes)}",
         )
     fork = _fork(runtime, thread, step, decrypted=decrypted)
@@ -132,38 +132,39 @@ def _fork(runtime: Runtime[Any, Any], thread: str, step: Recorded, *, decrypted:
 
 def _short_repr(budget: Budget) -> str:
     """Return the source text of *budget*, without the arguments at their defaults."""
-    given = ((field, getattr(budget, field.name)) for field in fields(budget) if field.init)
-    return f"Budget({', '.join(f'{field.name}={value!r}' for field, value in given if value != field.default)})"
+    options = ((field, getattr(budget, field.name)) for field in fields(budget) if field.init)
+    return f"Budget({', '.join(f'{field.name}={value!r}' for field, value in options if value != field.default)})"
 
 
-def _home(graph: CompiledGraph[Any, Any, Any], given: str | None) -> tuple[str, str]:
+def _home(graph: CompiledGraph[Any, Any, Any], location: str | None) -> tuple[str, str]:
     """Return the module and the name under which the test finds the graph.
 
     Raises:
-        InputError: No imported module has it, or *given* leads to something else.
+        InputError: No imported module has it, or *location* leads to something else.
     """
-    if given is not None:
-        return _named(graph, given)
+    if location is not None:
+        return _named(graph, location)
     home = home_of(graph)
     if home is None:
         raise GRAPH_NOT_IMPORTABLE(graph_name=graph.name, problem="no variable of an imported module holds it")
     return home
 
 
-def _named(graph: CompiledGraph[Any, Any, Any], given: str) -> tuple[str, str]:
-    module, _, name = given.partition(":")
+def _named(graph: CompiledGraph[Any, Any, Any], location: str) -> tuple[str, str]:
+    module, _, name = location.partition(":")
     function = name.removesuffix("()")
     try:
-        found = getattr(import_module(module), function)
-        made = found() if function != name else found
+        value = getattr(import_module(module), function)
+        made = value() if function != name else value
     except Exception as error:
         raise GRAPH_NOT_IMPORTABLE(
-            graph_name=graph.name, problem=f"there is no graph at {given!r}: {describe_error(error)}"
+            graph_name=graph.name, problem=f"there is no graph at {location!r}: {describe_error(error)}"
         ) from error
     if not isinstance(made, CompiledGraph) or made.fingerprint != graph.fingerprint:
-        what = f"graph {made.name!r}" if isinstance(made, CompiledGraph) else a_type(made)
+        description = f"graph {made.name!r}" if isinstance(made, CompiledGraph) else a_type(made)
         raise GRAPH_NOT_IMPORTABLE(
-            graph_name=graph.name, problem=f"at {given!r} is {what}, and not the graph that the runtime drives"
+            graph_name=graph.name,
+            problem=f"at {location!r} is {description}, and not the graph that the runtime drives",
         )
     return module, name
 

@@ -88,13 +88,13 @@ class ConformanceReport(NamedTuple):
         lines = [total]
         themes: dict[str, dict[str, Any]] = self.to_dict()["themes"]
         width = max(map(len, themes), default=0)
-        for theme, found in themes.items():
-            told = f"{len(found['checked'])} checked" if found["checked"] else "not offered"
-            told += f", {len(found['failed'])} failed" if found["failed"] else ""
-            needs = list(dict.fromkeys(found["not_offered"].values()))
+        for theme, results in themes.items():
+            summary = f"{len(results['checked'])} checked" if results["checked"] else "not offered"
+            summary += f", {len(results['failed'])} failed" if results["failed"] else ""
+            needs = list(dict.fromkeys(results["not_offered"].values()))
             if needs:
-                told += f" ({len(found['not_offered'])} need {' and '.join(needs)})"
-            lines.append(f"  {theme:{width}}  {told}")
+                summary += f" ({len(results['not_offered'])} need {' and '.join(needs)})"
+            lines.append(f"  {theme:{width}}  {summary}")
         lines += [f"  {each.clause!r}: {each.clause.rule}\n    {each.error!r}" for each in self.failures]
         return "\n".join(lines)
 

@@ -118,12 +118,12 @@ def refused(kind: type[E], call: Callable[..., Any], what: str, *, code: str | I
     """Check that *call* raises *kind*, with one of the codes *code* if there are any, and return the error."""
     codes = [code] if isinstance(code, str) else list(code)
     try:
-        got = call()
+        result = call()
     except kind as error:
         if codes and isinstance(error, GraphrtError) and error.code not in codes:
             raise BrokenClauseError(f"{what}: refused with the code {error.code!r}, not {codes}") from error
         return error
-    raise BrokenClauseError(f"{what}: not refused with {kind.__name__}, but gave {_short(got)}")
+    raise BrokenClauseError(f"{what}: not refused with {kind.__name__}, but gave {_short(result)}")
 
 
 def void(store: Store, claim: Claim, seq: int, what: str, *, code: str | Iterable[str] = ()) -> None:

@@ -39,9 +39,9 @@ def status_and_graph_stay_when_not_given(w: World) -> None:
         ({"status": "completed"}, ("completed", "g")),
         ({"graph": "h"}, ("completed", "h")),
     )
-    for seq, (given, wanted) in enumerate(changes, 1):
-        w.store.commit(claim, Commit(seq, AT, [entry(seq + 1)])._replace(**given))
-        same((w.store.head("t").status, w.store.head("t").graph), wanted, f"status and graph after {given}")
+    for seq, (change, wanted) in enumerate(changes, 1):
+        w.store.commit(claim, Commit(seq, AT, [entry(seq + 1)])._replace(**change))
+        same((w.store.head("t").status, w.store.head("t").graph), wanted, f"status and graph after {change}")
 
 
 def every_status_is_kept(w: World) -> None:

@@ -85,15 +85,15 @@ def find_in_pages(w: World) -> None:
     for newest_first in (False, True):
         for wanted in (ThreadFilter(), ThreadFilter(tags=frozenset({"x"})), ThreadFilter(title="e")):
             whole = [head.thread for head in w.store.query(replace(wanted, newest_first=newest_first))]
-            found: list[str] = []
-            while len(found) < 20:
+            paged: list[str] = []
+            while len(paged) < 20:
                 page = w.store.query(
-                    replace(wanted, newest_first=newest_first), after=found[-1] if found else None, limit=2
+                    replace(wanted, newest_first=newest_first), after=paged[-1] if paged else None, limit=2
                 )
-                found += [head.thread for head in page]
+                paged += [head.thread for head in page]
                 if len(page) < 2:
                     break
-            same(found, whole, f"pages, newest first: {newest_first}")
+            same(paged, whole, f"pages, newest first: {newest_first}")
             same(whole, sorted(whole, reverse=newest_first), "order")
     refused(InputError, lambda: w.store.query(ThreadFilter(), after="nobody"), "an unknown thread to continue from")
     refused(InputError, lambda: w.store.query(ThreadFilter(), limit=-1), "a limit below 0")
@@ -104,12 +104,12 @@ def find_in_pages(w: World) -> None:
 def questions_are_replaced_as_a_whole(w: World) -> None:
     """The questions of a commit replace all listed ones; a commit without questions keeps them."""
     claim = w.claim()
-    one, two, three = (_question(place) for place in ("1", "2", "3"))
-    w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[two, one]))
+    first, second, third = (_question(place) for place in ("1", "2", "3"))
+    w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[second, first]))
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    same(w.store.questions("t"), [one, two], "questions")
-    w.store.commit(claim, Commit(2, AT, questions=[two, three]))
-    same(w.store.questions("t"), [two, three], "questions that were replaced")
+    same(w.store.questions("t"), [first, second], "questions")
+    w.store.commit(claim, Commit(2, AT, questions=[second, third]))
+    same(w.store.questions("t"), [second, third], "questions that were replaced")
     w.store.commit(claim, Commit(2, AT, questions=[]))
     same(w.store.questions("t"), [], "questions after the last was answered")
     refused(InputError, lambda: w.store.questions("nobody"), "the questions of an unknown thread")
@@ -128,14 +128,14 @@ def a_question_keeps_its_time(w: World) -> None:
 def the_inbox_is_in_order_of_asking(w: World) -> None:
     """The inbox has the oldest question first, and its pages follow one another without a gap."""
     _asked(w)
-    whole = [(one.head.thread, one.question.place) for one in w.store.query(QuestionFilter())]
+    whole = [(item.head.thread, item.question.place) for item in w.store.query(QuestionFilter())]
     same(whole, [("b", "q"), ("a", "q"), ("a", "r"), ("c", "q")], "inbox")
-    found: list[Any] = []
+    paged: list[Any] = []
     after: str | None = None
     while page := w.store.query(QuestionFilter(), after=after, limit=1):
-        found += [(one.head.thread, one.question.place) for one in page]
+        paged += [(item.head.thread, item.question.place) for item in page]
         after = page[-1].token
-    same(found, whole, "pages")
+    same(paged, whole, "pages")
 
 
 def the_inbox_goes_on_after_an_answer(w: World) -> None:
@@ -143,7 +143,7 @@ def the_inbox_goes_on_after_an_answer(w: World) -> None:
     _asked(w)
     token = w.store.query(QuestionFilter(), limit=1)[0].token
     w.store.delete("b")
-    same([one.head.thread for one in w.store.query(QuestionFilter(), after=token)], ["a", "a", "c"], "the next page")
+    same([item.head.thread for item in w.store.query(QuestionFilter(), after=token)], ["a", "a", "c"], "the next page")
     for wrong in ("", "nonsense", "bm9uc2Vuc2U", token[:-3], "é"):
         refused(InputError, partial(w.store.query, QuestionFilter(), after=wrong), f"token {wrong!r}")
     refused(InputError, lambda: w.store.query(QuestionFilter(), limit=-1), "a limit below 0")
@@ -163,7 +163,7 @@ def the_inbox_is_filtered(w: World) -> None:
         (QuestionFilter(tags=frozenset({"nobody has this"})), []),
         (QuestionFilter(tenant="nobody"), []),
     ):
-        same([one.head.thread for one in w.store.query(wanted)], threads, f"inbox of {wanted}")
+        same([listed.head.thread for listed in w.store.query(wanted)], threads, f"inbox of {wanted}")
     (item,) = w.store.query(QuestionFilter(kind="approval"))
     same(tuple(item.head), tuple(w.store.head("b")), "head")
     same(item.question, w.store.questions("b")[0], "question")
@@ -189,7 +189,7 @@ def a_tenant_has_its_own_threads(w: World) -> None:
     same(_ids(w.store, tenant="acme"), ["acme~a", "acme~b"], "threads of the tenant")
     same([head.tenant for head in w.store.query(ThreadFilter())], ["acme", None, "acme2", "acme"], "tenants")
     asked = w.store.query(QuestionFilter(tenant="acme"))
-    same([one.head.thread for one in asked], ["acme~a", "acme~b"], "questions of the tenant")
+    same([item.head.thread for item in asked], ["acme~a", "acme~b"], "questions of the tenant")
     same(_ids(w.store, tenant="acme", prefix="acme~b"), ["acme~b"], "threads of the tenant with a prefix")
 
 

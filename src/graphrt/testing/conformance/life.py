@@ -36,8 +36,8 @@ _BAD = (
 
 def it_is_a_store(w: World) -> None:
     """The object inherits `Store`, its `durable` and `blocking` are bools, and it offers no unknown feature."""
-    given: list[object] = [w.store]
-    holds(isinstance(given[0], Store), "not a Store")
+    stores: list[object] = [w.store]
+    holds(isinstance(stores[0], Store), "not a Store")
     same(w.store.offers - EVERYTHING, frozenset(), "unknown offers")
     same([type(w.store.durable), type(w.store.blocking)], [bool, bool], "types of durable and blocking")
 
@@ -76,8 +76,8 @@ def bad_ids_are_not_read(w: World) -> None:
 def ids_that_are_no_text_are_refused(w: World) -> None:
     """An id that is not a str is refused, and not converted."""
     for thread in (None, 7, b"t", 1.5, ["t"], True):
-        given: Any = thread
-        refused(InputError, partial(w.claim, given), f"id {thread!r}", code="bad-thread")
+        unchecked: Any = thread
+        refused(InputError, partial(w.claim, unchecked), f"id {thread!r}", code="bad-thread")
 
 
 def long_ids_are_not_repeated(w: World) -> None:
@@ -220,18 +220,18 @@ def a_reader_sees_whole_commits(w: World) -> None:
         for _ in range(60):
             loaded = w.load()
             body = str(loaded.head.seq).encode()
-            got = (loaded.records[-1].body, next(iter(loaded.staged))[1], loaded.meta, len(loaded.records))
-            same(got, (body, body, body, loaded.head.seq), "one moment of the thread")
+            moment = (loaded.records[-1].body, next(iter(loaded.staged))[1], loaded.meta, len(loaded.records))
+            same(moment, (body, body, body, loaded.head.seq), "one moment of the thread")
 
     _at_once(work, 3)
 
 
 def a_store_moves_between_worker_threads(w: World) -> None:
     """A claim taken by one worker thread is used and released by others."""
-    kept: list[Any] = []
-    _at_once(lambda _: kept.append(w.held()), 1)
-    _at_once(lambda _: w.store.commit(kept[0], Commit(1, AT, [entry(2)])), 1)
-    _at_once(lambda _: w.store.release(kept[0]), 1)
+    claims: list[Any] = []
+    _at_once(lambda _: claims.append(w.held()), 1)
+    _at_once(lambda _: w.store.commit(claims[0], Commit(1, AT, [entry(2)])), 1)
+    _at_once(lambda _: w.store.release(claims[0]), 1)
     same((w.bodies(), w.store.head("t").owned), ([b"1", b"2"], False), "records and owner")
 
 

@@ -81,8 +81,8 @@ def heads_are_filtered(w: World) -> None:
         ({"limit": 2}, ["a", "a:1"]),
         ({"limit": 10**30}, everything),
     )
-    for given, wanted in filters:
-        same(_ids(w, **given), wanted, f"threads of {given}")
+    for options, wanted in filters:
+        same(_ids(w, **options), wanted, f"threads of {options}")
 
 
 def a_prefix_is_no_pattern(w: World) -> None:
@@ -92,8 +92,8 @@ def a_prefix_is_no_pattern(w: World) -> None:
     same(_ids(w, prefix="a_"), ["a_b"], "prefix a_")
     same(_ids(w, prefix="_"), ["_"], "prefix _")
     same(_ids(w, prefix="A"), ["A_b"], "prefix A")
-    for odd in ("%", "a%", "*", "a*", "a?", "[a]", "a\\", "'", "a'", "a\x00", "\u00e4", "\ud800", "a_b_", "\x00"):
-        same(_ids(w, prefix=odd), [], f"prefix {odd!a}")
+    for prefix in ("%", "a%", "*", "a*", "a?", "[a]", "a\\", "'", "a'", "a\x00", "\u00e4", "\ud800", "a_b_", "\x00"):
+        same(_ids(w, prefix=prefix), [], f"prefix {prefix!a}")
 
 
 def heads_updated_before(w: World) -> None:
@@ -145,10 +145,10 @@ def pages_give_every_thread_once(w: World) -> None:
     wanted = [f"t{n * 7 % 50}" for n in range(50)]
     for thread in wanted:
         w.thread(thread)
-    got: list[str] = []
-    while page := _ids(w, after=got[-1] if got else None, limit=7):
-        got += page
-    same(got, wanted, "ids of all pages")
+    ids: list[str] = []
+    while page := _ids(w, after=ids[-1] if ids else None, limit=7):
+        ids += page
+    same(ids, wanted, "ids of all pages")
 
 
 def a_deleted_thread_is_not_listed(w: World) -> None:

@@ -38,17 +38,17 @@ def interest_ends_by_itself(w: World) -> None:
 
 def batches_are_read_in_order(w: World) -> None:
     """Batches of a thread are read in the order in which they were written, after any place, a page at a time."""
-    given = [NewBatch("t", f"id-{n}", b"body %d" % n) for n in range(5)]
-    places = [*w.store.relay(given[:1]), *w.store.relay(given[1:])]
+    batches = [NewBatch("t", f"id-{n}", b"body %d" % n) for n in range(5)]
+    places = [*w.store.relay(batches[:1]), *w.store.relay(batches[1:])]
     w.store.relay([NewBatch("u", "id-0", b"of another thread")])
     same(places, sorted({*places}), "places of five batches, in order")
-    found = w.store.relayed("t", after=0, limit=10)
+    relayed = w.store.relayed("t", after=0, limit=10)
     same(
-        [(one.place, one.id, one.body) for one in found],
+        [(batch.place, batch.id, batch.body) for batch in relayed],
         [(p, f"id-{n}", b"body %d" % n) for n, p in enumerate(places)],
         "batches",
     )
-    same([one.id for one in w.store.relayed("t", after=places[1], limit=2)], ["id-2", "id-3"], "a page of batches")
+    same([batch.id for batch in w.store.relayed("t", after=places[1], limit=2)], ["id-2", "id-3"], "a page of batches")
     same(w.store.relayed("t", after=places[-1], limit=10), [], "batches after the last one")
     same(w.store.relayed("nobody", after=0, limit=10), [], "batches of another thread")
 
@@ -59,9 +59,9 @@ def batches_of_several_threads_are_kept_together(w: World) -> None:
     places = w.store.relay([NewBatch(thread, f"id-{n}", b"body %d" % n) for n, thread in enumerate(threads)])
     same(places, sorted({*places}), "places of 40 batches, in order")
     for thread in ("t", "u", "v"):
-        found = [(one.place, one.id, one.body) for one in w.store.relayed(thread, after=0, limit=100)]
-        mine = [n for n, one in enumerate(threads) if one == thread]
-        same(found, [(places[n], f"id-{n}", b"body %d" % n) for n in mine], f"batches of {thread}")
+        relayed = [(batch.place, batch.id, batch.body) for batch in w.store.relayed(thread, after=0, limit=100)]
+        mine = [n for n, other in enumerate(threads) if other == thread]
+        same(relayed, [(places[n], f"id-{n}", b"body %d" % n) for n in mine], f"batches of {thread}")
     same(w.store.relay([]), [], "places of no batches")
 
 
@@ -83,7 +83,7 @@ def batches_are_forgotten(w: World) -> None:
     second = w.store.relay([NewBatch("t", "b", b"y")])[0]
     w.store.relay([NewBatch("u", "a", b"z")])
     w.store.relay([NewBatch("t", "c", b"z", forget=first)])
-    same([one.id for one in w.store.relayed("t", after=0, limit=10)], ["b", "c"], "batches that are kept")
+    same([batch.id for batch in w.store.relayed("t", after=0, limit=10)], ["b", "c"], "batches that are kept")
     w.store.relay([NewBatch("t", "d", b"z", forget=second)])
     w.store.forget_live(["u", "nobody"])
     same(w.store.relayed("u", after=0, limit=10), [], "batches of a thread that was forgotten")

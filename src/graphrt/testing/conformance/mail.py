@@ -18,11 +18,13 @@ def letters_are_kept_in_order(w: World) -> None:
     """Messages are read in the order in which they were posted, until a commit takes them."""
     w.thread("t")
     same([w.store.post("t", name, b"about " + name.encode()) for name in ("z", "a", "ü")], [True] * 3, "posted")
-    found = w.store.query(MailFilter(thread="t"))
+    letters = w.store.query(MailFilter(thread="t"))
     same(
-        [(one.id, one.body) for one in found], [("z", b"about z"), ("a", b"about a"), ("ü", b"about \xc3\xbc")], "mail"
+        [(letter.id, letter.body) for letter in letters],
+        [("z", b"about z"), ("a", b"about a"), ("ü", b"about \xc3\xbc")],
+        "mail",
     )
-    same(sorted({one.place for one in found}), [one.place for one in found], "places")
+    same(sorted({letter.place for letter in letters}), [letter.place for letter in letters], "places")
 
 
 def an_id_is_kept_once(w: World) -> None:
@@ -44,7 +46,7 @@ def a_held_thread_gets_mail(w: World) -> None:
     claim = w.held("t")
     same(w.store.post("t", "a", b"x"), True, "a letter to a held thread")
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    same([one.id for one in w.store.query(MailFilter(thread="t"))], ["a"], "mail after a commit that takes none")
+    same([letter.id for letter in w.store.query(MailFilter(thread="t"))], ["a"], "mail after a commit that takes none")
 
 
 def a_commit_takes_letters(w: World) -> None:
@@ -61,8 +63,8 @@ def a_commit_takes_letters(w: World) -> None:
     w.store.commit(claim, Commit(2, AT, taken=[first.place, second.place + 1_000_000]))
     same(w.store.query(MailFilter(thread="t")), [second], "mail after a commit that names no letter")
     w.store.post("t", "d", b"d")
-    same([one.id for one in w.store.query(MailFilter(thread="t"))], ["b", "d"], "mail after another letter")
-    w.store.commit(claim, Commit(2, AT, taken=[one.place for one in w.store.query(MailFilter(thread="t"))]))
+    same([letter.id for letter in w.store.query(MailFilter(thread="t"))], ["b", "d"], "mail after another letter")
+    w.store.commit(claim, Commit(2, AT, taken=[letter.place for letter in w.store.query(MailFilter(thread="t"))]))
     same(w.store.query(MailFilter(thread="t")), [], "mail after all were taken")
 
 
@@ -135,10 +137,14 @@ def letters_of_many_senders_are_all_kept(w: World) -> None:
         return w.store.post("t", f"id-{number % 20}", b"%d" % number)
 
     with ThreadPoolExecutor(4) as pool:
-        kept = list(pool.map(post, range(40)))
+        posted = list(pool.map(post, range(40)))
         w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    same(sum(kept), 20, "letters that were kept")
-    same(sorted(one.id for one in w.store.query(MailFilter(thread="t"))), sorted(f"id-{n}" for n in range(20)), "mail")
+    same(sum(posted), 20, "letters that were kept")
+    same(
+        sorted(letter.id for letter in w.store.query(MailFilter(thread="t"))),
+        sorted(f"id-{n}" for n in range(20)),
+        "mail",
+    )
 
 
 def what_is_running_is_due(w: World) -> None:
@@ -182,8 +188,8 @@ def inputs_that_wait_are_seen_in_listings(w: World) -> None:
             [head.thread for head in w.store.query(ThreadFilter(status=status))], threads, f"threads listed as {status}"
         )
         if "labels" in w.store.offers:
-            found = w.store.query(ThreadFilter(status=status))
-            same([head.thread for head in found], threads, f"threads found as {status}")
+            heads = w.store.query(ThreadFilter(status=status))
+            same([head.thread for head in heads], threads, f"threads found as {status}")
     same(w.store.head("completed").status, "completed", "the status of its last commit")
     w.store.post("interrupted", "input:abandon:1", b"x")
     same(_due(w), ["completed", "interrupted", "signalled"], "threads that are due")

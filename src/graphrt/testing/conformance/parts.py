@@ -121,10 +121,10 @@ def staged_bodies_may_be_many(w: World) -> None:
 
 def staged_bodies_are_exact(w: World) -> None:
     """Staged bodies come back unchanged, byte by byte."""
-    odd = [b"", b"\x00", b"\xff\xfe", bytes(range(256))]
+    bodies = [b"", b"\x00", b"\xff\xfe", bytes(range(256))]
     claim = w.held()
-    w.store.commit(claim, Commit(1, AT, stage=[(str(n), body) for n, body in enumerate(odd)]))
-    same([body for _, body in _staged(w)], odd, "staged bodies")
+    w.store.commit(claim, Commit(1, AT, stage=[(str(n), body) for n, body in enumerate(bodies)]))
+    same([body for _, body in _staged(w)], bodies, "staged bodies")
 
 
 def the_newest_snapshot_is_loaded(w: World) -> None:

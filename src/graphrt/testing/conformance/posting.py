@@ -59,13 +59,13 @@ def a_refused_commit_posts_nothing(w: World) -> None:
     """A refused commit posts none of its messages; a commit with an invalid message is refused completely."""
     w.thread("u")
     claim = w.held("t")
-    one = ("u", "a", b"x")
-    refused(ConflictError, lambda: w.store.commit(claim, Commit(7, AT, posts=[one])), "another entry")
+    valid = ("u", "a", b"x")
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(7, AT, posts=[valid])), "another entry")
     bad: list[tuple[Any, str]] = [(("u", "", b"x"), "bad-letter"), (("u/", "b", b"x"), "bad-thread")]
     bad.append((("t", "b", b"x"), "bad-commit"))  # to the thread itself
     bad.append((("u", "b", "text"), "bad-letter"))
     for letter, code in bad:
-        commit = Commit(1, AT, [entry(2)], posts=[one, letter])
+        commit = Commit(1, AT, [entry(2)], posts=[valid, letter])
         refused(InputError, partial(w.store.commit, claim, commit), f"the letter {letter!a}", code=code)
     same(w.store.query(MailFilter(thread="u")), [], "mail")
     same(w.store.head("t").seq, 1, "the last entry")
@@ -86,7 +86,7 @@ def posted_letters_are_for_held_threads_too(w: World) -> None:
         list(pool.map(commit, ("t", "u")))
     for thread, other in (("t", "u"), ("u", "t")):
         same(
-            [one.id for one in w.store.query(MailFilter(thread=thread))],
+            [letter.id for letter in w.store.query(MailFilter(thread=thread))],
             [f"{other}{seq}" for seq in range(1, rounds + 1)],
             "mail",
         )

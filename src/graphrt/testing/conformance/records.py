@@ -98,10 +98,10 @@ def two_readers_do_not_disturb_each_other(w: World) -> None:
     """Two iterators over records are independent of each other, and of a commit meanwhile."""
     claim = w.held(entries=600)
     first, second = iter(w.store.records("t")), iter(w.store.records("t", after=300))
-    got = [(next(first).body, next(second).body) for _ in range(5)]
+    bodies = [(next(first).body, next(second).body) for _ in range(5)]
     w.store.commit(claim, Commit(600, AT, [entry(601)]))
-    got += [(next(first).body, next(second).body) for _ in range(5)]
-    same(got, [(str(n).encode(), str(n + 300).encode()) for n in range(1, 11)], "bodies of two readers")
+    bodies += [(next(first).body, next(second).body) for _ in range(5)]
+    same(bodies, [(str(n).encode(), str(n + 300).encode()) for n in range(1, 11)], "bodies of two readers")
 
 
 def records_of_no_thread(w: World) -> None:
@@ -186,7 +186,7 @@ def numbers_may_be_large(w: World) -> None:
 
 def bytes_come_back_exactly(w: World) -> None:
     """Empty bytes, NUL, 0xff, quotes and text of any kind come back unchanged."""
-    odd = [
+    bodies = [
         b"",
         b"\x00",
         b"\x00\x00a\x00",
@@ -195,12 +195,12 @@ def bytes_come_back_exactly(w: World) -> None:
         b"'; DROP TABLE",
         "\u00e9\U0001f600".encode(),
     ]
-    odd += [b"\r\n", b"%s %d {}", b"\\x00", b"NULL", b"\xed\xa0\x80"]
+    bodies += [b"\r\n", b"%s %d {}", b"\\x00", b"NULL", b"\xed\xa0\x80"]
     claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [Record(n, 1, body, body) for n, body in enumerate(odd, 1)]))
-    got = list(w.store.records("t"))
-    same([record.body for record in got], odd, "bodies")
-    same([record.seal for record in got], odd, "seals")
+    w.store.commit(claim, Commit(0, AT, [Record(n, 1, body, body) for n, body in enumerate(bodies, 1)]))
+    records = list(w.store.records("t"))
+    same([record.body for record in records], bodies, "bodies")
+    same([record.seal for record in records], bodies, "seals")
 
 
 def a_megabyte_comes_back_exactly(w: World) -> None:

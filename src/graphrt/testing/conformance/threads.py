@@ -24,13 +24,13 @@ class _Large(te.TypedDict):
 
 def large_values_come_back_from_every_edit(w: World) -> None:
     """Large values of inputs, nodes, reducers and updates survive fork, copy, prune, reopening and resume."""
-    given = {"log": ["I" * _HALF], "page": "J" * 2 * _HALF}
+    values = {"log": ["I" * _HALF], "page": "J" * 2 * _HALF}
     runtime = _runtime(w)
-    runtime.run(given, thread="t")
+    runtime.run(values, thread="t")
     runtime.update("t", {"log": ["U" * _HALF] * 2})
     paused = runtime.state("t").values
     older = runtime.history("t")[-1]
-    same(older.values, given, "state after the input")
+    same(older.values, values, "state after the input")
     runtime.fork("t", to="f")
     runtime.fork("t", at=older.seq, to="o")
     runtime.copy_thread("t", "c")
@@ -46,7 +46,7 @@ def large_values_come_back_from_every_edit(w: World) -> None:
         same(end, {"log": [*paused["log"], "yes", "E" * _HALF], "page": "P" * 2 * _HALF}, f"end of {thread}")
         runtime.prune(thread)
         same(runtime.replay(thread).values, end, f"replay of {thread}")
-    same(runtime.state("o").values, given, "state of the fork from an earlier entry")
+    same(runtime.state("o").values, values, "state of the fork from an earlier entry")
 
 
 def staged_large_values_come_back(w: World) -> None:
@@ -107,8 +107,8 @@ def prune_frees_large_values(w: World) -> None:
     runtime.prune("t")
     loaded = w.load()
     needed = blob_names(loaded.snapshot.body if loaded.snapshot else b"")
-    there = set(w.store.blobs("t", named | needed))
-    same((there, bool(needed)), (needed, True), "large values after prune")
+    present = set(w.store.blobs("t", named | needed))
+    same((present, bool(needed)), (needed, True), "large values after prune")
 
 
 def _seen(runtime: Any, thread: str) -> tuple[Any, ...]:
@@ -116,15 +116,15 @@ def _seen(runtime: Any, thread: str) -> tuple[Any, ...]:
     from graphrt.events import ThreadCopied
 
     status = runtime.state(thread)
-    (info,) = [one for one in runtime.threads() if one.thread == thread]
+    (info,) = [candidate for candidate in runtime.threads() if candidate.thread == thread]
     entries = [(e.seq, e.event) for e in runtime.entries(thread) if not isinstance(e.event, ThreadCopied)]
-    asked = [(one.payload, one.id.partition("/")[2]) for one in status.interrupts]
+    asked = [(interrupt.payload, interrupt.id.partition("/")[2]) for interrupt in status.interrupts]
     listed = (
-        [one.interrupt.payload for one in runtime.inbox() if one.thread == thread]
+        [item.interrupt.payload for item in runtime.inbox() if item.thread == thread]
         if "labels" in runtime.store.offers
         else []
     )
-    states = [(one.seq, one.values) for one in runtime.history(thread) if one.seq <= entries[-1][0]]
+    states = [(past.seq, past.values) for past in runtime.history(thread) if past.seq <= entries[-1][0]]
     return status.values, status.status, asked, listed, entries, states, info.title, info.tags, info.priority
 
 

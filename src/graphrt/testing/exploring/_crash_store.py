@@ -114,14 +114,14 @@ class CrashStore(StoreWrapper):
             for claim in self._claims:
                 self.store.release(claim)
 
-    def _write(self, what: str, do: Callable[[], Any], acknowledge: Callable[[Any], object]) -> Any:
+    def _write(self, operation: str, do: Callable[[], Any], acknowledge: Callable[[Any], object]) -> Any:
         with self._lock:
             if self.died:
                 raise CrashError(self.died)
-            self.writes.append(what)
+            self.writes.append(operation)
             number = len(self.writes)
             if self._at == 2 * number - 1:
-                self.died = f"before write {number}: {what}"
+                self.died = f"before write {number}: {operation}"
                 raise CrashError(self.died)
             if self._tear == number and self._files is not None:
                 for claim in self._claims:
@@ -130,25 +130,30 @@ class CrashStore(StoreWrapper):
                 before = _contents(self._files)
                 with suppress(ConflictError):  # this process was so slow that the lease expired, so nothing is written
                     do()
-                self._die_torn(number, what, before, _contents(self._files))
+                self._die_torn(number, operation, before, _contents(self._files))
             result = do()
             acknowledge(result)
             if self._at == 2 * number:
-                self.died = f"after write {number}: {what}"
+                self.died = f"after write {number}: {operation}"
                 raise CrashError(self.died)
             return result
 
-    def _die_torn(self, number: int, what: str, before: dict[str, bytes], after: dict[str, bytes]) -> None:
+    def _die_torn(self, number: int, operation: str, before: dict[str, bytes], after: dict[str, bytes]) -> None:
         changed = [name for name in after if after[name] != before.get(name)]
         if len(changed) == 1:  # the store decides the order in which several files reach the disk
             (name,) = changed
             new, old = after[name], before.get(name, b"")
-            start = next((n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(old))
+            start = next(
+                (n for n, (old_byte, new_byte) in enumerate(zip(old, new, strict=False)) if old_byte != new_byte),
+                len(old),
+            )
             cut = Random(f"{self._seed}:{number}").randrange(start, len(new) + 1)  # noqa: S311 - a place, not a secret
             after[name] = new[:cut] + old[cut:]
-            self.died = f"during write {number}: {what}, of which {cut - start} of {len(new) - start} bytes are written"
+            self.died = (
+                f"during write {number}: {operation}, of which {cut - start} of {len(new) - start} bytes are written"
+            )
         else:
-            self.died = f"during write {number}: {what}, of which all or nothing is written"
+            self.died = f"during write {number}: {operation}, of which all or nothing is written"
             after = before
         self.torn = after
         raise CrashError(self.died)

@@ -104,9 +104,9 @@ class Plan:
         # A process that died before a write did everything up to it; one that died after a write did nothing more.
         if died.startswith("after"):
             return "run"
-        found = self.results.get(question.task_id, [])
-        told = f"{question.id} {question.payload!r}"
-        results = [result for key, result in found if key in told] or [result for _, result in found]
+        recorded = self.results.get(question.task_id, [])
+        description = f"{question.id} {question.payload!r}"
+        results = [result for key, result in recorded if key in description] or [result for _, result in recorded]
         return {"result": results[0]} if results else "run"
 
 
@@ -178,7 +178,9 @@ class Case:
             state, usage, entries = snapshot.values, snapshot.usage, tuple(runtime.entries(thread))
             runtime.replay(thread)
             verified = runtime.verify()
-            self._faults += [("damaged-journal", str(one)) for one in verified.findings if one.kind == "damage"]
+            self._faults += [
+                ("damaged-journal", str(finding)) for finding in verified.findings if finding.kind == "damage"
+            ]
         except GraphrtError as raised:
             if status != "failed" or raised.code != "unknown-thread":
                 self._faults.append(("replay-differs", f"{raised.code}: {raised.what}"))
@@ -260,12 +262,12 @@ class Case:
         if waits_for:
             raise NoAnswerError(f"The run waits for {waits_for}.")
         self._now_s = max(self._now_s, until)
-        answers = {one.id: self._plan.answer(one, self._first.died) for one in asked}
+        answers = {question.id: self._plan.answer(question, self._first.died) for question in asked}
         return self._perform(lambda runtime: runtime.aresume(thread, answers))
 
     def _at_pause(self, thread: str, asked: Iterable[InterruptInfo]) -> None:
         """Perform the action of the case at this pause."""
-        paused = any(one.payload == PAUSE for one in asked)
+        paused = any(question.payload == PAUSE for question in asked)
         if not paused:
             self._questions += 1
         if self._what.edit and (paused or self._questions == self._what.question):

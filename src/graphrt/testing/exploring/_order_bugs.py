@@ -38,7 +38,7 @@ def compared(first: Scheduled, other: Scheduled, *, same_order: bool) -> list[Bu
     before, after = first.outcome, other.outcome
     names = [name for name in {**before, **after} if differs(before.get(name), after.get(name))]
     nodes = _changed_nodes(first, other)
-    who = f"node{'s' if len(nodes) > 1 else ''} {', '.join(map(repr, nodes))}" if nodes else "a reducer or a router"
+    writers = f"node{'s' if len(nodes) > 1 else ''} {', '.join(map(repr, nodes))}" if nodes else "a reducer or a router"
     if isinstance(other.error, HangError):
         if isinstance(first.error, HangError):
             return []
@@ -46,14 +46,14 @@ def compared(first: Scheduled, other: Scheduled, *, same_order: bool) -> list[Bu
     if same_order:
         if not names and not nodes:
             return []
-        seen = [f"node {node!r} {what}" for node, what in first.noted if node in nodes]
+        seen = [f"node {node!r} {action}" for node, action in first.noted if node in nodes]
         why = "; ".join(seen) or "reads a clock, draws a number or keeps values between runs"
-        text = f"Two runs in the same order differ: {why if seen else f'{who} {why}'}."
+        text = f"Two runs in the same order differ: {why if seen else f'{writers} {why}'}."
         return [("not-deterministic", ", ".join(nodes), text)]
     if first.error is None and other.error is not None:
         node = getattr(other.error, "node", None)
-        said = str(other.error).splitlines()[0]
-        return [("fails-in-some-order", str(node), f"Node {node!r} fails in this order only: {said}")]
+        message = str(other.error).splitlines()[0]
+        return [("fails-in-some-order", str(node), f"Node {node!r} fails in this order only: {message}")]
     reached = [name for name, by in first.shared if set(by) & set(nodes)]
     shared = f" and can reach {', '.join(map(repr, reached))} outside the state, which changed" if reached else ""
     return [
@@ -61,7 +61,7 @@ def compared(first: Scheduled, other: Scheduled, *, same_order: bool) -> list[Bu
             "order-dependent-result",
             name,
             (
-                f"{name[0].upper()}{name[1:]} depends on the order; {who} wrote something else{shared}.\n"
+                f"{name[0].upper()}{name[1:]} depends on the order; {writers} wrote something else{shared}.\n"
                 f"in task order {before.get(name)!r}, here {after.get(name)!r}"
             ),
         )
@@ -96,12 +96,12 @@ def _mutating_reducers(run: Scheduled) -> Iterator[Bug]:
         for name in written.keys() & reducers.keys():
             current = deepcopy(fields_of(before).get(name))
             incoming = deepcopy(written[name])
-            given = deepcopy((current, incoming))
+            arguments = deepcopy((current, incoming))
             try:
                 reducers[name](current, incoming)
             except Exception:  # noqa: BLE001, S112 - the run itself reports a reducer that fails
                 continue
-            if differs(current, given[0]) or differs(incoming, given[1]):
+            if differs(current, arguments[0]) or differs(incoming, arguments[1]):
                 yield "mutating-reducer", name, f"The reducer of field {name!r} changes its arguments in place."
 
 

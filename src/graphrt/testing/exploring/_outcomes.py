@@ -17,58 +17,58 @@ _MAX_LENGTH = 300
 
 
 def differences(
-    wanted: Outcome, found: Outcome, *, state_only: bool = False, asks_anew: bool = False, same_journal: bool = False
+    wanted: Outcome, actual: Outcome, *, state_only: bool = False, asks_anew: bool = False, same_journal: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs (kind, text) for the differences of *found* from *wanted*, causes before effects.
+    """Yield pairs (kind, text) for the differences of *actual* from *wanted*, causes before effects.
 
     Args:
         wanted: The outcome of the undisturbed run.
-        found: The outcome to compare.
+        actual: The outcome to compare.
         state_only: Ignore effects, questions and usage.
         asks_anew: Whether a question may legitimately be asked again.
         same_journal: Whether the process was only stopped, so that the commits must be the same.
     """
-    yield from found.faults
-    if wanted.status != found.status or wanted.error != found.error:
-        yield "not-resumable", f"The run ended {_ended(found)}, and undisturbed {_ended(wanted)}."
+    yield from actual.faults
+    if wanted.status != actual.status or wanted.error != actual.error:
+        yield "not-resumable", f"The run ended {_ended(actual)}, and undisturbed {_ended(wanted)}."
         return
     if not state_only:
-        yield from _world(wanted, found)
-        yield from _memories(wanted, found)
-        yield from _questions(wanted, found, asks_anew=asks_anew)
-        if wanted.usage != found.usage:
-            yield "budget-differs", f"usage {found.usage}, undisturbed {wanted.usage}"
-    yield from _states(wanted, found)
+        yield from _world(wanted, actual)
+        yield from _memories(wanted, actual)
+        yield from _questions(wanted, actual, asks_anew=asks_anew)
+        if wanted.usage != actual.usage:
+            yield "budget-differs", f"usage {actual.usage}, undisturbed {wanted.usage}"
+    yield from _states(wanted, actual)
     # A run that failed is retried after a crash, which begins another run.
-    if same_journal and not wanted.error and _unknown_effects(wanted) == _unknown_effects(found):
-        yield from wire_differences(wanted.entries, found.entries)
+    if same_journal and not wanted.error and _unknown_effects(wanted) == _unknown_effects(actual):
+        yield from wire_differences(wanted.entries, actual.entries)
 
 
 def _unknown_effects(outcome: Outcome) -> int:
     """Return how often a person was asked for the outcome of an effect, which is correct after some crashes."""
-    return sum(isinstance(one.event, InterruptRaised) and one.event.kind == "effect" for one in outcome.entries)
+    return sum(isinstance(entry.event, InterruptRaised) and entry.event.kind == "effect" for entry in outcome.entries)
 
 
-def _world(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
-    before, after = Counter(map(repr, wanted.once)), Counter(map(repr, found.once))
+def _world(wanted: Outcome, actual: Outcome) -> Iterator[tuple[str, str]]:
+    before, after = Counter(map(repr, wanted.once)), Counter(map(repr, actual.once))
     if more := after - before:
         yield "double-effect", f"It happened more often than in the undisturbed run: {_short(list(more))}"
     if less := before - after:
         yield "lost-effect", f"It did not happen: {_short(list(less))}"
 
 
-def _memories(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
-    names = sorted({*wanted.memory, *found.memory})
+def _memories(wanted: Outcome, actual: Outcome) -> Iterator[tuple[str, str]]:
+    names = sorted({*wanted.memory, *actual.memory})
     for name in names:
-        before, after = (one.memory.get(name, "missing") for one in (wanted, found))
+        before, after = (outcome.memory.get(name, "missing") for outcome in (wanted, actual))
         if differs(before, after):
             item = f"Item {name[1]!r} of the memory {name[0]!r}"
             yield "memory-differs", f"{item} is {_short(after)}, and undisturbed {_short(before)}."
             return
 
 
-def _questions(wanted: Outcome, found: Outcome, *, asks_anew: bool) -> Iterator[tuple[str, str]]:
-    before, after = _answered(wanted), _answered(found)
+def _questions(wanted: Outcome, actual: Outcome, *, asks_anew: bool) -> Iterator[tuple[str, str]]:
+    before, after = _answered(wanted), _answered(actual)
     for node, _ in () if asks_anew else after - before:
         yield "interrupt-answered-twice", f"A question of node {node!r} had to be answered once more."
         return
@@ -79,14 +79,14 @@ def _questions(wanted: Outcome, found: Outcome, *, asks_anew: bool) -> Iterator[
 
 def _answered(outcome: Outcome) -> Counter[tuple[str, str]]:
     nodes = {
-        one.event.id: one.event.node
-        for one in outcome.entries
-        if isinstance(one.event, InterruptRaised) and one.event.kind == "question" and not _own(one.event.payload)
+        entry.event.id: entry.event.node
+        for entry in outcome.entries
+        if isinstance(entry.event, InterruptRaised) and entry.event.kind == "question" and not _own(entry.event.payload)
     }
     return Counter(
-        (nodes[one.event.id], repr(one.event.answer))
-        for one in outcome.entries
-        if isinstance(one.event, InterruptAnswered) and one.event.id in nodes
+        (nodes[entry.event.id], repr(entry.event.answer))
+        for entry in outcome.entries
+        if isinstance(entry.event, InterruptAnswered) and entry.event.id in nodes
     )
 
 
@@ -103,22 +103,26 @@ def _tasks(outcome: Outcome) -> dict[tuple[str, str], Any]:
     }
 
 
-def _states(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
-    before, after = fields_of(wanted.state), fields_of(found.state)
+def _states(wanted: Outcome, actual: Outcome) -> Iterator[tuple[str, str]]:
+    before, after = fields_of(wanted.state), fields_of(actual.state)
     names = [name for name in {**before, **after} if differs(before.get(name), after.get(name))]
     if not names:
         return
     name = names[0]
     kind = "order-changed" if _reordered(before.get(name), after.get(name)) else "state-differs"
     text = f"Field {name!r} is {_short(after.get(name))}, and undisturbed {_short(before.get(name))}."
-    there = _tasks(found)
-    nodes = [node for (task, node), did in _tasks(wanted).items() if (task, node) in there and there[task, node] != did]
+    actual_tasks = _tasks(actual)
+    nodes = [
+        node
+        for (task, node), did in _tasks(wanted).items()
+        if (task, node) in actual_tasks and actual_tasks[task, node] != did
+    ]
     yield kind, text + (f" Node {nodes[0]!r} returned something else." if nodes else "")
 
 
-def _reordered(one: Any, other: Any) -> bool:
-    both = one.__class__ is list and other.__class__ is list
-    return both and Counter(map(repr, one)) == Counter(map(repr, other))
+def _reordered(before: Any, after: Any) -> bool:
+    both = before.__class__ is list and after.__class__ is list
+    return both and Counter(map(repr, before)) == Counter(map(repr, after))
 
 
 def _ended(outcome: Outcome) -> str:

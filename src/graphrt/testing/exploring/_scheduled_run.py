@@ -71,7 +71,7 @@ class Scheduled:
         """Actions of nodes that cannot be ordered or repeated, and data that they keep outside the state, as texts."""
         return dict.fromkeys(
             [
-                *(f"node {node!r} {what}" for node, what in self.noted),
+                *(f"node {node!r} {action}" for node, action in self.noted),
                 *(_kept_outside(name, nodes) for name, nodes in self.shared),
             ]
         )
@@ -93,12 +93,12 @@ class Scheduled:
 
 
 def _kept_outside(name: str, nodes: Sequence[str]) -> str:
-    who = f"nodes {', '.join(map(repr, nodes))} share" if len(nodes) > 1 else f"node {nodes[0]!r} keeps"
-    return f"{who} {name!r} outside the state, and it changed: no journal has it"
+    subject = f"nodes {', '.join(map(repr, nodes))} share" if len(nodes) > 1 else f"node {nodes[0]!r} keeps"
+    return f"{subject} {name!r} outside the state, and it changed: no journal has it"
 
 
-def virtual_options(loop: VirtualLoop, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `Runtime` for a deterministic run with the time of *loop*; *given* overrides them."""
+def virtual_options(loop: VirtualLoop, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `Runtime` for a deterministic run with the time of *loop*; *options* overrides them."""
 
     async def sleep(seconds: float) -> None:
         if asyncio.get_running_loop() is loop:  # on other loops, those of `ctx.call`, waits take no time
@@ -106,7 +106,7 @@ def virtual_options(loop: VirtualLoop, given: Mapping[str, Any]) -> dict[str, An
 
     numbers = count(1)
     made: dict[str, Any] = {"seed": 0, "check_state": True, "ids": lambda: f"explored-{next(numbers)}"}
-    return {**made, "clock": lambda: START_S + loop.time(), "sleep": sleep, **given}
+    return {**made, "clock": lambda: START_S + loop.time(), "sleep": sleep, **options}
 
 
 def scheduled(
@@ -129,7 +129,7 @@ def scheduled(
         watched: Record actions of nodes that cannot be ordered or repeated.
     """
     loop = VirtualLoop(pick)
-    given = deepcopy(input)
+    run_input = deepcopy(input)
     made = Scheduled()
     if watched:
         loop.watch_with(_watch(loop, made))
@@ -146,7 +146,7 @@ def scheduled(
                 made.shared = outside.changed() if outside is not None else ()
 
     async def drive(runtime: Runtime[Any, Any]) -> None:
-        stream = runtime.asteps(given)
+        stream = runtime.asteps(run_input)
         for _ in range(_MOST_PAUSES):
             async for step in stream:
                 made.steps.append(step)
@@ -158,7 +158,7 @@ def scheduled(
                 break
             if not asked:  # the thread only sleeps, which takes no time on this loop
                 await asyncio.sleep(max(0.0, until - runtime.clock()))
-            given_answers = {one.id: answers.of(one, one.payload) for one in asked}
+            given_answers = {question.id: answers.of(question, question.payload) for question in asked}
             stream = runtime.asteps(thread=result.thread, answers=given_answers)
         made.result = stream.result
 
@@ -168,7 +168,7 @@ def scheduled(
         made.error = error
     made.path, made.sizes, made.went = tuple(loop.order), tuple(loop.sizes), tuple(loop.went)
     made.stages, made.noted, made.refused = tuple(loop.stages), tuple(loop.noted), loop.refused
-    made.input_changed = differs(given, input)
+    made.input_changed = differs(run_input, input)
     return made
 
 

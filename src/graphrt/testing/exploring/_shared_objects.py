@@ -72,5 +72,5 @@ def _inside(value: Any) -> list[Any]:
     return [*value, *value.values()] if isinstance(value, dict) else list(value)
 
 
-def _same(one: list[Any], other: list[Any]) -> bool:
-    return len(one) == len(other) and all(left is right for left, right in zip(one, other, strict=True))
+def _same(first: list[Any], second: list[Any]) -> bool:
+    return len(first) == len(second) and all(left is right for left, right in zip(first, second, strict=True))

@@ -43,13 +43,13 @@ class Pause(NamedTuple):
 
 def pause(interrupts: Iterable[InterruptInfo]) -> Pause:
     """Return what a run with the open *interrupts* waits for: answers, or else time, unless it can never arrive."""
-    given = list(interrupts)
-    asked = [one for one in given if one.answerable]
-    other = next((one for one in given if not one.answerable and one.kind != "timer"), None)
+    questions = list(interrupts)
+    asked = [question for question in questions if question.answerable]
+    other = next((question for question in questions if not question.answerable and question.kind != "timer"), None)
     if asked or other is None:
-        return Pause(asked, "", 0.0 if asked else min(one.expires_at or 0.0 for one in given))
-    what = "a child thread" if other.kind == "thread" else "a signal"
-    return Pause([], f"{what}, which an exploration does not bring: node {other.node!r}", 0.0)
+        return Pause(asked, "", 0.0 if asked else min(question.expires_at or 0.0 for question in questions))
+    awaited = "a child thread" if other.kind == "thread" else "a signal"
+    return Pause([], f"{awaited}, which an exploration does not bring: node {other.node!r}", 0.0)
 
 
 @final

@@ -28,9 +28,9 @@ def fields_of(state: Any) -> dict[str, Any]:
     return {"": state} if attributes is None else dict(attributes)
 
 
-def differs(one: Any, other: Any) -> bool:
+def differs(left: Any, right: Any) -> bool:
     """Return whether two values differ. Objects are the same if class and attributes are."""
-    return one is not other and frozen(one) != frozen(other)
+    return left is not right and frozen(left) != frozen(right)
 
 
 def frozen(value: Any, depth: int = 0) -> Hashable:

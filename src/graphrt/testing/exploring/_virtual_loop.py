@@ -152,13 +152,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _leave(self) -> None:
         """Cancel the remaining work of nodes, and close the loop."""
         self._watch = None
-        left = asyncio.all_tasks(self)
-        for task in left:
+        remaining = asyncio.all_tasks(self)
+        for task in remaining:
             task.cancel()
         self._jumps = 0
         try:
-            if left and self.stuck is None:
-                self.run_until_complete(asyncio.wait(left))
+            if remaining and self.stuck is None:
+                self.run_until_complete(asyncio.wait(remaining))
             self.run_until_complete(self.shutdown_asyncgens())
         except (HangError, RuntimeError):
             pass  # a task that cannot be cancelled is left to the garbage collection
@@ -267,11 +267,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return
         self._stick("waits for something that nobody brings")
 
-    def _stick(self, what: str, turn: Turn | None = None) -> None:
+    def _stick(self, problem: str, turn: Turn | None = None) -> None:
         if self.stuck is not None:
             raise self.stuck
         waiting = [turn] if turn is not None else list(self._running)
-        self.stuck = HangError(waiting[0].node if waiting else "?", what)
+        self.stuck = HangError(waiting[0].node if waiting else "?", problem)
         self._task.cancel()
 
     # -- outside -------------------------------------------------------------------------------------------------
@@ -323,9 +323,9 @@ def _refused(name: str) -> Callable[..., NoReturn]:
     def refuse(self: VirtualLoop, *_args: object, **_options: object) -> NoReturn:
         turn = TURN.get()
         self.refused = True
-        what = f"does I/O or starts a process ({name})"
-        self.note(turn, what)
-        raise RuntimeError(f"{f'node {turn.node!r}' if turn is not None else 'the run'} {what}")
+        problem = f"does I/O or starts a process ({name})"
+        self.note(turn, problem)
+        raise RuntimeError(f"{f'node {turn.node!r}' if turn is not None else 'the run'} {problem}")
 
     return refuse
 

@@ -64,8 +64,8 @@ def _in_turns(node: Any, hook: Hook | None, depth: int) -> Callable[..., Any]:
                 context = hook(context, depth)
             if sync and context is not None:
                 context = StandIn(context)
-            given = (state, context) if node.wants_context else (state,)
-            result = _in_a_thread(fn, given, context) if sync else fn(*given)
+            arguments = (state, context) if node.wants_context else (state,)
+            result = _in_a_thread(fn, arguments, context) if sync else fn(*arguments)
             result = await result if inspect.isawaitable(result) else result
             return getattr(context, "explored_result", _as_it_is)(result)
         finally:
@@ -100,12 +100,12 @@ def _my_turn() -> Generator[None, None, None]:
     yield
 
 
-def _in_a_thread(fn: Callable[..., Any], given: tuple[Any, ...], context: Any) -> Any:
+def _in_a_thread(fn: Callable[..., Any], arguments: tuple[Any, ...], context: Any) -> Any:
     """Call a sync node as on a worker thread: without a running loop, and with a Context for its agents."""
     token = entered(context)
     try:
         with no_loop():
-            return fn(*given)
+            return fn(*arguments)
     finally:
         SURROUNDINGS.reset(token)
 

@@ -70,20 +70,20 @@ def watching(note: Callable[[str], None], *, real_time: bool = False) -> Generat
     """
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        what: str | None = None
+        action: str | None = None
         if event == "c_call":
-            what = _CALLS.get(arg)
-            if what is None and arg.__name__ in _OUTSIDE and isinstance(getattr(arg, "__self__", None), _SOCKET):
-                what = f"uses a socket ({arg.__name__})"
+            action = _CALLS.get(arg)
+            if action is None and arg.__name__ in _OUTSIDE and isinstance(getattr(arg, "__self__", None), _SOCKET):
+                action = f"uses a socket ({arg.__name__})"
         elif event == "call" and frame.f_code is asyncio.run.__code__:
-            what = _OWN_LOOP
+            action = _OWN_LOOP
         elif event == "call" and real_time and frame.f_code.co_name == "call_later":
             # A `sleep` of more than 0 s sets a timer. The call to attribute is that of `sleep`.
             back = frame.f_back
             if back is not None and back.f_code is asyncio.sleep.__code__:
-                what, frame = _SLEEPS, back
-        if what is not None and _is_of_node(frame.f_back if event == "call" else frame):
-            note(what)
+                action, frame = _SLEEPS, back
+        if action is not None and _is_of_node(frame.f_back if event == "call" else frame):
+            note(action)
 
     if sys.getprofile() is not None or threading.getprofile() is not None:  # another profiler is active, and stays
         yield

@@ -20,21 +20,21 @@ _LENGTH: Final = 160
 
 def wires(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """Return the events of a thread's committed wire in each protocol."""
-    found: dict[str, list[Any]] = {}
+    events_by_protocol: dict[str, list[Any]] = {}
     for name, make in _PROTOCOLS:
         made = make()
-        found[name] = [event for entry in entries for event in made.entry(entry)]
-    return found
+        events_by_protocol[name] = [event for entry in entries for event in made.entry(entry)]
+    return events_by_protocol
 
 
-def wire_differences(wanted: Sequence[Entry], found: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+def wire_differences(wanted: Sequence[Entry], actual: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """Yield a pair (kind, text) for each protocol in which the wires of two journals differ."""
-    before, after = wires(wanted), wires(found)
+    before, after = wires(wanted), wires(actual)
     for name, events in before.items():
-        for one, other in zip_longest(events, after[name]):
-            if one != other:
-                told = f"{short(other, _LENGTH)}, and undisturbed {short(one, _LENGTH)}"
-                yield "wire-differs", f"A front end of {name} is sent {told}."
+        for undisturbed, disturbed in zip_longest(events, after[name]):
+            if undisturbed != disturbed:
+                description = f"{short(disturbed, _LENGTH)}, and undisturbed {short(undisturbed, _LENGTH)}"
+                yield "wire-differs", f"A front end of {name} is sent {description}."
                 break
 
 

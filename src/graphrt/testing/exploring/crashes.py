@@ -91,9 +91,11 @@ def explore_crashes(
         for name in cases.chosen(list(by_name), at):
             with Case(plan, by_name[name]) as case:
                 end = case.run()
-            told = f"crash {end.died}" if end.died else f"{name} (no crash)"
-            one = by_name[name]
-            cases.compare(name, told, end, asks_anew=one.asks_anew, same_journal=one.crash is not None)
+            description = f"crash {end.died}" if end.died else f"{name} (no crash)"
+            disturbance = by_name[name]
+            cases.compare(
+                name, description, end, asks_anew=disturbance.asks_anew, same_journal=disturbance.crash is not None
+            )
     return cases.search.report(graph.name)
 
 
@@ -132,7 +134,9 @@ def explore_forks(
         with Case(plan, Disturbance()) as undisturbed:
             wanted = undisturbed.run()
             cases.wants(wanted)
-            places = [one.seq for one in wanted.entries if isinstance(one.event, SuperstepCommitted) and not one.path]
+            places = [
+                entry.seq for entry in wanted.entries if isinstance(entry.event, SuperstepCommitted) and not entry.path
+            ]
             for seq in cases.chosen(places, at):
                 cases.compare(seq, f"fork at entry {seq}", undisturbed.continue_fork(seq), state_only=True)
     return cases.search.report(graph.name)
@@ -153,7 +157,9 @@ def _plan(function: str, graph: Any, *rest: Any) -> Plan:
 
 def _last_superstep(outcome: Outcome) -> int:
     steps = [
-        one.event.superstep for one in outcome.entries if isinstance(one.event, SuperstepCommitted) and not one.path
+        entry.event.superstep
+        for entry in outcome.entries
+        if isinstance(entry.event, SuperstepCommitted) and not entry.path
     ]
     return max(steps, default=0)
 
@@ -223,7 +229,7 @@ class _Cases:
     def compare(
         self,
         at: int | str,
-        told: str,
+        description: str,
         end: Outcome,
         *,
         state_only: bool = False,
@@ -233,7 +239,7 @@ class _Cases:
         """Compare the outcome of a case with that of the undisturbed run."""
         assert self._wanted is not None  # noqa: S101 - `wants` has set it
         unlike = differences(self._wanted, end, state_only=state_only, asks_anew=asks_anew, same_journal=same_journal)
-        self.search.keep(((kind, "", text) for kind, text in unlike), _Tried(at, told))
+        self.search.keep(((kind, "", text) for kind, text in unlike), _Tried(at, description))
         self.search.count()
 
     def _shown(self, _bug: Key, case: _Tried) -> tuple[str, str]:

@@ -88,13 +88,13 @@ class Exploration:
         return self
 
     def __str__(self) -> str:
-        found = (
+        count = (
             f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}" if self.findings else "no finding"
         )
-        lines = [f"{self.graph}: {self.tried:,} {self.what} tried, {found}."]
+        lines = [f"{self.graph}: {self.tried:,} {self.what} tried, {count}."]
         lines += [f"{number}. {finding}" for number, finding in enumerate(self.findings, 1)]
         lines += [f"Not searched: {reason}" for reason in self.left_out]
-        lines += [f"Noted: {what}" for what in self.noted]
+        lines += [f"Noted: {note}" for note in self.noted]
         if self.not_taken:
             why = "Impossible with these alternatives" if self.complete else "Not taken within the bounds"
             lines.append(f"{why}: {'; '.join(self.not_taken)}")

@@ -106,8 +106,8 @@ class _Orders:
         error = self.first.error
         if self._cannot_go_on(self.first):
             raise StopSearch
-        found = self.search.keep(by_itself(self.first), self.first)
-        if found and (error is not None or any(kind == "mutated-state" for kind, _ in found)):
+        bugs = self.search.keep(by_itself(self.first), self.first)
+        if bugs and (error is not None or any(kind == "mutated-state" for kind, _ in bugs)):
             raise StopSearch
         again = self._try(_orders.first)
         if self.search.keep(compared(self.first, again, same_order=True), again):
@@ -153,8 +153,8 @@ class _Orders:
         """Return whether *run* ended at something that the event loop does not support; report that once per node."""
         if not (run.refused or (run.noted and isinstance(run.error, HangError))):
             return False
-        for node, what in run.noted:
-            self.search.left_out[f"what comes after node {node!r}, which {what}"] = None
+        for node, action in run.noted:
+            self.search.left_out[f"what comes after node {node!r}, which {action}"] = None
         return True
 
     def _bugs(self, run: Scheduled) -> list[Bug]:

@@ -35,24 +35,24 @@ class Difference:
         return [*lines, f"  {self.note}"] if self.note else lines
 
 
-def first_difference(expected: Any, found: Any, path: str = "") -> Difference:
-    """Return the first place in which *expected* and *found*, which are not equal, differ."""
-    if expected.__class__ is dict and found.__class__ is dict:
-        for name in {**expected, **found}:
-            one, other = expected.get(name, _MISSING), found.get(name, _MISSING)
-            if not _same(one, other):
-                return first_difference(one, other, _below(path, name))
-    if expected.__class__ is list and found.__class__ is list:
-        for at, (one, other) in enumerate(zip(expected, found, strict=False)):
-            if not _same(one, other):
-                return first_difference(one, other, f"{path}[{at}]")
-        at = min(len(expected), len(found))
-        one, other = (side[at] if at < len(side) else _MISSING for side in (expected, found))
-        note = f"{path or 'the list'} has {len(found)} items, not {len(expected)}"
-        return Difference(f"{path}[{at}]", shown(one), shown(other), note)
-    if expected.__class__ is str and found.__class__ is str:
-        return _of_texts(expected, found, path)
-    return Difference(path, shown(expected), shown(found), _why_it_varies(expected, found))
+def first_difference(expected: Any, actual: Any, path: str = "") -> Difference:
+    """Return the first place in which *expected* and *actual*, which are not equal, differ."""
+    if expected.__class__ is dict and actual.__class__ is dict:
+        for name in {**expected, **actual}:
+            left, right = expected.get(name, _MISSING), actual.get(name, _MISSING)
+            if not _same(left, right):
+                return first_difference(left, right, _below(path, name))
+    if expected.__class__ is list and actual.__class__ is list:
+        for at, (left, right) in enumerate(zip(expected, actual, strict=False)):
+            if not _same(left, right):
+                return first_difference(left, right, f"{path}[{at}]")
+        at = min(len(expected), len(actual))
+        left, right = (side[at] if at < len(side) else _MISSING for side in (expected, actual))
+        note = f"{path or 'the list'} has {len(actual)} items, not {len(expected)}"
+        return Difference(f"{path}[{at}]", shown(left), shown(right), note)
+    if expected.__class__ is str and actual.__class__ is str:
+        return _of_texts(expected, actual, path)
+    return Difference(path, shown(expected), shown(actual), _why_it_varies(expected, actual))
 
 
 def shown(value: Any, width: int = _WIDTH) -> str:
@@ -63,8 +63,8 @@ def shown(value: Any, width: int = _WIDTH) -> str:
     return text if len(text) <= width else f"{text[:width]}..."
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is not _MISSING and other is not _MISSING and one == other
+def _same(left: Any, right: Any) -> bool:
+    return left is not _MISSING and right is not _MISSING and left == right
 
 
 def _below(path: str, name: str) -> str:
@@ -72,15 +72,15 @@ def _below(path: str, name: str) -> str:
     return f"{path}.{step}" if path and not step.startswith("[") else f"{path}{step}"
 
 
-def _of_texts(expected: str, found: str, path: str) -> Difference:
-    note = _why_it_varies(expected, found)
-    if max(len(expected), len(found)) <= _WIDTH:
-        return Difference(path, repr(expected), repr(found), note)
-    pairs = enumerate(zip(expected, found, strict=False))
-    same = next((at for at, (one, other) in pairs if one != other), min(len(expected), len(found)))
+def _of_texts(expected: str, actual: str, path: str) -> Difference:
+    note = _why_it_varies(expected, actual)
+    if max(len(expected), len(actual)) <= _WIDTH:
+        return Difference(path, repr(expected), repr(actual), note)
+    pairs = enumerate(zip(expected, actual, strict=False))
+    same = next((at for at, (left, right) in pairs if left != right), min(len(expected), len(actual)))
     if not note and same > _BEFORE:
         note = f"the first {same:,} characters are equal"
-    return Difference(path, _around(expected, same), _around(found, same), note)
+    return Difference(path, _around(expected, same), _around(actual, same), note)
 
 
 def _around(text: str, at: int) -> str:
@@ -89,9 +89,9 @@ def _around(text: str, at: int) -> str:
     return f"{'...' if start else ''}{text[start:end]!r}{'...' if end < len(text) else ''}"
 
 
-def _why_it_varies(expected: Any, found: Any) -> str:
-    texts = expected.__class__ is str and found.__class__ is str
-    if texts and _VARYING.search(expected) and _VARYING.sub("", expected) == _VARYING.sub("", found):
+def _why_it_varies(expected: Any, actual: Any) -> str:
+    texts = expected.__class__ is str and actual.__class__ is str
+    if texts and _VARYING.search(expected) and _VARYING.sub("", expected) == _VARYING.sub("", actual):
         return "this looks like a time or a random id: fix it in the test, with clock=, seed= or ids="
-    times = [value for value in (expected, found) if value.__class__ is float and value > _EARLIEST_S]
+    times = [value for value in (expected, actual) if value.__class__ is float and value > _EARLIEST_S]
     return "this looks like a time: fix it in the test, with clock=" if len(times) == 2 else ""

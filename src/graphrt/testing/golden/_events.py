@@ -77,39 +77,39 @@ def _superstep(entry: Entry, number: int) -> int:
 
 def _shown(entry: Entry) -> dict[str, Any]:
     event: Any = entry.event
-    given = _fields(event)
+    values = _fields(event)
     thread = entry.thread
     for name in ("id", "interrupts"):
-        if name in given:
-            given[name] = _without(thread, given[name])
+        if name in values:
+            values[name] = _without(thread, values[name])
     if isinstance(event, ModelReplied):
-        del given["key"]  # a digest of the request
-    elif "key" in given:
-        given["key"] = _DIGEST.sub("", given["key"])
+        del values["key"]  # a digest of the request
+    elif "key" in values:
+        values["key"] = _DIGEST.sub("", values["key"])
     if isinstance(event, TaskSucceeded) and len(event.updates) == 1:
-        (given["update"],) = given.pop("updates")
-    if "task" in given:
-        given.pop("node", None)  # the task's id ends with it
+        (values["update"],) = values.pop("updates")
+    if "task" in values:
+        values.pop("node", None)  # the task's id ends with it
     elif entry.path:
-        given = {"path": entry.path, **given}
+        values = {"path": entry.path, **values}
     # Last, so that a shortened line begins with the event and its location.
-    usage = {"usage": given.pop("usage")} if "usage" in given else {}
-    return {"event": event_kind(event), **{name: plain(item) for name, item in {**given, **usage}.items()}}
+    usage = {"usage": values.pop("usage")} if "usage" in values else {}
+    return {"event": event_kind(event), **{name: plain(item) for name, item in {**values, **usage}.items()}}
 
 
 def _fields(event: Any) -> dict[str, Any]:
-    given = {name: item for name, item in compact(event).items() if name not in _LEFT_OUT}
-    if "expires_at" in given:
-        given["expires_at"] = "set"  # a time of the clock
-    if "delay_s" in given:
-        given["delay_s"] = round(given["delay_s"], 6)
-    if "errors" in given:
-        given["errors"] = {at: _name(error) for at, error in given["errors"].items()}
-    if isinstance(given.get("state"), StateSaved):
-        given["state"] = _fields(given["state"])
-    if "held" in given:
-        given["held"] = [_fields(outcome) for outcome in given["held"]]
-    return given
+    values = {name: item for name, item in compact(event).items() if name not in _LEFT_OUT}
+    if "expires_at" in values:
+        values["expires_at"] = "set"  # a time of the clock
+    if "delay_s" in values:
+        values["delay_s"] = round(values["delay_s"], 6)
+    if "errors" in values:
+        values["errors"] = {at: _name(error) for at, error in values["errors"].items()}
+    if isinstance(values.get("state"), StateSaved):
+        values["state"] = _fields(values["state"])
+    if "held" in values:
+        values["held"] = [_fields(outcome) for outcome in values["held"]]
+    return values
 
 
 def _name(error: BaseException) -> str:
@@ -120,5 +120,5 @@ def _name(error: BaseException) -> str:
 def _without(thread: str | None, ids: Any) -> Any:
     """Return ids of interrupts without the thread that they begin with, and without digests."""
     if not isinstance(ids, str):
-        return [_without(thread, one) for one in ids]
+        return [_without(thread, id_) for id_ in ids]
     return _DIGEST.sub("", ids.removeprefix(f"{thread}/"))

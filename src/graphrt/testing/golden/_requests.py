@@ -18,53 +18,53 @@ UNNAMED: Final = "model"
 _WITH_CALLS: Final = (TaskSucceeded, TaskFailed, TaskRetried, InterruptRaised)
 
 
-def requests_by_agent(given: Any) -> dict[str, list[dict[str, Any]]]:
-    """Return the requests of each agent as data. *given* is a list of requests, or a mapping of lists.
+def requests_by_agent(requests: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the requests of each agent as data. *requests* is a list of requests, or a mapping of lists.
 
     Raises:
-        InputError: *given* is something else.
+        InputError: *requests* is something else.
     """
-    if given is None:
+    if requests is None:
         return {}
-    lists: dict[Any, Any] = dict(given) if issubclass(given.__class__, Mapping) else {UNNAMED: given}
+    lists: dict[Any, Any] = dict(requests) if issubclass(requests.__class__, Mapping) else {UNNAMED: requests}
     return {str(agent): [_shown(request) for request in _checked(calls)] for agent, calls in lists.items()}
 
 
 def _checked(calls: Any) -> list[ModelRequest]:
-    found: list[Any] = list(calls) if hasattr(calls, "__iter__") else [calls]
-    for one in found:
-        if not isinstance(one, ModelRequest):
+    requests: list[Any] = list(calls) if hasattr(calls, "__iter__") else [calls]
+    for request in requests:
+        if not isinstance(request, ModelRequest):
             raise INVALID_ARGUMENT(
                 argument="A model request in requests=",
-                value=one,
+                value=request,
                 wanted="the calls of a double: requests=model.calls; or a mapping from names of agents to such lists",
             )
-    return found
+    return requests
 
 
 def _shown(request: ModelRequest) -> dict[str, Any]:
-    given = compact(request)
+    values = compact(request)
     # Values of `options` may be credentials; `timeout_s` is not sent to the model.
-    given.pop("timeout_s", None)
-    if "options" in given:
-        given["options"] = sorted(given["options"])
-    messages = [_message(message) for message in given.pop("messages")]
-    return {**{name: plain(item) for name, item in given.items()}, "messages": messages}
+    values.pop("timeout_s", None)
+    if "options" in values:
+        values["options"] = sorted(values["options"])
+    messages = [_message(message) for message in values.pop("messages")]
+    return {**{name: plain(item) for name, item in values.items()}, "messages": messages}
 
 
 def _message(message: Any) -> dict[str, Any]:
-    given = compact(message)
-    given.pop("id", None)  # providers never see it
-    if "tool_calls" in given:
-        given["tool_calls"] = [_call(call) for call in given["tool_calls"]]
-    return {name: plain(item) for name, item in given.items()}
+    values = compact(message)
+    values.pop("id", None)  # providers never see it
+    if "tool_calls" in values:
+        values["tool_calls"] = [_call(call) for call in values["tool_calls"]]
+    return {name: plain(item) for name, item in values.items()}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    given = compact(call)
+    values = compact(call)
     if call.error is None:
-        given.pop("arguments_text", None)  # the same as `arguments`
-    return given
+        values.pop("arguments_text", None)  # the same as `arguments`
+    return values
 
 
 def in_any_order(entries: Sequence[Entry], count: int) -> bool:
@@ -85,7 +85,9 @@ def in_any_order(entries: Sequence[Entry], count: int) -> bool:
 
 def in_fixed_order(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sort *requests* by their contents, keeping the rounds of a conversation in order."""
-    return sorted(requests, key=lambda one: ([as_json(message) for message in one["messages"]], as_json(one)))
+    return sorted(
+        requests, key=lambda request: ([as_json(message) for message in request["messages"]], as_json(request))
+    )
 
 
 def folded(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -117,15 +119,15 @@ def unfolded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     requests: list[dict[str, Any]] = []
     for line in lines:
-        given = {name: item for name, item in line.items() if name not in ("request", "continues")}
+        values = {name: item for name, item in line.items() if name not in ("request", "continues")}
         number = line.get("continues")
         if number is not None:
             if type(number) is not int or not 1 <= number <= len(requests):
                 raise ValueError(f"continues request {number!r}, which is not before it")
             before = requests[number - 1]
-            whole = {**before, **given, "messages": [*before["messages"], *given["messages"]]}
-            given = {name: item for name, item in whole.items() if item is not None}
-        requests.append(given)
+            whole = {**before, **values, "messages": [*before["messages"], *values["messages"]]}
+            values = {name: item for name, item in whole.items() if item is not None}
+        requests.append(values)
     return requests
 
 

@@ -29,10 +29,10 @@ def plain(value: Any) -> Any:
 
 def compact(value: Any) -> dict[str, Any]:
     """Return the non-default fields of a dataclass, unconverted, and always the role of a message."""
-    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
     defaults = _defaults(type(value))
-    kept = {name: item for name, item in given.items() if name not in defaults or item != defaults[name]}
-    return {"role": given["role"], **kept} if "role" in given else kept
+    changed = {name: item for name, item in values.items() if name not in defaults or item != defaults[name]}
+    return {"role": values["role"], **changed} if "role" in values else changed
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
@@ -70,8 +70,8 @@ def _container(value: Any, kind: Any, depth: int) -> Any:
         return sorted((_plain(item, depth) for item in value), key=_json)
     if hasattr(kind, "__dataclass_fields__"):
         own = kind.__module__.startswith("graphrt.")
-        given = compact(value) if own else {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: _plain(item, depth) for name, item in given.items()}
+        values = compact(value) if own else {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: _plain(item, depth) for name, item in values.items()}
     if hasattr(kind, "model_fields"):
         names = [name for name, field in kind.model_fields.items() if not field.exclude]
         return {name: _plain(getattr(value, name), depth) for name in names}
@@ -79,8 +79,8 @@ def _container(value: Any, kind: Any, depth: int) -> Any:
 
     from graphrt._display import OUTLINES
 
-    found = to_jsonable_python(value, fallback=repr, context=OUTLINES)
-    return _text(found) if found.__class__ is str else found
+    data = to_jsonable_python(value, fallback=repr, context=OUTLINES)
+    return _text(data) if data.__class__ is str else data
 
 
 def _key(key: Any, depth: int) -> str:
@@ -103,14 +103,14 @@ def _bounded(data: Any) -> tuple[Any, int]:
     if data.__class__ is dict:
         held = {name: _bounded(item) for name, item in data.items()}
         size = sum(len(name) + part[1] + 4 for name, part in held.items())
-        kept: Any = {name: part[0] for name, part in held.items()}
+        bounded: Any = {name: part[0] for name, part in held.items()}
     elif data.__class__ is list:
         parts = [_bounded(item) for item in data]
         size = sum(part[1] + 2 for part in parts)
-        kept = [part[0] for part in parts]
+        bounded = [part[0] for part in parts]
     else:
         return data, len(str(data))
-    return (kept, size) if size <= LONGEST_VALUE else (_shortened(_json(data)), _SHOWN)
+    return (bounded, size) if size <= LONGEST_VALUE else (_shortened(_json(data)), _SHOWN)
 
 
 def _shortened(text: str) -> str:

@@ -31,10 +31,10 @@ def golden_divergence(expected: str, actual: str) -> str | None:
     before, now = read_trace(expected), read_trace(actual)
     if before.graph != now.graph:
         return f"The golden trace is of graph {before.graph!r}, and the run is of graph {now.graph!r}."
-    wanted, got = list(_events(before)), list(_events(now))
+    wanted, actual_events = list(_events(before)), list(_events(now))
     asked = _in_requests(before, now)
     # Usage follows from the requests, so a longer prompt is reported as a changed request.
-    event = _in_events(wanted, got, usage=asked is None, hint=not before.requests)
+    event = _in_events(wanted, actual_events, usage=asked is None, hint=not before.requests)
     parts = [part for part in (event, asked) if part is not None]
     return "\n".join(parts) if parts else None
 
@@ -46,20 +46,20 @@ def _events(trace: Trace) -> Iterator[_Event]:
     return ((number, event) for number, events in trace.supersteps for event in events)
 
 
-def _in_events(wanted: list[_Event], got: list[_Event], *, usage: bool, hint: bool) -> str | None:
+def _in_events(wanted: list[_Event], actual: list[_Event], *, usage: bool, hint: bool) -> str | None:
     """Explain the first difference in more than usage or, if there is none, the first difference."""
     for alike in (_without_usage, _whole) if usage else (_without_usage,):
-        for at in range(max(len(wanted), len(got))):
-            one, other = (side[at] if at < len(side) else None for side in (wanted, got))
-            if one is None or other is None or alike(one) != alike(other):
-                return _explained(wanted[at:], got[at:], alike, _nodes(wanted, got, at), hint=hint)
+        for at in range(max(len(wanted), len(actual))):
+            left, right = (side[at] if at < len(side) else None for side in (wanted, actual))
+            if left is None or right is None or alike(left) != alike(right):
+                return _explained(wanted[at:], actual[at:], alike, _nodes(wanted, actual, at), hint=hint)
     return None
 
 
-def _nodes(wanted: list[_Event], got: list[_Event], at: int) -> str:
+def _nodes(wanted: list[_Event], actual: list[_Event], at: int) -> str:
     """Return the names of the nodes that ran before position *at* in the superstep of that position."""
-    number = (wanted if at < len(wanted) else got)[at][0]
-    tasks = dict.fromkeys(event["task"] for n, event in got[:at] if n == number and "task" in event)
+    number = (wanted if at < len(wanted) else actual)[at][0]
+    tasks = dict.fromkeys(event["task"] for n, event in actual[:at] if n == number and "task" in event)
     return ", ".join(dict.fromkeys(str(task).partition("/")[0].partition(":")[2] for task in tasks))
 
 
@@ -69,31 +69,31 @@ def _whole(item: _Event) -> _Event:
 
 def _without_usage(item: _Event) -> _Event:
     number, event = item
-    kept = {name: value for name, value in event.items() if name != "usage"}
+    rest = {name: value for name, value in event.items() if name != "usage"}
     if event.get("key") == "model" and event.get("result").__class__ is dict:
-        kept["result"] = {name: value for name, value in event["result"].items() if name != "usage"}
-    return number, kept
+        rest["result"] = {name: value for name, value in event["result"].items() if name != "usage"}
+    return number, rest
 
 
 def _explained(
-    wanted: list[_Event], got: list[_Event], alike: Callable[[_Event], _Event], nodes: str, *, hint: bool
+    wanted: list[_Event], actual: list[_Event], alike: Callable[[_Event], _Event], nodes: str, *, hint: bool
 ) -> str:
-    if wanted and got and _identity(wanted[0]) == _identity(got[0]):
+    if wanted and actual and _identity(wanted[0]) == _identity(actual[0]):
         number, event = alike(wanted[0])
-        other = alike(got[0])[1]
+        other = alike(actual[0])[1]
         difference = first_difference(event, other)
         if event["event"] in ("superstep-committed", "tasks-routed") and difference.path.startswith("next"):
             return _routed(number, event, other, nodes)
         text = f"First difference: superstep {number}, {_what(event)}.\n{_indented(difference)}"
         return f"{text}\n    {_HINT}" if hint and difference.path.endswith("usage.input_tokens") else text
-    number = min(side[0][0] for side in (wanted, got) if side)
+    number = min(side[0][0] for side in (wanted, actual) if side)
     return "\n".join(
         [
             f"First difference: superstep {number}.",
             f"  expected  {_next(wanted)}",
-            f"  found     {_next(got)}",
+            f"  found     {_next(actual)}",
             *_followed("expected", wanted),
-            *_followed("found", got),
+            *_followed("found", actual),
         ]
     )
 
@@ -150,27 +150,27 @@ def _in_requests(before: Trace, now: Trace) -> str | None:
             return f"The golden trace has model requests of {agent!r}, and the test passes none: see requests=."
         if agent not in before.requests:
             return f"The test passes model requests of {agent!r}, and the golden trace has none."
-        wanted, got = before.requests[agent], now.requests[agent]
-        pair = _first_unequal(wanted, got, any_order=now.any_order)
+        wanted, actual = before.requests[agent], now.requests[agent]
+        pair = _first_unequal(wanted, actual, any_order=now.any_order)
         if pair is not None:
-            return _request(agent, wanted, got, *pair)
+            return _request(agent, wanted, actual, *pair)
     return None
 
 
 def _first_unequal(
-    wanted: list[dict[str, Any]], got: list[dict[str, Any]], *, any_order: bool
+    wanted: list[dict[str, Any]], actual: list[dict[str, Any]], *, any_order: bool
 ) -> tuple[int | None, int | None] | None:
     """Return the positions of the first two different requests, None for a missing one; None if all are equal."""
     if not any_order:
-        at = next((at for at, (one, other) in enumerate(zip(wanted, got, strict=False)) if one != other), None)
-        if at is None and len(wanted) == len(got):
+        at = next((at for at, (left, right) in enumerate(zip(wanted, actual, strict=False)) if left != right), None)
+        if at is None and len(wanted) == len(actual):
             return None
-        at = min(len(wanted), len(got)) if at is None else at
-        return at if at < len(wanted) else None, at if at < len(got) else None
-    rest = list(range(len(got)))
+        at = min(len(wanted), len(actual)) if at is None else at
+        return at if at < len(wanted) else None, at if at < len(actual) else None
+    rest = list(range(len(actual)))
     missing: list[int] = []
-    for at, one in enumerate(wanted):
-        same = next((place for place in rest if got[place] == one), None)
+    for at, request in enumerate(wanted):
+        same = next((place for place in rest if actual[place] == request), None)
         if same is None:
             missing.append(at)
         else:
@@ -179,26 +179,31 @@ def _first_unequal(
         return (None, rest[0]) if rest else None
     # Without an order, compare with the most similar request.
     text = as_json(wanted[missing[0]])
-    return missing[0], max(rest, key=lambda place: _likeness(text, as_json(got[place])), default=None)
+    return missing[0], max(rest, key=lambda place: _likeness(text, as_json(actual[place])), default=None)
 
 
-def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, one[:5_000], other[:5_000], autojunk=False).quick_ratio()
+def _likeness(left: str, right: str) -> float:
+    return SequenceMatcher(None, left[:5_000], right[:5_000], autojunk=False).quick_ratio()
 
 
 def _request(
-    agent: str, wanted: list[dict[str, Any]], got: list[dict[str, Any]], one: int | None, other: int | None
+    agent: str, wanted: list[dict[str, Any]], actual: list[dict[str, Any]], wanted_at: int | None, actual_at: int | None
 ) -> str:
-    if one is None and other is not None:
-        asked = got[other]["messages"][-1:]
-        return f"Extra model request: request {other + 1} of {agent!r}, which the golden trace does not have.\n{_asked(asked)}"
-    assert one is not None  # noqa: S101 - one of the two is given
-    if other is None:
-        asked = wanted[one]["messages"][-1:]
-        return f"Missing model request: request {one + 1} of {agent!r}, which the run did not make.\n{_asked(asked)}"
+    if wanted_at is None and actual_at is not None:
+        asked = actual[actual_at]["messages"][-1:]
+        return (
+            f"Extra model request: request {actual_at + 1} of {agent!r}, which the golden trace does not have.\n"
+            f"{_asked(asked)}"
+        )
+    assert wanted_at is not None  # noqa: S101 - one of the two is given
+    if actual_at is None:
+        asked = wanted[wanted_at]["messages"][-1:]
+        return (
+            f"Missing model request: request {wanted_at + 1} of {agent!r}, which the run did not make.\n{_asked(asked)}"
+        )
     return (
-        f"Model request that differs: request {one + 1} of {agent!r}.\n"
-        f"{_indented(first_difference(wanted[one], got[other]))}"
+        f"Model request that differs: request {wanted_at + 1} of {agent!r}.\n"
+        f"{_indented(first_difference(wanted[wanted_at], actual[actual_at]))}"
     )
 
 

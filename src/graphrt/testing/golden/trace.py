@@ -68,19 +68,19 @@ def entries_of(run: Any) -> list[Entry]:
     Raises:
         InputError: There are none, or they are of another type.
     """
-    given: Any = run.entries if run.__class__ is RecordedRun else run
-    found: list[Any] = list(given) if hasattr(given, "__iter__") else [given]
-    if not found:
+    unchecked: Any = run.entries if run.__class__ is RecordedRun else run
+    entries: list[Any] = list(unchecked) if hasattr(unchecked, "__iter__") else [unchecked]
+    if not entries:
         raise INVALID_ARGUMENT(
             argument="The run of a golden trace",
-            value=given,
+            value=unchecked,
             wanted="a recorded run that has entries: run = record(graph, input)",
         )
-    if not all(isinstance(one, Entry) for one in found):
+    if not all(isinstance(entry, Entry) for entry in entries):
         raise INVALID_ARGUMENT(
             argument="The run of a golden trace", value=run, wanted="a recorded run: run = record(graph, input)"
         )
-    return found
+    return entries
 
 
 # -- to text -----------------------------------------------------------------------------------------------------
@@ -176,5 +176,5 @@ def _calls(calls: Any, place: str) -> list[dict[str, Any]]:
 def _list(value: Any, place: str) -> list[Any]:
     if value.__class__ is not list:
         raise BAD_GOLDEN_TRACE(why=f"{place} is not a list")
-    found: list[Any] = value
-    return found
+    items: list[Any] = value
+    return items

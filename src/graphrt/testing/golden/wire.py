@@ -47,10 +47,10 @@ def golden_wire(run: RecordedRun[Any] | Iterable[Entry], protocol: Protocol, *, 
 
 def wire_divergence(expected: str, found: str) -> str | None:
     """Describe the first difference between two golden wires; None if they are equal."""
-    for number, (wanted, got) in enumerate(zip_longest(expected.splitlines(), found.splitlines()), 1):
-        if wanted != got:
-            lines = [("expected", wanted), ("found", got)]
+    for number, (wanted, actual) in enumerate(zip_longest(expected.splitlines(), found.splitlines()), 1):
+        if wanted != actual:
+            lines = [("expected", wanted), ("found", actual)]
             return f"Event {number} differs.\n" + "\n".join(
-                f"  {name}: {'nothing' if one is None else safe(one[:300])}" for name, one in lines
+                f"  {name}: {'nothing' if event is None else safe(event[:300])}" for name, event in lines
             )
     return None

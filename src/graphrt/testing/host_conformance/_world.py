@@ -83,18 +83,18 @@ class HostWorld:
 
     def ends(self, runtime: Runtime[Any, Any], thread: str, what: str, status: str = "completed") -> Any:
         """Return the state of a thread after the host has ended its run."""
-        found = runtime.state(thread)  # a late message may show an ended thread as running
+        snapshot = runtime.state(thread)  # a late message may show an ended thread as running
         until = time.monotonic() + self._patience_s
-        while found.status in {"running", "new"}:
+        while snapshot.status in {"running", "new"}:
             if time.monotonic() > until:
                 raise BrokenClauseError(f"{what}: the run does not end")
             time.sleep(0.01)
-            before, found = found.seq, runtime.state(thread)
-            if found.seq != before:  # allow more time for a run in progress on a slow store
+            before, snapshot = snapshot.seq, runtime.state(thread)
+            if snapshot.seq != before:  # allow more time for a run in progress on a slow store
                 until = time.monotonic() + self._patience_s
-        if found.status != status:
-            raise BrokenClauseError(f"{what}: the thread is {found.status}, not {status}")
-        return found.values
+        if snapshot.status != status:
+            raise BrokenClauseError(f"{what}: the thread is {snapshot.status}, not {status}")
+        return snapshot.values
 
     def eventually(self, true: Callable[[], object], what: str) -> None:
         """Wait until something is true."""
@@ -114,9 +114,9 @@ class HostWorld:
             if (now := value()) != before:
                 raise BrokenClauseError(f"{what}: {before!r} became {now!r}")
 
-    def once_each(self, thread: str, most: int, what: str) -> None:
+    def once_each(self, thread: str, count: int, what: str) -> None:
         """Check that each activation of `loop` ran once."""
-        ran = {number: self.done[thread, number] for number in range(most)}
+        ran = {number: self.done[thread, number] for number in range(count)}
         if set(ran.values()) != {1}:
             raise BrokenClauseError(f"{what}: activations ran so often: {ran}")
 

@@ -29,13 +29,15 @@ def a_thread_whose_owner_died_is_taken_over(world: HostWorld) -> None:
 def threads_of_other_graphs_are_left(world: HostWorld) -> None:
     """A thread whose graph the host does not have is left alone, while others are driven."""
     other, runtime = world.runtime(world.loop("other")), world.runtime(world.loop())
-    left = other.start({})
-    with world.unchanged(lambda: (other.state(left).seq, other.state(left).status), "a thread of another graph"):
+    other_thread = other.start({})
+    with world.unchanged(
+        lambda: (other.state(other_thread).seq, other.state(other_thread).status), "a thread of another graph"
+    ):
         host = world.host(world.loop())
         thread = runtime.start({})
         host.drive(thread)
         world.ends(runtime, thread, "a thread beside one of another graph")
-    same(other.state(left).status, "running", "its status")
+    same(other.state(other_thread).status, "running", "its status")
 
 
 def a_failed_run_ends_neither_host_nor_others(world: HostWorld) -> None:

@@ -33,8 +33,8 @@ def tasks_of_another_queue_are_left(world: HostWorld) -> None:
     with world.unchanged(lambda: sum(world.done.values()), "tasks of a queue that is not served were run"):
         host.drive(thread)
         world.eventually(lambda: runtime.inbox(kind="task"), "the tasks are not left")
-        left = runtime.state(thread).seq
-    same(runtime.state(thread).seq, left, "the last entry of a thread whose tasks are left")
+        last_seq = runtime.state(thread).seq
+    same(runtime.state(thread).seq, last_seq, "the last entry of a thread whose tasks are left")
 
 
 def two_executions_have_one_outcome(world: HostWorld) -> None:
@@ -90,15 +90,15 @@ def a_host_that_stops_leaves_its_tasks_to_others(world: HostWorld) -> None:
     _one_outcome_each(world, runtime, thread, 2)
 
 
-def _end(world: HostWorld, runtime: Runtime[Any, Any], thread: str, what: str) -> Any:
+def _end(world: HostWorld, runtime: Runtime[Any, Any], thread: str, subject: str) -> Any:
     """Wait until the thread has completed, and return its state. It pauses while its tasks run elsewhere."""
-    world.eventually(lambda: runtime.state(thread).status == "completed", f"{what}: the run does not end")
+    world.eventually(lambda: runtime.state(thread).status == "completed", f"{subject}: the run does not end")
     return runtime.state(thread).values
 
 
-def _one_outcome_each(world: HostWorld, runtime: Runtime[Any, Any], thread: str, most: int) -> None:
+def _one_outcome_each(world: HostWorld, runtime: Runtime[Any, Any], thread: str, count: int) -> None:
     """Check that each task's effect was recorded once, and ran once."""
-    told = [entry.event.result for entry in runtime.entries(thread) if isinstance(entry.event, EffectRecorded)]
-    if sorted(told) != list(range(most)):
-        raise BrokenClauseError(f"the effects of {most} tasks were recorded as {told}")
-    world.once_each(thread, most, "the tasks of a fan-out")
+    results = [entry.event.result for entry in runtime.entries(thread) if isinstance(entry.event, EffectRecorded)]
+    if sorted(results) != list(range(count)):
+        raise BrokenClauseError(f"the effects of {count} tasks were recorded as {results}")
+    world.once_each(thread, count, "the tasks of a fan-out")

@@ -86,26 +86,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Test the mutants; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     at = words.index("--") if "--" in words else len(words)
-    given = _parser().parse_args(words[:at])
+    options = _parser().parse_args(words[:at])
     tests = words[at + 1 :]
     tests = tests[1:] if tests[:1] in (["pytest"], ["py.test"]) else tests
     folder = Path(tempfile.mkdtemp(prefix="graphrt-mutate-"))
     interrupt = _Interrupt()
     # SIGTERM, which CI sends to cancelled jobs, is handled like Ctrl-C.
-    before = [(one, signal.signal(one, interrupt.take)) for one in (signal.SIGINT, signal.SIGTERM)]
+    before = [
+        (signal_number, signal.signal(signal_number, interrupt.take))
+        for signal_number in (signal.SIGINT, signal.SIGTERM)
+    ]
     runs = PytestRuns(tests)
     try:
-        return _mutate(given, tests, runs, folder)
+        return _mutate(options, tests, runs, folder)
     except KeyboardInterrupt:
-        _say(given, "interrupted before a mutant was tested")
+        _say(options, "interrupted before a mutant was tested")
         return _INTERRUPTED
     except GraphrtError as error:
         sys.stderr.write(f"{shown_error(error)}\n")
         return 2
     finally:
         runs.stop()
-        for one, handler in before:
-            signal.signal(one, handler)
+        for signal_number, handler in before:
+            signal.signal(signal_number, handler)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -125,17 +128,17 @@ class _Interrupt:
             raise KeyboardInterrupt
 
 
-def _mutate(given: argparse.Namespace, tests: list[str], runs: PytestRuns, folder: Path) -> int:
+def _mutate(options: argparse.Namespace, tests: list[str], runs: PytestRuns, folder: Path) -> int:
     def say(text: str) -> None:
-        _say(given, text)
+        _say(options, text)
 
     say("running the tests without a mutant ...")
-    first = first_run(runs, folder / "first", given.targets, given.seed)
-    candidates, left_out = first.candidates(given.only, given.skip, given.max_mutants)
+    first = first_run(runs, folder / "first", options.targets, options.seed)
+    candidates, left_out = first.candidates(options.only, options.skip, options.max_mutants)
     graphs = ", ".join(dict.fromkeys(first.titles.values()))
     passed = f"{reports.counted(len(first.tests), 'test')} passed in {first.result.seconds:.1f} s"
     say(f"{passed}; {reports.counted(len(candidates), 'mutant')} of {graphs}")
-    if given.list:
+    if options.list:
         for candidate in candidates:
             sys.stdout.write(f"{reports.listed(candidate)}\n")
         return 0
@@ -144,39 +147,39 @@ def _mutate(given: argparse.Namespace, tests: list[str], runs: PytestRuns, folde
         "mutants",
         size=lambda verdict: (ALIVE.index(verdict.status), order[verdict.candidate.id]),
         shown=lambda _, verdict: (reports.case(verdict), reports.replay_line(verdict.candidate, first, tests)),
-        progress=not given.quiet and say,
+        progress=not options.quiet and say,
     )
     search.total = len(candidates)
     if left_out:
         search.left_out[f"{reports.counted(left_out, 'mutant')}, by --max-mutants; another --seed draws others"] = None
-    verdicts = judge_all(runs, folder, first, candidates, search, jobs=given.jobs, timeout_s=given.timeout)
+    verdicts = judge_all(runs, folder, first, candidates, search, jobs=options.jobs, timeout_s=options.timeout)
     say(f"\n{search.report(graphs)}\n{reports.score_line(verdicts)}")
-    _write_json(given, reports.as_json(first, search, verdicts, tests))
+    _write_json(options, reports.as_json(first, search, verdicts, tests))
     if search.interrupted:
         return _INTERRUPTED
-    if score(verdicts) < given.fail_under:
-        say(f"ERROR: The mutation score is {score(verdicts):.1f}%, and {given.fail_under:g}% is required.")
+    if score(verdicts) < options.fail_under:
+        say(f"ERROR: The mutation score is {score(verdicts):.1f}%, and {options.fail_under:g}% is required.")
         return 1
     return 0
 
 
-def _say(given: argparse.Namespace, text: str) -> None:
+def _say(options: argparse.Namespace, text: str) -> None:
     """Write a line for people: to standard output, unless JSON goes there."""
-    stream: Any = sys.stderr if given.json == "-" or given.list else sys.stdout
+    stream: Any = sys.stderr if options.json == "-" or options.list else sys.stdout
     stream.write(f"{text}\n")
     stream.flush()
 
 
-def _write_json(given: argparse.Namespace, text: str) -> None:
-    if given.json == "-":
+def _write_json(options: argparse.Namespace, text: str) -> None:
+    if options.json == "-":
         sys.stdout.write(f"{text}\n")
-    elif given.json:
+    elif options.json:
         try:
-            path = Path(given.json)
+            path = Path(options.json)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n", encoding="utf-8")
         except OSError as error:
-            raise NOT_WRITTEN(path=given.json, problem=error.strerror or str(error)) from error
+            raise NOT_WRITTEN(path=options.json, problem=error.strerror or str(error)) from error
 
 
 if __name__ == "__main__":

@@ -96,16 +96,16 @@ class FirstRun:
                     known_names=OPERATORS,
                     guess=closest(pattern, [candidate.id for candidate in everything]),
                 )
-        found = [
+        pool = [
             candidate
             for candidate in everything
             if (not only or any(_matches(candidate, pattern) for pattern in only))
             and not any(_matches(candidate, pattern) for pattern in skip)
         ]
-        if max_mutants is None or max_mutants >= len(found):
-            return found, 0
-        chosen = sorted(Random(self.seed).sample(range(len(found)), max_mutants))  # noqa: S311 - a sample, not a secret
-        return [found[number] for number in chosen], len(found) - max_mutants
+        if max_mutants is None or max_mutants >= len(pool):
+            return pool, 0
+        chosen = sorted(Random(self.seed).sample(range(len(pool)), max_mutants))  # noqa: S311 - a sample, not a secret
+        return [pool[number] for number in chosen], len(pool) - max_mutants
 
     def _of_graph(self, key: str) -> Iterator[Candidate]:
         graph, hits = self.graphs[key], self.hits.get(key, {})

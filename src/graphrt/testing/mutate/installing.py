@@ -121,9 +121,9 @@ class FirstRun:
         data = load(self.folder / "arcs")
 
         def module(name: str) -> Any:
-            found = import_module(name)
+            imported = import_module(name)
             data.merge(load(self.folder / "arcs"))  # the import may have compiled graphs
-            return found
+            return imported
 
         chosen: set[str] = set()
         for target in self._targets or [""]:

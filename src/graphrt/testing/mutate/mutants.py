@@ -58,8 +58,8 @@ def edited(topology: Mapping[str, Any], mutation: Mutation) -> dict[str, Any]:
         case "redirect-edge":
             edges[edges.index(args["edge"])]["to"] = args["to"]
         case "swap-labels":
-            one, two = edges[edges.index(args["edge"])], edges[edges.index(args["other"])]
-            one["to"], two["to"] = two["to"], one["to"]
+            first_edge, second_edge = edges[edges.index(args["edge"])], edges[edges.index(args["other"])]
+            first_edge["to"], second_edge["to"] = second_edge["to"], first_edge["to"]
         case "widen-join" | "drop-starved":
             for edge in edges:
                 if edge["kind"] == "join" and edge["join"] == args["join"]:
@@ -85,8 +85,8 @@ def latest(_current: Any, incoming: Any) -> Any:
 
 
 def _node(data: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(node for node in data["nodes"] if node["name"] == name)
-    return found
+    entry: dict[str, Any] = next(node for node in data["nodes"] if node["name"] == name)
+    return entry
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def mutations(topology: Mapping[str, Any], *, seed: int = 0) -> tuple[Mutation, 
     Returns:
         0..n mutations, by operator and then in the order of the topology.
     """
-    found = [
+    unordered = [
         *_edges(topology, seed),
         *_labels(topology, seed),
         *_gotos(topology, seed),
@@ -95,7 +95,7 @@ def mutations(topology: Mapping[str, Any], *, seed: int = 0) -> tuple[Mutation, 
         *_exits(topology),
     ]
     order = list(OPERATORS)
-    return tuple(sorted(found, key=lambda mutation: order.index(mutation.operator)))
+    return tuple(sorted(unordered, key=lambda mutation: order.index(mutation.operator)))
 
 
 def _node_of(edge: Mapping[str, Any]) -> str:
@@ -123,9 +123,9 @@ def _redirected(
     targets = [node["name"] for node in topology["nodes"]]
     if edge["from"] != "START" or edge["kind"] != "static":  # an edge from START to END is an error
         targets.append("END")
-    left = [name for name in targets if name not in without and name != edge["to"]]
-    if left:
-        other = Random(f"{seed}:{arc.id}").choice(left)  # noqa: S311 - which mutant is made is not a secret
+    candidates = [name for name in targets if name not in without and name != edge["to"]]
+    if candidates:
+        other = Random(f"{seed}:{arc.id}").choice(candidates)  # noqa: S311 - which mutant is made is not a secret
         words = f"{_kind(edge)} {arc} leads to {other} instead"
         args = {"edge": edge, "to": other}
         yield Mutation("redirect-edge", f"{text}=>{other}", words, _node_of(edge), (arc,), args)
@@ -147,16 +147,16 @@ def _labels(topology: Mapping[str, Any], seed: int) -> Iterator[Mutation]:
                 words = f"the route {arc} is dropped"
                 yield Mutation("drop-edge", text, words, _node_of(edge), (arc,), {"edge": edge})
             yield from _redirected(topology, edge, text, seed, set())
-        for one, two in _pairs(routes):
-            arcs = (arc_of(one), arc_of(two))
+        for first, second in _pairs(routes):
+            arcs = (arc_of(first), arc_of(second))
             yield Mutation(
                 "swap-labels",
                 f"{at}:{arcs[0].label}<>{arcs[1].label}",
-                f"the labels {arcs[0].label!r} and {arcs[1].label!r} of {one['router']} after {source} change their "
-                f"targets {one['to']} and {two['to']}",
-                _node_of(one),
+                f"the labels {arcs[0].label!r} and {arcs[1].label!r} of {first['router']} after {source} change their "
+                f"targets {first['to']} and {second['to']}",
+                _node_of(first),
                 arcs,
-                {"edge": one, "other": two},
+                {"edge": first, "other": second},
             )
         if default is not None:
             arc = arc_of(default)
@@ -168,12 +168,12 @@ def _labels(topology: Mapping[str, Any], seed: int) -> Iterator[Mutation]:
 
 def _pairs(routes: list[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Pair each route with the next one to another target, so that every label is in a pair; yield each pair once."""
-    told: set[frozenset[int]] = set()
+    seen: set[frozenset[int]] = set()
     for at, route in enumerate(routes):
         later = [(at + step) % len(routes) for step in range(1, len(routes))]
         other = next((number for number in later if routes[number]["to"] != route["to"]), None)
-        if other is not None and frozenset((at, other)) not in told:
-            told.add(frozenset((at, other)))
+        if other is not None and frozenset((at, other)) not in seen:
+            seen.add(frozenset((at, other)))
             yield route, routes[other]
 
 

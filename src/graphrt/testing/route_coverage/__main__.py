@@ -22,15 +22,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--fail-under", type=float, default=0.0, metavar="PERCENT", help="as for --graphrt-cov-fail-under"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     data = CoverageData()
     try:
-        for path in given.data:
+        for path in options.data:
             more = load(path)
             if other := data.outdated(more) + more.outdated(data):
                 raise _of_another_version(path, other[0])
             data.merge(more)
-        summary = summarise(data, given.target)
+        summary = summarise(data, options.target)
         if not summary.graphs:
             raise no_graph(
                 data,
@@ -41,8 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
     except GraphrtError as error:
         sys.stderr.write(f"{shown_error(error)}\n")
         return 2
-    sys.stdout.write(reports.WRITERS[given.report](summary).rstrip("\n") + "\n")
-    return 1 if summary.percent < given.fail_under else 0
+    sys.stdout.write(reports.WRITERS[options.report](summary).rstrip("\n") + "\n")
+    return 1 if summary.percent < options.fail_under else 0
 
 
 def _of_another_version(path: Path, graph: GraphData) -> InputError:

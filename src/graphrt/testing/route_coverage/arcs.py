@@ -108,11 +108,11 @@ def arc_of(edge: Mapping[str, Any]) -> Arc:
 
 def branches(topology: Mapping[str, Any]) -> dict[tuple[str, int], list[Mapping[str, Any]]]:
     """Return the conditional edges of a graph: maps source and number to the edges of the labels."""
-    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    edges_by_router: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for edge in topology["edges"]:
         if edge["kind"] == "conditional":
-            found.setdefault((edge["from"], edge["branch"]), []).append(edge)
-    return found
+            edges_by_router.setdefault((edge["from"], edge["branch"]), []).append(edge)
+    return edges_by_router
 
 
 def _of_joins(topology: Mapping[str, Any]) -> Iterator[Arc]:

@@ -100,7 +100,7 @@ class CoverageData:
         keys = {graph.key for graph in graphs}
         self.graphs = {key: graph for key, graph in self.graphs.items() if key not in keys}
         self.hits = {place: arcs for place, arcs in self.hits.items() if place[0] not in keys}
-        self.explored = {place: one for place, one in self.explored.items() if place[0] not in keys}
+        self.explored = {place: result for place, result in self.explored.items() if place[0] not in keys}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON-ready data, in a fixed order."""
@@ -112,8 +112,8 @@ class CoverageData:
                 for (key, path), arcs in sorted(self.hits.items())
             ],
             "explored": [
-                [key, path, sorted(one.taken, key=lambda arc: arc.id), one.complete]
-                for (key, path), one in sorted(self.explored.items())
+                [key, path, sorted(explored.taken, key=lambda arc: arc.id), explored.complete]
+                for (key, path), explored in sorted(self.explored.items())
             ],
         }
 
@@ -194,13 +194,13 @@ def _read_explored(data: CoverageData, item: Any) -> None:
 def _saved(item: Any) -> CoverageData:
     _same_format(item)
     data = CoverageData()
-    for one in item["graphs"]:
-        graph = GraphData.of(one)
+    for graph_data in item["graphs"]:
+        graph = GraphData.of(graph_data)
         data.graphs[graph.key] = graph
     for key, where, arcs in item["hits"]:
         data.hits[key, where] = {_arc(arc): set(contexts) for arc, contexts in arcs}
-    for one in item["explored"]:
-        _read_explored(data, one)
+    for explored in item["explored"]:
+        _read_explored(data, explored)
     return data
 
 

@@ -115,12 +115,12 @@ def lcov(summary: Summary) -> str:
     for file, lines in sorted(_by_file(summary).items()):
         arcs = [arc for line in lines.values() for arc in line]
         records += ["TN:", f"SF:{file}"]
-        for line, found in sorted(lines.items()):
-            never = "0" if any(hits for _, hits in found) else "-"
-            records += [f"BRDA:{line},0,{number},{hits or never}" for number, (_, hits) in enumerate(found)]
+        for line, branches in sorted(lines.items()):
+            never = "0" if any(hits for _, hits in branches) else "-"
+            records += [f"BRDA:{line},0,{number},{hits or never}" for number, (_, hits) in enumerate(branches)]
         records += [f"BRF:{len(arcs)}", f"BRH:{sum(hits > 0 for _, hits in arcs)}"]
-        records += [f"DA:{line},{max(hits for _, hits in found)}" for line, found in sorted(lines.items())]
-        records += [f"LF:{len(lines)}", f"LH:{sum(any(h for _, h in found) for found in lines.values())}"]
+        records += [f"DA:{line},{max(hits for _, hits in branches)}" for line, branches in sorted(lines.items())]
+        records += [f"LF:{len(lines)}", f"LH:{sum(any(h for _, h in branches) for branches in lines.values())}"]
         records.append("end_of_record")
     return "\n".join(records) + "\n"
 
@@ -134,12 +134,12 @@ def cobertura(summary: Summary) -> str:
     covered_lines = total_lines = 0
     for file, lines in sorted(files.items()):
         rows: list[str] = []
-        for line, found in sorted(lines.items()):
-            taken = sum(hits > 0 for _, hits in found)
+        for line, branches in sorted(lines.items()):
+            taken = sum(hits > 0 for _, hits in branches)
             covered_lines, total_lines = covered_lines + (taken > 0), total_lines + 1
-            shown = f"{100 * taken // len(found)}% ({taken}/{len(found)})"
+            shown = f"{100 * taken // len(branches)}% ({taken}/{len(branches)})"
             rows.append(
-                f'<line number="{line}" hits="{max(hits for _, hits in found)}" branch="true" '
+                f'<line number="{line}" hits="{max(hits for _, hits in branches)}" branch="true" '
                 f'condition-coverage="{shown}"/>'
             )
         arcs = [arc for line in lines.values() for arc in line]
@@ -162,7 +162,7 @@ def cobertura(summary: Summary) -> str:
 
 
 def _rate(lines: Mapping[int, list[tuple[str, int]]]) -> float:
-    return sum(any(hits for _, hits in found) for found in lines.values()) / len(lines) if lines else 1.0
+    return sum(any(hits for _, hits in branches) for branches in lines.values()) / len(lines) if lines else 1.0
 
 
 WRITERS: Final[dict[str, Callable[[Summary], str]]] = {

@@ -156,8 +156,8 @@ class RunSink:
         self._collector.committed(self._root, path, unit)
         taken = [arc for name in open_.ended for arc in unit.static.get(name, ())]
         open_.ended.clear()
-        for standing in standings:
-            taken += open_.joined(unit, standing, starved=starved)
+        for join_state in standings:
+            taken += open_.joined(unit, join_state, starved=starved)
         return taken
 
     def _ended_elsewhere(self, entry: Entry, unit: Unit, due: tuple[str, ...]) -> list[Arc]:
@@ -222,18 +222,18 @@ class _Open:
         self.standings: dict[tuple[str, ...], tuple[frozenset[str], bool]] = {}
         """Joins by their sources: the sources that arrived, and whether it fired."""
 
-    def joined(self, unit: Unit, standing: JoinStanding, *, starved: bool) -> list[Arc]:
+    def joined(self, unit: Unit, join_state: JoinStanding, *, starved: bool) -> list[Arc]:
         """Return the outcomes that a change of a join reveals."""
-        join = unit.joins.get(standing.sources)
+        join = unit.joins.get(join_state.sources)
         if join is None:
             return []
-        before, had_fired = self.standings.get(standing.sources, (frozenset[str](), False))
-        arrived, fired = frozenset(standing.arrived), standing.fired
-        self.standings[standing.sources] = (arrived, fired)
+        before, had_fired = self.standings.get(join_state.sources, (frozenset[str](), False))
+        arrived, fired = frozenset(join_state.arrived), join_state.fired
+        self.standings[join_state.sources] = (arrived, fired)
         outcomes: list[str] = []
         if starved:
             outcomes.append("starved")
-        elif not arrived and not fired and not standing.emptied:  # all have arrived: its generation ended
+        elif not arrived and not fired and not join_state.emptied:  # all have arrived: its generation ended
             outcomes.append("absorbed" if had_fired else "fired")
             if not had_fired and join["need"] < join["of"]:
                 outcomes.append("absorbed")
@@ -243,7 +243,7 @@ class _Open:
             outcomes.append("fired")
             if len(arrived) > join["need"]:
                 outcomes.append("absorbed")
-        return [Arc("join", ",".join(standing.sources), standing.node, outcome) for outcome in outcomes]
+        return [Arc("join", ",".join(join_state.sources), join_state.node, outcome) for outcome in outcomes]
 
     def starved(self, unit: Unit) -> list[Arc]:
         """Return the joins that still wait at the end of the run."""

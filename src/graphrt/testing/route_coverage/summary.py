@@ -96,11 +96,11 @@ def _summarised(data: CoverageData, targets: Sequence[str], root: Path) -> Summa
     silent: list[str] = []
     chosen: dict[str, GraphData] = {}
     for target in targets or [""]:
-        found, problem = named(data, target, root)
-        if not found and target:
+        graphs, problem = named(data, target, root)
+        if not graphs and target:
             is_of_tests = is_test(target.partition("::")[0]) or (root / target).is_dir()
             raise no_graph(data, target, problem, hint=_HINT if is_of_tests else "")
-        chosen.update((graph.key, graph) for graph in found)
+        chosen.update((graph.key, graph) for graph in graphs)
         silent += [file for file in without_graphs(data, target, root) if target and file not in silent]
     nested = {key for graph in chosen.values() for key in graph.nested.values() if key != graph.key}
     tops = [graph for graph in chosen.values() if graph.key not in nested]
@@ -140,7 +140,7 @@ def _summary(data: CoverageData, title: str, top: GraphData, path: tuple[str, ..
     in_order = sorted(wanted, key=_order)
     missing = tuple(arc for arc in in_order if arc not in hits)
     explored = [data.explored[place] for place in places if place in data.explored]
-    possible = frozenset(missing).intersection(arc for one in explored for arc in one.taken)
+    possible = frozenset(missing).intersection(arc for result in explored for arc in result.taken)
     searched = (arc for arc in missing if arc.kind in EXPLORED_KINDS and arc not in possible)
     return GraphSummary(
         "/".join((title, *path)),
@@ -149,7 +149,7 @@ def _summary(data: CoverageData, title: str, top: GraphData, path: tuple[str, ..
         {arc: tuple(sorted(hits[arc])) for arc in in_order if arc in hits},
         missing,
         possible,
-        frozenset(searched) if explored and all(one.complete for one in explored) else frozenset(),
+        frozenset(searched) if explored and all(result.complete for result in explored) else frozenset(),
     )
 
 

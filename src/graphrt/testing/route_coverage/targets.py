@@ -44,9 +44,9 @@ def named(
     if by_name:
         return by_name, ""
     for place in places(target, root):
-        found = [graph for graph in everything if graph.file and _below((root / graph.file), place)]
-        if found:
-            return [graph for graph in found if place.is_file() or not is_test(graph.file)] or found, ""
+        graphs = [graph for graph in everything if graph.file and _below((root / graph.file), place)]
+        if graphs:
+            return [graph for graph in graphs if place.is_file() or not is_test(graph.file)] or graphs, ""
     return _of_module(everything, target), ""
 
 
@@ -62,11 +62,11 @@ def no_graph(data: CoverageData, target: str, problem: str, *, hint: str = "") -
     known = sorted({graph.name for graph in data.graphs.values()})
     guess = "" if problem else closest(target, known)
     advice = f"Did you mean {guess!r}?" if guess else "Name a package, a module, a file, module:variable or a graph."
-    what = (
+    reason = (
         f"{target!r} names no graph that the tests compiled." if target else "No test compiled a graph of the program."
     )
     return TARGET_WITHOUT_GRAPH(
-        problem=problem or what,
+        problem=problem or reason,
         graphs=f"graphs {names(known)}" if known else "no graph was compiled",
         advice=advice + hint,
     )
@@ -88,8 +88,8 @@ def _of_variable(
         instead = "name the compiled graph" if hasattr(value, "compile") else "name a compiled graph, or a graph's name"
         return [], f"{module}:{variable} is a {kind}, not a compiled graph: {instead}."
     wanted = Unit(value)  # pyright: ignore[reportUnknownArgumentType]
-    found = [graph for graph in data.graphs.values() if graph.name == value.name]
-    same = [graph for graph in found if graph.key.endswith(f"|{wanted.signature}")]
+    same_named = [graph for graph in data.graphs.values() if graph.name == value.name]
+    same = [graph for graph in same_named if graph.key.endswith(f"|{wanted.signature}")]
     # Graphs of two packages may look alike.
     file = Path(wanted.data.file)
     return [graph for graph in same if (root / graph.file).resolve() == file.resolve()] or same, ""

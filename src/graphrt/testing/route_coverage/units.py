@@ -63,8 +63,8 @@ class Unit:
                 taken += [arc for arc in routes if arc.target == name]
                 continue
             text = shown(label)
-            found = [arc for arc in routes if arc.label == text] or [arc for arc in routes if arc.label == DEFAULT]
-            taken += found
+            matching = [arc for arc in routes if arc.label == text] or [arc for arc in routes if arc.label == DEFAULT]
+            taken += matching
         return taken
 
 

@@ -87,16 +87,22 @@ def read(
         InputError: They name an unknown node, have an empty list, or contain an async function. A result that no node
             can return is refused when it is chosen.
     """
-    given = {node_name(key): items for key, items in (alternatives or {}).items()}
-    inputs = _listed(given.pop(START, [input]), "the input (START)")
-    free = not given and not replies and harness is None and alternatives is None and not (callable(answers) or answers)
+    items_by_node = {node_name(key): items for key, items in (alternatives or {}).items()}
+    inputs = _listed(items_by_node.pop(START, [input]), "the input (START)")
+    free = (
+        not items_by_node
+        and not replies
+        and harness is None
+        and alternatives is None
+        and not (callable(answers) or answers)
+    )
     known = dict(_paths(graph, ""))
     if free:
-        given = dict.fromkeys(path for path, (owner, name) in known.items() if name not in owner.nested)
+        items_by_node = dict.fromkeys(path for path, (owner, name) in known.items() if name not in owner.nested)
     checked: dict[str, Any] = {}
     labels: dict[str, tuple[Label, ...]] = {}
     asked: list[str] = []
-    for key, items in given.items():
+    for key, items in items_by_node.items():
         if not isinstance(key, str) or key not in known:
             raise UNKNOWN_NODE_ASKED(
                 who="alternatives=",
@@ -159,20 +165,20 @@ def _labels(graph: Graph, name: str) -> tuple[tuple[Label, ...], bool]:
     topology = graph.topology()
     edges = [edge for edge in topology["edges"] if edge["from"] == name]
     routes = [edges for (source, _), edges in sorted(branches(topology).items()) if source == name]
-    found: list[Label] = []
+    labels: list[Label] = []
     joined = any(edge["kind"] == "join" for edge in edges)
     if routes and not joined:
         for chosen in product(*routes):
             arcs = tuple(map(arc_of, chosen))
-            said = ", ".join(f"{arc.target} by label {arc.label!r}" for arc in arcs)
-            found.append(Label(said, tuple(dict.fromkeys(arc.target for arc in arcs)), arcs))
+            text = ", ".join(f"{arc.target} by label {arc.label!r}" for arc in arcs)
+            labels.append(Label(text, tuple(dict.fromkeys(arc.target for arc in arcs)), arcs))
     gotos = [edge["to"] for edge in edges if edge["kind"] == "goto"]
-    found += [Label(f"{target} by a Command", (target,), (Arc("goto", name, target),)) for target in gotos]
-    if not found or (any(edge["kind"] == "static" for edge in edges) and gotos):
-        found.insert(0, Label("wherever its edges lead", None))
+    labels += [Label(f"{target} by a Command", (target,), (Arc("goto", name, target),)) for target in gotos]
+    if not labels or (any(edge["kind"] == "static" for edge in edges) and gotos):
+        labels.insert(0, Label("wherever its edges lead", None))
     if any(edge["kind"] == "on_error" for edge in edges):
-        found.append(Label("its on_error node, since it fails", None, fails=True))
-    return tuple(found), not (routes and joined)
+        labels.append(Label("its on_error node, since it fails", None, fails=True))
+    return tuple(labels), not (routes and joined)
 
 
 def _lists(graph: Graph, name: str) -> str | None:
@@ -188,16 +194,16 @@ def _lists(graph: Graph, name: str) -> str | None:
 # -- stubs ---------------------------------------------------------------------------------------------------------
 
 
-def _stubbed(graph: Graph, above: str, given: Alternatives, ask: Ask) -> Graph:
+def _stubbed(graph: Graph, above: str, alternatives: Alternatives, ask: Ask) -> Graph:
     stubs: dict[str, Any] = {}
     nested = graph.nested
     for name in graph.nodes:
         path = above + name
-        if path in given.nodes:
-            items = given.nodes[path]
-            stubs[name] = _free(path, given.labels[path], ask) if items is None else _node(path, items, ask)
+        if path in alternatives.nodes:
+            items = alternatives.nodes[path]
+            stubs[name] = _free(path, alternatives.labels[path], ask) if items is None else _node(path, items, ask)
         elif name in nested:
-            stubs[name] = _stubbed(nested[name], f"{path}/", given, ask)
+            stubs[name] = _stubbed(nested[name], f"{path}/", alternatives, ask)
     return graph.with_nodes(stubs)
 
 
@@ -215,16 +221,16 @@ def _chosen(kind: str, name: str, items: tuple[Any, ...], ask: Ask) -> Callable[
 
     It is called with a request, or with the state and the context; an item may omit the context.
     """
-    said = [short(item) for item in items]
+    texts = [short(item) for item in items]
 
-    def take(*given: Any) -> Any:
+    def take(*arguments: Any) -> Any:
         chooser = ask()
-        choice = chooser.choose(kind, name, said, items)
+        choice = chooser.choose(kind, name, texts, items)
         item = choice.value
         if isinstance(item, BaseException):
             raise item
         if callable(item) and not isinstance(item, type):
-            result = item(given[0]) if len(given) > 1 and not _takes_context(item) else item(*given)
+            result = item(arguments[0]) if len(arguments) > 1 and not _takes_context(item) else item(*arguments)
             chooser.came_to(choice, deepcopy(result))
             return result
         return deepcopy(item)
@@ -233,10 +239,10 @@ def _chosen(kind: str, name: str, items: tuple[Any, ...], ask: Ask) -> Callable[
 
 
 def _free(path: str, labels: tuple[Label, ...], ask: Ask) -> Callable[[Any, Any], Any]:
-    said = [label.said for label in labels]
+    texts = [label.said for label in labels]
 
     def stub(state: Any, ctx: Any) -> Any:  # noqa: ARG001 - a node that a Send starts takes its context
-        label: Label = ask().choose("route", path, said, labels, free=True).value
+        label: Label = ask().choose("route", path, texts, labels, free=True).value
         if label.fails:
             raise RuntimeError("the explorer lets this node fail")
         if label.goto is None:
@@ -257,8 +263,9 @@ def _takes_context(function: Any) -> bool:
     except (TypeError, ValueError):
         return False
     positional = [
-        one
-        for one in parameters
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and parameter.default is parameter.empty
     ]
     return len(positional) > 1

@@ -33,7 +33,7 @@ class Taken:
         """Maps the source of a router to the labels that only `default=` took."""
         self.slips: list[tuple[str, str, str]] = []
         """Labels of the current path that only `default=` took, as bugs."""
-        self._keys = {Unit(one).key for _, one in _all(graph, "")}
+        self._keys = {Unit(inner).key for _, inner in _all(graph, "")}
         self._routers: WeakKeyDictionary[Graph, dict[tuple[str, int], tuple[str, list[str]]]] = WeakKeyDictionary()
         self._free: dict[str, dict[Arc, None]] = {}
 
@@ -63,13 +63,13 @@ class Taken:
 
     def _known(self, graph: Graph) -> dict[tuple[str, int], tuple[str, list[str]]]:
         """Return the conditional edges with a default route in an explored graph: its target, and the other labels."""
-        found = self._routers.get(graph)
-        if found is None:
-            found = self._routers[graph] = {}
+        defaults = self._routers.get(graph)
+        if defaults is None:
+            defaults = self._routers[graph] = {}
             for place, edges in branches(graph.topology()).items() if Unit(graph).key in self._keys else ():
                 labels = [shown(edge["label"]) for edge in edges if not edge.get("default")]
-                found.update((place, (edge["to"], labels)) for edge in edges if edge.get("default"))
-        return found
+                defaults.update((place, (edge["to"], labels)) for edge in edges if edge.get("default"))
+        return defaults
 
     def sink(self, graph: Graph, /) -> Any:
         return self._collector.sink(graph)
@@ -84,13 +84,16 @@ class Taken:
         """Return, by path, the arcs that were taken there, and the other possible arcs."""
         self._collector.flush()
         hits = load(self._folder).hits
-        found: dict[str, tuple[dict[Arc, None], list[Arc]]] = {}
+        arcs_by_path: dict[str, tuple[dict[Arc, None], list[Arc]]] = {}
         key = Unit(self._graph).key
         for path, graph in _all(self._graph, ""):
             seen = {**dict.fromkeys(hits.get((key, path), {})), **self._free.get(path, {})}
             wanted = [arc for arc in Unit(graph).data.arcs if arc.kind in EXPLORED_KINDS]
-            found[path] = ({arc: None for arc in wanted if arc in seen}, [arc for arc in wanted if arc not in seen])
-        return found
+            arcs_by_path[path] = (
+                {arc: None for arc in wanted if arc in seen},
+                [arc for arc in wanted if arc not in seen],
+            )
+        return arcs_by_path
 
     def tell(self, *, complete: bool) -> None:
         """Report the possible arcs to the route coverage of this test run, if it is measured."""

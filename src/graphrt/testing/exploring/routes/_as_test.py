@@ -62,11 +62,11 @@ class _Text:
         models: dict[str, list[str]] = {}
         harness: list[str] = []
         answers: list[str] = []
-        given = "{}"
+        input_text = "{}"
         for choice in walk.made:
             value = choice.value if choice.result is None else choice.result
             if choice.kind == "input":
-                given = self.source(value)
+                input_text = self.source(value)
             elif choice.kind in {"node", "route"}:
                 nodes.setdefault(choice.name, []).append(self.result(value))
             elif choice.kind == "answer":
@@ -88,7 +88,7 @@ class _Text:
         if options is not None:
             more.append(f"**{self.named(options, 'options')}()")
         self._use("graphrt.testing", "record")
-        lines.append(f"    run = record({name}, {given}, {', '.join(more)})")
+        lines.append(f"    run = record({name}, {input_text}, {', '.join(more)})")
         lines += [f"    run = run.resume({{run.interrupts[0].id: {answer}}})" for answer in answers]
         lines += ["", "    assert run.error is None, run.error", '    assert run.status == "completed"']
         return self._whole(lines)
@@ -158,7 +158,7 @@ class _Text:
 
     def _goto(self, goto: Any) -> str:
         if isinstance(goto, list | tuple):
-            return f"[{', '.join(self._goto(one) for one in goto)}]"  # pyright: ignore[reportUnknownVariableType]
+            return f"[{', '.join(self._goto(target) for target in goto)}]"  # pyright: ignore[reportUnknownVariableType]
         if isinstance(goto, Send):
             return f"{self._use('graphrt', 'Send')}({goto.node!r}, {self.source(goto.arg)})"
         return self.source(goto if goto is END else node_name(goto))

@@ -93,7 +93,7 @@ class Chooser:
         with self._lock:
             known = replace(choice, result=result)
             for made in (self.made, self.open):
-                made[:] = [known if one is choice else one for one in made]
+                made[:] = [known if other is choice else other for other in made]
 
     @property
     def path(self) -> tuple[int, ...]:

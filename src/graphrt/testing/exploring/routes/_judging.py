@@ -92,12 +92,12 @@ def _of_error(error: Exception, plan: Plan) -> Bug:
     kind = next((kind for cls, kind in _KINDS if isinstance(error, cls) or isinstance(cause, cls)), "node-error")
     node = getattr(error, "node", None)
     _refuse_impossible(kind, node, error, plan)
-    said = str(error).splitlines()[0]
+    message = str(error).splitlines()[0]
     fields = plan.graph.topology()["state"]
     if isinstance(cause, KeyError) and cause.args and cause.args[0] in fields:
-        kind, said = "unset-field", f"Field {cause.args[0]!r} is read and was never set: {said}"
+        kind, message = "unset-field", f"Field {cause.args[0]!r} is read and was never set: {message}"
     code = error.code if isinstance(error, GraphrtError) else ""
-    return kind, f"{node or ''} {code} {type(cause).__name__}".strip(), said
+    return kind, f"{node or ''} {code} {type(cause).__name__}".strip(), message
 
 
 def _root(error: BaseException) -> BaseException:
@@ -113,7 +113,9 @@ def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> No
     """Raise errors caused by an alternative: a value that the state refuses, or an undeclared target."""
     if kind not in {"bad-update", "wrong-route"}:
         return
-    chosen = (one for one in reversed(plan.chooser.made) if one.kind == "node" and one.name.split("/")[-1] == node)
+    chosen = (
+        choice for choice in reversed(plan.chooser.made) if choice.kind == "node" and choice.name.split("/")[-1] == node
+    )
     last = next(chosen, None)
     if last is not None and not callable(last.value) and getattr(error, "code", "") != "route-failed":
         routed = kind == "wrong-route" and getattr(error, "code", "") not in {"unknown-target", "undeclared-goto"}

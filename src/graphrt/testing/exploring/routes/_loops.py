@@ -93,9 +93,9 @@ class States:
             yield from self._in(closed, seen, driven=True)
 
     def _in(self, arcs: dict[int, list[int]], seen: set[frozenset[str]], *, driven: bool) -> Iterator[Loop]:
-        left = _cyclic(arcs)
-        for at in sorted(left, key=lambda number: self._best[number][0])[:_MOST]:
-            around = _around(at, {here: [to for to in arcs.get(here, ()) if to in left] for here in left})
+        looping = _cyclic(arcs)
+        for at in sorted(looping, key=lambda number: self._best[number][0])[:_MOST]:
+            around = _around(at, {here: [to for to in arcs.get(here, ()) if to in looping] for here in looping})
             if around is None:
                 continue
             steps = [self._next[here][to] for here, to in pairwise(around)]
@@ -111,13 +111,13 @@ class States:
         for at, arcs in self._next.items():
             for to in arcs:
                 before.setdefault(to, []).append(at)
-        found, queue = set(self._out), deque(self._out)
+        leaving, queue = set(self._out), deque(self._out)
         while queue:
             for at in before.get(queue.popleft(), ()):
-                if at not in found:
-                    found.add(at)
+                if at not in leaving:
+                    leaving.add(at)
                     queue.append(at)
-        return found
+        return leaving
 
 
 def _cyclic(arcs: dict[int, list[int]]) -> set[int]:
@@ -129,15 +129,15 @@ def _cyclic(arcs: dict[int, list[int]]) -> set[int]:
             before.setdefault(to, []).append(at)
             count.setdefault(to, 0)
     queue = deque(at for at, number in count.items() if not number)
-    left = set(count)
+    remaining = set(count)
     while queue:
         at = queue.popleft()
-        left.discard(at)
-        for one in before.get(at, ()):
-            count[one] -= 1
-            if not count[one]:
-                queue.append(one)
-    return left
+        remaining.discard(at)
+        for predecessor in before.get(at, ()):
+            count[predecessor] -= 1
+            if not count[predecessor]:
+                queue.append(predecessor)
+    return remaining
 
 
 def _around(start: int, arcs: dict[int, list[int]]) -> list[int] | None:

@@ -116,8 +116,8 @@ class Plan:
 def counted(graph: CompiledGraph[Any, Any, Any], depth: int, limits: Limits | None) -> dict[str, int]:
     """Return the nodes whose visits a limit bounds within *depth* supersteps."""
     topology = graph.topology()
-    most = (limits.over(graph.limits) if limits else graph.limits).max_visits
-    bounds = {node["name"]: node.get("max_visits", most) for node in topology["nodes"]}
+    max_visits = (limits.over(graph.limits) if limits else graph.limits).max_visits
+    bounds = {node["name"]: node.get("max_visits", max_visits) for node in topology["nodes"]}
     return {name: bound for name, bound in bounds.items() if bound is not None and bound <= depth}
 
 
@@ -165,13 +165,13 @@ class _Going:
         plan = self.plan
         inputs = plan.given.inputs
         choice = plan.chooser.choose("input", "START", [short(item) for item in inputs], inputs)
-        given: dict[str, Any] = {"input": deepcopy(choice.value)}
+        arguments: dict[str, Any] = {"input": deepcopy(choice.value)}
         tried: dict[int, bool] = {}
         answered = 0
         with self._runtime() as runtime:
             while True:
                 try:
-                    stream = runtime.steps(**given, thread=THREAD)
+                    stream = runtime.steps(**arguments, thread=THREAD)
                 except InputError as error:  # a problem of the input is the caller's mistake, so it is raised
                     if error.code != "bad-answer":
                         raise
@@ -193,7 +193,7 @@ class _Going:
                     if self.walk.waits_for:
                         self.walk.ended = "waiting"
                         return
-                    given = {"answers": {}}
+                    arguments = {"answers": {}}
                     continue
                 question = asked[0]
                 possible, tried = self._possible(question)
@@ -205,7 +205,7 @@ class _Going:
                     self.walk.ended = "unanswered"
                     return
                 choice = plan.chooser.choose("answer", question.node, [short(item) for item in possible], possible)
-                given = {"answers": {question.id: deepcopy(choice.value)}}
+                arguments = {"answers": {question.id: deepcopy(choice.value)}}
 
     def _sleeps(self, until: float) -> str:
         """Move the clock to the time *until*, or return what the thread waits for instead."""
@@ -250,7 +250,7 @@ class _Going:
 
     def _committed(self) -> bool:
         """Read new entries; return whether a superstep of the graph itself was committed."""
-        found = False
+        committed = False
         for entry in self.entries[self._read :]:
             event = entry.event
             if entry.path:
@@ -264,9 +264,9 @@ class _Going:
                 [(name, event.sends.get(at), event.errors.get(at)) for at, name in enumerate(event.next)]
             )
             if isinstance(event, SuperstepCommitted):
-                found = True
+                committed = True
         self._read = len(self.entries)
-        return found
+        return committed
 
     def _mark(self, runtime: Runtime[Any, Any]) -> bool:
         """Record the committed state; return whether the walk stops there."""
@@ -305,18 +305,18 @@ class _Going:
             try:
                 if predicate(self.walk.state) is not False:
                     continue
-                found = ("predicate-broken", name, f"The predicate {name!r} does not hold {when}.")
+                bug = ("predicate-broken", name, f"The predicate {name!r} does not hold {when}.")
             except AssertionError as error:
-                said = str(error).splitlines()[:1]
-                found = (
+                message = str(error).splitlines()[:1]
+                bug = (
                     "predicate-broken",
                     name,
-                    f"The predicate {name!r} does not hold {when}: {(said or ['assert'])[0]}",
+                    f"The predicate {name!r} does not hold {when}: {(message or ['assert'])[0]}",
                 )
             except Exception as error:  # noqa: BLE001 - whatever a user's predicate raises is reported
-                found = ("predicate-fails", name, f"The predicate {name!r} raised {describe_error(error)} {when}.")
-            if found not in self.walk.broken:
-                self.walk.broken.append((found[0], found[1], f"{found[2]}\nstate: {short(self.walk.state, 400)}"))
+                bug = ("predicate-fails", name, f"The predicate {name!r} raised {describe_error(error)} {when}.")
+            if bug not in self.walk.broken:
+                self.walk.broken.append((bug[0], bug[1], f"{bug[2]}\nstate: {short(self.walk.state, 400)}"))
 
     def _possible(self, question: InterruptInfo) -> tuple[list[Any], dict[int, bool]]:
         """Return a person's possible answers to *question*, and the record of which were accepted."""

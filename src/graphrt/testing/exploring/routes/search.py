@@ -76,7 +76,7 @@ def explore_routes(
     for name, bound in (("depth", depth), ("max_paths", max_paths), ("questions", questions)):
         if bound < 1:
             raise INVALID_ARGUMENT(argument=f"{name}= of explore_routes()", value=bound, wanted="1 or more")
-    given = read(graph, {} if input is None else input, alternatives, replies, harness, answers)
+    checked = read(graph, {} if input is None else input, alternatives, replies, harness, answers)
     call = {
         "input": input, "alternatives": alternatives, "replies": replies, "harness": harness, "answers": answers or None,
         "always": always, "at_end": at_end, "options": options,
@@ -87,7 +87,7 @@ def explore_routes(
     with taking(graph) as taken:
         plan = Plan(
             graph=graph,
-            given=given,
+            given=checked,
             options=made,
             always=always or {},
             at_end=at_end or {},
@@ -96,7 +96,7 @@ def explore_routes(
             has_budget=made().get("budget") is not None or any("budget" in node for node in graph.topology()["nodes"]),
             counted=counted(graph, depth, made().get("limits")),
         )
-        plan.graph = given.stubbed(graph, lambda: plan.chooser)
+        plan.graph = checked.stubbed(graph, lambda: plan.chooser)
         paths = _Paths(graph, plan, taken, call, progress)
         with paths.search.going_on():
             if path is None:
@@ -196,9 +196,9 @@ class _Paths:
     def _shows(self, key: Key, path: Sequence[int]) -> Walk | None:
         """Walk *path*; return the walk if it shows the bug *key*."""
         made = self._bare_walk(path)
-        found = [bug for bug in self._bugs(made) if bug[:2] == key]
-        self.search.keep(found, made)
-        return made if found else None
+        matching = [bug for bug in self._bugs(made) if bug[:2] == key]
+        self.search.keep(matching, made)
+        return made if matching else None
 
     # -- findings of several walks -------------------------------------------------------------------------------
 
@@ -219,9 +219,9 @@ class _Paths:
 
     def _differs(self, made: Walk, how: str) -> None:
         nodes = made.marks[-1].nodes if made.marks else ()
-        who = f"after node {', '.join(map(repr, nodes))}" if nodes else "at the start"
+        place = f"after node {', '.join(map(repr, nodes))}" if nodes else "at the start"
         text = (
-            f"A path that was walked again took another course {who}: {how}. "
+            f"A path that was walked again took another course {place}: {how}. "
             "A node reads a clock, draws a number or keeps values between runs."
         )
         self.search.keep([("not-deterministic", "", text)], made)
@@ -230,25 +230,25 @@ class _Paths:
     def _watch(self) -> None:
         """Repeat a walk to each node, and check that it behaves the same; detect clocks, random numbers and threads."""
 
-        def note(what: str) -> None:
+        def note(action: str) -> None:
             task = running()
             if task is not None:
-                self.search.noted[f"node {task[0].node.name!r} {what}"] = None
+                self.search.noted[f"node {task[0].node.name!r} {action}"] = None
 
-        left = dict(self._first)
-        while left:
-            name, first = left.popitem()
+        remaining = dict(self._first)
+        while remaining:
+            name, first = remaining.popitem()
             with watching(note, real_time=True):
                 again = walk(self._plan, first.path)
             for visited in again.visited:
-                left.pop(visited, None)
+                remaining.pop(visited, None)
             nodes = _first_difference(first, again)
             if nodes is not None:
                 text = (
                     f"Two runs along one path differ: {nodes} read a clock, draw numbers or keep values between runs."
                 )
                 self.search.keep([("not-deterministic", nodes, text)], first)
-            left.pop(name, None)
+            remaining.pop(name, None)
 
     # -- the report ----------------------------------------------------------------------------------------------
 
@@ -317,10 +317,14 @@ _ENDED: Final = {
 """Texts in the case of a finding for a walk that did not reach its end."""
 
 
-def _first_difference(one: Walk, other: Walk) -> str | None:
+def _first_difference(first_walk: Walk, second_walk: Walk) -> str | None:
     """Return the nodes of the first superstep after which two walks along one path differ; None if they do not."""
-    for first, second in zip(one.marks, other.marks, strict=False):
+    for first, second in zip(first_walk.marks, second_walk.marks, strict=False):
         if first.key != second.key:
             return f"node {', '.join(map(repr, second.nodes))}"
-    ended = type(one.error).__name__, type(other.error).__name__
-    return f"node {getattr(other.error, 'node', None)!r}" if len(set(ended)) > 1 and one.ended != "cut" else None
+    ended = type(first_walk.error).__name__, type(second_walk.error).__name__
+    return (
+        f"node {getattr(second_walk.error, 'node', None)!r}"
+        if len(set(ended)) > 1 and first_walk.ended != "cut"
+        else None
+    )
