@@ -95,7 +95,7 @@ def serve(
         def started(at: str) -> None:
             nonlocal url
             url = at
-            output.note((f"serving {', '.join(one.graph.name for one in runtimes)} at {at}", "good"))
+            output.note((f"serving {', '.join(served.graph.name for served in runtimes)} at {at}", "good"))
             if guard is None and not given_token:
                 output.note((f"Authorization: Bearer {token}", "title"))
             for name, path in chats.items():

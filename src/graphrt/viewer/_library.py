@@ -107,7 +107,7 @@ class Library:
     # -- documents -------------------------------------------------------------------------------------------------
 
     def head(self, at: float, **rights: Any) -> Document:
-        """Return the `Head`, with the caller's rights (*rights*)."""
+        """Return the `Head`, with the caller's *rights*."""
         store: Any = store_of(self._any if self._any is not None else next(iter(self.runtimes.values())))
         path = getattr(store, "path", None)  # for a file
         note = [] if self.runtimes else ["The code of the graphs is not available: fields show the last writes."]
