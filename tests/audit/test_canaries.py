@@ -210,7 +210,7 @@ def test_value_that_cannot_be_masked_stops_the_run(tmp_path: Path, given: dict[s
     assert caught.value.__dict__["rule"] in ("age", "born")
 
 
-def test_async_runs_redact_too(tmp_path: Path) -> None:
+def test_async_runs_also_redact(tmp_path: Path) -> None:
     async def work(state: Asked, ctx: Context) -> Any:
         seen = await ctx.effect("look", asyncio.sleep, 0, f"found {MAIL}")
         return {"reply": f"{seen}, and {CARD}"}
@@ -232,7 +232,7 @@ def test_async_runs_redact_too(tmp_path: Path) -> None:
     assert final["reply"].count("<") == 2
 
 
-def test_errors_about_the_callers_values_are_redacted_too(tmp_path: Path) -> None:
+def test_errors_about_the_callers_values_are_also_redacted(tmp_path: Path) -> None:
     def ask(state: canaries.State, ctx: Context) -> Any:
         return {"question": str(ctx.interrupt("age?", answer_type=int))}
 

@@ -160,7 +160,7 @@ def test_unerased_large_values_stay_in_the_file(tmp_path: Path) -> None:
     assert files_with(tmp_path) == []
 
 
-def test_values_beside_the_records_of_the_file_are_erased(tmp_path: Path) -> None:
+def test_values_outside_the_records_of_the_file_are_erased(tmp_path: Path) -> None:
     """Staged values at a pause, and the state with which a log starts after a prune."""
 
     def asks(_: State, ctx: Context) -> Any:
@@ -224,7 +224,7 @@ def test_file_that_was_not_rewritten_before_a_crash_is_rewritten_by_the_same_cal
         assert log_of(tmp_path).stat().st_size == size
 
 
-def test_pruned_records_in_the_file_lose_the_value_too(tmp_path: Path) -> None:
+def test_pruned_records_in_the_file_also_lose_the_value(tmp_path: Path) -> None:
     with audited(tmp_path) as runtime:
         runtime.run({"name": PERSON}, thread="t")
         runtime.run({"name": OTHER}, thread="t")

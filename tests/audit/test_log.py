@@ -73,7 +73,7 @@ def test_heads_are_written_when_a_run_pauses_or_ends_and_are_kept_in_the_anchor(
     assert export(database(tmp_path), "t", tmp_path / "out.jsonl", key=KEY).root == got[-1].root
 
 
-def test_export_equals_the_file_beside_the_store(tmp_path: Path) -> None:
+def test_export_equals_the_file_next_to_the_store(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "logs", key=KEY)
     with Runtime(talk(3), store=database(tmp_path), audit=audit) as runtime:
         runtime.run({"notes": ["x" * 100_000]}, thread="t")
@@ -134,7 +134,7 @@ def test_thread_with_a_key_cannot_be_driven_without_it(tmp_path: Path) -> None:
             assert runtime.state("t").status == "interrupted"
 
 
-def test_key_is_changed_with_the_old_one_beside_it(tmp_path: Path) -> None:
+def test_key_can_be_rotated_while_the_old_one_stays_configured(tmp_path: Path) -> None:
     for key, older, answer in ((KEY, [], None), (OTHER, [KEY], "yes")):
         audit = AuditLog(tmp_path / "logs", key=key, older=older)
         with Runtime(ask(), store=database(tmp_path), audit=audit) as runtime:

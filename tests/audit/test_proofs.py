@@ -174,7 +174,7 @@ def test_newer_or_other_kind_of_proof_is_refused(tmp_path: Any) -> None:
     assert check_inclusion(consistency_proof(DATA, HEADS[0]), key=KEY).slug == "unreadable"
 
 
-def test_script_verifies_proofs_too(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_also_verifies_proofs(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for name, proof in (("a", inclusion_proof(DATA, 7)), ("b", consistency_proof(DATA, HEADS[0]))):
         (tmp_path / name).write_bytes(proof)
     (tmp_path / "anchor").write_bytes(ANCHOR)

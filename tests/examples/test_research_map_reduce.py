@@ -80,7 +80,7 @@ def test_each_question_is_sent_to_a_separate_task() -> None:
     """The row is checked before the test runs."""
 
 
-def test_a_plan_without_questions_has_a_report_too(tmp_path: Path) -> None:
+def test_plan_without_questions_also_has_a_report(tmp_path: Path) -> None:
     with runtime_on(tmp_path) as runtime:
         result = runtime.run({"topic": "and"}, thread="t")
 

@@ -101,7 +101,7 @@ def test_store_that_fails_for_long_raises_and_the_run_continues_afterwards(face,
 
 @pytest.mark.parametrize("watch", ["steps", "custom"])
 @pytest.mark.parametrize("face", FACES)
-def test_reader_of_a_run_gets_the_fault_too(face, watch, expected):
+def test_reader_of_a_run_also_gets_the_fault(face, watch, expected):
     first = FACES.index(face) + (watch == "custom")
     for sweep, lasting in enumerate((False, True), first):
         options = {"face": face, "nodes": "mixed", "watch": watch}

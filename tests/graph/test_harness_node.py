@@ -41,7 +41,7 @@ def test_an_agent_continues_the_conversation_of_the_state() -> None:
     assert result.usage.calls == 2
 
 
-def test_a_field_named_messages_is_a_conversation_too() -> None:
+def test_field_named_messages_is_also_a_conversation() -> None:
     class Named(BaseModel):
         messages: Annotated[list[Any], append] = []
 

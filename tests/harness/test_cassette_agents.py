@@ -57,7 +57,7 @@ def test_agent_over_a_recorded_model_takes_the_same_path(tmp_path: Path, streame
     assert len(live.calls) == 2
 
 
-def test_retry_of_an_agent_is_replayed_too(tmp_path: Path) -> None:
+def test_retry_of_an_agent_is_also_replayed(tmp_path: Path) -> None:
     def shaky(request: ModelRequest) -> Any:
         return TransientModelError("down") if len(live.calls) == 1 else say(request)
 

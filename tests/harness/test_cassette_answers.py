@@ -92,7 +92,7 @@ def test_stream_is_replayed_delta_by_delta(path: Path) -> None:
     assert [item.text for item in live] == ["", "one", "  two\n", "one  two\n"]  # type: ignore[union-attr]
 
 
-def test_answer_that_was_recorded_whole_can_be_streamed_too(path: Path) -> None:
+def test_answer_that_was_recorded_whole_can_also_be_streamed(path: Path) -> None:
     record(path, "a")
     with Cassette(path) as cassette:
         items = asyncio.run(read(cassette.model(counting()).stream(req("a"))))

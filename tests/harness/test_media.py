@@ -144,7 +144,7 @@ def test_path_that_is_not_a_file_is_refused(path: str) -> None:
     assert caught.value.code == "bad-media"
 
 
-def test_path_outside_its_root_is_refused_through_links_too(tmp_path: Path) -> None:
+def test_path_outside_its_root_is_also_refused_through_links(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (tmp_path / "secret.png").write_bytes(PNG)

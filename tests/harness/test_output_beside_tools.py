@@ -87,7 +87,7 @@ def test_form_without_tools_is_still_a_schema() -> None:
     assert "system" not in server.requests[0].body
 
 
-def test_manual_call_has_its_tools_too() -> None:
+def test_manual_call_also_has_its_tools() -> None:
     spec = Agent(LiteLLMModel("anthropic/fake"), tools=[lambda_tool()]).tools.specs
     asked = ModelRequest.build("q", {"tools": spec, "output": OutputSpec(name="n", schema={"type": "object"})})
     with Obedient([ADD]) as server:

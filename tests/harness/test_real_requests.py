@@ -135,7 +135,7 @@ def test_error_of_a_node_names_agent_node_graph_and_thread(make, asks, budget):
         assert "models={'writer': ScriptedModel([...])}" in error.fix
 
 
-def test_outer_agents_are_named_too():
+def test_outer_agents_are_also_named():
     below = Agent("openai/x", name="below")
     above = Agent(
         ScriptedModel([ToolCall(id="1", name="below", arguments={"question": "well?"})]),

@@ -197,7 +197,7 @@ def test_function_answers_sync_or_async(fn: Any) -> None:
     assert model.profile.name == "function"
 
 
-def test_async_functions_may_be_items_of_a_script_too() -> None:
+def test_async_functions_may_also_be_items_of_a_script() -> None:
     assert ask(ScriptedModel([echo_async]), "a") == ["A"]
     assert asyncio.run(MockHarness({"a": echo_async}).run("a")).text == "A"
 

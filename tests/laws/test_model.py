@@ -362,7 +362,7 @@ def test_on_fatigue_replaces_all_activations_by_one_plain_one_and_follows_chains
     assert trace(interpret(graph)) == ["s", "b", "c"]
 
 
-def test_sends_of_an_exhausted_node_become_one_plain_activation_too() -> None:
+def test_sends_of_an_exhausted_node_also_become_one_plain_activation() -> None:
     s = Node("s", (Turn(goto=(SendTo("a", 1), SendTo("a", 2), SendTo("b", 3))),))
     a = Node("a", max_visits=0, on_fatigue="b")
 

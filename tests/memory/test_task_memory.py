@@ -330,7 +330,7 @@ def test_namespace_is_cleared_as_a_whole(tmp_path: Path) -> None:
         assert runtime.memory.namespaces() == ["customers/10"]
 
 
-def test_command_that_routes_writes_too() -> None:
+def test_command_that_routes_also_writes() -> None:
     def node(state: State, ctx: Context) -> Command:
         ctx.memory.put("a", "k", 1)
         return Command(goto=END)

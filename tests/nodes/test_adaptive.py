@@ -281,7 +281,7 @@ def test_required_fields_must_be_readable() -> None:
         adaptive(Strict, "x", registry=PARTS, validator=TopologyValidator(writes=["notes"]))
 
 
-def test_adaptive_node_is_data_too() -> None:
+def test_adaptive_node_survives_a_round_trip_through_its_spec() -> None:
     written = graph(
         "Find out about {topic}.", validator(budget=Budget(tokens=99), max_nodes=5), record="plan", model="dear"
     )

@@ -249,7 +249,7 @@ def test_digest_depends_on_the_allowed_parts() -> None:
     assert len(digests) == 4
 
 
-def test_validator_is_data_too() -> None:
+def test_validator_survives_a_round_trip_through_json() -> None:
     rules = validator(budget=Budget(tokens=9, usd=0.5), timeout_s=3.5)
 
     again = TopologyValidator.from_data(json.loads(json.dumps(rules.to_data())))

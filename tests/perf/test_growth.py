@@ -50,7 +50,7 @@ def test_streamed_step_with_many_items_makes_no_more_calls_than_one_with_few() -
     assert many <= 1.01 * few
 
 
-def test_task_beside_many_items_makes_no_more_calls_than_one_beside_few() -> None:
+def test_calls_per_task_do_not_grow_with_the_items_in_the_state() -> None:
     def fan_out(n: int, held: int) -> graphs.Run:
         graph = graphs.fan_graph(n, graphs.work)
         return lambda: graph.run({"results": [0] * held})

@@ -45,7 +45,7 @@ def test_loop_exits_by_the_edges_of_a_cycling_node_only_when_they_replace_the_cy
     assert codes(g, allow=["unreachable-node"]) == []
 
 
-def test_goto_within_the_loop_is_not_an_exit_if_an_edge_stays_too() -> None:
+def test_goto_within_the_loop_is_not_an_exit_if_an_edge_also_stays() -> None:
     g = graph("done", "again").add_node("work", work, goto=["work"])
     g.add_edge(START, "work").add_edge("work", "done").add_edge("work", "again").add_edge("again", "work")
 

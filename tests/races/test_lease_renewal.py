@@ -70,7 +70,7 @@ def holds(store):
         renewer_of(store).remove(one)
 
 
-def test_short_lease_is_renewed_in_time_beside_a_long_one(store, holds):
+def test_short_lease_is_renewed_in_time_next_to_a_long_one(store, holds):
     """The worker thread that waits for the long one is woken up; the long one is not renewed before its time."""
     holds("long", LONG_S)
     holds("short", SHORT_S)

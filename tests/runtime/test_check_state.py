@@ -106,7 +106,7 @@ def test_unchanged_and_unstorable_values_are_not_reported(face: Face, made: Any,
     assert warning.startswith("Field 'handle' of graph 'graph' has a value that no store takes: it is a")
 
 
-def test_writes_of_the_last_superstep_are_checked_too(face: Face, made: Any, kind: str) -> None:
+def test_writes_of_the_last_superstep_are_also_checked(face: Face, made: Any, kind: str) -> None:
     graph = sequence(("one", made(lambda s: {"handle": Handle()})), state=a_state(kind))
 
     with pytest.warns(UserWarning, match="handle"):
@@ -115,7 +115,7 @@ def test_writes_of_the_last_superstep_are_checked_too(face: Face, made: Any, kin
     assert warning.startswith("Field 'handle' of graph 'graph' has a value that no store takes: it is a")
 
 
-def test_writes_of_the_last_superstep_of_a_nested_graph_are_checked_too(face: Face) -> None:
+def test_writes_of_the_last_superstep_of_a_nested_graph_are_also_checked(face: Face) -> None:
     class Inner(TypedDict, total=False):
         notes: Annotated[list[str], append]
         secret: Any

@@ -27,7 +27,7 @@ def test_two_writers_of_a_last_value_field_conflict_even_with_equal_values(face:
     assert get(runtime.state("t").values, "x") == "old"
 
 
-def test_two_sends_that_write_a_last_value_field_conflict_too(face: Face) -> None:
+def test_two_sends_that_write_a_last_value_field_also_conflict(face: Face) -> None:
     g = GraphBuilder(general())
     g.add_node("begin", lambda s: None).add_node("work", lambda s, ctx: {"x": ctx.arg})
     g.add_edge(START, "begin").add_edge("work", END)

@@ -235,7 +235,7 @@ def test_undeclared_target_and_missing_graph_are_errors():
         inner().compile().run({})
 
 
-def test_targets_that_a_node_of_the_nested_graph_declares_count_too():
+def test_targets_declared_by_a_node_of_the_nested_graph_also_count():
     g = outer(inner(to("end"), declared=["billing"]).compile(), hands_over_to=["end"])
     graph = g.compile()
 

@@ -56,7 +56,7 @@ def test_memory_is_flat_over_thousands_of_steps(face: Face, how: str) -> None:
     assert marks[1] - marks[0] < 50_000  # bytes, over most of the steps
 
 
-def test_memory_of_read_steps_is_flat_too() -> None:
+def test_memory_of_read_steps_is_also_flat() -> None:
     g: Any = GraphBuilder(general())
     g.add_node("count", lambda s: {"n": 1, "x": [s["n"]]}, max_visits=None).add_edge(START, "count")
     g.add_conditional_edges("count", lambda s: s["n"] < 10_000, {True: "count", False: END})

@@ -61,7 +61,7 @@ def test_on_error_comes_after_the_retries(face: Face, made: Any) -> None:
 
 
 @pytest.mark.parametrize("returned", [{"nope": 1}, {"n": "x"}, [1], 7, "text"], ids=repr)
-def test_refused_update_is_handled_too(face: Face, made: Any, returned: Any) -> None:
+def test_refused_update_is_also_handled(face: Face, made: Any, returned: Any) -> None:
     errors: list[Any] = []
 
     result = face.run(handled(made(lambda s: returned), handler=lambda s, ctx: errors.append(ctx.error)), {})

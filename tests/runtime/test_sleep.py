@@ -92,7 +92,7 @@ def test_retry_waits_with_the_sleep_of_the_runtime(nodes, timeout_s, verb, kind)
 
 @KINDS
 @VERBS
-def test_retry_in_a_nested_graph_waits_with_it_too(verb, kind):
+def test_retry_in_a_nested_graph_also_waits_with_it(verb, kind):
     sleep = Sleep(kind)
     inner = graph(failing_once(asynchronous=True), retry=TWICE)
 

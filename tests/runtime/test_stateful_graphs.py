@@ -69,7 +69,7 @@ def test_later_tasks_start_with_the_last_state_and_the_shared_fields_of_the_pare
     assert (state.chat.flash, state.chat.secret) == ("", "default")
 
 
-def test_state_is_kept_within_one_run_too(face: Face) -> None:
+def test_state_is_also_kept_within_one_run(face: Face) -> None:
     g = desk()
     g.add_conditional_edges("chat", lambda state: "chat" if state.chat.turns < 3 else END, ["chat", END])
 

@@ -139,7 +139,7 @@ def test_failed_task_yields_its_step_and_then_raises(face: Face, made: Any) -> N
 
 
 @pytest.mark.parametrize("update", [{"nope": 1}, {"n": "x"}], ids=repr)
-def test_refused_update_is_a_failed_step_too(face: Face, update: Any) -> None:
+def test_refused_update_is_also_a_failed_step(face: Face, update: Any) -> None:
     seen: list[Any] = []
     with pytest.raises(UpdateError):
         face.each_step(sequence(("bad", lambda s: update)), {}, seen.append)

@@ -114,7 +114,7 @@ def test_custom_items_come_while_an_async_node_still_runs() -> None:
     assert asyncio.run(main()) == ["first", "second"]
 
 
-def test_an_async_node_under_a_sync_stream_is_live_too() -> None:
+def test_async_node_under_a_sync_stream_is_also_live() -> None:
     go = threading.Event()
 
     async def node(state: Any, ctx: Any) -> Any:

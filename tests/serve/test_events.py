@@ -255,7 +255,7 @@ def test_reader_that_does_not_take_the_last_message_times_out(goes_on):
     assert asyncio.run(listen())[-2:] == ["aborted", "closed"]
 
 
-def test_stream_that_was_about_to_start_when_the_server_stopped_ends_too(serve):
+def test_stream_that_was_about_to_start_when_the_server_stopped_also_ends(serve):
     served = serve(drives=False)
     served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
     last = served("GET", "/threads/t").json()["seq"]

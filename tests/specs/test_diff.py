@@ -79,7 +79,7 @@ def test_equal_graphs_have_no_differences() -> None:
     assert str(found) == "no differences"
 
 
-def test_difference_is_data_too() -> None:
+def test_change_has_its_values_and_can_be_pickled() -> None:
     (change,) = GRAPH.diff(edited(lambda d: d["limits"].update(max_steps=41))).changes
 
     assert (change.what, change.of, change.name, change.before, change.after) == (

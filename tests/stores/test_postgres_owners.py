@@ -127,7 +127,7 @@ def test_owner_whose_own_backend_was_terminated_reports_it_before_others_may_cla
     store.commit(claim, Commit(1, AT, [entry(2)]))
 
 
-def test_claim_that_is_made_while_the_own_backend_is_replaced_is_lost_too(url, store, monkeypatch):
+def test_claim_made_while_its_own_backend_is_replaced_is_also_lost(url, store, monkeypatch):
     """A commit of another thread of this process opens the new connection, after the claim has read the old number."""
     claim = started(store, "c")
     identity, replaced = _claims.Owner.identity, []

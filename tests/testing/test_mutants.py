@@ -240,7 +240,7 @@ def test_commands_go_to_another_declared_target() -> None:
     assert told == ["acted"]
 
 
-def test_sends_of_commands_move_too() -> None:
+def test_sends_of_commands_also_move() -> None:
     graph = commanding()
     (one,) = [one for one in mutations(graph.topology()) if one.args.get("target") == "c"]
     moved = Mutation(one.operator, one.detail, one.words, one.node, one.arcs, {**one.args, "to": "c"})

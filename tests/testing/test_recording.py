@@ -144,7 +144,7 @@ def test_usage_and_options_are_those_of_the_runtime():
     assert run.state.answer == "Black."
 
 
-def test_sinks_of_the_test_get_the_entries_too():
+def test_sinks_of_the_test_also_get_the_entries():
     seen: list[Any] = []
     run = record(research(), {}, sinks=[seen.append])
     assert tuple(seen) == run.entries

@@ -125,7 +125,7 @@ def test_correct_node_gives_the_same_in_all_orders(node: Any) -> None:
     assert time.monotonic() - began < 60
 
 
-def test_nested_graphs_sends_and_retries_are_interleaved_too() -> None:
+def test_nested_graphs_sends_and_retries_are_also_interleaved() -> None:
     def make() -> CompiledGraph[State, Any]:
         failed: list[str] = []
 

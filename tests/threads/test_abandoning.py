@@ -223,7 +223,7 @@ def test_ephemeral_fields_and_open_joins_are_reset(world):
     assert finish(runtime, "t")["notes"] == ["new", "a", "yes None", "end"]
 
 
-def test_stream_and_steps_abandon_too(world):
+def test_stream_and_steps_also_abandon(world):
     runtime = world.runtime(line(("a", note("a")), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     steps = list(runtime.steps({"notes": ["two"]}, thread="t", if_exists="abandon"))

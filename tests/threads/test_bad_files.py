@@ -223,7 +223,7 @@ def test_removed_file_is_not_written_blindly(lite):
         call()
 
 
-def test_failing_store_is_reported_beside_the_node_that_failed(lite):
+def test_failing_store_is_reported_along_with_the_failed_node(lite):
     """Both are reported: the node's error is raised, and the store's is a note on it or its cause."""
     store = open_store(f"{lite.url}?busy_timeout_s=0.1")
     other = sqlite3.connect(lite.path, isolation_level=None, check_same_thread=False)

@@ -359,7 +359,7 @@ def showing(state, ctx):
 
 @pytest.mark.parametrize("as_node", [None, "fails"])
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_question_beside_a_failure_is_stale_after_an_edit_and_the_retry_asks_again(world, as_node, is_nested):
+def test_question_with_a_failed_sibling_is_stale_after_an_edit_and_the_retry_asks_again(world, as_node, is_nested):
     """The run failed and did not pause: no entry has the question, which is only staged."""
     fails = Fails()
     asks = line(("inside", showing), name="inner") if is_nested else showing

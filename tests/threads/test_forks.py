@@ -255,7 +255,7 @@ def test_fork_restarts_a_nested_graph_that_committed_between_its_questions(lite,
         runtime.replay(fork)
 
 
-def test_fork_beside_an_open_question_reports_the_end_of_a_nested_graph_that_has_ended(world):
+def test_fork_with_an_open_question_reports_the_end_of_a_nested_graph_that_has_ended(world):
     runtime = world.runtime(fan(("in", line(("a", note("a")), name="inner")), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     runtime.fork("t", to="fork")

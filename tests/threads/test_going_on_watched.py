@@ -68,7 +68,7 @@ def test_stream_takes_answers_like_resume(world, way, how):
 
 
 @pytest.mark.parametrize("given", [None, {}, {"id": 1}, [], "", False])
-def test_falsy_values_are_answers_too(world, way, given):
+def test_falsy_values_are_also_answers(world, way, given):
     runtime = world.runtime(line(("b", ask("b"))))
     runtime.run({"notes": []}, thread="t")
     assert way.stream(runtime, thread="t", answer=given) == [{"b": {"notes": [f"b={given}"]}}]

@@ -135,7 +135,7 @@ def test_a_failed_thread_lists_the_questions_that_are_still_open(world):
     assert listed(runtime) == ["t/2.0:a#0"]
 
 
-def test_a_fork_and_a_copy_ask_too(world):
+def test_fork_and_copy_also_ask(world):
     runtime = world.runtime(GRAPH)
     runtime.run({}, thread="t")
     runtime.fork("t", to="forked")

@@ -86,7 +86,7 @@ def test_router_that_fails_after_the_answer_is_called_again_by_retry(world):
     assert world.runtime(routed()).retry("t").state["notes"] == ["right"]
 
 
-def test_last_node_pauses_too(world):
+def test_last_node_also_pauses(world):
     counts = Counts("ran")
     graph = line(("only", counts), only=AFTER)
     runtime = world.runtime(graph)

@@ -239,7 +239,7 @@ def test_prune_of_an_interrupted_thread_keeps_its_questions(world, nested):
     assert finish(runtime, "t")["notes"] == (EVERYTHING if nested else ["a", "q=yes"])
 
 
-def test_prune_of_a_thread_that_waits_after_a_node_beside_one_that_failed(world):
+def test_prune_of_a_thread_that_waits_after_a_node_with_a_failed_sibling(world):
     """The failure, which an `on_error` node handles next, never compares equal, because it is read back as another object."""
 
     class OddError(Exception):

@@ -180,7 +180,7 @@ def test_nested_graphs_of_all_kinds_end_the_same_in_any_order_of_answers(lite, s
 
 @pytest.mark.parametrize("failures", [1, 3])
 @pytest.mark.parametrize("again", [False, True], ids=["same-process", "another-process"])
-def test_retry_runs_failed_tasks_of_a_nested_graph_beside_an_open_question(world, again, failures):
+def test_retry_runs_failed_tasks_of_a_nested_graph_with_an_open_question(world, again, failures):
     """Like in a graph at the top: the question stays open, and the failed tasks run."""
     failing = Fails()
     below = builder("below").add_node("p", note("p"), interrupt_before=True).add_node("r", failing)
@@ -202,7 +202,7 @@ def test_retry_runs_failed_tasks_of_a_nested_graph_beside_an_open_question(world
     assert failing.calls == failures + 1
 
 
-def test_retry_after_an_interrupted_retry_runs_failed_tasks_beside_a_nested_question(tmp_path):
+def test_retry_after_an_interrupted_retry_runs_failed_tasks_with_an_open_nested_question(tmp_path):
     """The retry was journalled, but none of its tasks: the next one runs them again, and does not pause first."""
     fails = Fails()
     graph = beside(("in", beside(("asks", ask("asks")), ("fails", fails))), ("outer", ask("outer")))

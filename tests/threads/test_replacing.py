@@ -58,7 +58,7 @@ def test_retry_continues_with_the_earlier_answer(world):
     assert world.runtime(line(("q", doubles))).resume("t", 3).state["x"] == 3
 
 
-def test_answer_by_its_id_replaces_too_and_another_id_is_refused(world):
+def test_answer_by_its_id_also_replaces_and_another_id_is_refused(world):
     graph = line(("q", doubles))
     runtime = world.runtime(graph)
     question = runtime.run({"notes": []}, thread="t").interrupts[0]
@@ -228,7 +228,7 @@ def test_replaced_answer_is_not_reported_as_used_before_the_node_got_it(world):
     assert not [entry for entry in runtime.entries("t") if isinstance(entry.event, AnswerUsed)]
 
 
-def test_replaced_answer_that_fails_too_is_replaced_again(world):
+def test_replaced_answer_that_also_fails_is_replaced_again(world):
     runtime = unrouted(world)
     with pytest.raises(RouteError):
         runtime.resume("t", "perhaps")

@@ -195,7 +195,7 @@ def test_timers_of_nested_graphs_and_of_sends(world: World, clock: VirtualClock)
     assert len(runtime.drive("t").state["notes"]) == 1
 
 
-def test_answer_does_not_end_a_timer_beside_the_question(world: World, clock: VirtualClock) -> None:
+def test_answer_to_a_question_does_not_end_a_concurrent_timer(world: World, clock: VirtualClock) -> None:
     """A single answer is for the question, and an answer that names the timer is refused."""
     runtime = world.runtime(fan(("p", sleeps(10)), ("q", ask("q"))))
     timer, question = runtime.run({"notes": []}, thread="t").interrupts
@@ -208,7 +208,7 @@ def test_answer_does_not_end_a_timer_beside_the_question(world: World, clock: Vi
     assert runtime.resume("t").status == "completed"
 
 
-def test_timer_fires_while_the_question_beside_it_stays_open(world: World, clock: VirtualClock) -> None:
+def test_timer_fires_while_a_concurrent_question_stays_open(world: World, clock: VirtualClock) -> None:
     runtime = world.runtime(fan(("p", sleeps(10)), ("q", ask("q"))))
     runtime.run({"notes": []}, thread="t")
     clock.advance(10)

@@ -31,7 +31,7 @@ def making(parents: Runtime[Any]) -> ThreadsOfRun:
     return ThreadsOfRun(parents._config, "p", open_run.begin)
 
 
-def test_child_that_starts_after_its_parent_was_cancelled_is_cancelled_too(open_: Open) -> None:
+def test_child_that_starts_after_its_parent_was_cancelled_is_also_cancelled(open_: Open) -> None:
     """The parent's request to cancel went to a thread that did not exist yet."""
     asked = work_graph(ask)
     parents, children = open_(child_of(asked)), open_(asked)

@@ -102,7 +102,7 @@ def test_two_requests_at_the_same_time_start_one_run(store: Store) -> None:
     assert events(runtime, "t") == ["RunStarted", "RunHandedOver"]
 
 
-def test_answers_and_retries_can_be_left_to_workers_too(store: Store) -> None:
+def test_answers_and_retries_can_also_be_left_to_workers(store: Store) -> None:
     runtime = Runtime(asking(), store=store)
     runtime.start({}, thread="t")
     with pytest.raises(WaitTimeoutError, match="nobody drives it"):
@@ -214,7 +214,7 @@ def test_handover_without_grace_time_reruns_the_open_tasks_elsewhere(store: Stor
     assert len(done) == len(set(done)) == 8  # each effect once, whichever process ran its task
 
 
-def test_run_that_is_being_opened_is_handed_over_too(store: Store) -> None:
+def test_run_that_is_being_opened_is_also_handed_over(store: Store) -> None:
     """It is not asked at first. A run that is only cancelled would end for good, and its work would be lost."""
     begun, go = threading.Event(), threading.Event()
 

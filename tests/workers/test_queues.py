@@ -62,7 +62,7 @@ def test_worker_of_the_queue_runs_tasks_while_another_drives_the_thread(open_: O
     assert results == [["planned", *(f"work {n}" for n in range(number)), "ended"] for number in (1, 5)]
 
 
-def test_tasks_without_a_queue_run_first_and_beside_it(open_: Open) -> None:
+def test_tasks_without_a_queue_run_while_others_wait_for_theirs(open_: Open) -> None:
     g = GraphBuilder(State, name="beside")
     g.add_node("near", note)
     g.add_node("far", note, queue="gpu")

@@ -155,7 +155,7 @@ def test_value_that_cannot_be_stored_is_refused_on_send(open_: Open) -> None:
     assert runtime.due() == ()
 
 
-def test_async_twin_sends_signals_too(open_: Open) -> None:
+def test_async_twin_also_sends_signals(open_: Open) -> None:
     async def work() -> None:
         runtime = open_(line(paid))
         await runtime.arun({}, thread="t")

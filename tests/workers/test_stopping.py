@@ -70,7 +70,7 @@ def a_faulty_host(runtime: Runtime[Any]) -> Host:
 
 
 @pytest.mark.parametrize("make", [a_worker, a_faulty_host])
-def test_task_that_is_being_opened_is_stopped_too(
+def test_task_that_is_being_opened_is_also_stopped(
     make: Callable[[Runtime[Any]], Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow database: the task is not among those of its runtime when the host begins to stop."""

@@ -96,7 +96,7 @@ def same(graph: Any, given: Mapping[str, Any]) -> Any:
 # -- channels ------------------------------------------------------------------------------------------------
 
 
-def test_reducer_folds_the_input_too() -> None:
+def test_reducer_also_folds_the_input() -> None:
     """LangGraph starts from the type's empty value, and shows it for unwritten fields."""
 
     class State(TypedDict):
@@ -225,7 +225,7 @@ def test_branch_sees_only_the_writes_of_its_own_task() -> None:
     assert seen == [["in", "b"]]
 
 
-def test_static_edges_are_followed_beside_branches_and_commands() -> None:
+def test_static_edges_are_followed_in_addition_to_branches_and_commands() -> None:
     def jump(state: Any) -> Any:
         return Command(update={"log": ["a"]}, goto="d")
 

@@ -144,7 +144,7 @@ def test_d12_log_is_cryptographic_and_has_a_verifier(tmp_path: Path) -> None:
     assert SECRET not in run.read_text() + path.read_text() + repr(executor.logger) + repr(executor.logger.audit)
 
 
-def test_d13_secret_beside_a_logger_is_used_and_unusual_values_are_logged(tmp_path: Path) -> None:
+def test_d13_secret_next_to_a_logger_is_used_and_unusual_values_are_logged(tmp_path: Path) -> None:
     """ "hmac_secret: Automatically hashes the final audit log if provided" (Lár: ignored, and a set loses the file)"""
     executor = GraphExecutor(logger=AuditLogger(tmp_path), hmac_secret=SECRET)
     outcome = executor.run(three_steps(), {"odd": {1, 2}})

@@ -294,7 +294,7 @@ def test_prompts_reach_the_records() -> None:
     assert (outcome.records[0]["prompt"], outcome.records[0]["system_instruction"]) == ("say 1", "Be brief.")
 
 
-def test_run_that_pauses_while_another_is_resumed_can_be_resumed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_pauses_while_another_is_resumed_can_also_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask() -> HumanJuryNode:
         return HumanJuryNode("ok?", ["y", "n"], "verdict", [], next_node=None)
 

@@ -41,7 +41,7 @@ def test_modules_of_lar_have_its_names(module: str) -> None:
         assert name in found.__all__
 
 
-def test_decorator_stays_beside_the_module_of_its_name() -> None:
+def test_decorator_and_the_module_of_the_same_name_are_both_available() -> None:
     assert callable(lar.node)
     assert importlib.import_module("graphrt.compat.lar.node").node is lar.node
     assert lar.__version__ == "2.1.0"

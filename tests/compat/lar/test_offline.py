@@ -149,7 +149,7 @@ def test_same_run_reaches_the_server_when_it_is_not_offline(way: Callable[[str],
     assert way in (by_datagram, by_name) or server.connections == 1
 
 
-def test_branches_on_worker_threads_are_offline_too(server: Server) -> None:
+def test_branches_on_worker_threads_are_also_offline(server: Server) -> None:
     batch = BatchNode([ToolNode(fetch, ["url"], f"page{n}", None) for n in range(4)])
 
     outcome = run(batch, {"url": server.url}, offline_mode=True)

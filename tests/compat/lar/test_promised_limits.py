@@ -263,7 +263,7 @@ def test_d25_fatigue_counts_objects_and_not_classes() -> None:
     assert run(node, max_node_fatigue=1).outcome == "success"
 
 
-def test_d25_nodes_inside_a_branch_are_counted_too() -> None:
+def test_d25_nodes_inside_a_branch_are_also_counted() -> None:
     outcome = run(BatchNode([loop()]), model=model(), max_node_fatigue=3)
 
     assert path(outcome) == [("BatchNode", "error")]

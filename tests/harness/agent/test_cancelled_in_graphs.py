@@ -128,7 +128,7 @@ def test_node_that_stops_reading_cancels_its_agent(way):
     assert (model.cancelled, model.open) == (1, 0)
 
 
-def test_branches_beside_a_failed_one_are_cancelled_and_continue_from_their_recorded_replies(way):
+def test_siblings_of_a_failed_branch_are_cancelled_and_continue_from_their_recorded_replies(way):
     from graphrt import START, GraphBuilder
 
     from .graphs import State

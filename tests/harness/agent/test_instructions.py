@@ -185,7 +185,7 @@ def test_paused_thread_with_a_summary_is_asked_once(way: Any):
     assert shapes(model) == [begin, [*begin, "assistant", "tool"]]
 
 
-def test_harness_that_is_not_an_agent_gets_the_instructions_first_too():
+def test_harness_that_is_not_an_agent_also_gets_the_instructions_first():
     mock = MockHarness(["one"])
 
     asyncio.run(mock.run([SUMMARY, UserMessage(text="a")], system=OWN))

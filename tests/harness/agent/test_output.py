@@ -207,7 +207,7 @@ Numbers = TypeAliasType("Numbers", list[int])
         (Any, '{"value": {"a": 1}}', {"a": 1}),
     ],
 )
-def test_types_that_are_not_classes_are_types_too(wanted, text, value):
+def test_output_type_need_not_be_a_class(wanted, text, value):
     assert run(Agent(Model(text), output=wanted)).output == value
 
 

@@ -205,7 +205,7 @@ def test_answer_of_another_form_is_requested_again_by_the_next_attempt(way):
     assert result.usage.calls == len(harness.calls) == 2
 
 
-def test_answer_within_a_budget_is_parsed_too(way):
+def test_answer_within_a_budget_is_also_parsed(way):
     harness = MockHarness([TEXT])
     got: list[Any] = []
 

@@ -159,7 +159,7 @@ def test_reader_of_steps_has_its_own_models_between_them():
     assert (reply.text, [step.update["said"] for step in steps]) == ("own", [["two"]])
 
 
-def test_sub_agent_is_replaced_too():
+def test_sub_agent_is_also_replaced():
     above = agent("chief", tools=[writer.as_tool("helper", description="Writes.")])
     chief, below = ScriptedModel([asks("1", "helper"), "done"]), ScriptedModel(["written"])
 

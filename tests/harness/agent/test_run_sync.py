@@ -117,7 +117,7 @@ def test_run_sync_asks_through_the_thread():
         assert runtime.resume("t", True).state["said"] == "done"
 
 
-def test_run_sync_under_ctx_call_works_for_the_node_too():
+def test_run_sync_under_ctx_call_also_works_for_the_node():
     asking = agent("one")
 
     def node(state: State, ctx: Context) -> State:
@@ -188,7 +188,7 @@ def test_async_node_gets_an_error_that_suggests_await():
     assert error.code == "run-sync-in-loop"
 
 
-def test_harness_of_an_async_node_suggests_await_too():
+def test_harness_of_an_async_node_also_suggests_await():
     async def node(state: State, ctx: Context) -> State:
         return {"said": ctx.harness.run_sync("hi").text}
 

@@ -51,7 +51,7 @@ def test_message_joins_the_conversation_before_the_next_call_and_no_call_is_repe
     assert len(model.asked) == 3
 
 
-def test_message_that_comes_during_the_last_call_is_answered_too(way: Any) -> None:
+def test_message_that_arrives_during_the_last_call_is_also_answered(way: Any) -> None:
     runtime, model = sending(way, [], "One more.", at=3)
 
     assert way(runtime, "run", {}, thread="t").state.said == ["more"]

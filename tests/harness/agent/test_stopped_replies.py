@@ -131,7 +131,7 @@ class Log(BaseModel):
     notes: Annotated[list[Any], append] = []
 
 
-def test_list_of_messages_that_is_appended_to_is_a_conversation_too() -> None:
+def test_list_of_messages_that_is_appended_to_is_also_a_conversation() -> None:
     speaker = Speaker()
     runtime = chat(Agent(speaker), Log)
     asyncio.run(stopped(runtime))

@@ -269,7 +269,7 @@ def test_each_tool_call_starts_and_ends_once_for_every_outcome():
     }  # fmt: skip
 
 
-def test_cancelled_tool_calls_have_an_end_event_too():
+def test_cancelled_tool_calls_also_have_an_end_event():
     async def main() -> list[Any]:
         items: list[Any] = []
         begun = asyncio.Event()

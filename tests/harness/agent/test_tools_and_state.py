@@ -534,7 +534,7 @@ def test_node_may_not_return_a_result_for_a_model():
         g.compile().run({})
 
 
-def test_tool_of_a_model_class_and_a_double_may_write_too():
+def test_tool_of_a_model_class_and_a_double_may_also_write():
     class Put(BaseModel):
         item: str
 

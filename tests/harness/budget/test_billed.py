@@ -239,7 +239,7 @@ def test_recorded_failure_is_charged_again_when_it_is_replayed(kind: str, mode: 
         assert result.usage == counted + OK
 
 
-def test_agent_outside_a_graph_counts_billed_failures_too() -> None:
+def test_agent_outside_a_graph_also_counts_billed_failures() -> None:
     reply = asyncio.run(agent(FAILURES["reported"][0]).run("?"))
 
     assert reply.usage == REPORT + OK

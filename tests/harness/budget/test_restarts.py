@@ -185,7 +185,7 @@ def test_resume_continues_with_the_rest_of_the_budget(tmp_path: Path) -> None:
     assert result.state.said == ["1000", str(1000 - 3 * 30), str(1000 - 4 * 30)]
 
 
-def test_failed_call_is_refunded_for_the_next_process_too(tmp_path: Path) -> None:
+def test_failed_call_is_also_refunded_for_the_next_process(tmp_path: Path) -> None:
     """The reservation that its process stored before the call no longer counts."""
     path = str(tmp_path / "t.db")
     with runtime(path, model(fail_at=3)) as driver, pytest.raises(NodeError):

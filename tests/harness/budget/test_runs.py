@@ -281,7 +281,7 @@ def test_agent_inside_a_model_call_is_refused_instead_of_waiting_forever() -> No
     assert "because it is part of one of them" in str(caught.value)
 
 
-def test_plain_harness_is_limited_by_budgets_too() -> None:
+def test_plain_harness_is_also_limited_by_budgets() -> None:
     from graphrt import MockHarness
     from graphrt.harness import AgentReply
 

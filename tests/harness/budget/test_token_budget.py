@@ -196,7 +196,7 @@ def test_failed_node_is_charged_for_its_calls() -> None:
     assert Runtime(runtime.graph, store=runtime.store).state("t").values == result.state
 
 
-def test_failed_attempts_are_charged_too() -> None:
+def test_failed_attempts_are_also_charged() -> None:
     calls = Calls(took(30))
     tries: list[int] = []
 

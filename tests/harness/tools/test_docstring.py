@@ -68,7 +68,7 @@ def test_sections_of_a_docstring_describe_the_parameters(caplog: pytest.LogCaptu
 
 @pytest.mark.needs("griffe")
 @pytest.mark.parametrize("docstring", [NUMPY, SPHINX], ids=["numpy", "sphinx"])
-def test_other_styles_are_parsed_too(docstring: str) -> None:
+def test_other_styles_are_also_parsed(docstring: str) -> None:
     description, told = described(docstring)
 
     assert description == "Search the shop."

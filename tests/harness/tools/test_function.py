@@ -168,7 +168,7 @@ def test_hanging_functions_block_neither_other_tools_nor_the_exit_of_the_program
     assert (done.stdout, done.stderr) == ("{'given up'} done\n", "")
 
 
-def test_methods_partials_and_callable_objects_are_functions_too(context: Any) -> None:
+def test_methods_partials_and_callable_objects_can_be_tools(context: Any) -> None:
     class Shop:
         def price(self, item: str) -> str:
             """What it costs."""
