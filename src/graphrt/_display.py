@@ -90,14 +90,14 @@ def shown_error(error: BaseException) -> str:
     return safe(text, lines=True)
 
 
-def brief(value: Any, most: int = MOST) -> str:
-    """Return *value* as one safe line of about *most* characters.
+def brief(value: Any, max_chars: int = MOST) -> str:
+    """Return *value* as one safe line of about *max_chars* characters.
 
     A truncated text ends with its full size. Values are never converted to text as a whole: one of a gigabyte costs no
     more than a short one.
     """
     try:
-        return safe(_brief(value, most, 0))
+        return safe(_brief(value, max_chars, 0))
     except Exception as error:  # noqa: BLE001 - user classes may raise anything from `__repr__` or an attribute
         return safe(f"<{type(value).__name__}, whose repr raised {type(error).__name__}>")
 

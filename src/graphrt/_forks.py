@@ -143,10 +143,10 @@ _variables: Final[list[tuple[ContextVar[Any], Any]]] = []
 """The variables of `run_variable`, with their defaults."""
 
 
-def closed_for_forks(one: ClosedForForks) -> None:
-    """Call *one* before and after every fork, until it is garbage collected. Only a weak reference is kept."""
+def closed_for_forks(instance: ClosedForForks) -> None:
+    """Call *instance* before and after every fork, until it is garbage collected. Only a weak reference is kept."""
     with _lock:
-        _closed.add(one)
+        _closed.add(instance)
 
 
 def run_variable(name: str, default: T) -> ContextVar[T]:

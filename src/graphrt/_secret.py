@@ -52,9 +52,9 @@ class Secret(Generic[T_co]):
     @classmethod
     def _absent(cls, place: str) -> Secret[Any]:
         """Return a Secret without its value. *place* is the name of its field, empty if it is not in one."""
-        made: Secret[Any] = Secret(_ABSENT)
-        made._place = place
-        return made
+        secret: Secret[Any] = Secret(_ABSENT)
+        secret._place = place
+        return secret
 
     @property
     def known(self) -> bool:
@@ -87,16 +87,16 @@ class Secret(Generic[T_co]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        mine, yours = self.__value, other.__value
-        if mine is _ABSENT or yours is _ABSENT:
-            return mine is yours and self._place == other._place
+        value, other_value = self.__value, other.__value
+        if value is _ABSENT or other_value is _ABSENT:
+            return value is other_value and self._place == other._place
         from hmac import compare_digest  # loads OpenSSL
 
-        if isinstance(mine, str) and isinstance(yours, str):
-            return compare_digest(mine.encode(errors="surrogatepass"), yours.encode(errors="surrogatepass"))
-        if isinstance(mine, bytes) and isinstance(yours, bytes):
-            return compare_digest(mine, yours)
-        return bool(mine == yours)
+        if isinstance(value, str) and isinstance(other_value, str):
+            return compare_digest(value.encode(errors="surrogatepass"), other_value.encode(errors="surrogatepass"))
+        if isinstance(value, bytes) and isinstance(other_value, bytes):
+            return compare_digest(value, other_value)
+        return bool(value == other_value)
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a class without a hash is declared so
 

@@ -146,14 +146,14 @@ def _may_be_words(match: re.Match[str]) -> bool:
     if match["token"]:
         return not (match[0][1:].startswith("earer") and _has_digit(match["token"], 8))
     if match["prefix"]:
-        least = 12 if match["prefix"].endswith("-") else 20  # names of columns begin with `pk_`
-        return not (match["prefix"].islower() and _has_digit(match["key"], least))
+        min_length = 12 if match["prefix"].endswith("-") else 20  # names of columns begin with `pk_`
+        return not (match["prefix"].islower() and _has_digit(match["key"], min_length))
     return False
 
 
-def _has_digit(value: str, least: int) -> bool:
-    """Return whether a value of at least *least* characters has a digit near its beginning."""
-    return len(value) >= least and any(char.isdigit() for char in value[:200])
+def _has_digit(value: str, min_length: int) -> bool:
+    """Return whether a value of at least *min_length* characters has a digit near its beginning."""
+    return len(value) >= min_length and any(char.isdigit() for char in value[:200])
 
 
 def remember(secrets: Iterable[str]) -> None:
@@ -243,15 +243,15 @@ def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(value, kinds)  # not narrowed: for the type checker the values stay Any
 
 
-def forms_of(secrets: Iterable[str], least: int = _SHORTEST) -> list[str]:
+def forms_of(secrets: Iterable[str], min_length: int = _SHORTEST) -> list[str]:
     """Return the spellings of *secrets* inside a text, the longest first: one may contain another.
 
-    Each appears as it is, escaped as JSON once and twice, and quoted for a URL. Secrets of fewer than *least*
+    Each appears as it is, escaped as JSON once and twice, and quoted for a URL. Secrets of fewer than *min_length*
     characters are left out.
     """
     forms: set[str] = set()
     for secret in secrets:
-        if len(secret) >= least:
+        if len(secret) >= min_length:
             escaped = json.dumps(secret)[1:-1]
             forms |= {secret, escaped, json.dumps(escaped)[1:-1], quote(secret, safe="")}
     return sorted(forms, key=len, reverse=True)

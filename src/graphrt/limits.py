@@ -226,12 +226,12 @@ class RetryPolicy:
 
 
 def _retry_on_problems(on: Any) -> Iterator[str]:
-    several = issubclass(type(on), tuple)
-    if several and not on:
+    is_tuple = issubclass(type(on), tuple)
+    if is_tuple and not on:
         yield "retry_on is empty: nothing would be retried"
-    elif on is not None and not several and not callable(on):
+    elif on is not None and not is_tuple and not callable(on):
         yield f"retry_on must be exception types or a predicate, not {on!r}"
-    kinds: Any = on if several else (on,) if isinstance(on, type) else ()
+    kinds: Any = on if is_tuple else (on,) if isinstance(on, type) else ()
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
             yield f"retry_on has {kind!r}, which is not a type of Exception"
@@ -247,9 +247,9 @@ def _names_of(on: Any) -> Any:
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}").fullmatch
 
 
-def is_queue_name(given: Any) -> bool:
-    """Return whether *given* can be the name of a queue."""
-    return type(given) is str and _QUEUE_NAME(given) is not None
+def is_queue_name(name: Any) -> bool:
+    """Return whether *name* can be the name of a queue."""
+    return type(name) is str and _QUEUE_NAME(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,11 +164,11 @@ class Runtime(Generic[S, I_co]):
         Raises:
             InputError: *store* is neither a store nor a URL, or the audit log is kept in another store.
         """
-        made = copy(self)
-        made._options = self._options.with_store(store)
-        made._home = Home("This runtime")
-        made._owns_store = isinstance(store, str)
-        return made
+        runtime = copy(self)
+        runtime._options = self._options.with_store(store)
+        runtime._home = Home("This runtime")
+        runtime._owns_store = isinstance(store, str)
+        return runtime
 
     def as_user(self, user: str) -> Runtime[S, I_co]:
         """Return this runtime on behalf of *user*, for a program that serves many users: journals name the user.
@@ -182,10 +182,10 @@ class Runtime(Generic[S, I_co]):
         Raises:
             InputError: *user* is not a text.
         """
-        made = copy(self)
-        made._options = self._options.as_user(user)
-        made._owns_store = False
-        return made
+        runtime = copy(self)
+        runtime._options = self._options.as_user(user)
+        runtime._owns_store = False
+        return runtime
 
     @property
     def _config(self) -> RunConfig:
@@ -627,9 +627,9 @@ class Runtime(Generic[S, I_co]):
             InputError: The runtime has no store; else as for `run`, `resume` and `retry`. Nothing was stored.
             ConflictError: A living owner drives the thread.
         """
-        how: dict[str, Any] = {"if_exists": if_exists, "while_running": while_running}
+        options: dict[str, Any] = {"if_exists": if_exists, "while_running": while_running}
         return detached.start(
-            self._config_for(allow_older), input, thread, answers, answer, new_labels(title, tags, priority), **how
+            self._config_for(allow_older), input, thread, answers, answer, new_labels(title, tags, priority), **options
         )
 
     async def astart(

@@ -136,26 +136,26 @@ def _by_id(
         InputError: There is no answer, a single answer for several questions, or an id that does not accept an answer.
     """
     ids = tuple(question.id for question in questions)
-    asked = "; ".join(map(_question_text, questions))
-    about: dict[str, Any] = {"thread": engine.thread, "interrupts": ids, "where": engine.where()}
+    questions_text = "; ".join(map(_question_text, questions))
+    context: dict[str, Any] = {"thread": engine.thread, "interrupts": ids, "where": engine.where()}
     if answer is not UNSET or not is_mapping(answers):
         single = answer if answer is not UNSET else answers
         if answer is not UNSET and answers is not UNSET:
             raise ARGUMENTS_EXCLUDE_EACH_OTHER(
-                argument="answer=", other="answers", superfluous="one of the two", known=asked, **about
+                argument="answer=", other="answers", superfluous="one of the two", known=questions_text, **context
             )
         if single is UNSET:
-            raise NO_ANSWER(questions=asked, how=how(ids), **about)
+            raise NO_ANSWER(questions=questions_text, how=how(ids), **context)
         if len(questions) != 1:
-            what = "answers could be replaced" if questions[0].answered else "interrupts are open"
-            raise AMBIGUOUS_ANSWER(number=len(questions), what=what, questions=asked, how=how(ids), **about)
+            state = "answers could be replaced" if questions[0].answered else "interrupts are open"
+            raise AMBIGUOUS_ANSWER(number=len(questions), what=state, questions=questions_text, how=how(ids), **context)
         return {questions[0].id: single}
     takes = {question.id for question in (*questions, *open_)}
     unknown = [id_ for id_ in answers if id_ not in takes]
     if unknown:
-        raise _unknown(engine, unknown[0], asked, ids)
+        raise _unknown(engine, unknown[0], questions_text, ids)
     if not answers:
-        raise NO_ANSWER(questions=asked, how=how(ids), **about)
+        raise NO_ANSWER(questions=questions_text, how=how(ids), **context)
     return dict(answers)
 
 
@@ -171,25 +171,30 @@ def _question_text(question: OpenInterrupt) -> str:
     return f"{text} (answered: {short(question.answer)})" if question.answered else text
 
 
-def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> InputError:
+def _unknown(engine: Engine, id_: Any, questions_text: str, ids: tuple[str, ...]) -> InputError:
     """Return the error for a key of a mapping that is not the id of an open interrupt.
 
     The error says what became of the question: answered, closed without an answer, or discarded with its superstep.
 
     Args:
-        asked: The questions that can be answered, as text.
+        questions_text: The questions that can be answered, as text.
         ids: The ids of these questions, 1 or more.
     """
     question = engine.questions.get(id_)
-    what = f"No open interrupt has the id {short(id_)}"
+    problem = f"No open interrupt has the id {short(id_)}"
     if question is not None and question.answered:
-        what = f"Interrupt {id_} was answered already"
+        problem = f"Interrupt {id_} was answered already"
     elif question is not None:
-        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({question.reason})"
+        problem = f"Interrupt {id_} takes no answer any more: it was withdrawn ({question.reason})"
     elif _is_over(engine, id_):
-        what = f"Interrupt {id_} takes no answer any more: its superstep has ended"
+        problem = f"Interrupt {id_} takes no answer any more: its superstep has ended"
     return UNKNOWN_INTERRUPT(
-        problem=what, questions=asked, first=ids[0], thread=engine.thread, interrupts=ids, where=engine.where()
+        problem=problem,
+        questions=questions_text,
+        first=ids[0],
+        thread=engine.thread,
+        interrupts=ids,
+        where=engine.where(),
     )
 
 
@@ -342,8 +347,8 @@ def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -
     until, ids = moment_text(due_s), tuple(timer.id for timer in timers)
     if due_s <= now_s:
         return TIMER_IS_OVER(thread=engine.thread, until=until, interrupts=ids, where=engine.where())
-    left = duration_text(due_s - now_s)
-    return SLEEPING(thread=engine.thread, until=until, left=left, interrupts=ids, where=engine.where())
+    remaining = duration_text(due_s - now_s)
+    return SLEEPING(thread=engine.thread, until=until, left=remaining, interrupts=ids, where=engine.where())
 
 
 def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:

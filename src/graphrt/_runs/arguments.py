@@ -235,10 +235,10 @@ def checked_sinks(sinks: Any) -> tuple[Callable[[Entry], Any], ...]:
     # A class is never a list, though one may be iterable, such as an Enum.
     alone = issubclass(type(sinks), type) or not hasattr(sinks, "__iter__")
     functions: tuple[Any, ...] = (sinks,) if alone else tuple(sinks)
-    refused = functions if alone else [sink for sink in functions if isinstance(sink, type) or not callable(sink)]
-    if not refused:
+    invalid = functions if alone else [sink for sink in functions if isinstance(sink, type) or not callable(sink)]
+    if not invalid:
         return functions
-    wrong = refused[0]
+    wrong = invalid[0]
     a_class = isinstance(wrong, type)
     problem = "cannot be called"
     if a_class:
@@ -306,8 +306,8 @@ def checked_budget(budget: Any) -> Budget | None:
     from graphrt._usage.budget import check_budget
 
     check_budget(budget)
-    found: Budget = budget
-    return found
+    valid: Budget = budget
+    return valid
 
 
 def checked_ids(ids: Callable[[], str]) -> Callable[[], str]:
@@ -394,13 +394,13 @@ def check_filters(graph: Any, prefix: Any, updated_before: Any, updated_after: A
     Raises:
         InputError: A filter has the wrong type (`input`).
     """
-    for name, value, wanted, fits in (
+    for name, value, wanted, is_valid in (
         ("graph", graph, "the name of a graph", isinstance(graph, str)),
         ("prefix", prefix, "what ids begin with, a text", isinstance(prefix, str)),
         ("updated_before", updated_before, "a number of seconds since the epoch", _is_time(updated_before)),
         ("updated_after", updated_after, "a number of seconds since the epoch", _is_time(updated_after)),
     ):
-        if value is not None and not fits:
+        if value is not None and not is_valid:
             raise INVALID_ARGUMENT(argument=f"{name}=", value=value, wanted=f"{wanted}, or leave it out")
 
 

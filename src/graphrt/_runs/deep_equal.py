@@ -17,8 +17,8 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.threads import NOT_COMPARABLE
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Return whether *one* and *other* are equal.
+def alike(first: Any, second: Any) -> bool:
+    """Return whether *first* and *second* are equal.
 
     A NaN equals a NaN. Two values that contain themselves are equal if every path into them leads to equal parts.
 
@@ -26,33 +26,33 @@ def alike(one: Any, other: Any) -> bool:
         InputError: `==` raised both for the whole values and for two of their parts.
     """
     try:
-        if one == other:
+        if first == second:
             return True
     except Exception:  # noqa: BLE001 - `==` of a container failed (too deep, or a part raised); compare the parts
-        return _walked(one, other)  # an InputError from here is the caller's: equality is still unknown
+        return _walked(first, second)  # an InputError from here is the caller's: equality is still unknown
     try:
-        return _walked(one, other)  # they differ, or contain a NaN, which never equals itself
+        return _walked(first, second)  # they differ, or contain a NaN, which never equals itself
     except InputError:  # two parts cannot be compared, but `==` of the whole values returned False without an error
         return False
 
 
-def _walked(one: Any, other: Any) -> bool:
+def _walked(first: Any, second: Any) -> bool:
     """Return whether two values are equal, part by part and without recursion.
 
     A pair of containers that was already visited is assumed to be equal, so that the walk ends for cyclic values.
     """
     assumed: set[tuple[int, int]] = set()
     alive: list[Any] = []  # keeps the containers alive: CPython may give the id of a dead object to a new one
-    todo: list[tuple[Any, Any]] = [(one, other)]
-    while todo:
-        left, right = todo.pop()
+    pending: list[tuple[Any, Any]] = [(first, second)]
+    while pending:
+        left, right = pending.pop()
         if left is right or (id(left), id(right)) in assumed:
             continue
         parts = _parts(left, right)
         if parts is not None:
             assumed.add((id(left), id(right)))
             alive.append((left, right))
-            todo += parts
+            pending += parts
         elif not _equal(left, right):
             return False
     return True

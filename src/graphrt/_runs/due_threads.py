@@ -88,8 +88,8 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
         # Under the claim: another worker may have driven the thread since it was found to be due.
         if claim.head.status != ("interrupted" if waits else "running"):
             raise NOT_DUE(thread=thread, status=claim.head.status)
-        if max_tries is not None and not waits and (tried := _tries(config, thread, loaded)) >= max_tries:
-            raise PARKED(thread=thread, tries=tried)
+        if max_tries is not None and not waits and (tries := _tries(config, thread, loaded)) >= max_tries:
+            raise PARKED(thread=thread, tries=tries)
 
     def fire(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
         """Return the clock's answers to the open questions; implements `reopen_run.Prepare`.

@@ -59,14 +59,14 @@ def local(id_: str) -> str:
     return id_.split("/", 1)[-1]
 
 
-def node_of(expected: Entry | None, got: Entry | None) -> str | None:
+def node_of(expected: Entry | None, actual: Entry | None) -> str | None:
     """Return the name of the node where a difference is; None if the entries name none.
 
     Args:
         expected: The entry of the log; None if it has ended.
-        got: The entry of the second execution; None if it has ended.
+        actual: The entry of the second execution; None if it has ended.
     """
-    for entry in (expected, got):
+    for entry in (expected, actual):
         event: Any = entry.event if entry is not None else None
         node: str | None = getattr(event, "node", None)
         # Some events name only the task. Its id is `path/superstep.number:node`.
@@ -77,29 +77,29 @@ def node_of(expected: Entry | None, got: Entry | None) -> str | None:
     return None
 
 
-def in_words(expected: Entry, got: Entry, differing: Sequence[str]) -> str:
+def in_words(expected: Entry, actual: Entry, differing: Sequence[str]) -> str:
     """Describe how an entry of the log and one of the second execution differ, in a sentence without a full stop.
 
     Args:
         expected: The entry of the log.
-        got: The entry of the second execution.
+        actual: The entry of the second execution.
         differing: Names of the fields in which they differ, as `bare` names them.
     """
-    one: Any = expected.event
-    other: Any = got.event
-    node = node_of(expected, got)
-    who = f"node {node!r}" if node is not None else "the run"
-    if type(one) is not type(other):
-        messages = f"{_message_of(one)}{_message_of(other, now=True)}"
-        return f"{who} has {type(other).__name__} now, and the log has {type(one).__name__}{messages}"
-    if isinstance(one, events.SuperstepCommitted | events.TasksRouted) and {"next", "sends"} & {*differing}:
-        return f"a router chooses {_targets(other)} now, and chose {_targets(one)} in the log"
+    logged: Any = expected.event
+    repeated: Any = actual.event
+    node = node_of(expected, actual)
+    subject = f"node {node!r}" if node is not None else "the run"
+    if type(logged) is not type(repeated):
+        messages = f"{_message_of(logged)}{_message_of(repeated, now=True)}"
+        return f"{subject} has {type(repeated).__name__} now, and the log has {type(logged).__name__}{messages}"
+    if isinstance(logged, events.SuperstepCommitted | events.TasksRouted) and {"next", "sends"} & {*differing}:
+        return f"a router chooses {_targets(repeated)} now, and chose {_targets(logged)} in the log"
     parts = [
-        f"{name} is {_repr_of(getattr(other, name, None))}, and was {_repr_of(getattr(one, name, None))}"
+        f"{name} is {_repr_of(getattr(repeated, name, None))}, and was {_repr_of(getattr(logged, name, None))}"
         for name in differing
         if name not in ("kind", "path")  # `bare` adds these; no event has them
     ]
-    return f"{who} has another {type(one).__name__}: {'; '.join(parts) or 'it is at another path'}"
+    return f"{subject} has another {type(logged).__name__}: {'; '.join(parts) or 'it is at another path'}"
 
 
 def _message_of(event: Any, *, now: bool = False) -> str:

@@ -87,7 +87,7 @@ class _Choice:
     """The caller's choice of values: a text, a pair (thread, field) or a predicate. Anything else is rejected."""
 
     def __init__(self, config: RunConfig, where: Any) -> None:
-        given: Any = where  # type checkers rule out other types here, but callers may pass anything
+        criterion: Any = where  # type checkers rule out other types here, but callers may pass anything
         self._codec: Final = config.plan.codec
         self._graph: Final = config.plan.name
         self.text: str | None = where if isinstance(where, str) else None
@@ -100,13 +100,13 @@ class _Choice:
             if not where or not encodes(where):  # no value holds a lone surrogate
                 raise BAD_ERASURE(given=where)
         elif isinstance(where, tuple):
-            pair: tuple[Any, ...] = given
+            pair: tuple[Any, ...] = criterion
             if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
                 raise BAD_ERASURE(given=where)
             self._pair = check_id(pair[0]), pair[1]
             self._family = {pair[0]}
         elif callable(where):
-            self._predicate = given
+            self._predicate = criterion
         else:
             raise BAD_ERASURE(given=where)
 

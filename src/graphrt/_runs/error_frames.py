@@ -55,12 +55,12 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return *trace* without the frames of graphrt's own modules. A traceback cannot be changed, so a copy is built."""
-    frames: list[TracebackType] = []
+    entries: list[TracebackType] = []
     while trace is not None:
         if not trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-            frames.append(trace)
+            entries.append(trace)
         trace = trace.tb_next
-    made: TracebackType | None = None
-    for frame in reversed(frames):
-        made = TracebackType(made, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return made
+    trimmed: TracebackType | None = None
+    for entry in reversed(entries):
+        trimmed = TracebackType(trimmed, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return trimmed

@@ -169,8 +169,8 @@ def reindex(config: RunConfig) -> int:
     store.require("labels")
     count = 0
     after: str | None = None
-    mine = ThreadFilter(graph=config.plan.name)
-    while heads := store.query(mine, after=after, limit=500):  # pages, so that memory stays small
+    thread_filter = ThreadFilter(graph=config.plan.name)
+    while heads := store.query(thread_filter, after=after, limit=500):  # pages, so that memory stays small
         for head in heads:
             try:
                 count += _reindexed(config, store, head.thread)
@@ -222,10 +222,12 @@ def _reindexed(config: RunConfig, store: Store, thread: str) -> bool:
         give_back(store, claim)
 
 
-def _alike(ones: Iterable[Question], others: Iterable[Question]) -> bool:
+def _alike(first: Iterable[Question], second: Iterable[Question]) -> bool:
     """Return whether two lists have the same questions, in any order and ignoring when they were asked.
 
     A store keeps the time of a question that it already lists, so a different time would change nothing.
     """
-    timeless = [{one.place: one._replace(asked_at=0.0) for one in some} for some in (ones, others)]
+    timeless = [
+        {question.place: question._replace(asked_at=0.0) for question in questions} for questions in (first, second)
+    ]
     return timeless[0] == timeless[1]

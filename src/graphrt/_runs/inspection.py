@@ -119,12 +119,12 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
     """
     check_id(thread)
     store = the_store(config)
-    present = load(config, thread)
+    current = load(config, thread)
     head = store.head(thread)
     fold = from_the_first(config, thread)
     # Routers of this graph did not decide the entries up to *older*. `migrated` is set if the journal ends before a
     # migration that the next run will write: all entries are older.
-    older = _last_of_older_graph(config, thread) if present.migrated is None else head.seq
+    older = _last_of_older_graph(config, thread) if current.migrated is None else head.seq
     for record in store.records(thread, after=fold.seq):
         batch = fold.read(record)
         first = record.seq - record.count + 1
@@ -135,12 +135,16 @@ def replay(config: RunConfig, thread: str) -> Snapshot[Any]:
             elif not path:  # entries of a nested graph do not change the top graph
                 _again(fold, event, first + at, batch.run)
         fold.seq = record.seq
-    now, then = fold.engine.values, present.engine.values
-    # With `migrated`, only `present` was migrated, so the two cannot be compared.
-    if present.migrated is None and not alike(now, then):
-        changed = [n for n in {**then, **now} if not alike(now.get(n), then.get(n))]
+    replayed_values, stored_values = fold.engine.values, current.engine.values
+    # With `migrated`, only `current` was migrated, so the two cannot be compared.
+    if current.migrated is None and not alike(replayed_values, stored_values):
+        changed = [
+            name
+            for name in {**stored_values, **replayed_values}
+            if not alike(replayed_values.get(name), stored_values.get(name))
+        ]
         raise _diverged(fold, fold.seq, f"the values of {', '.join(changed)}", "other values", "state")
-    return Snapshot(present, seq=head.seq, at=head.updated_at, status=head.status, head=head)
+    return Snapshot(current, seq=head.seq, at=head.updated_at, status=head.status, head=head)
 
 
 def _meets_erased(event: Any) -> bool:
@@ -227,16 +231,16 @@ def _compare_folded(fold: Fold, before: Mapping[str, str], seq: int) -> None:
         raise _diverged(fold, seq, f"other values of {', '.join(changed)}", f"what {reducers} make now", "reducers")
 
 
-def _diverged(fold: Fold, seq: int, expected: str, got: str, what: str) -> ReplayDivergedError:
-    """Return the error for the entry *seq*; *what* names what differs: routes, sends, reducers, state or an error."""
+def _diverged(fold: Fold, seq: int, expected: str, actual: str, part: str) -> ReplayDivergedError:
+    """Return the error for the entry *seq*; *part* names what differs: routes, sends, reducers, state or an error."""
     return REPLAY_DIVERGED(
         thread=fold.reader.thread,
         seq=seq,
-        part=what,
+        part=part,
         expected_text=expected[:200],
-        got_text=got[:200],
+        got_text=actual[:200],
         expected=expected,
-        got=got,
+        got=actual,
         where=fold.engine.where(),
     )
 
@@ -254,18 +258,24 @@ def diff(
     for thread, run in ((left, left_run), (right, right_run)):
         if run is not None and not any(entry.run == run for entry in entries(config, thread)):
             raise UNKNOWN_RUN(thread=thread, run=run)
-    ones = _of_run(_since(config, left, right), left_run)
-    others = _of_run(_since(config, right, left), right_run)
+    left_log = _of_run(_since(config, left, right), left_run)
+    right_log = _of_run(_since(config, right, left), right_run)
     while True:
-        one, other = next(ones, None), next(others, None)
-        if one is None and other is None:
+        left_entry, right_entry = next(left_log, None), next(right_log, None)
+        if left_entry is None and right_entry is None:
             return None
-        if one is None or other is None:
-            return Divergence(left=one, right=other, fields=())
-        a, b = _bare(one), _bare(other)
-        if not alike(a, b):
-            differing = tuple(sorted(name for name in {*a, *b} if not alike(a.get(name), b.get(name))))
-            return Divergence(left=one, right=other, fields=differing)
+        if left_entry is None or right_entry is None:
+            return Divergence(left=left_entry, right=right_entry, fields=())
+        left_fields, right_fields = _bare(left_entry), _bare(right_entry)
+        if not alike(left_fields, right_fields):
+            differing = tuple(
+                sorted(
+                    name
+                    for name in {*left_fields, *right_fields}
+                    if not alike(left_fields.get(name), right_fields.get(name))
+                )
+            )
+            return Divergence(left=left_entry, right=right_entry, fields=differing)
 
 
 def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:

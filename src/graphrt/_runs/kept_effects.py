@@ -43,7 +43,7 @@ def kept_effects(config: RunConfig, fold: Fold) -> dict[str, list[Logged]]:
     by_task: dict[str, _Kept] = {}
     for event in _recorded(config, fold):
         _keep(by_task, event)
-    logged = {task: kept.logged() for task, kept in by_task.items()}
+    logged = {task: records.logged() for task, records in by_task.items()}
     return {f"{task}{KEPT}": events for task, events in logged.items() if events}
 
 
@@ -96,22 +96,22 @@ class _Kept:
 def _keep(by_task: dict[str, _Kept], event: events.Event) -> None:
     """Add *event* to the records of its task, if it is an effect, a question, or the outcome of a question."""
     if isinstance(event, events.EffectStarted | events.EffectRecorded | events.ThreadStarted | ModelEvent):
-        kept = by_task.setdefault(event.task, _Kept())
-        kept.effects[_identity(event)] = (_path(event.task), event)
+        records = by_task.setdefault(event.task, _Kept())
+        records.effects[_identity(event)] = (_path(event.task), event)
     elif isinstance(event, events.InterruptRaised):
         # A question of a nested graph also has an entry in each enclosing graph; only the one of its own task is kept.
         if _task(event.id) == event.task:
-            kept = by_task.setdefault(event.task, _Kept())
+            records = by_task.setdefault(event.task, _Kept())
             # The usage so far and edits of the source's state do not belong to the fork.
-            kept.questions[event.id] = (_path(event.task), replace(event, usage=None, stale=False))
+            records.questions[event.id] = (_path(event.task), replace(event, usage=None, stale=False))
     elif isinstance(event, events.InterruptAnswered):
         task = _task(event.id)
         by_task.setdefault(task, _Kept()).answers[event.id] = (_path(task), event)
     elif isinstance(event, events.TaskFailed | events.TaskSucceeded):
         by_task.setdefault(event.task, _Kept()).failed = isinstance(event, events.TaskFailed)
     elif isinstance(event, _UNANSWERED):
-        kept = by_task.setdefault(_task(event.id), _Kept())
-        kept.answers.pop(event.id, None)
+        records = by_task.setdefault(_task(event.id), _Kept())
+        records.answers.pop(event.id, None)
 
 
 def _identity(event: _Effect) -> tuple[Any, ...]:

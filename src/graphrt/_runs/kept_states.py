@@ -96,13 +96,13 @@ class KeptStates:
             self.forget(thread)
         return store.load(thread), None
 
-    def keep(self, fold: Fold, loaded: StoredThread, kept: KeptState | None) -> None:
-        """Keep the result of folding *loaded*, which began with *kept*, unless that was cheap."""
-        if not loaded.records or (kept is not None and len(loaded.records) == 1):  # nothing new
+    def keep(self, fold: Fold, loaded: StoredThread, base: KeptState | None) -> None:
+        """Keep the result of folding *loaded*, which began with *base*, unless that was cheap."""
+        if not loaded.records or (base is not None and len(loaded.records) == 1):  # nothing new
             return
         size = fold.reader.held_bytes
-        if kept is not None:
-            size += kept.size + sum(len(record.body) + len(record.seal) for record in loaded.records)
+        if base is not None:
+            size += base.size + sum(len(record.body) + len(record.seal) for record in loaded.records)
         else:
             size += fold.tail + (len(loaded.snapshot.body) if loaded.snapshot is not None else 0)
         if not WORTH_KEEPING <= size <= KEPT_BYTES:
@@ -119,21 +119,21 @@ class KeptStates:
             names=tuple(fold.reader.names.known),
         )
         chain = fold.chain.copy() if fold.chain is not None else None
-        grown = Grown(fold.seq, fold.tail, fold.measured)
+        growth = Grown(fold.seq, fold.tail, fold.measured)
         thread = loaded.head.thread
         self.forget(thread)
         self._states[thread] = KeptState(
-            loaded.records[-1], loaded.meta, loaded.head.created_at, _with_own_values(state), chain, grown, size
+            loaded.records[-1], loaded.meta, loaded.head.created_at, _with_own_values(state), chain, growth, size
         )
         self._bytes += size
         while self._bytes > KEPT_BYTES and self._states:
             self.forget(next(iter(self._states)))
 
-    def grown(self, thread: str, grown: Grown) -> None:
+    def grown(self, thread: str, growth: Grown) -> None:
         """Record how much *thread* had grown at the end of a run."""
         state = self._states.get(thread)
         if state is not None:
-            self._states[thread] = state._replace(grown=grown)
+            self._states[thread] = state._replace(grown=growth)
 
     def forget(self, thread: str) -> None:
         """Drop the kept state of *thread*."""

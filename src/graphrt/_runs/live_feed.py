@@ -190,13 +190,13 @@ class LiveFeed:
         # followed. A reader that comes back meets them, and a process that lost the thread may still hand some over.
         return seq >= self._seq and (not is_first or seq >= self._from)
 
-    def _let_go(self, present: str | None, writer: str) -> None:
-        """Stop reading the writer *present*, because *writer* replaces it or starts over."""
-        if present == writer:
+    def _let_go(self, current: str | None, writer: str) -> None:
+        """Stop reading the writer *current*, because *writer* replaces it or starts over."""
+        if current == writer:
             self._held = deque(pair for pair in self._held if pair[1].heading.writer != writer)
             self._held_bytes = sum(sent.size for _, sent in self._held)
-        elif present is not None:
-            self._past.add(present)
+        elif current is not None:
+            self._past.add(current)
 
     def _told_later(self, writer: str) -> tuple[Again, list[Sent]] | None:
         """Return the next re-telling of *writer* in the store, if there is one.

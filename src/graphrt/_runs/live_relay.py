@@ -288,8 +288,8 @@ class LiveRelay:
         """Return the last item in the form in which it is kept; None if it cannot be stored."""
         if mode == "messages" and task_id and type(item.item) in text_pieces():  # kept as it is: it is immutable
             return _Item(self._number, mode, item, task_id, len(item.item.text) + PIECE_BYTES)
-        made = self._encoded(_Item(self._number, mode, item, task_id, 0), self._shown_at)
-        return None if made is None else _Item(self._number, mode, made, task_id, len(made))
+        encoded = self._encoded(_Item(self._number, mode, item, task_id, 0), self._shown_at)
+        return None if encoded is None else _Item(self._number, mode, encoded, task_id, len(encoded))
 
     def _encoded(self, item: _Item, seq: int) -> bytes | None:
         """Return the line of an item that comes after the entry *seq*; None if a value in it cannot be stored."""
@@ -317,8 +317,8 @@ class LiveRelay:
 
     def _drop(self, task_id: str, *, below: bool = True) -> None:
         """Drop the items of a task whose attempt was abandoned; with *below*, also those of its nested graph."""
-        inside = f"{task_id}/"
-        dropped = [id_ for id_ in self._begun if id_ == task_id or (below and id_.startswith(inside))]
+        prefix = f"{task_id}/"
+        dropped = [id_ for id_ in self._begun if id_ == task_id or (below and id_.startswith(prefix))]
         for id_ in dropped:
             del self._begun[id_]
         self._ended.difference_update(dropped)

@@ -120,8 +120,8 @@ def check_at(loaded: StoredThread, at: int) -> None:
     # A prune keeps a snapshot of the last entry it removed, so that entry can still be read.
     first = max(head.first - 1, 1) if head.seq else 1
     # Not isinstance: a bool is not an entry number. A pruned thread needs the snapshot that it begins with.
-    wrong = at.__class__ is not int or not first <= at <= head.seq
-    if wrong or (loaded.snapshot is None and head.first > 1):
+    is_unknown = at.__class__ is not int or not first <= at <= head.seq
+    if is_unknown or (loaded.snapshot is None and head.first > 1):
         raise UNKNOWN_ENTRY(
             thread=head.thread, seq=at, first=first, last=head.seq, wanted="a snapshot of history(thread)"
         )

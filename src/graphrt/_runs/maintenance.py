@@ -104,13 +104,13 @@ _ENDED: Final[tuple[Status, ...]] = ("completed", "failed", "cancelled")
 """Statuses of threads that are swept if none is named."""
 
 
-def old_threads(config: RunConfig, older_than_s: float, which: Which) -> tuple[ThreadInfo, ...]:
+def old_threads(config: RunConfig, older_than_s: float, filters: Which) -> tuple[ThreadInfo, ...]:
     """Return the threads that `sweep` would delete, by status, then in order of creation.
 
     Raises:
         InputError: An argument is not valid, or the store cannot find threads by tenant and tags (`store-lacks`).
     """
-    return _old(config, _time_before(config, older_than_s), which)
+    return _old(config, _time_before(config, older_than_s), filters)
 
 
 def _time_before(config: RunConfig, older_than_s: float) -> float:
@@ -142,22 +142,22 @@ def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
     return continuing
 
 
-def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ...]:
+def _old(config: RunConfig, before: float, filters: Which) -> tuple[ThreadInfo, ...]:
     """Return the threads to sweep: last written before *before*, not owned, and not continuing by themselves.
 
     Owned threads are excluded here because `delete_many` skips them, and they must not count towards the limit.
     """
-    store, status, limit = the_store(config), which.get("status"), which.get("limit")
+    store, status, limit = the_store(config), filters.get("status"), filters.get("limit")
     check_status(status)
     check_number("limit", limit)
     old: list[ThreadInfo] = []
     for wanted_status in _ENDED if status is None else (status,):
         wanted = wanted_threads(
             wanted_status,
-            which.get("graph"),
+            filters.get("graph"),
             None,  # any beginning of the id
-            which.get("tenant"),
-            which.get("tags", ()),
+            filters.get("tenant"),
+            filters.get("tags", ()),
             None,  # any title
             updated_after=None,
             updated_before=before,
@@ -173,7 +173,7 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
     return tuple(old[:limit])
 
 
-def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
+def sweep(config: RunConfig, older_than_s: float, filters: Which) -> int:
     """Delete threads not written for *older_than_s* seconds and not held by a run; see `Runtime.sweep`.
 
     Returns:
@@ -183,7 +183,7 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
         GraphrtError: The log file of a thread could not be ended. All other threads were deleted.
     """
     store, before = the_store(config), _time_before(config, older_than_s)
-    old = _old(config, before, which)
+    old = _old(config, before, filters)
     deleted_count, at = 0, 0  # how many were deleted, and how many of *old* were tried
     failed: list[GraphrtError] = []
     while at < len(old):

@@ -151,14 +151,14 @@ def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, reads: Reads) 
         Present, Unfinished: It takes no input; see `begin`.
         InputError: Another verb is right.
     """
-    todo = action(if_exists, claim.head.status)
-    if todo is None:
-        without = "return a result: its last run has none" if if_exists == "return" else ""
-        want(claim, "run", config, reads, doing=without)  # raises the error that names the right verb
-    if todo == "retry":
+    next_action = action(if_exists, claim.head.status)
+    if next_action is None:
+        purpose = "return a result: its last run has none" if if_exists == "return" else ""
+        want(claim, "run", config, reads, doing=purpose)  # raises the error that names the right verb
+    if next_action == "retry":
         raise Unfinished(claim)
     fold = loading.present(config, claim.thread, claim)  # makes the engine, with the same `check_state`
-    if todo == "present":
+    if next_action == "present":
         raise Present(present(config, claim, fold))
     return fold
 
@@ -299,11 +299,11 @@ def _check_budget(engine: Engine, values: Mapping[str, Any]) -> None:
     Raises:
         InputError: The budget field is below 0.
     """
-    left = budget_field(engine, values)
-    if left is not None and left < 0:
+    tokens = budget_field(engine, values)
+    if tokens is not None and tokens < 0:
         raise INVALID_ARGUMENT(
             argument=f"With this input, field {TOKEN_BUDGET!r}",
-            value=left,
+            value=tokens,
             wanted="0 or more: the tokens that the run may spend",
             field=TOKEN_BUDGET,
             where=engine.where(),
@@ -373,27 +373,31 @@ def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str
         InputError: Another verb is right (`wrong-verb`); the message names it.
     """
     status, thread = claim.head.status, claim.thread
-    right = _RIGHT.get(status, "retry")
-    if right == verb or (status == "running" and verb != "run"):
+    right_verb = _RIGHT.get(status, "retry")
+    if right_verb == verb or (status == "running" and verb != "run"):
         return
     doing = doing or {"run": "take a new input", "resume": "be resumed", "retry": "be retried"}[verb]
-    how = {"resume": f"resume({thread!r}, answers)", "retry": f"retry({thread!r})"}
-    here = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
-    instead = "."
+    calls = {"resume": f"resume({thread!r}, answers)", "retry": f"retry({thread!r})"}
+    watch_arguments = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
+    abandon_text = "."
     if verb == "run":
         call = f"run(input, thread={thread!r}, if_exists="
-        goes_on = "" if status == "interrupted" else f', {call}"continue") if the same input began it'
-        instead = f'{goes_on}, {call}"abandon") to give up what is left, or another thread.'
+        continue_text = "" if status == "interrupted" else f', {call}"continue") if the same input began it'
+        abandon_text = f'{continue_text}, {call}"abandon") to give up what is left, or another thread.'
         if status == "running":
-            instead += f" start(input, thread={thread!r}, while_running='queue') leaves the input for after the run."
+            abandon_text += (
+                f" start(input, thread={thread!r}, while_running='queue') leaves the input for after the run."
+            )
     raise WRONG_VERB(
         thread=thread,
         status=status,
         doing=doing,
         entries=claim.head.seq,
-        right=how.get(right, f"run(input, thread={thread!r})"),
-        or_watch=f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if reads else "",
-        or_abandon=instead,
+        right=calls.get(right_verb, f"run(input, thread={thread!r})"),
+        or_watch=f", or {watch_arguments.get(right_verb, f'an input with thread={thread!r}')} to watch it"
+        if reads
+        else "",
+        or_abandon=abandon_text,
         graph_name=config.plan.name,
     )
 

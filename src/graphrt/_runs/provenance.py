@@ -87,9 +87,9 @@ class FieldWrite:
         }
 
     def __str__(self) -> str:
-        who = f"task {self.task}" if self.kind == "task" else self.kind
-        by = f" by {self.user}" if self.user else ""
-        text = f"entry {self.seq}, {who}{by}: {self.field} = {self.value!r}"
+        source = f"task {self.task}" if self.kind == "task" else self.kind
+        user_text = f" by {self.user}" if self.user else ""
+        text = f"entry {self.seq}, {source}{user_text}: {self.field} = {self.value!r}"
         return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 

@@ -81,34 +81,34 @@ def prune(config: RunConfig, thread: str, *, before: int | None) -> int:
                 return _with_open_superstep(config, store, claim, loaded, reopened)
         if upto is None or upto < loaded.head.first:
             return 0
-        # *present* is the thread in its current state, *kept* the thread as it was after the last entry to remove.
-        present = folded(config, loaded)
+        # *current* is the thread in its current state, *base* the thread as it was after the last entry to remove.
+        current = folded(config, loaded)
         # No migration: the snapshot has to fit the entries after it, which the older graph wrote.
         older = store.load(thread, upto=upto)
-        kept = folded(config, older, upto=upto, adopt=False)
+        base = folded(config, older, upto=upto, adopt=False)
         # Keep an existing snapshot byte for byte: a record may hold the digest of these bytes (decision 0044).
         if older.snapshot is not None and older.snapshot.seq == upto:
             snapshot = older.snapshot.body
         else:
-            snapshot, blobs = _snapshot(kept)
-            _check_written(config, loaded, kept, snapshot, blobs)
+            snapshot, blobs = _snapshot(base)
+            _check_written(config, loaded, base, snapshot, blobs)
             store.commit(
                 claim,
                 Commit(
                     expected=loaded.head.seq, at=config.clock(), snapshot=StoredSnapshot(upto, snapshot), blobs=blobs
                 ),
             )
-        _read_back(config, store, kept, present)
+        _read_back(config, store, base, current)
         # If the current graph differs from the one that wrote the thread, `folded` has migrated the values, and the
         # next entry must record that first.
-        news: list[Logged] = [("", present.migrated)] if present.migrated is not None else []
+        news: list[Logged] = [("", current.migrated)] if current.migrated is not None else []
         labels = labels_of_head(loaded.head)
         if labels != Labels():  # the entry that set them may be among the removed ones
             news.append(("", labelled(config, labels)))
         if not announced:  # journalled before the removal, since missing entries would otherwise look like damage
             news.append(("", events.HistoryPruned(upto=upto)))
         if news:
-            journal = journal_of(config, store, present, ThreadCommits(store, claim))
+            journal = journal_of(config, store, current, ThreadCommits(store, claim))
             # The next record vouches for the snapshot that the thread then begins with.
             journal.saved = (upto, digest(snapshot))
             journal.write(news)
@@ -219,9 +219,9 @@ def _everything(fold: Fold) -> events.StateSaved:
 
 
 def _check_written(
-    config: RunConfig, loaded: StoredThread, kept: Fold, snapshot: bytes, blobs: dict[str, bytes]
+    config: RunConfig, loaded: StoredThread, base: Fold, snapshot: bytes, blobs: dict[str, bytes]
 ) -> None:
-    """Check before storing the snapshot that it decodes to *kept* using only its own *blobs*.
+    """Check before storing the snapshot that it decodes to *base* using only its own *blobs*.
 
     Other blobs of the thread do not count, since those of the removed entries are deleted.
 
@@ -231,31 +231,31 @@ def _check_written(
     fold, _ = begun(config, loaded)
     fold.reader.only(blobs)  # it takes large values from these, not from the store
     try:
-        start_from(fold, StoredSnapshot(kept.seq, snapshot))
+        start_from(fold, StoredSnapshot(base.seq, snapshot))
     except GraphrtError as error:
-        raise _not_kept(kept, "the snapshot cannot be read") from error
-    _compare(kept, fold)
+        raise _not_kept(base, "the snapshot cannot be read") from error
+    _compare(base, fold)
 
 
-def _read_back(config: RunConfig, store: Store, kept: Fold, present: Fold) -> None:
-    """Load the thread as a resume would, at the snapshot and at its end, and compare both with *kept* and *present*.
+def _read_back(config: RunConfig, store: Store, base: Fold, current: Fold) -> None:
+    """Load the thread as a resume would, at the snapshot and at its end, and compare both with *base* and *current*.
 
     Raises:
         StoreError: They differ, or cannot be read.
     """
-    thread, upto = kept.reader.thread, kept.seq
+    thread, upto = base.reader.thread, base.seq
     loaded = store.load(thread, upto=upto)
     if loaded.snapshot is None or loaded.snapshot.seq != upto:
-        raise _not_kept(kept, "the snapshot is not there")
+        raise _not_kept(base, "the snapshot is not there")
     try:
-        again = folded(config, loaded, upto=upto, adopt=False)
-        now = folded(config, store.load(thread))
+        base_read = folded(config, loaded, upto=upto, adopt=False)
+        current_read = folded(config, store.load(thread))
     except GraphrtError as error:
         if isinstance(error, StoreError) and error.code in WORLD:
             raise  # the store cannot be reached, which says nothing about the snapshot
-        raise _not_kept(kept, "the thread cannot be read with it") from error
-    _compare(kept, again)
-    _compare(present, now)
+        raise _not_kept(base, "the thread cannot be read with it") from error
+    _compare(base, base_read)
+    _compare(current, current_read)
 
 
 def _compare(written: Fold, read: Fold) -> None:
@@ -275,17 +275,17 @@ def _compare(written: Fold, read: Fold) -> None:
 _MISSING: Final = (ABSENT, False)  # what one of two snapshots lacks
 
 
-def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, bool]]]:
+def _facts(saved: Any, *prefix: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any, bool]]]:
     """Yield the parts of *saved*, each as (place, (value, whether it is a value of the user's)).
 
     For an exception only its presence counts: an unregistered class is read back as a stand-in.
 
     Args:
         saved: A `StateSaved`, or one of the events and records that are parts of it.
-        under: The place of *saved*.
+        prefix: The place of *saved*.
     """
     for field in fields(saved):
-        place, value = (*under, field.name), getattr(saved, field.name)
+        place, value = (*prefix, field.name), getattr(saved, field.name)
         match field.name:
             case "values" | "sends" | "args":
                 yield from (((*place, name), (part, True)) for name, part in value.items())
@@ -305,17 +305,17 @@ def _facts(saved: Any, *under: Any) -> Iterator[tuple[tuple[Any, ...], tuple[Any
                 yield place, (value, False)
 
 
-def _same(codec: Codec, one: Any, other: Any) -> bool:
+def _same(codec: Codec, value: Any, other: Any) -> bool:
     """Return whether two values are equal by their bytes or by `==` (`alike`, for which a NaN equals a NaN).
 
     Objects of a class without `__eq__` have only their bytes.
     """
-    return codec.dump(one) == codec.dump(other) or alike(one, other)
+    return codec.dump(value) == codec.dump(other) or alike(value, other)
 
 
-def _not_kept(fold: Fold, why: str) -> StoreError:
+def _not_kept(fold: Fold, reason: str) -> StoreError:
     """Return the error for a snapshot that the store did not return as written; nothing has been removed."""
-    return SNAPSHOT_NOT_AS_WRITTEN(seq=fold.seq, thread=fold.reader.thread, why=why)
+    return SNAPSHOT_NOT_AS_WRITTEN(seq=fold.seq, thread=fold.reader.thread, why=reason)
 
 
 # -- large values ------------------------------------------------------------------------------------------------------

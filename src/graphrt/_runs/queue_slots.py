@@ -32,16 +32,16 @@ _BEFORE: Final = "graphrt."
 """Id prefix of places, which sets them apart from user threads."""
 
 
-def place_of(what: str, name: str) -> str:
-    """Return the id of the place *name* of the kind *what*.
+def place_of(kind: str, name: str) -> str:
+    """Return the id of the place *name* of the kind *kind*.
 
     Args:
-        what: `task`, `slot.<queue>` or `rate.<queue>`. The queue name was checked with its node: at most 64 letters,
+        kind: `task`, `slot.<queue>` or `rate.<queue>`. The queue name was checked with its node: at most 64 letters,
             digits and the characters `_.-`. So it fits into a thread id of at most 200 characters.
         name: For a task: `thread/task`, or just the thread if its tasks run one at a time. For a slot or a rate: the
             number of the place, from 0. It is hashed, since the first kind may be long and contain any character.
     """
-    return f"{_BEFORE}{what}.{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
+    return f"{_BEFORE}{kind}.{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=20).hexdigest()}"
 
 
 @contextlib.contextmanager
@@ -127,11 +127,11 @@ def admitted(config: RunConfig, store: Store, name: str, queue: Queue | None) ->
         yield True
 
 
-def _any(store: Store, what: str, number: int, lease_s: float) -> Claim | None:
-    """Claim one of the *number* places of the kind *what*; None if all are taken."""
+def _any(store: Store, kind: str, number: int, lease_s: float) -> Claim | None:
+    """Claim one of the *number* places of the kind *kind*; None if all are taken."""
     first = random.randrange(number)  # noqa: S311 - so that workers do not all try the same place first
     for at in range(number):
-        claim = _claimed(store, place_of(what, str((first + at) % number)), lease_s)
+        claim = _claimed(store, place_of(kind, str((first + at) % number)), lease_s)
         if claim is not None:
             return claim
     return None

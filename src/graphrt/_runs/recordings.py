@@ -234,9 +234,9 @@ class Recordings:
         await self._cancelled_if_pending(task, key in self._log_of(task).effects)
         return self.effect(task, key)
 
-    def note(self, task: Task, call: ModelCall, asked: Any) -> None:
+    def note(self, task: Task, call: ModelCall, request: Any) -> None:
         """Record a model request."""
-        self.requests[task.id, *call] = asked
+        self.requests[task.id, *call] = request
 
     def reply(self, task: Task, call: ModelCall) -> tuple[StoredReply | None, Callable[[], Awaitable[ModelResponse]]]:
         """Return the recorded reply to a model call without a budget, else None, and the stand-in for the model.
@@ -257,10 +257,10 @@ class Recordings:
             if known is not None:
                 return reply_from(own(known.reply), known.usage, known.model)
             await self._cancelled_if_pending(task, answered=False)
-            asked = {recorded.key for recorded in log.replies.values()} - {
+            unused = {recorded.key for recorded in log.replies.values()} - {
                 recorded.key for recorded in task.more().model_calls().replies
             }
-            raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
+            raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=unused)
 
         if known is not None and call not in log.held:
             # It had no budget, or the agent's cache answered it.

@@ -84,18 +84,18 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
     """Execute the runs of *thread* again; see `Runtime.reexecute`."""
     log = list(entries(config, thread))
     store = the_store(config)
-    begun = _taken_over(store, thread, log)
+    last_taken_over = _taken_over(store, thread, log)
     tenant = getattr(store, "tenant", None)
     with MemoryStore() as shared:
         memory: Store = (
             shared if tenant is None else TenantStore(shared, tenant)
         )  # so that tenant-qualified ids are the same
-        status: Status = state(config, thread, begun).status if begun else "new"
-        if begun:
-            _copy(store, memory, thread, begun, status=status)
-        rest = [entry for entry in log if entry.seq > begun]
+        status: Status = state(config, thread, last_taken_over).status if last_taken_over else "new"
+        if last_taken_over:
+            _copy(store, memory, thread, last_taken_over, status=status)
+        rest = [entry for entry in log if entry.seq > last_taken_over]
         staged = [event for _, row_events in staged_rows(config, store.load(thread)) for event in row_events]
-        second = _Second(config, memory, thread, rest, begun, staged)
+        second = _Second(config, memory, thread, rest, last_taken_over, staged)
         for verb in _verbs(rest, thread, status):
             if second.differs or not second.repeat(verb):
                 break
@@ -104,13 +104,13 @@ def reexecute(config: RunConfig, thread: str) -> Reexecution:
 
 def _taken_over(store: Store, thread: str, log: Sequence[Entry]) -> int:
     """Return the number of the last entry that cannot be executed (fork, migration, prune); 0 if all can be."""
-    begun = store.head(thread).first - 1  # what remains after a prune begins after this entry
+    last = store.head(thread).first - 1  # what remains after a prune begins after this entry
     for entry in log:
         if not entry.path and isinstance(entry.event, _TAKEN):
-            begun = entry.seq
+            last = entry.seq
     # Only whole records can be copied.
-    ends = [record.seq for record in store.records(thread) if record.seq >= begun]
-    return min(ends, default=begun) if begun else 0
+    ends = [record.seq for record in store.records(thread) if record.seq >= last]
+    return min(ends, default=last) if last else 0
 
 
 def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Status) -> None:
@@ -374,12 +374,13 @@ class _Second:
         """End the run of the second execution, if one is active."""
         self._config.active.cancel(self._thread, _STOPPED)
 
-    def _compare(self, got: Entry) -> None:
+    def _compare(self, actual: Entry) -> None:
         """Compare a newly committed entry with the next one of the log."""
-        stopped = isinstance(got.event, events.RunCancelled) and got.event.reason == _STOPPED  # by `_stop`
-        if self.differs or stopped or isinstance(got.event, _PASSED):
+        stopped = isinstance(actual.event, events.RunCancelled) and actual.event.reason == _STOPPED  # by `_stop`
+        if self.differs or stopped or isinstance(actual.event, _PASSED):
             return
-        if isinstance(got.event, events.SuperstepAbandoned):  # skip what the tasks of a cancelled run had done by then
+        if isinstance(actual.event, events.SuperstepAbandoned):
+            # Skip what the tasks of a cancelled run had done by then.
             places = range(self._at, len(self._log))
             given_up = next((at for at in places if isinstance(self._log[at].event, events.SuperstepAbandoned)), None)
             if given_up is not None and _first_given_up(self._log, given_up) <= self._at:
@@ -387,34 +388,40 @@ class _Second:
         expected = self._next
         if expected is None:
             return
-        one, other = bare(expected), bare(got)  # the fields that must be the same
-        if alike(one, other) or self._beside(expected, other):
+        expected_fields, actual_fields = bare(expected), bare(actual)  # the fields that must be the same
+        if alike(expected_fields, actual_fields) or self._beside(expected, actual_fields):
             self._at += 1
             self._same += 1
             self._skip()
             return
-        self._fields = tuple(sorted(name for name in {*one, *other} if not alike(one.get(name), other.get(name))))
-        self._differ(in_words(expected, got, self._fields), got)
+        self._fields = tuple(
+            sorted(
+                name
+                for name in {*expected_fields, *actual_fields}
+                if not alike(expected_fields.get(name), actual_fields.get(name))
+            )
+        )
+        self._differ(in_words(expected, actual, self._fields), actual)
 
-    def _beside(self, expected: Entry, got: dict[str, Any]) -> bool:
-        """Return whether the log has *got* among the answers of the same task, whose order depends on timing."""
+    def _beside(self, expected: Entry, actual_fields: dict[str, Any]) -> bool:
+        """Return whether the log has *actual_fields* among the same task's answers, whose order depends on timing."""
         if not isinstance(expected.event, _ANSWERS):
             return False
         for at in range(self._at + 1, len(self._log)):
             entry = self._log[at]
             if not isinstance(entry.event, _ANSWERS) or entry.event.task != expected.event.task:
                 return False
-            if alike(bare(entry), got):
+            if alike(bare(entry), actual_fields):
                 self._log[self._at], self._log[at] = entry, expected  # *expected* may follow later
                 return True
         return False
 
-    def _differ(self, why: str, got: Entry | None) -> None:
-        """Record the first difference and end the run. A call missing from the log explains it better than *why*."""
-        asked = self.recorded.unanswered[0] if self.recorded.unanswered else None
-        if asked is not None:
-            why = f"node {asked.node!r} asks {asked.asked} now, and {asked.known}."
-        self._why, self._got = f"{why.rstrip('.')}.", got
+    def _differ(self, reason: str, actual: Entry | None) -> None:
+        """Record the first difference and end the run. A call missing from the log explains it better than *reason*."""
+        unanswered = self.recorded.unanswered[0] if self.recorded.unanswered else None
+        if unanswered is not None:
+            reason = f"node {unanswered.node!r} asks {unanswered.asked} now, and {unanswered.known}."
+        self._why, self._got = f"{reason.rstrip('.')}.", actual
         self._stop()
 
     def report(self, log: Sequence[Entry]) -> Reexecution:
@@ -425,22 +432,22 @@ class _Second:
         graph = self._config.graph
         prints = {entry.event.fingerprint for entry in log if isinstance(entry.event, events.RunStarted)}
         changed = bool(prints) and graph.fingerprint not in prints
-        asked = self.recorded.unanswered[0] if self.recorded.unanswered else None
-        other = f"The graph {graph.__graphrt_plan__.name!r} has another fingerprint than the log."
+        unanswered = self.recorded.unanswered[0] if self.recorded.unanswered else None
+        change = f"The graph {graph.__graphrt_plan__.name!r} has another fingerprint than the log."
         return Reexecution(
             thread=self._thread,
             same=not self.differs,
             entries=self._same,
             begun=self._begun,
             seq=expected.seq if expected is not None else None,
-            node=asked.node if asked is not None and self.differs else node_of(expected, self._got),
+            node=unanswered.node if unanswered is not None and self.differs else node_of(expected, self._got),
             expected=expected,
             got=self._got,
             fields=self._fields,
             why=self._why,
             unanswered=tuple(self.recorded.unanswered),
             requests=self.recorded.requests,
-            changes=(other,) if changed else (),
+            changes=(change,) if changed else (),
         )
 
 

@@ -76,10 +76,10 @@ def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> 
     # The place is the same whether this process has opened the shared store or that of the thread's tenant.
     bare = bare_id(thread)
     lock = beside(thread, place_of("task", bare if alone else f"{bare}/{task}"))
-    with held(config, store, lock) as mine:  # None if another worker holds the claim
-        if mine is None:
+    with held(config, store, lock) as check_claim:  # None if another worker holds the claim
+        if check_claim is None:
             return "left"
-        return _ran(config, store, thread, task, lock, queue, alone=alone, check=mine)
+        return _ran(config, store, thread, task, lock, queue, alone=alone, check=check_claim)
 
 
 def _shares_budget(plan: Plan) -> bool:

@@ -173,8 +173,8 @@ def _check_same_input(config: RunConfig, engine: Engine, input_: Any, status: st
         lambda: plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names),
     ]
     input_digests: dict[str, str] = {}
-    refused: InputError | None = None
-    fits = False  # in at least one of the two ways
+    refusal: InputError | None = None
+    is_valid = False  # in at least one of the two ways
     for number, way in enumerate(ways):
         try:
             values = open_run.entered(config, engine, way(), whole=bool(number))
@@ -182,13 +182,13 @@ def _check_same_input(config: RunConfig, engine: Engine, input_: Any, status: st
         except NotStorable as error:
             raise open_run.not_storable(engine, error, "The input holds a value") from error
         except InputError as error:
-            refused = None if fits else error
+            refusal = None if is_valid else error
             continue
-        fits, refused = True, None
+        is_valid, refusal = True, None
         if input_digests == engine.began:
             return
-    if refused is not None:
-        raise refused
+    if refusal is not None:
+        raise refusal
     differ = sorted(
         name for name in {*input_digests, *engine.began} if input_digests.get(name) != engine.began.get(name)
     )
@@ -540,6 +540,6 @@ def _as_resumption(config: RunConfig, thread: str, logged: Sequence[Logged]) -> 
     """
     at = next(n for n, (_, event) in enumerate(logged) if event.__class__ in _ANSWERS)
     known_as = shared_id(config.store, thread)
-    begun = events.RunResumed(verb="resume", thread=known_as, user=config.user, redaction=config.redaction)
-    left = events.RunHandedOver(reason="mail was taken")
-    return [*logged[:at], ("", begun), *logged[at:], ("", left)]
+    resumed_event = events.RunResumed(verb="resume", thread=known_as, user=config.user, redaction=config.redaction)
+    handed_over = events.RunHandedOver(reason="mail was taken")
+    return [*logged[:at], ("", resumed_event), *logged[at:], ("", handed_over)]

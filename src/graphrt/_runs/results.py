@@ -267,8 +267,8 @@ class Snapshot(Generic[S]):
         """
         if self._make is not None:
             self._values, self._make = self._make(), None
-        found: S = self._values
-        return found
+        values: S = self._values
+        return values
 
     def __repr__(self) -> str:
         return f"Snapshot({self.thread!r}, seq={self.seq}, status={self.status!r}, next={self.next!r})"

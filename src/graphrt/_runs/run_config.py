@@ -443,11 +443,11 @@ def _check_storable(plan: Plan) -> None:
     Raises:
         InputError: There is such a field (`not-storable`).
     """
-    for field, why in plan.unstorable:
+    for field, reason in plan.unstorable:
         raise INPUT_NOT_STORABLE(
             given=f"A value of field {field} is one",
             at="",
-            why=why,
+            why=reason,
             advice="Mark the field untracked, keep such values out of the state, or make their class storable",
             path=field,
             thread=None,

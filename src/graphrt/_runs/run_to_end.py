@@ -42,10 +42,10 @@ def run(
     """
     check_if_exists(config, if_exists, input_, thread)
     try:
-        begun = reopen_run.on_input(config, input_, thread, labels, if_exists=if_exists)
+        active_run = reopen_run.on_input(config, input_, thread, labels, if_exists=if_exists)
     except Present as present:
         return present.result
-    return drive(begun)
+    return drive(active_run)
 
 
 async def arun(
@@ -54,12 +54,12 @@ async def arun(
     """Run the graph on an input, on the running event loop; the arguments are those of `run`."""
     check_if_exists(config, if_exists, input_, thread)
     try:
-        begun = await opened(
+        active_run = await opened(
             config.store, lambda: reopen_run.on_input(config, input_, thread, labels, if_exists=if_exists)
         )
     except Present as present:
         return present.result
-    return await adrive(begun)
+    return await adrive(active_run)
 
 
 def resume(config: RunConfig, thread: str, answers: Any, answer: Any) -> RunResult[Any]:
@@ -96,14 +96,14 @@ async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRu
         return make()
     from graphrt._drivers.blocking_calls import in_executor
 
-    made: list[ActiveRun] = []  # 0 or 1 run; filled on the worker thread, even if the awaiting task is cancelled
+    runs: list[ActiveRun] = []  # 0 or 1 run; filled on the worker thread, even if the awaiting task is cancelled
     try:
-        await in_executor(lambda: made.append(make()))
+        await in_executor(lambda: runs.append(make()))
     except BaseException as error:
-        for run in made:
+        for run in runs:
             run.broke(error)
         raise
-    return made[0]
+    return runs[0]
 
 
 def drive(run: ActiveRun) -> RunResult[Any]:

@@ -129,27 +129,33 @@ class Schedules:
         times = Cron(cron, timezone)
         labels = new_labels(title, tags)
         # Sorted, as equal definitions must have equal bytes.
-        shown = ("", ()) if labels is None else (labels.title or "", sorted(labels.tags))
+        title_and_tags = ("", ()) if labels is None else (labels.title or "", sorted(labels.tags))
         body = _written(
             config,
-            {"cron": cron, "timezone": timezone, "missed": missed, "title": shown[0], "tags": [*shown[1]]},
+            {
+                "cron": cron,
+                "timezone": timezone,
+                "missed": missed,
+                "title": title_and_tags[0],
+                "tags": [*title_and_tags[1]],
+            },
             input,
         )
-        known = _stored(store, name)
-        if known is not None and (known.graph, known.body) == (config.plan.name, body):
-            return _read(config, self._in_time(store, known, times))
-        if known is not None and not replace:
-            raise _exists(config, known, body)
+        existing = _stored(store, name)
+        if existing is not None and (existing.graph, existing.body) == (config.plan.name, body):
+            return _read(config, self._in_time(store, existing, times))
+        if existing is not None and not replace:
+            raise _exists(config, existing, body)
         due_at = times.first_after(config.clock())
         row = StoredSchedule(name, config.plan.name, uuid4().hex, due_at, body)
-        if not store.put_schedule(row, replaces=None if known is None else known.version):
+        if not store.put_schedule(row, replaces=None if existing is None else existing.version):
             # Another process stored a schedule with this name between the check and the call.
-            stands = _stored(store, name)  # None: it was deleted since
+            current = _stored(store, name)  # None: it was deleted since
             # The same definition is not a conflict: it comes from this call, if an earlier attempt was stored, or from
             # another process that started at the same time.
-            if stands is None or (stands.graph, stands.body) != (row.graph, body):
+            if current is None or (current.graph, current.body) != (row.graph, body):
                 raise SCHEDULE_HAS_CHANGED(name=name)
-            row = stands
+            row = current
         return _read(config, row)
 
     def _in_time(self, store: Store, row: StoredSchedule, times: Cron) -> StoredSchedule:

@@ -253,9 +253,9 @@ class SharedMemory:
             to.write(lines)
         else:
 
-            def write(made: str) -> None:
-                """Write the content of the temporary file *made*, which is renamed to *to* once complete."""
-                Path(made).write_bytes(lines)
+            def write(temporary: str) -> None:
+                """Write the content of the temporary file *temporary*, which is renamed to *to* once complete."""
+                Path(temporary).write_bytes(lines)
 
             archive.write_new(to, write)
         return len(items)
@@ -379,14 +379,14 @@ def _check_form(line: bytes) -> None:
         InputError: It does not name the format (`bad-archive`).
         StoreError: The format is newer (`store-newer`).
     """
-    known, _, present = FORM.rpartition("/")
+    known, _, current = FORM.rpartition("/")
     try:
         form: str = from_json(line)["form"]
         name, _, version = form.rpartition("/")
-        newer = name == known and int(version) > int(present)
+        newer = name == known and int(version) > int(current)
     except (ValueError, TypeError, LookupError, AttributeError):
         form, version, newer = "", "", False
     if newer:
-        raise STORE_NEWER(part="The exported memory", version=version, form=present)
+        raise STORE_NEWER(part="The exported memory", version=version, form=current)
     if form != FORM:
         raise BAD_ARCHIVE(why=f"Its first line does not say {FORM!r}.", fix="Give what memory.export() wrote.")

@@ -213,8 +213,8 @@ class ShownTasks:
 
     def _close(self, task_id: str) -> None:
         """Record that a task no longer has open items and its nested graph no longer has open tasks."""
-        inside = f"{task_id}/"
-        for id_ in [id_ for id_ in {*self._open, *self._had} if id_ == task_id or id_.startswith(inside)]:
+        prefix = f"{task_id}/"
+        for id_ in [id_ for id_ in {*self._open, *self._had} if id_ == task_id or id_.startswith(prefix)]:
             self._open.pop(id_, None)
             self._forget(id_)
 

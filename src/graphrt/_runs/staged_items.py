@@ -245,7 +245,7 @@ class _Stops:
         self.last: int = 0
         """The entry of the last stop."""
         has_failed = False  # tasks may have been cut off, and have said later what they have said
-        asked = 0  # the first entry with a question, since the run began or continued
+        first_question = 0  # the first entry with a question, since the run began or continued
         queued: dict[str, str] = {}  # open questions of tasks that wait for their queue
         for entry in since:
             event = entry.event
@@ -253,7 +253,7 @@ class _Stops:
                 if isinstance(event, events.TaskSucceeded):
                     self.journalled.add(event.task)
             elif isinstance(event, events.InterruptRaised):
-                asked = asked or entry.seq
+                first_question = first_question or entry.seq
                 if event.kind == TASK:
                     queued[event.id] = task_of(event.id)
             elif isinstance(event, events.TasksRouted):  # an `interrupt_after` stopped before its superstep opened
@@ -262,8 +262,8 @@ class _Stops:
                 if has_failed:
                     self._stops.clear()
                 has_failed = not isinstance(event, events.RunInterrupted)
-                self._stops.append(((asked or entry.seq) - 1, frozenset(queued.values())))
-                self.last, asked = entry.seq, 0
+                self._stops.append(((first_question or entry.seq) - 1, frozenset(queued.values())))
+                self.last, first_question = entry.seq, 0
             elif isinstance(event, _SETTLING):
                 self.settled.add(_place_of(event.id))
                 self._settled_at[task_of(event.id)] = entry.seq
@@ -375,11 +375,11 @@ class _Said:
             yield place, reply
             for call, is_asked, result in calls:
                 if result is not None:
-                    made = stops.after(self.task, result.answers, stands=stands)
+                    result_place = stops.after(self.task, result.answers, stands=stands)
                     data: Any = result.result
                     text, content = str(data.get("text", "")), tuple(data.get("content", ()))
-                    yield made if is_asked else place, ToolStarted(call=call)
-                    yield made, ToolEnded(call=call, text=text, content=content, error=bool(data.get("error")))
+                    yield result_place if is_asked else place, ToolStarted(call=call)
+                    yield result_place, ToolEnded(call=call, text=text, content=content, error=bool(data.get("error")))
                 elif not is_asked and (next_ is not None or results.asks_inside):
                     # It was refused without a person, or goes on: an agent that is a tool asks.
                     yield place, ToolStarted(call=call)
