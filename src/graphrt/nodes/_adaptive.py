@@ -131,10 +131,10 @@ def adaptive(
     builder.add_node(_DESIGN, declare_fields(design, **told_fields), goto=[_RUN])
     builder.add_node(_RUN, chosen_graph(choose, states=states), budget=validator.budget)
     builder.add_edge(START, _DESIGN)
-    made = builder.compile()
+    compiled = builder.compile()
     arguments = {"designer": designer, "validator": validator, "attempts": attempts, "record": record}
     arguments["graph_name"] = graph_name
-    return declare_form(made, AdaptiveForm, {**arguments, **options})
+    return declare_form(compiled, AdaptiveForm, {**arguments, **options})
 
 
 class AdaptiveForm(ModelForm):

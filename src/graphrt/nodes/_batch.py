@@ -134,7 +134,7 @@ def batch(
         builder.add_node(_SETTLE, settle)
     builder.add_edge(START, _SPLIT)
     room = max(1, max_items * len(nodes))
-    made = builder.compile(
+    graph = builder.compile(
         limits=Limits(max_tasks=room, max_concurrency=max_concurrency, step_timeout_s=total_timeout_s)
     )
     arguments: dict[str, Any] = {
@@ -150,7 +150,7 @@ def batch(
         "name": name,
         "total_timeout_s": total_timeout_s,
     }
-    return declare_form(made, BatchForm, {"work": nodes, "policy": policy, **arguments})
+    return declare_form(graph, BatchForm, {"work": nodes, "policy": policy, **arguments})
 
 
 class BatchForm(Form):

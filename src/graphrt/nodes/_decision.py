@@ -69,11 +69,11 @@ def decision_type(rules: Rules) -> type[BaseModel]:
 
     make: Any = create_model  # the fields are known only at run time
     more = {"judge": model_validator(mode="after")(judge)}
-    made: type[BaseModel] = make(
+    answer_class: type[BaseModel] = make(
         f"Decision_{digest}",
         __config__=ConfigDict(frozen=True, extra="forbid"),
         __module__=__name__,
         __validators__=more,
         **fields,
     )
-    return register_type(made, tag=f"graphrt.nodes.decision/{digest}")
+    return register_type(answer_class, tag=f"graphrt.nodes.decision/{digest}")

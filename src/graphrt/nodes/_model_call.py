@@ -135,7 +135,7 @@ class ModelCall:
 
 def model_call(
     prompt: Any,
-    given: ModelOptions,
+    factory_options: ModelOptions,
     *,
     of: str,
     output: Any = None,
@@ -147,7 +147,7 @@ def model_call(
 
     Args:
         prompt: See `PromptSource`.
-        given: Options of the factory.
+        factory_options: Options of the factory.
         of: Name of the factory, for messages.
         output: Type of the answer.
         item: See `ModelCall`.
@@ -157,7 +157,7 @@ def model_call(
     Raises:
         InputError: An argument is wrong, or two do not fit together.
     """
-    options: dict[str, Any] = dict(given)
+    options: dict[str, Any] = dict(factory_options)
     unknown = [name for name in options if name not in ModelOptions.__annotations__]
     if unknown:
         raise UNKNOWN_NAME_IN_ARGUMENT(

@@ -48,19 +48,19 @@ def checked_into(into: Any, taker: str) -> Into:
     return checked
 
 
-def checked_names(option: str, given: Any, taker: str, *, least: int = 0) -> tuple[str, ...]:
-    """Return *given* as a tuple of names; a string is one name.
+def checked_names(option: str, value: Any, taker: str, *, least: int = 0) -> tuple[str, ...]:
+    """Return *value* as a tuple of names; a string is one name.
 
     Raises:
         InputError: It is something else, has too few names, or has a duplicate (`input`).
     """
-    checked: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given) if is_iterable(given) else (given,)
+    checked: tuple[Any, ...] = (value,) if isinstance(value, str) else tuple(value) if is_iterable(value) else (value,)
     if any(not isinstance(name, str) or not name for name in checked):
-        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=given, wanted="names of fields, as strings")
+        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=value, wanted="names of fields, as strings")
     if len(checked) < least:
         raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=(), wanted="the name of at least one field")
     if len(set(checked)) < len(checked):
-        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=given, wanted="each name once")
+        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=value, wanted="each name once")
     return checked
 
 

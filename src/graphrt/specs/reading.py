@@ -198,10 +198,10 @@ class _Reader:
         calls: list[Call] = []
         for at, node in enumerate(spec.nodes):
             where = f"{joined(path, 'nodes')}[{at}]"
-            made, more = self.node(node, where, state)
+            implementation, more = self.node(node, where, state)
             is_agent = self.registry.kinds.get(node.kind) is AgentForm
             policy = policy_of(self, node.policy, joined(where, "policy"), of_agent=is_agent) | more
-            calls.append(("node", (node.name, made, policy), where))
+            calls.append(("node", (node.name, implementation, policy), where))
         for at, edge in enumerate(spec.edges):
             calls.append(("edge", (ref(edge.source), ref(edge.target)), f"{joined(path, 'edges')}[{at}]"))
         for at, conditional in enumerate(spec.conditional_edges):
@@ -265,8 +265,8 @@ class _Reader:
                 UNKNOWN_KIND(kind=spec.kind, kinds=known, node=spec.name, where=joined(path, "kind"), guess=guess)
             )
             return _stand_in, {}
-        made = self._made(form, {"kind": spec.kind, **spec.arguments}, path, _Parts(self, path, state), spec.name)
-        return (_stand_in, {}) if len(self.problems) > before or made is None else made
+        result = self._made(form, {"kind": spec.kind, **spec.arguments}, path, _Parts(self, path, state), spec.name)
+        return (_stand_in, {}) if len(self.problems) > before or result is None else result
 
     def _made(
         self, form: type[Form], data: Mapping[str, Any], path: str, parts: _Parts, node: str | None
@@ -308,8 +308,8 @@ class _Reader:
             else:
                 parts = _Parts(self, where, state)
                 parts.has_default = spec.default is not None
-                made = self._made(form, spec.router, where, parts, None)
-                router = GONE if made is None else made[0]
+                result = self._made(form, spec.router, where, parts, None)
+                router = GONE if result is None else result[0]
         before = len(self.problems)
         routes = self._routes(spec, router, path)
         default = None if spec.default is None else ref(spec.default)

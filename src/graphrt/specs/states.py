@@ -120,8 +120,8 @@ class StateClasses:
             parts = [(name, hint, _dataclass_default(fields[name])) for name, hint in hints.items()]
             return dataclasses.make_dataclass(title, parts, kw_only=True)
         try:
-            made: Any = {name: (hint, _pydantic_default(fields[name])) for name, hint in hints.items()}
-            return create_model(title, **made)
+            definitions: Any = {name: (hint, _pydantic_default(fields[name])) for name, hint in hints.items()}
+            return create_model(title, **definitions)
         except (NameError, TypeError, ValueError) as error:  # a field that hides a method of pydantic, for instance
             self._problems.append(BAD_SPEC(problem=str(error).splitlines()[0].rstrip("."), where=path))
             return None
@@ -226,12 +226,12 @@ class _Types:
                 raise ValueError(f"{ast.unparse(node)[:60]} is no type that is known")
 
     def _generic(self, name: str, items: list[ast.expr]) -> Any:
-        made: Any
-        made, number = _GENERIC[name]
+        origin: Any
+        origin, number = _GENERIC[name]
         if number is not None and len(items) != number:
             raise ValueError(f"{name} takes {number} types")
         parts = [... if _is_dots(item) and name == "tuple" else self._of(item) for item in items]
-        return made[tuple(parts)] if len(parts) > 1 else made[parts[0]]
+        return origin[tuple(parts)] if len(parts) > 1 else origin[parts[0]]
 
     def _constant(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, bool, type(None))):

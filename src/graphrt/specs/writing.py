@@ -134,10 +134,10 @@ class GraphWriter:
             fields: The fields that it declares; identical writes are not repeated in the policy.
         """
         around, self._node = self._node, name
-        made = form_of(fn)
-        if made is not None:
-            form: type[Form] = made.form if isinstance(made.form, type) else _PLAIN[made.form]
-            arguments = made.arguments
+        declared = form_of(fn)
+        if declared is not None:
+            form: type[Form] = declared.form if isinstance(declared.form, type) else _PLAIN[declared.form]
+            arguments = declared.arguments
         elif hasattr(fn, "__graphrt_plan__"):
             form, arguments = _PLAIN["graph"], {"graph": fn}
         elif not callable(fn) and inspect.iscoroutinefunction(getattr(fn, "run", None)):
@@ -286,11 +286,11 @@ class GraphWriter:
     def _branch(self, branch: BranchSpec) -> dict[str, Any]:
         source = _ref(branch.src)
         self._node = source
-        made = form_of(branch.router)
+        declared = form_of(branch.router)
         router: Any
-        if made is not None:
-            form: type[Form] = made.form
-            router = {"kind": kind_of(form), **form.written(made.arguments, self)}
+        if declared is not None:
+            form: type[Form] = declared.form
+            router = {"kind": kind_of(form), **form.written(declared.arguments, self)}
         else:
             router = self.name("routers", branch.router, _own_name(branch.router))
         data: dict[str, Any] = {"from": source, "router": router, "routes": _routes(branch.routes)}

@@ -172,7 +172,7 @@ class RunCode(BaseModel):
 
 def reading_tools(*, sandbox: bool) -> list[Tool]:
     """Return the tools of a reader."""
-    made: list[tuple[str, type[Any], Callable[..., Any]]] = [
+    tools: list[tuple[str, type[Any], Callable[..., Any]]] = [
         ("length", Length, _length),
         ("read", Read, _read),
         ("search", Search, _search),
@@ -182,10 +182,10 @@ def reading_tools(*, sandbox: bool) -> list[Tool]:
         ("note", Note, _noted),
     ]
     if sandbox:
-        made.append(("run_code", RunCode, _run_code))
+        tools.append(("run_code", RunCode, _run_code))
     return [
         tool_from_model(model, fn, name=name, effect="idempotent" if name == "run_code" else "pure")
-        for name, model, fn in made
+        for name, model, fn in tools
     ]
 
 
@@ -205,10 +205,10 @@ def _length(asked: Length) -> ToolResult:
     except ValueError as error:
         return _told(error)
     lines = [f"[{start}, {end}): {end - start} characters."]
-    begun = text.documents.between(start, end)
-    if begun:
-        lines.append(f"{len(begun)} documents begin in it; name and first offset:")
-        lines += [f"{name}: {at}" for name, at in map(text.documents.__getitem__, begun[:_MOST_LISTED])]
+    starting = text.documents.between(start, end)
+    if starting:
+        lines.append(f"{len(starting)} documents begin in it; name and first offset:")
+        lines += [f"{name}: {at}" for name, at in map(text.documents.__getitem__, starting[:_MOST_LISTED])]
     return _shown("\n".join(lines))
 
 

@@ -60,38 +60,43 @@ def outcome_of(
         left: Sub-calls that the reader may still make.
         reads_deeper: Whether there may be a reader below.
     """
-    made = Outcome(notes=list(notes))
+    outcome = Outcome(notes=list(notes))
     results_by_call = {message.tool_call_id: message for message in results}
     for number, call in enumerate(calls):
         result = results_by_call.get(call.id) or ToolMessage(
             tool_call_id=call.id, text="This call was not made.", error=True
         )
         if not result.error and call.name == "note":
-            result = _noted(Note.model_validate(call.arguments), result, made, desk.limits.notes_chars)
+            result = _noted(Note.model_validate(call.arguments), result, outcome, desk.limits.notes_chars)
         elif not result.error and call.name in DEFERRED:
             try:
                 plan, takes = _planned(
-                    call, desk, question, name=f"m{known + len(made.plans) + 1}", left=left, reads_deeper=reads_deeper
+                    call,
+                    desk,
+                    question,
+                    name=f"m{known + len(outcome.plans) + 1}",
+                    left=left,
+                    reads_deeper=reads_deeper,
                 )
             except ValueError as error:
                 result = replace(result, text=str(error), error=True)
             else:
                 left -= takes
                 key = f"{turn}.{number}"
-                made.plans[key] = plan
+                outcome.plans[key] = plan
                 if plan["reader"]:
-                    made.allowed[key] = takes
-        made.results.append(replace(result, text=clipped(result.text, desk.limits.result_chars)))
-    return made
+                    outcome.allowed[key] = takes
+        outcome.results.append(replace(result, text=clipped(result.text, desk.limits.result_chars)))
+    return outcome
 
 
-def _noted(note: Note, result: ToolMessage, made: Outcome, limit: int) -> ToolMessage:
-    notes = [*([] if note.replace else made.notes), f"- {note.text}"]
+def _noted(note: Note, result: ToolMessage, outcome: Outcome, limit: int) -> ToolMessage:
+    notes = [*([] if note.replace else outcome.notes), f"- {note.text}"]
     size = sum(size_of(line) + 2 for line in notes)
     if size > limit:
         text = f"Not kept: the notes would have {size} characters, of at most {limit}. Replace them by shorter ones."
         return replace(result, text=text, error=True)
-    made.notes = notes
+    outcome.notes = notes
     return replace(result, text="Kept.")
 
 

@@ -175,7 +175,7 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
         raise READING_WITHOUT_ANSWER(
             model=reply.model or setup.reader.models[0].profile.name, option=option, limit=bound, calls=state.calls + 1
         )
-    made = outcome_of(
+    outcome = outcome_of(
         message.tool_calls,
         [result for result in results if isinstance(result, ToolMessage)],
         desk=desk,
@@ -187,12 +187,12 @@ async def _think(setup: Setup, state: Reading, ctx: Context[Any], *, level: int)
         reads_deeper=reads_deeper,
     )
     update = {
-        "turns": [{"said": message, "results": made.results}],
-        "notes": made.notes,
-        "plans": made.plans,
+        "turns": [{"said": message, "results": outcome.results}],
+        "notes": outcome.notes,
+        "plans": outcome.plans,
         "calls": 1,
     }
-    sends = [send for key, plan in made.plans.items() for send in _sends(key, plan, made.allowed.get(key, 0))]
+    sends = [send for key, plan in outcome.plans.items() for send in _sends(key, plan, outcome.allowed.get(key, 0))]
     return Command(update={**update, **seen}, goto=sends or _THINK)
 
 
