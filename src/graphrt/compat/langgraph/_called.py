@@ -40,11 +40,11 @@ class CalledGraphs:
 
     __slots__ = ("_kept", "_thread", "saver")
 
-    def __init__(self, thread: str, kept: Mapping[str, Any]) -> None:
+    def __init__(self, thread: str, saved: Mapping[str, Any]) -> None:
         self._thread = thread
-        self._kept = kept
+        self._kept = saved
         self.saver: Any = InMemorySaver()
-        for namespace, stored in kept.items():
+        for namespace, stored in saved.items():
             checkpoint, metadata = self.saver.serde.loads_typed((stored[0], stored[1]))
             self.saver.put(self._config(namespace), checkpoint, metadata, checkpoint["channel_versions"])
 

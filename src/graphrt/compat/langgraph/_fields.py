@@ -253,8 +253,8 @@ def _response_classes(graph: GraphDescription) -> tuple[Any, ...]:
 
 
 def _annotated(kind: Any, *marks: Any) -> Any:
-    made: Any = Annotated
-    return made[(kind, *marks)]
+    annotated: Any = Annotated
+    return annotated[(kind, *marks)]
 
 
 def _first(reducer: Reducer | None, seed: Callable[[], Any] | None, *, of_messages: bool) -> Callable[[Any], Any]:
@@ -307,8 +307,8 @@ def _named(reducer: Any, like: Any, identity: Callable[[], Any] | None) -> Reduc
     reducer.__name__ = getattr(like, "__name__", None) or type(like).__name__
     if identity is not None:
         reducer.identity = identity
-    made: Reducer = reducer
-    return made
+    named_reducer: Reducer = reducer
+    return named_reducer
 
 
 def _last() -> Reducer:
@@ -339,8 +339,8 @@ def _empty(kind: Any) -> Callable[[], Any] | None:
         base()
     except Exception:  # noqa: BLE001 - LangGraph starts without a value, too, whatever the type raises
         return None
-    made: Callable[[], Any] = base
-    return made
+    factory: Callable[[], Any] = base
+    return factory
 
 
 def _aggregated(channel: Channel) -> Reducer:

@@ -65,15 +65,15 @@ class Reader:
 def reader_of(graph: GraphDescription, schema: Any, fields: Fields | None = None) -> Reader:
     """Return the reader for an input schema; *fields* are those of the graph."""
     keys: Sequence[str] = tuple(graph.builder.schemas[schema])
-    made = lg.is_a(schema, type) and (issubclass(schema, BaseModel) or dataclasses.is_dataclass(schema))
+    is_class = lg.is_a(schema, type) and (issubclass(schema, BaseModel) or dataclasses.is_dataclass(schema))
     kind: Any = schema
     read = tuple(key for key in keys if key in graph.channels)
-    whole = fields is not None and set(read) == set(fields.state.__annotations__) and not made and read != (ROOT,)
+    whole = fields is not None and set(read) == set(fields.state.__annotations__) and not is_class and read != (ROOT,)
     return Reader(
         keys=read,
         whole=whole and len(read) == len(keys),
         managed=tuple((key, graph.managed[key]) for key in keys if key in graph.managed),
-        make=kind if made and tuple(keys) != (ROOT,) else None,
+        make=kind if is_class and tuple(keys) != (ROOT,) else None,
     )
 
 

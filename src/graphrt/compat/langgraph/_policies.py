@@ -75,9 +75,9 @@ def as_langgraph(error: BaseException, node: Node) -> BaseException:
     run: Any = timeout.run_timeout
     kind: Any = "idle" if run is None or "sign of life" in str(error) else "run"
     elapsed: Any = idle if kind == "idle" else run
-    made: BaseException = NodeTimeoutError(node.name, elapsed, kind=kind, idle_timeout=idle, run_timeout=run)
-    made.__cause__ = error
-    return made
+    timeout_error: BaseException = NodeTimeoutError(node.name, elapsed, kind=kind, idle_timeout=idle, run_timeout=run)
+    timeout_error.__cause__ = error
+    return timeout_error
 
 
 def _fits(policy: LangGraphRetry, error: Any) -> bool:

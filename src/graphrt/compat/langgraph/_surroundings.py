@@ -276,13 +276,13 @@ class Surroundings:
                     base[key] = [*base[key], *(value or ())]
                 elif value is not None:
                     base[key] = value
-        made = (
+        shared = (
             base,
             _coerced(self._schema, run_context.context),
             run_context.store if run_context.store is not None else self._store,
         )
-        self._last = deps, made
-        return made
+        self._last = deps, shared
+        return shared
 
 
 def _coerced(schema: Any, context: Any) -> Any:
@@ -290,6 +290,6 @@ def _coerced(schema: Any, context: Any) -> Any:
     if schema is None or not lg.is_a(context, Mapping) or not lg.is_a(schema, type):
         return context
     if issubclass(schema, BaseModel) or dataclasses.is_dataclass(schema):
-        made: Any = schema
-        return made(**context)
+        schema_class: Any = schema
+        return schema_class(**context)
     return context

@@ -96,16 +96,16 @@ class Judgement:
 
 def judgements(wiring: Wiring) -> list[Judgement]:
     """Return the findings of `compile()`, by code in the order of `VIEWS`, each finding once."""
-    made: dict[View, list[Problem]] = {}
+    problems_by_view: dict[View, list[Problem]] = {}
     judged: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Judgement] = {}
     keys = sorted({key for written in wiring.writes.values() for key in written})
     # If every router names one known target, all views are the same.
     is_known = all(choice.known and not choice.several for many in wiring.choices.values() for choice in many)
     for code, views in VIEWS.items():
         for view in views[:1] if is_known and not wiring.open else views:
-            if view not in made:
-                made[view] = _problems(wiring, keys, view)
-            for problem in made[view]:
+            if view not in problems_by_view:
+                problems_by_view[view] = _problems(wiring, keys, view)
+            for problem in problems_by_view[view]:
                 if problem.code == code:
                     nodes = tuple(wiring.nodes[int(number)] for number in re.findall(r"'n(\d+)'", problem.message))
                     named = tuple(keys[int(number)] for number in re.findall(r"'f(\d+)'", problem.message))

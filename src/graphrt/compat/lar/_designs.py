@@ -313,7 +313,7 @@ class DynamicNode(AdaptiveNode):
 def objects_of(design: Mapping[str, Any], node: AdaptiveNode) -> BaseNode:
     """Return the first node object of a design that *node*'s validator allowed."""
     validator, model = node.validator, node.designer.model_name
-    made: dict[str, Any] = {}
+    nodes_by_id: dict[str, Any] = {}
     new_node: Any
     entries: Sequence[Mapping[str, Any]] = design["nodes"]
     for entry in entries:
@@ -330,14 +330,14 @@ def objects_of(design: Mapping[str, Any], node: AdaptiveNode) -> BaseNode:
                 new_node = AdaptiveNode(entry.get("model") or model, entry["prompt"], validator, context_keys=keys)
                 new_node.depth = node.depth + 1
                 new_node.output_key = entry.get("output_key")
-        made[entry["id"]] = new_node
+        nodes_by_id[entry["id"]] = new_node
     for entry in entries:
-        new_node = made[entry["id"]]
+        new_node = nodes_by_id[entry["id"]]
         after = entry.get("next")
-        new_node.next_node = None if after in (None, END_OF_DESIGN) else made[after]
+        new_node.next_node = None if after in (None, END_OF_DESIGN) else nodes_by_id[after]
         if isinstance(new_node, BatchNode):
-            new_node.nodes += [made[name] for name in entry["concurrent_nodes"]]
-    first: BaseNode = made[design["entry_point"]]
+            new_node.nodes += [nodes_by_id[name] for name in entry["concurrent_nodes"]]
+    first: BaseNode = nodes_by_id[design["entry_point"]]
     return first
 
 

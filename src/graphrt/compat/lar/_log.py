@@ -191,8 +191,8 @@ class AuditLogger:
         known = path is not None and path.exists()
         log = RunLog(initial, path, self._now)
         if not known:
-            begun = {"run_id": run_id, "user_id": user_id, "signed": self.audit is not None, "initial_state": initial}
-            log.write({"kind": "run", **begun})
+            header = {"run_id": run_id, "user_id": user_id, "signed": self.audit is not None, "initial_state": initial}
+            log.write({"kind": "run", **header})
         for record in earlier:
             log.add(record, known=known)
         with self._lock:

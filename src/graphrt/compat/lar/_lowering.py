@@ -363,10 +363,10 @@ def _outcome(branch: str, last: Mapping[str, Any]) -> dict[str, Any]:
 def _begun(state: Mapping[str, Any], models: int) -> dict[str, Any]:
     """Return the input of a branch: the values, and an equal share of the budget, so that the total is within it."""
     budget = state.get(BUDGET)
-    begun: dict[str, Any] = {"values": state["values"]}
+    branch_input: dict[str, Any] = {"values": state["values"]}
     if budget is not None:
-        begun[BUDGET] = budget // max(1, models)
-    return begun
+        branch_input[BUDGET] = budget // max(1, models)
+    return branch_input
 
 
 def _conflict(outcomes: list[Any]) -> Any:

@@ -105,8 +105,8 @@ class NamedModel:
                 yield self._renamed(item)
 
     def _renamed(self, item: Any) -> Any:
-        whole: Any = AgentReply  # untyped, because narrowing would make the item a reply with an unknown output
-        return replace(item, model=self._name) if isinstance(item, whole) else item
+        reply_class: Any = AgentReply  # untyped, because narrowing would make the item a reply with an unknown output
+        return replace(item, model=self._name) if isinstance(item, reply_class) else item
 
     def __graphrt_check_real__(self, request: ModelRequest | None = None) -> None:
         """Let the model check a real request, as it would under its own name."""

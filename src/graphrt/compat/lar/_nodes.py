@@ -552,71 +552,71 @@ def run_or_fail(
 # -- checks of arguments -------------------------------------------------------------------------------------------
 
 
-def name(option: str, given: Any, owner: BaseNode) -> str:
-    """Return *given* if it is a non-empty text.
+def name(option: str, value: Any, owner: BaseNode) -> str:
+    """Return *value* if it is a non-empty text.
 
     Raises:
         InputError: It is not (`input`). This holds for all functions below.
     """
-    if not isinstance(given, str) or not given:
+    if not isinstance(value, str) or not value:
         raise INVALID_ARGUMENT(
             argument=f"{option} of {type(owner).__name__}",
-            value=given,
+            value=value,
             wanted="a text that is not empty: a key of the state",
         )
-    return given
+    return value
 
 
-def names(option: str, given: Any, owner: BaseNode, *, least: int = 0) -> list[str]:
-    """Return *given* as a list if it has at least *least* texts."""
-    texts: Sequence[Any] = given if is_items(given) else (None,)
+def names(option: str, value: Any, owner: BaseNode, *, least: int = 0) -> list[str]:
+    """Return *value* as a list if it has at least *least* texts."""
+    texts: Sequence[Any] = value if is_items(value) else (None,)
     if len(texts) < least or not all(isinstance(text, str) and text for text in texts):
-        raise INVALID_ARGUMENT(argument=f"{option} of {type(owner).__name__}", value=given, wanted="a list of texts")
+        raise INVALID_ARGUMENT(argument=f"{option} of {type(owner).__name__}", value=value, wanted="a list of texts")
     checked: list[str] = list(texts)
     return checked
 
 
-def function(option: str, given: Any, owner: BaseNode) -> Callable[..., Any]:
-    """Return *given* if it can be called."""
-    if not callable(given):
-        raise INVALID_ARGUMENT(argument=f"{option} of {type(owner).__name__}", value=given, wanted="a function")
-    checked: Callable[..., Any] = given
+def function(option: str, value: Any, owner: BaseNode) -> Callable[..., Any]:
+    """Return *value* if it can be called."""
+    if not callable(value):
+        raise INVALID_ARGUMENT(argument=f"{option} of {type(owner).__name__}", value=value, wanted="a function")
+    checked: Callable[..., Any] = value
     return checked
 
 
-def whole(option: str, given: Any, owner: BaseNode | str, *, least: int) -> int:
-    """Return *given* if it is a whole number of *least* or more."""
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
+def whole(option: str, value: Any, owner: BaseNode | str, *, least: int) -> int:
+    """Return *value* if it is a whole number of *least* or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
         shown = owner if isinstance(owner, str) else type(owner).__name__
         raise INVALID_ARGUMENT(
-            argument=f"{option} of {shown}", value=given, wanted=f"a whole number of {least} or more"
+            argument=f"{option} of {shown}", value=value, wanted=f"a whole number of {least} or more"
         )
-    return given
+    return value
 
 
-def link(option: str, given: Any, owner: BaseNode) -> BaseNode | None:
-    """Return *given* if it is a node object or None."""
-    return None if given is None else required(option, given, owner)
+def link(option: str, value: Any, owner: BaseNode) -> BaseNode | None:
+    """Return *value* if it is a node object or None."""
+    return None if value is None else required(option, value, owner)
 
 
-def required(option: str, given: Any, owner: BaseNode | str) -> BaseNode:
-    """Return *given* if it is a node object."""
-    if not isinstance(given, BaseNode):
+def required(option: str, value: Any, owner: BaseNode | str) -> BaseNode:
+    """Return *value* if it is a node object."""
+    if not isinstance(value, BaseNode):
         shown = owner if isinstance(owner, str) else type(owner).__name__
         raise INVALID_ARGUMENT(
             argument=f"{option} of {shown}",
-            value=given,
+            value=value,
             wanted="a node such as LLMNode(...), or None where nothing follows",
         )
-    return given
+    return value
 
 
-def not_here(option: str, given: Any, owner: BaseNode | str) -> None:
+def not_here(option: str, value: Any, owner: BaseNode | str) -> None:
     """Check that no object of Lár's compliance pack was given."""
-    if given is not None:
+    if value is not None:
         shown = owner if isinstance(owner, str) else type(owner).__name__
         raise INVALID_ARGUMENT(
-            argument=f"{option} of {shown}", value=given, wanted="None: Lár's compliance pack is not in graphrt"
+            argument=f"{option} of {shown}", value=value, wanted="None: Lár's compliance pack is not in graphrt"
         )
 
 

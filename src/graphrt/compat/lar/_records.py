@@ -112,9 +112,9 @@ class Recorder:
         numbers: list[int],
         before: Mapping[str, Any],
         after: Mapping[str, Any],
-        made: dict[str, Any],
+        makers: dict[str, Any],
     ) -> dict[str, Any]:
-        """Return a record, and enter the keys that the task wrote in *made*.
+        """Return a record, and enter the keys that the task wrote in *makers*.
 
         Args:
             ended: The task.
@@ -122,7 +122,7 @@ class Recorder:
             before: The state before it, as the program sees it. The record keeps it, and the inner records share its
                 values, so a batch of many branches has one copy of a state.
             after: The state after it, which the record also keeps.
-            made: As `Recorder.made`, for the graph that the task belongs to.
+            makers: As `Recorder.made`, for the graph that the task belongs to.
         """
         note: dict[str, Any] = {}
         for update in ended.updates:
@@ -137,8 +137,8 @@ class Recorder:
         if ended.usage is not None and isinstance(node, LLMNode):
             metadata.setdefault("model", node.model_name)
         keys: list[str] = note.pop("reads", [])
-        reads = {key: made.get(key) for key in keys if key in before}
-        inner = self._inner(ended.task, ended.node, numbers, before, made)
+        reads = {key: makers.get(key) for key in keys if key in before}
+        inner = self._inner(ended.task, ended.node, numbers, before, makers)
         for inner_record in inner:
             for key, maker in inner_record["reads"].items():
                 if not is_items(maker) or len(maker) <= len(numbers):  # written outside this record
@@ -153,11 +153,11 @@ class Recorder:
         if inner or isinstance(node, BatchNode):
             record["inner"] = inner
         for key in (*record["state_diff"]["added"], *record["state_diff"]["updated"]):
-            made[key] = numbers[0] if len(numbers) == 1 else list(numbers)
+            makers[key] = numbers[0] if len(numbers) == 1 else list(numbers)
         return {**record, **note}
 
     def _inner(
-        self, path: str, batch: str, numbers: list[int], before: Mapping[str, Any], made: dict[str, Any]
+        self, path: str, batch: str, numbers: list[int], before: Mapping[str, Any], makers: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Return the inner records of a task: 0..n, branch after branch. The arguments are as above."""
         records: list[dict[str, Any]] = []
@@ -166,7 +166,7 @@ class Recorder:
             if part.node in _STRUCTURE:
                 continue
             # A branch, or the graph of a design: its tasks see the state at the start of the step.
-            state, known = dict(before), dict(made)
+            state, known = dict(before), dict(makers)
             if branch is not None and BUDGET in state:
                 state[BUDGET] = state[BUDGET] // self.lowering.shares.get(batch, 1)
             for ended in self.lowering.inside.at(part.task):
