@@ -257,12 +257,12 @@ def rules_of(rules: Any) -> dict[Any, Any]:
             argument="The rules of a FakeChatServer", value=rules, wanted="a mapping from patterns to answers"
         )
     checked: Mapping[Any, Any] = rules
-    made: dict[Any, Any] = {}
+    parsed_rules: dict[Any, Any] = {}
     for pattern, answers in checked.items():
         where = f"the rule {show_pattern(pattern)}"
         several = issubclass(type(answers), Sequence) and not issubclass(type(answers), str)
-        made[pattern] = [_item(item, where) for item in answers] if several else _item(answers, where)
-    return made
+        parsed_rules[pattern] = [_item(item, where) for item in answers] if several else _item(answers, where)
+    return parsed_rules
 
 
 def _item(item: Any, where: str) -> Any:

@@ -126,8 +126,8 @@ def raises(error: BaseException | Callable[[], BaseException]) -> Callable[..., 
         raise INVALID_ARGUMENT(argument="The error of raises()", value=error, wanted="an exception, or its class")
 
     def fail(*_state: Any, **_arguments: Any) -> NoReturn:
-        made: Any = unchecked if isinstance(unchecked, BaseException) else unchecked()
-        raise made.with_traceback(None)
+        exception: Any = unchecked if isinstance(unchecked, BaseException) else unchecked()
+        raise exception.with_traceback(None)
 
     return fail
 

@@ -84,8 +84,8 @@ def _export(lines: list[str]) -> bytes:
     Raises:
         ValueError: A line is outside any part, or has a form that `encode` does not write.
     """
-    made = io.BytesIO()
-    writer = archive.Writer(made)
+    buffer = io.BytesIO()
+    writer = archive.Writer(buffer)
     at = [number for number, line in enumerate(lines) if line.startswith("== ")]
     if not at or at[0] != 0:
         raise ValueError("its first part is missing")
@@ -95,7 +95,7 @@ def _export(lines: list[str]) -> bytes:
         called = _bytes_of_name(name[0]) if name else b""
         writer.frame(archive.Frame(_KINDS.index(kind), int(first), int(second), called, body))
     writer.end()
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _name(name: bytes) -> str:
@@ -162,9 +162,9 @@ def _compact(value: Any) -> str:
 
 def _pretty(value: Any, indent: int) -> Iterator[str]:
     """Yield the lines of a JSON value: one if it is short, else its items, with several short ones per line."""
-    whole = _compact(value)
-    if len(whole) + indent <= _WIDTH or not value or not (is_list(value) or is_mapping(value)):
-        yield " " * indent + whole
+    compact = _compact(value)
+    if len(compact) + indent <= _WIDTH or not value or not (is_list(value) or is_mapping(value)):
+        yield " " * indent + compact
         return
     opening, closing = "[]" if is_list(value) else "{}"
     keyed = [("", item) for item in value] if is_list(value) else [(f"{_compact(key)}:", value[key]) for key in value]

@@ -124,10 +124,10 @@ def _fork(runtime: Runtime[Any, Any], thread: str, step: Recorded, *, decrypted:
         scratch.fork(thread, at=step.at, to=_FORK, keep_effects=True)
         scratch.delete_thread(thread)
         scratch.fork(_FORK, to=thread)
-        made = io.BytesIO()
-        scratch.export_thread(thread, made)
+        buffer = io.BytesIO()
+        scratch.export_thread(thread, buffer)
     name = runtime.graph.name
-    return _archive.Case(thread=thread, graph=name, run=step.run, time=step.time, data=made.getvalue())
+    return _archive.Case(thread=thread, graph=name, run=step.run, time=step.time, data=buffer.getvalue())
 
 
 def _short_repr(budget: Budget) -> str:
@@ -155,13 +155,15 @@ def _named(graph: CompiledGraph[Any, Any, Any], location: str) -> tuple[str, str
     function = name.removesuffix("()")
     try:
         value = getattr(import_module(module), function)
-        made = value() if function != name else value
+        graph_object = value() if function != name else value
     except Exception as error:
         raise GRAPH_NOT_IMPORTABLE(
             graph_name=graph.name, problem=f"there is no graph at {location!r}: {describe_error(error)}"
         ) from error
-    if not isinstance(made, CompiledGraph) or made.fingerprint != graph.fingerprint:
-        description = f"graph {made.name!r}" if isinstance(made, CompiledGraph) else a_type(made)
+    if not isinstance(graph_object, CompiledGraph) or graph_object.fingerprint != graph.fingerprint:
+        description = (
+            f"graph {graph_object.name!r}" if isinstance(graph_object, CompiledGraph) else a_type(graph_object)
+        )
         raise GRAPH_NOT_IMPORTABLE(
             graph_name=graph.name,
             problem=f"at {location!r} is {description}, and not the graph that the runtime drives",

@@ -182,7 +182,7 @@ def _full(w: World) -> Any:
 
 def _other(**changed: Any) -> Commit:
     """Return a commit that follows `_full` and changes every part; *changed* replaces some of its fields."""
-    whole = Commit(
+    commit = Commit(
         2,
         AT + 99,
         [entry(3), entry(4)],
@@ -195,7 +195,7 @@ def _other(**changed: Any) -> Commit:
         graph="h",
         release=True,
     )
-    return whole._replace(**changed)
+    return commit._replace(**changed)
 
 
 def _everything(w: World) -> tuple[Any, ...]:

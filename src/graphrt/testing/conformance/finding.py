@@ -84,7 +84,7 @@ def find_in_pages(w: World) -> None:
     _some(w)
     for newest_first in (False, True):
         for wanted in (ThreadFilter(), ThreadFilter(tags=frozenset({"x"})), ThreadFilter(title="e")):
-            whole = [head.thread for head in w.store.query(replace(wanted, newest_first=newest_first))]
+            all_ids = [head.thread for head in w.store.query(replace(wanted, newest_first=newest_first))]
             paged: list[str] = []
             while len(paged) < 20:
                 page = w.store.query(
@@ -93,8 +93,8 @@ def find_in_pages(w: World) -> None:
                 paged += [head.thread for head in page]
                 if len(page) < 2:
                     break
-            same(paged, whole, f"pages, newest first: {newest_first}")
-            same(whole, sorted(whole, reverse=newest_first), "order")
+            same(paged, all_ids, f"pages, newest first: {newest_first}")
+            same(all_ids, sorted(all_ids, reverse=newest_first), "order")
     refused(InputError, lambda: w.store.query(ThreadFilter(), after="nobody"), "an unknown thread to continue from")
     refused(InputError, lambda: w.store.query(ThreadFilter(), limit=-1), "a limit below 0")
     for wanted in (ThreadFilter(updated_after=nan), ThreadFilter(updated_before=nan)):
@@ -128,14 +128,14 @@ def a_question_keeps_its_time(w: World) -> None:
 def the_inbox_is_in_order_of_asking(w: World) -> None:
     """The inbox has the oldest question first, and its pages follow one another without a gap."""
     _asked(w)
-    whole = [(item.head.thread, item.question.place) for item in w.store.query(QuestionFilter())]
-    same(whole, [("b", "q"), ("a", "q"), ("a", "r"), ("c", "q")], "inbox")
+    all_questions = [(item.head.thread, item.question.place) for item in w.store.query(QuestionFilter())]
+    same(all_questions, [("b", "q"), ("a", "q"), ("a", "r"), ("c", "q")], "inbox")
     paged: list[Any] = []
     after: str | None = None
     while page := w.store.query(QuestionFilter(), after=after, limit=1):
         paged += [(item.head.thread, item.question.place) for item in page]
         after = page[-1].token
-    same(paged, whole, "pages")
+    same(paged, all_questions, "pages")
 
 
 def the_inbox_goes_on_after_an_answer(w: World) -> None:

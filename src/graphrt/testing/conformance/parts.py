@@ -255,9 +255,9 @@ def only_bytes_are_kept(w: World) -> None:
     thing: Any = {"a": [1]}
     text: Any = "text"
     array: Any = bytearray(b"m")
-    whole = Commit(1, AT, [entry(2, thing)], stage=[("k", thing)], meta=thing)
+    all_parts = Commit(1, AT, [entry(2, thing)], stage=[("k", thing)], meta=thing)
     parts = (Commit(1, AT, [entry(2, text)]), Commit(1, AT, stage=[("k", text)]), Commit(1, AT, meta=array))
-    for each in (whole, *parts):
+    for each in (all_parts, *parts):
         refused(InputError, partial(w.store.commit, claim, each), f"{each}", code="bad-commit")
     same((w.bodies(), _staged(w), w.load().meta), ([b"1"], [], None), "the thread afterwards")
 

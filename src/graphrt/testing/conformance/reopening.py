@@ -18,10 +18,10 @@ def everything_is_there_again(w: World) -> None:
     """Records, staged bodies, snapshots, blobs, meta and head are unchanged after reopening."""
     claim = w.claim()
     records = [Record(2, 2, b"\x00\xff", b"seal"), entry(3)]
-    whole = Commit(
+    commit = Commit(
         0, AT + 1, records, False, [("b", b"1"), ("a", b"2")], StoredSnapshot(3, b"s"), {"x": b"X"}, b"m", "failed", "g"
     )
-    w.store.commit(claim, whole._replace(release=True))
+    w.store.commit(claim, commit._replace(release=True))
     before, head = w.load(), w.store.head("t")
     w.reopen()
     after = w.load()

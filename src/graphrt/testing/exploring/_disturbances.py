@@ -54,16 +54,16 @@ def disturbances(writes: int, supersteps: int, questions: int, *, files: bool) -
         questions: Number of pauses for questions of nodes.
         files: Whether the store has files that can be torn.
     """
-    made = [Disturbance(name="second-writer", rival=True)]
-    made += [Disturbance(name=number, crash=number) for number in range(1, 2 * writes + 1)]
-    made += [Disturbance(name=f"torn {write}", tear=write) for write in range(1, writes + 1) if files]
+    cases = [Disturbance(name="second-writer", rival=True)]
+    cases += [Disturbance(name=number, crash=number) for number in range(1, 2 * writes + 1)]
+    cases += [Disturbance(name=f"torn {write}", tear=write) for write in range(1, writes + 1) if files]
     for step in range(1, supersteps + 1):
-        made.append(Disturbance(name=f"interrupt {step}", pause=step))
-        made.append(Disturbance(name=f"edit {step}", pause=step, edit=True))
+        cases.append(Disturbance(name=f"interrupt {step}", pause=step))
+        cases.append(Disturbance(name=f"edit {step}", pause=step, edit=True))
     for number in range(1, questions + 1):
-        made.append(Disturbance(name=f"edit question {number}", question=number, edit=True))
-        made += [Disturbance(name=f"{change} {number}", question=number, change=change) for change in CHANGES]
-    return made
+        cases.append(Disturbance(name=f"edit question {number}", question=number, edit=True))
+        cases += [Disturbance(name=f"{change} {number}", question=number, change=change) for change in CHANGES]
+    return cases
 
 
 def pausing(step: int) -> Any:

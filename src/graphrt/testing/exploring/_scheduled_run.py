@@ -105,8 +105,8 @@ def virtual_options(loop: VirtualLoop, options: Mapping[str, Any]) -> dict[str, 
             await asyncio.sleep(seconds)
 
     numbers = count(1)
-    made: dict[str, Any] = {"seed": 0, "check_state": True, "ids": lambda: f"explored-{next(numbers)}"}
-    return {**made, "clock": lambda: START_S + loop.time(), "sleep": sleep, **options}
+    defaults: dict[str, Any] = {"seed": 0, "check_state": True, "ids": lambda: f"explored-{next(numbers)}"}
+    return {**defaults, "clock": lambda: START_S + loop.time(), "sleep": sleep, **options}
 
 
 def scheduled(
@@ -130,26 +130,26 @@ def scheduled(
     """
     loop = VirtualLoop(pick)
     run_input = deepcopy(input)
-    made = Scheduled()
+    run = Scheduled()
     if watched:
-        loop.watch_with(_watch(loop, made))
+        loop.watch_with(_watch(loop, run))
     catch_tools()
 
     async def main() -> None:
         compiled = graph if isinstance(graph, CompiledGraph) else called("the function that makes the graph", graph)
-        made.graph = compiled.name
+        run.graph = compiled.name
         outside = SharedObjects(compiled) if watched else None
         with Runtime(virtual(compiled), **virtual_options(loop, called("options=", options))) as runtime:
             try:
                 await drive(runtime)
             finally:
-                made.shared = outside.changed() if outside is not None else ()
+                run.shared = outside.changed() if outside is not None else ()
 
     async def drive(runtime: Runtime[Any, Any]) -> None:
         stream = runtime.asteps(run_input)
         for _ in range(_MOST_PAUSES):
             async for step in stream:
-                made.steps.append(step)
+                run.steps.append(step)
             result = stream.result
             if result is None or not result.interrupts or result.thread is None:
                 break
@@ -160,19 +160,19 @@ def scheduled(
                 await asyncio.sleep(max(0.0, until - runtime.clock()))
             given_answers = {question.id: answers.of(question, question.payload) for question in asked}
             stream = runtime.asteps(thread=result.thread, answers=given_answers)
-        made.result = stream.result
+        run.result = stream.result
 
     try:
         loop.run(main())
     except Exception as error:  # noqa: BLE001 - how a run fails is one of the things to compare
-        made.error = error
-    made.path, made.sizes, made.went = tuple(loop.order), tuple(loop.sizes), tuple(loop.went)
-    made.stages, made.noted, made.refused = tuple(loop.stages), tuple(loop.noted), loop.refused
-    made.input_changed = differs(run_input, input)
-    return made
+        run.error = error
+    run.path, run.sizes, run.went = tuple(loop.order), tuple(loop.sizes), tuple(loop.went)
+    run.stages, run.noted, run.refused = tuple(loop.stages), tuple(loop.noted), loop.refused
+    run.input_changed = differs(run_input, input)
+    return run
 
 
-def _watch(loop: VirtualLoop, made: Scheduled) -> Callable[[Turn], AbstractContextManager[object]]:
+def _watch(loop: VirtualLoop, run: Scheduled) -> Callable[[Turn], AbstractContextManager[object]]:
     """Return a watch that records calls of nodes, and state fields that they change in place."""
 
     @contextmanager
@@ -184,6 +184,6 @@ def _watch(loop: VirtualLoop, made: Scheduled) -> Callable[[Turn], AbstractConte
         with watching(partial(loop.note, turn)):
             yield
         after = fields_of(turn.state) if before else {}
-        made.mutated |= {(turn.node, name): None for name in before if differs(before[name], after.get(name))}
+        run.mutated |= {(turn.node, name): None for name in before if differs(before[name], after.get(name))}
 
     return watch

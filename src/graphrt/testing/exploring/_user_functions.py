@@ -60,8 +60,8 @@ class Answers:
         given: Answers in the order of the questions of the first run, or a function of the question.
     """
 
-    def __init__(self, given: Callable[[InterruptInfo], Any] | Sequence[Any]) -> None:
-        self._given = given
+    def __init__(self, answers: Callable[[InterruptInfo], Any] | Sequence[Any]) -> None:
+        self._given = answers
         self._known: dict[tuple[str, str], Any] = {}
 
     def __bool__(self) -> bool:

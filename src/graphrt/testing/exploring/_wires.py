@@ -22,8 +22,8 @@ def wires(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """Return the events of a thread's committed wire in each protocol."""
     events_by_protocol: dict[str, list[Any]] = {}
     for name, make in _PROTOCOLS:
-        made = make()
-        events_by_protocol[name] = [event for entry in entries for event in made.entry(entry)]
+        protocol = make()
+        events_by_protocol[name] = [event for entry in entries for event in protocol.entry(entry)]
     return events_by_protocol
 
 
@@ -41,8 +41,8 @@ def wire_differences(wanted: Sequence[Entry], actual: Sequence[Entry]) -> Iterat
 def rest_differences(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """Yield a pair (kind, text) where the wire from a position on is not the rest of the whole wire."""
     for name, make in _PROTOCOLS:
-        made = make()
-        whole = [made.entry(entry) for entry in entries]
+        protocol = make()
+        whole = [protocol.entry(entry) for entry in entries]
         for at in range(1, min(len(entries), _POSITIONS)):
             later = make()
             for entry in entries[:at]:

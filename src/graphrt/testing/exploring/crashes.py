@@ -80,14 +80,16 @@ def explore_crashes(
         cases.watch()
         with Case(plan, Disturbance()) as undisturbed:
             wanted = undisturbed.run()
-            made = disturbances(len(wanted.writes), _last_superstep(wanted), wanted.questions, files=undisturbed.files)
+            all_cases = disturbances(
+                len(wanted.writes), _last_superstep(wanted), wanted.questions, files=undisturbed.files
+            )
             if not undisturbed.files:
                 cases.search.left_out["torn writes: the store has no files"] = None
         cases.wants(wanted)
         cases.search.keep(
             ((kind, "", text) for kind, text in rest_differences(wanted.entries)), _Tried(None, "the undisturbed run")
         )
-        by_name = {case.name: case for case in made}
+        by_name = {case.name: case for case in all_cases}
         for name in cases.chosen(list(by_name), at):
             with Case(plan, by_name[name]) as case:
                 end = case.run()

@@ -159,11 +159,11 @@ def walk_all(run: Callable[[tuple[int, ...], Sequence[Any]], W], *, max_runs: in
         if len(done) >= max_runs:
             return False
         done.add(prefix)
-        made = run(prefix, expected)
-        for at in range(len(prefix), len(made.path)):
-            sites, depth = tuple(made.sites[: at + 1]), made.depths[at]
-            for index in range(1, made.sites[at][1]):
-                other = (*made.path[:at], index)
+        outcome = run(prefix, expected)
+        for at in range(len(prefix), len(outcome.path)):
+            sites, depth = tuple(outcome.sites[: at + 1]), outcome.depths[at]
+            for index in range(1, outcome.sites[at][1]):
+                other = (*outcome.path[:at], index)
                 heapq.heappush(shallow, (depth, at, other, sites))
                 heapq.heappush(deep, (-depth, -at, other, sites))
     return True

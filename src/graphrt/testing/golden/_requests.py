@@ -125,8 +125,8 @@ def unfolded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if type(number) is not int or not 1 <= number <= len(requests):
                 raise ValueError(f"continues request {number!r}, which is not before it")
             before = requests[number - 1]
-            whole = {**before, **values, "messages": [*before["messages"], *values["messages"]]}
-            values = {name: item for name, item in whole.items() if item is not None}
+            continued = {**before, **values, "messages": [*before["messages"], *values["messages"]]}
+            values = {name: item for name, item in continued.items() if item is not None}
         requests.append(values)
     return requests
 

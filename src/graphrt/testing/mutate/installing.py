@@ -169,13 +169,13 @@ class MutantRun:
         if not self._key.startswith(f"{graph.name}|") or Unit(graph).key != self._key:
             return None
         try:
-            made = mutant(graph, self._mutation, self._act)
+            mutated = mutant(graph, self._mutation, self._act)
         except (LookupError, ValueError):
             return None  # a graph of the same function with other policies, to which this mutation does not apply
         if os.getpid() not in self._made:
             self._made.add(os.getpid())
             write(self.folder, {"made": True})
-        return made
+        return mutated
 
     def _act(self) -> None:
         if os.getpid() not in self._acted:

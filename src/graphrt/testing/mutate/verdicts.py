@@ -126,7 +126,7 @@ def _verdict_on(
 
 def _judge(candidate: Candidate, result: PytestResult, limit: float) -> Verdict:
     passed = [test for test in candidate.tests if test in result.tests and not result.tests[test].failed]
-    made = any("made" in line for line in result.told)
+    compiled = any("made" in line for line in result.told)
 
     def verdict(status: str, test: str = "", note: str = "") -> Verdict:
         return Verdict(candidate, status, test, note, len(passed), result.seconds)
@@ -142,7 +142,7 @@ def _judge(candidate: Candidate, result: PytestResult, limit: float) -> Verdict:
         return verdict("crashed", note=f"pytest ended twice with exit code {result.exit_code}")
     if not result.tests:
         return verdict("untried", note="its tests were not found again: their ids differ from run to run")
-    if not made:
+    if not compiled:
         return verdict("untried", note="the graph was not compiled when its tests ran alone")
     acts = (
         candidate.mutation.operator in ("raise", "no-update", "redirect-goto")

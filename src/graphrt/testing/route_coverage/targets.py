@@ -35,8 +35,8 @@ def named(
     """
     everything = list(data.graphs.values())
     if not target:
-        made = [graph for graph in everything if graph.file and _below(root / graph.file, root)]
-        return [graph for graph in made if not is_test(graph.file)], ""
+        own_graphs = [graph for graph in everything if graph.file and _below(root / graph.file, root)]
+        return [graph for graph in own_graphs if not is_test(graph.file)], ""
     module, _, variable = target.partition(":")
     if variable and not Path(target).exists():
         return _of_variable(data, module, variable, root, load)

@@ -78,22 +78,22 @@ class Chooser:
             index = 0
             if len(values) > 1 and at < len(self._prefix):
                 index = min(self._prefix[at], len(values) - 1)
-            made = Choice(
+            choice = Choice(
                 kind=kind, name=name, index=index, of=len(values), said=said[index], value=values[index], free=free
             )
-            self.made.append(made)
+            self.made.append(choice)
             if len(values) > 1:
-                self.open.append(made)
-                if self.diverged is None and at < len(self._expected) and self._expected[at] != made.site:
+                self.open.append(choice)
+                if self.diverged is None and at < len(self._expected) and self._expected[at] != choice.site:
                     self.diverged = f"{self._expected[at][0][1]!r} had a choice there before, and now {name!r} has"
-            return made
+            return choice
 
     def came_to(self, choice: Choice, result: Any) -> None:
         """Record the result of the function that *choice* chose."""
         with self._lock:
             known = replace(choice, result=result)
-            for made in (self.made, self.open):
-                made[:] = [known if other is choice else other for other in made]
+            for choices in (self.made, self.open):
+                choices[:] = [known if other is choice else other for other in choices]
 
     @property
     def path(self) -> tuple[int, ...]:

@@ -58,14 +58,14 @@ class States:
     def add(self, walk: Walk) -> None:
         """Add the states of *walk*."""
         path = walk.path
-        at, made = 0, 0
+        at, choices_before = 0, 0
         for superstep, mark in enumerate(walk.marks, 1):
             number = self._numbers.setdefault(mark.key, len(self._numbers))
             known = self._best.get(number)
             if known is None or superstep < known[0]:
                 self._best[number] = (superstep, path[: mark.choices])
-            self._join(at, number, path[made : mark.choices], mark)
-            at, made = number, mark.choices
+            self._join(at, number, path[choices_before : mark.choices], mark)
+            at, choices_before = number, mark.choices
         if walk.ended != "cut":
             self._out.add(at)
 

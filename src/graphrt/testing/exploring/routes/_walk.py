@@ -133,10 +133,10 @@ def walk(
     plan.chooser = Chooser(prefix, expected)
     going = _Going(plan, known, len(prefix))
     going.go()
-    made = going.walk
-    made.choices, made.made = tuple(plan.chooser.open), tuple(plan.chooser.made)
-    made.diverged = plan.chooser.diverged
-    return made
+    outcome = going.walk
+    outcome.choices, outcome.made = tuple(plan.chooser.open), tuple(plan.chooser.made)
+    outcome.diverged = plan.chooser.diverged
+    return outcome
 
 
 class _Going:
@@ -283,9 +283,9 @@ class _Going:
         ]
         spent = snapshot.usage if self.plan.has_budget else None
         key = (frozen(snapshot.values), self._due, frozen(waiting), frozen(self._visits), frozen(spent))
-        made = self.plan.chooser.made
-        external = any(choice.kind == "answer" or choice.free for choice in made[self._made :])
-        self._made = len(made)
+        choices_made = self.plan.chooser.made
+        external = any(choice.kind == "answer" or choice.free for choice in choices_made[self._made :])
+        self._made = len(choices_made)
         choices = len(self.plan.chooser.open)
         marks = self.walk.marks
         marks.append(Mark(key=key, nodes=nodes, choices=choices, external=external))

@@ -83,18 +83,19 @@ def explore_routes(
         "depth": None if depth == _DEPTH else depth, "questions": None if questions == _QUESTIONS else questions,
     }  # fmt: skip
     call = {name: value for name, value in call.items() if value is not None}
-    made = options or dict[str, Any]
+    make_options = options or dict[str, Any]
     with taking(graph) as taken:
         plan = Plan(
             graph=graph,
             given=checked,
-            options=made,
+            options=make_options,
             always=always or {},
             at_end=at_end or {},
             depth=depth,
             questions=questions,
-            has_budget=made().get("budget") is not None or any("budget" in node for node in graph.topology()["nodes"]),
-            counted=counted(graph, depth, made().get("limits")),
+            has_budget=make_options().get("budget") is not None
+            or any("budget" in node for node in graph.topology()["nodes"]),
+            counted=counted(graph, depth, make_options().get("limits")),
         )
         plan.graph = checked.stubbed(graph, lambda: plan.chooser)
         paths = _Paths(graph, plan, taken, call, progress)
@@ -118,7 +119,9 @@ class _Paths:
         self._taken = taken
         self._call = call
         self._states = States()
-        self.search: Search[Walk] = Search("paths", size=lambda made: made.size, shown=self._shown, progress=progress)
+        self.search: Search[Walk] = Search(
+            "paths", size=lambda outcome: outcome.size, shown=self._shown, progress=progress
+        )
         self.search.left_out.update(dict.fromkeys(plan.given.asked))
         self._questions: dict[str, tuple[str, dict[int, bool]]] = {}
         self._asked: dict[str, Walk] = {}
@@ -135,70 +138,70 @@ class _Paths:
         """Walk all paths, or *max_paths* of them."""
 
         def walked(path: tuple[int, ...], sites: Sequence[Any]) -> Walk:
-            made = self._walk(path, sites, self._states.is_known)
-            self._states.add(made)
-            return made
+            outcome = self._walk(path, sites, self._states.is_known)
+            self._states.add(outcome)
+            return outcome
 
         if not walk_all(walked, max_runs=max_paths):
             self.search.left_out[f"paths beyond the first {max_paths:,}: max_paths={max_paths:,}"] = None
         self._loops(alone=False)
         self._questions_nobody_answers()
-        for key, (_, made) in list(self.search.found.items()):
-            shrink(made, partial(self._shows, key), lambda other: other.size, leave_out=True)
+        for key, (_, outcome) in list(self.search.found.items()):
+            shrink(outcome, partial(self._shows, key), lambda other: other.size, leave_out=True)
         self._watch()
 
     def one(self, path: Sequence[int]) -> None:
         """Walk only *path*, to its end. If a question refuses its answer, the others are tried."""
-        made = self._walk(path)
-        self._states.add(made)
-        if made.ended == "refused":
-            last = made.choices[-1] if made.choices else made.made[-1]
+        outcome = self._walk(path)
+        self._states.add(outcome)
+        if outcome.ended == "refused":
+            last = outcome.choices[-1] if outcome.choices else outcome.made[-1]
             for index in range(last.of):
                 if index != last.index:
-                    self._walk((*made.path[:-1], index))
+                    self._walk((*outcome.path[:-1], index))
         self._loops(alone=True)
         self._questions_nobody_answers()
         self._watch()
 
     def _walk(self, path: Sequence[int], sites: Sequence[Any] = (), known: Known = never) -> Walk:
-        made = self._bare_walk(path, sites, known)
+        outcome = self._bare_walk(path, sites, known)
         self.search.count()
-        for choice in made.made:
+        for choice in outcome.made:
             self._called.add(choice.name)
             if choice.kind == "route":
                 above, _, _ = choice.name.rpartition("/")
                 self._taken.add(above, choice.value.arcs)
-        if made.diverged is not None:
-            self._differs(made, made.diverged)
-        self.search.keep(self._bugs(made), made)
-        if made.ended == "bound" and len(made.marks) < self._plan.depth:
+        if outcome.diverged is not None:
+            self._differs(outcome, outcome.diverged)
+        self.search.keep(self._bugs(outcome), outcome)
+        if outcome.ended == "bound" and len(outcome.marks) < self._plan.depth:
             reason = f"what follows more than {self._plan.questions} answers: questions={self._plan.questions}"
             self.search.left_out[reason] = None
-        elif made.ended == "bound" and externally(made):
+        elif outcome.ended == "bound" and externally(outcome):
             self.search.left_out[f"what follows {self._plan.depth} supersteps: depth={self._plan.depth}"] = None
-        elif made.ended == "waiting":
-            self.search.left_out[f"what follows a wait for {made.waits_for}"] = None
-        for site, (text, tried) in made.questions.items():
+        elif outcome.ended == "waiting":
+            self.search.left_out[f"what follows a wait for {outcome.waits_for}"] = None
+        for site, (text, tried) in outcome.questions.items():
             self._questions.setdefault(site, (text, {}))[1].update(tried)
-            if site not in self._asked or made.size < self._asked[site].size:
-                self._asked[site] = made
-        for name in made.visited:
-            self._first.setdefault(name, made)
-        return made
+            if site not in self._asked or outcome.size < self._asked[site].size:
+                self._asked[site] = outcome
+        for name in outcome.visited:
+            self._first.setdefault(name, outcome)
+        return outcome
 
     def _bare_walk(self, path: Sequence[int], sites: Sequence[Any] = (), known: Known = never) -> Walk:
         self._taken.slips.clear()
         return walk(self._plan, path, sites, known)
 
-    def _bugs(self, made: Walk) -> list[Bug]:
-        return [*bugs(made, self._plan), *self._taken.slips]
+    def _bugs(self, outcome: Walk) -> list[Bug]:
+        return [*bugs(outcome, self._plan), *self._taken.slips]
 
     def _shows(self, key: Key, path: Sequence[int]) -> Walk | None:
         """Walk *path*; return the walk if it shows the bug *key*."""
-        made = self._bare_walk(path)
-        matching = [bug for bug in self._bugs(made) if bug[:2] == key]
-        self.search.keep(matching, made)
-        return made if matching else None
+        outcome = self._bare_walk(path)
+        matching = [bug for bug in self._bugs(outcome) if bug[:2] == key]
+        self.search.keep(matching, outcome)
+        return outcome if matching else None
 
     # -- findings of several walks -------------------------------------------------------------------------------
 
@@ -208,8 +211,8 @@ class _Paths:
             known = {place for kind, place in self.search.found if kind == "endless-loop"}
             place = " ".join(sorted(set(loop.nodes)))
             if place not in known:
-                made = walk(self._plan, loop.path)
-                self.search.keep([("endless-loop", place, _said(loop, self._plan))], made)
+                outcome = walk(self._plan, loop.path)
+                self.search.keep([("endless-loop", place, _said(loop, self._plan))], outcome)
                 if loop.driven:
                     self._whole.add(place)
 
@@ -217,14 +220,14 @@ class _Paths:
         for site, bug in refused(self._questions):
             self.search.keep([bug], self._asked[site])
 
-    def _differs(self, made: Walk, how: str) -> None:
-        nodes = made.marks[-1].nodes if made.marks else ()
+    def _differs(self, outcome: Walk, how: str) -> None:
+        nodes = outcome.marks[-1].nodes if outcome.marks else ()
         place = f"after node {', '.join(map(repr, nodes))}" if nodes else "at the start"
         text = (
             f"A path that was walked again took another course {place}: {how}. "
             "A node reads a clock, draws a number or keeps values between runs."
         )
-        self.search.keep([("not-deterministic", "", text)], made)
+        self.search.keep([("not-deterministic", "", text)], outcome)
         raise StopSearch("everything else, since equal paths differ")
 
     def _watch(self) -> None:
@@ -265,9 +268,9 @@ class _Paths:
         self._taken.tell(complete=not self.search.left_out and not self.search.interrupted)
         arcs = self._taken.arcs()
         tests: dict[str, str] = {}
-        for key, (text, made) in self.search.found.items():
-            call = {**self._call, "path": self._path(key, made)}
-            tests.setdefault(self._shown(key, made)[1], as_test(key[0], text, made, self._graph, call))
+        for key, (text, outcome) in self.search.found.items():
+            call = {**self._call, "path": self._path(key, outcome)}
+            tests.setdefault(self._shown(key, outcome)[1], as_test(key[0], text, outcome, self._graph, call))
         return self.search.report(
             self._graph.name,
             states=len(self._states),
@@ -277,20 +280,20 @@ class _Paths:
             defaults={name: tuple(labels) for name, labels in self._taken.defaults.items()},
         )
 
-    def _path(self, key: Key, made: Walk) -> tuple[int, ...] | None:
+    def _path(self, key: Key, outcome: Walk) -> tuple[int, ...] | None:
         """Return the path that shows a bug; None if only all paths together do."""
-        return None if key[0] == "endless-loop" and key[1] in self._whole else made.path
+        return None if key[0] == "endless-loop" and key[1] in self._whole else outcome.path
 
-    def _shown(self, key: Key, made: Walk) -> tuple[str, str]:
+    def _shown(self, key: Key, outcome: Walk) -> tuple[str, str]:
         """Return the nodes that ran and the choices, one per line, and the line that repeats the path."""
-        ended = _ENDED.get(made.ended)
-        lines = [" -> ".join(("START", *made.visited)) + (f" ({ended})" if ended else "")]
-        lines += [str(choice) for choice in made.choices]
+        ended = _ENDED.get(outcome.ended)
+        lines = [" -> ".join(("START", *outcome.visited)) + (f" ({ended})" if ended else "")]
+        lines += [str(choice) for choice in outcome.choices]
         names = [
             name if name == "input" else f"{name}={value if type(value) is int else name}"
             for name, value in self._call.items()
         ]
-        path = self._path(key, made)
+        path = self._path(key, outcome)
         names += [] if path is None else [f"path={list(path)}"]
         return "\n".join(lines), f"explore_routes({', '.join(['graph', *names])})"
 
