@@ -36,9 +36,9 @@ def _redacted(error: BaseException, shown: Callable[[str], str], seen: set[int])
     known: dict[str, Any] = error.__dict__
     if isinstance(error, GraphrtError):
         for name, value in list(known.items()):
-            made = _mended(value, shown, 0)
-            if made is not value:
-                known[name] = made
+            redacted = _mended(value, shown, 0)
+            if redacted is not value:
+                known[name] = redacted
     notes: list[str] | None = known.get("__notes__")
     if notes is not None:
         notes[:] = map(shown, notes)
@@ -91,7 +91,7 @@ def _mended(value: Any, shown: Callable[[str], str], level: int) -> Any:
     """Return *value* with the texts in it redacted: *value* itself if there is nothing to redact."""
     kind = value.__class__
     if kind is str:
-        return made if (made := shown(value)) != value else value
+        return redacted if (redacted := shown(value)) != value else value
     if value is None or kind in (int, float, bool) or level > _MOST_LEVELS:
         return value
     if kind in (tuple, list):

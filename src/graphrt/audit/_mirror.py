@@ -100,8 +100,8 @@ class Contents:
             digests = data["begin"]["digests"]
             self.end = End(index(data["begin"]["seq"]), bytes.fromhex(digests[LEAF]))
             size, _, roots = str(digests[TREE]).partition(":")
-            whole = bytes.fromhex(roots)
-            self.tree = Tree(int(size), [whole[at : at + 32] for at in range(0, len(whole), 32)])
+            root_bytes = bytes.fromhex(roots)
+            self.tree = Tree(int(size), [root_bytes[at : at + 32] for at in range(0, len(root_bytes), 32)])
 
 
 @final

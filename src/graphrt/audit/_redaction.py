@@ -91,8 +91,8 @@ class Redaction:
             self._know({field})
         rules = self._texts(field if marked else "", what)
         try:
-            made = codec.rewrite(value, field, rules)
-            return made if made is value or fits is None else fits(made)
+            redacted = codec.rewrite(value, field, rules)
+            return redacted if redacted is value or fits is None else fits(redacted)
         except (NotStorable, AuditError):
             raise
         except CannotHoldError as error:
@@ -202,20 +202,20 @@ class _Texts:
 
     def _replaced(self, text: str, name: str, find: Callable[[str], Iterator[Found]]) -> str:
         failed = ""
-        made: list[str] = []
+        pieces: list[str] = []
         end = 0
         try:
             for match in find(text):
-                made += (text[end : match.start], self._redaction._token(name, match.same))
+                pieces += (text[end : match.start], self._redaction._token(name, match.same))
                 end = match.end
         except Exception as error:  # noqa: BLE001 - the user's check= may raise anything
             failed = type(error).__name__
         if failed:  # raised outside the `except`: the rule's exception may quote the value
             raise REDACTION_FAILED(rule=name, error=failed, what=self._what)
-        if not made:
+        if not pieces:
             return text
         self.rule = name
-        return "".join((*made, text[end:]))
+        return "".join((*pieces, text[end:]))
 
     def _inside_json(self, text: str, names: tuple[str, ...]) -> str:
         """Replace fields inside a text that is a JSON object or array, such as a model's answer."""
@@ -225,8 +225,8 @@ class _Texts:
             return text
         if not isinstance(data, (dict, list)):
             return text
-        made = self._json(data, names)
-        return text if made == data else json.dumps(made, ensure_ascii=False)
+        redacted = self._json(data, names)
+        return text if redacted == data else json.dumps(redacted, ensure_ascii=False)
 
     def _json(self, data: Any, names: tuple[str, ...]) -> Any:
         if data.__class__ is dict:

@@ -1533,8 +1533,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _read_keys(path: str) -> tuple[bytes, ...]:
     """Return the possible keys in a file: its bytes, and its bytes without a newline that an editor may have added."""
     with open(path, "rb") as file:  # noqa: PTH123 - this file needs no more modules than it must
-        whole = file.read()
-    return whole, whole.removesuffix(b"\n").removesuffix(b"\r")
+        content = file.read()
+    return content, content.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _proof_check(path: str) -> Any:

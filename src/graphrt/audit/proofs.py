@@ -121,9 +121,9 @@ class _Read:
         self.base = int(size)
         first = 0
         for number in range(self.base.bit_count()):
-            whole = 1 << (self.base - first).bit_length() - 1
-            self._roots[first, whole] = bytes.fromhex(roots[64 * number : 64 * number + 64])
-            first += whole
+            subtree_size = 1 << (self.base - first).bit_length() - 1
+            self._roots[first, subtree_size] = bytes.fromhex(roots[64 * number : 64 * number + 64])
+            first += subtree_size
 
     def _root(self, begin: int, end: int) -> bytes:
         """Return the root of the leaves from *begin* to before *end*."""

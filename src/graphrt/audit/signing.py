@@ -93,8 +93,8 @@ def _private(key: bytes) -> Ed25519PrivateKey:
     ed25519 = _ed25519()
     if key.__class__ is not bytes or len(key) != KEY_BYTES:
         raise _bad_key(key)
-    made: Ed25519PrivateKey = ed25519.Ed25519PrivateKey.from_private_bytes(key)
-    return made
+    private_key: Ed25519PrivateKey = ed25519.Ed25519PrivateKey.from_private_bytes(key)
+    return private_key
 
 
 def _bad_key(key: object) -> InputError:

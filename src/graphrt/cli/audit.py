@@ -244,8 +244,8 @@ def keygen(file: str) -> Answer:
         raise PATH_EXISTS(kind="file", file=file) from error
     except OSError as error:
         raise NOT_WRITTEN(path=file, problem=error.strerror or str(error)) from error
-    with os.fdopen(number, "wb") as made:
-        made.write(generate_key())
+    with os.fdopen(number, "wb") as key_file:
+        key_file.write(generate_key())
     return Answer(
         data={"path": file, "bytes": 32}, lines=lambda width: views.beside(("✓", "good"), f"a key in {file}", width)
     )

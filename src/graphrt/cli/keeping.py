@@ -56,8 +56,8 @@ def export(target: str, thread: str, file: str, store: str | None, decrypted: bo
 def import_(target: str, file: str, store: str | None, thread: str | None) -> Answer:
     """Create a thread from an exported file. It becomes visible when it is complete. TARGET is the store, or a graph."""
     with opened_any(target, store, creates=True) as runtime:
-        made = runtime.import_thread(file, thread=thread)
-    return Answer(data={"thread": made, "path": file}, lines=lambda width: views.beside(_DONE, made, width))
+        imported = runtime.import_thread(file, thread=thread)
+    return Answer(data={"thread": imported, "path": file}, lines=lambda width: views.beside(_DONE, imported, width))
 
 
 @click.command("sweep", cls=Command)

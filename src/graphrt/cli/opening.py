@@ -237,10 +237,10 @@ def opened_runtime(
             models=load(models) if models else None,
             audit=_audit_log(key_file) if key_file else None,
             **lease,
-        ) as made,
-        _similar_named(made.store),
+        ) as opened,
+        _similar_named(opened.store),
     ):
-        yield made
+        yield opened
 
 
 def _audit_log(key_file: str) -> AuditLog:

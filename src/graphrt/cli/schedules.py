@@ -65,8 +65,8 @@ def add(
     """Start a thread at each time that a cron expression names, such as '0 9 * * MON-FRI'."""
     values = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
-        made = runtime.schedules.add(name, cron, values, **options)
-    return Answer(data=plain_data.schedule(made), lines=lambda width: _lines((made,), width))
+        schedule = runtime.schedules.add(name, cron, values, **options)
+    return Answer(data=plain_data.schedule(schedule), lines=lambda width: _lines((schedule,), width))
 
 
 @click.command("remove", cls=Command)

@@ -242,7 +242,7 @@ def _write(write: Any) -> dict[str, Any]:
         **{name: getattr(write, name) for name in names},
         "value": plain_data.plain(write.value),
         "calls": [plain_data.entry(call) for call in write.calls],
-        "inputs": [made.seq for made in write.inputs],
+        "inputs": [source.seq for source in write.inputs],
     }
 
 
@@ -256,12 +256,12 @@ def _write(write: Any) -> dict[str, Any]:
 def fork(target: str, thread: str, store: str | None, at: int | None, to: str | None, keep_effects: bool) -> Answer:
     """Create a thread from an entry of another thread. The old thread stays as it is."""
     with opened_runtime(target, store) as runtime:
-        made = runtime.fork(thread, at=at, to=to, keep_effects=keep_effects)
-        snapshot = runtime.state(made)
-        data = {"thread": made, "source": thread, "status": snapshot.status, "next": list(snapshot.next)}
+        forked = runtime.fork(thread, at=at, to=to, keep_effects=keep_effects)
+        snapshot = runtime.state(forked)
+        data = {"thread": forked, "source": thread, "status": snapshot.status, "next": list(snapshot.next)}
     # A fork from within a superstep is due, and has no driver.
     verb = {"running": "retry", "interrupted": "resume"}.get(snapshot.status)
-    then = f"continue with: {way_on(verb, target, made)}" if verb is not None else ""
+    then = f"continue with: {way_on(verb, target, forked)}" if verb is not None else ""
     return Answer(
         data=data,
         lines=lambda width: [

@@ -113,19 +113,19 @@ def trace(output: Output, target: str, thread: str, store: str | None, provider:
     """Send the trace of a stored thread to OpenTelemetry, with the ids that live runs give it."""
     from graphrt.otel import trace_thread
 
-    made: Any = load(provider) if provider else None
-    if provider and not callable(getattr(made, "get_tracer", None)):
+    tracer_provider: Any = load(provider) if provider else None
+    if provider and not callable(getattr(tracer_provider, "get_tracer", None)):
         raise INVALID_ARGUMENT(
             argument="--provider",
             value=provider,
-            known=f"it names {a_type(made)}",
+            known=f"it names {a_type(tracer_provider)}",
             wanted="package.module:name, where name is a TracerProvider of OpenTelemetry, or a function that makes one",
         )
     with opened_runtime(target, store) as runtime:
-        id_ = trace_thread(runtime, thread, tracer_provider=made, namespace=namespace)
-    if made is None:
+        id_ = trace_thread(runtime, thread, tracer_provider=tracer_provider, namespace=namespace)
+    if tracer_provider is None:
         output.note(("sent to the global tracer provider, which keeps nothing unless it is configured", "quiet"))
     # The API has no `force_flush`, which belongs to the SDK. It returns False if an exporter timed out.
-    elif (flush := getattr(made, "force_flush", None)) is not None and flush() is False:
+    elif (flush := getattr(tracer_provider, "force_flush", None)) is not None and flush() is False:
         output.note(("the provider could not export all spans in time", "warn"))
     return Answer(data={"thread": thread, "trace": id_}, lines=lambda _width: [[(id_, "title")]], code=exits.OK)

@@ -53,16 +53,16 @@ class DerivedIds:
         next_id, _next.span = _next.span, 0
         if next_id:
             return next_id
-        made: int = getrandbits(64) or 1 if self._others is None else self._others.generate_span_id()
-        return made
+        span_id: int = getrandbits(64) or 1 if self._others is None else self._others.generate_span_id()
+        return span_id
 
     def generate_trace_id(self) -> int:
         """Return the id of the next trace."""
         next_id, _next.trace = _next.trace, 0
         if next_id:
             return next_id
-        made: int = getrandbits(128) or 1 if self._others is None else self._others.generate_trace_id()
-        return made
+        trace_id: int = getrandbits(128) or 1 if self._others is None else self._others.generate_trace_id()
+        return trace_id
 
     def is_trace_id_random(self) -> bool:
         """Return True: the bits of a digest are as evenly distributed as random ones, which samplers rely on."""

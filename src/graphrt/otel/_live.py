@@ -377,8 +377,8 @@ _BOUNDARIES: Final = (events.RunStarted, events.SuperstepCommitted, events.Threa
 def _has_last_run(entries: list[Entry]) -> bool:
     """Return whether *entries* includes the beginning of the last run and of the superstep open at that time."""
     at_top = [entry.event for entry in entries if not entry.path]
-    begun = [number for number, event in enumerate(at_top) if isinstance(event, _BEGINNINGS)]
-    return bool(begun) and any(isinstance(event, _BOUNDARIES) for event in at_top[: begun[-1] + 1])
+    beginnings = [number for number, event in enumerate(at_top) if isinstance(event, _BEGINNINGS)]
+    return bool(beginnings) and any(isinstance(event, _BOUNDARIES) for event in at_top[: beginnings[-1] + 1])
 
 
 def messages_as_data(messages: Any) -> list[dict[str, Any]]:

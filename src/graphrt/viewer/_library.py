@@ -227,8 +227,10 @@ class Library:
         """Return an `EntriesPage`."""
 
         def page(loaded: Thread, head: Head) -> Document:
-            made = (documents.entry_document(entry, self._bounds, code=loaded.code) for entry in loaded.entries(after))
-            shown = self._first(made, limit)
+            all_documents = (
+                documents.entry_document(entry, self._bounds, code=loaded.code) for entry in loaded.entries(after)
+            )
+            shown = self._first(all_documents, limit)
             return {"entries": shown, "more": bool(shown) and shown[-1]["seq"] < head.seq}
 
         return self.use(graph, thread, page)

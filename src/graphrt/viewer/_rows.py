@@ -314,11 +314,11 @@ class Rows:
         if tool:
             index = next((at for at, (wanted, _) in enumerate(task.wanted) if wanted == name), None)
             arguments = task.wanted.pop(index)[1] if index is not None else None
-        made = {
+        tool_effect = {
             "seq": entry.seq, "name": name, "kind": "tool" if tool else "effect", "at": entry.at,
             "arguments": self._doc(arguments), "result": self._doc(event.result, ("e", entry.seq), ("result",)),
         }  # fmt: skip
-        task.tools.append(made)
+        task.tools.append(tool_effect)
 
     def _answered(self, entry: Entry, event: events.InterruptAnswered) -> None:
         answer = {

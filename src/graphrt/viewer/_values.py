@@ -206,8 +206,8 @@ def _names(value: Any) -> list[str] | None:
     kind: Any = value.__class__
     fields: Any = getattr(kind, "model_fields", None)
     if fields is not None:
-        made = getattr(kind, "__pydantic_decorators__", None)
-        if made is not None and (made.field_serializers or made.model_serializers):
+        decorators = getattr(kind, "__pydantic_decorators__", None)
+        if decorators is not None and (decorators.field_serializers or decorators.model_serializers):
             return None
         return [name for name, field in fields.items() if not field.exclude]
     fields = getattr(kind, "__dataclass_fields__", None)

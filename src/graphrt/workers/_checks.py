@@ -45,16 +45,16 @@ def checked_runtimes(runtimes: tuple[Any, ...]) -> dict[str, Runtime[Any, Any]]:
     return by_name
 
 
-def check_runtime(given: Any) -> None:
-    """Check that *given* is a runtime.
+def check_runtime(value: Any) -> None:
+    """Check that *value* is a runtime.
 
     Raises:
         InputError: It is not.
     """
-    if not _is_runtime(given):
+    if not _is_runtime(value):
         raise INVALID_ARGUMENT(
             argument="What a worker drives with",
-            value=given,
+            value=value,
             wanted='runtimes with a graph and a store: Worker(Runtime(graph, store="sqlite:///runs.db"))',
         )
 
@@ -75,27 +75,27 @@ def _is_runtime(value: Any) -> TypeGuard[Runtime[Any, Any]]:
     return isinstance(value, Runtime)
 
 
-def checked_pause(option: str, given: Any) -> float:
-    """Check and return *given*, the seconds between two polls; 0 would use up a whole processor.
+def checked_pause(option: str, value: Any) -> float:
+    """Check and return *value*, the seconds between two polls; 0 would use up a whole processor.
 
     Raises:
         InputError: It is not a number above 0.
     """
-    seconds: float = checked_number(option, given, whole=False)
+    seconds: float = checked_number(option, value, whole=False)
     if seconds == 0:
-        raise INVALID_ARGUMENT(argument=f"{option}=", value=given, wanted="seconds above 0")
+        raise INVALID_ARGUMENT(argument=f"{option}=", value=value, wanted="seconds above 0")
     return seconds
 
 
-def checked_number(option: str, given: Any, *, whole: bool) -> Any:
-    """Check and return *given*, a whole number from 1, or a number from 0 if not *whole*.
+def checked_number(option: str, value: Any, *, whole: bool) -> Any:
+    """Check and return *value*, a whole number from 1, or a number from 0 if not *whole*.
 
     Raises:
         InputError: It is not.
     """
-    fits = isinstance(given, int if whole else (int, float)) and not isinstance(given, bool)
-    if not fits or not (1 if whole else 0) <= given < float("inf"):
+    fits = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not fits or not (1 if whole else 0) <= value < float("inf"):
         raise INVALID_ARGUMENT(
-            argument=f"{option}=", value=given, wanted="a whole number from 1" if whole else "seconds from 0"
+            argument=f"{option}=", value=value, wanted="a whole number from 1" if whole else "seconds from 0"
         )
-    return given
+    return value

@@ -13,13 +13,13 @@ _PAIR: Final = ("tasks", "seconds")
 """The limits of a limiter."""
 
 
-def checked_queues(option: str, given: Any, runtimes: Iterable[Runtime[Any, Any]]) -> dict[str, Queue]:
-    """Return queues by name from *given*: names, or a mapping of names to their limits.
+def checked_queues(option: str, queues: Any, runtimes: Iterable[Runtime[Any, Any]]) -> dict[str, Queue]:
+    """Return queues by name from *queues*: names, or a mapping of names to their limits.
 
     Raises:
         InputError: No node names one of them, or a limit is not one (`input`).
     """
-    named = _named(given)
+    named = _named(queues)
     known = sorted({name for runtime in runtimes for name in runtime.graph.queues})
     for name, queue in named.items():
         if name not in known:
