@@ -57,8 +57,8 @@ class Home:
 
     __slots__ = ("_of", "process")
 
-    def __init__(self, of: str) -> None:
-        self._of = of
+    def __init__(self, owner: str) -> None:
+        self._of = owner
         self.process = 0
         """Id of the process; 0 before the first use."""
 

@@ -482,33 +482,33 @@ def unbounded(regex: re.Pattern[str]) -> str:
 
 def _ways(tree: Any) -> int:
     ways = 1
-    for op, held in tree:
-        ways *= _ways_of(str(op), held)
+    for op, operand in tree:
+        ways *= _ways_of(str(op), operand)
         if ways > 10**9:  # the exact number does not matter any more
             return ways
     return ways
 
 
-def _ways_of(op: str, held: Any) -> int:
+def _ways_of(op: str, operand: Any) -> int:
     match op:
         case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN" | "AT" | "RANGE" | "CATEGORY":
             return 1
         case "SUBPATTERN":
-            return _ways(held[3])
+            return _ways(operand[3])
         case "ATOMIC_GROUP":
-            return _ways(held)
+            return _ways(operand)
         case "ASSERT" | "ASSERT_NOT":
-            return _ways(held[1])
+            return _ways(operand[1])
         case "BRANCH":
-            return sum(map(_ways, held[1]))
+            return sum(map(_ways, operand[1]))
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            min_count, max_count, inner = held
+            min_count, max_count, inner = operand
             if int(max_count) > LONGEST:
                 raise _UnboundedError("it has a repeat without a bound, or with one above 1,000")
-            once = _ways(inner)
+            inner_ways = _ways(inner)
             total = 0
             for count in range(int(min_count), int(max_count) + 1):
-                total += once**count
+                total += inner_ways**count
                 if total > 10**9:
                     break
             return total

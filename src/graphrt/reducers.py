@@ -72,8 +72,8 @@ def append(current: OrderedT | None, incoming: Iterable[Any]) -> OrderedT:
     """Return the items of *current* followed by those of *incoming*: a list, or a tuple if *current* is a tuple."""
     held: Any = [] if current is None else current  # a list, or a tuple where the field is one
     longer: Any = (*held, *incoming) if isinstance(held, tuple) else [*held, *incoming]
-    whole: OrderedT = longer
-    return whole
+    result: OrderedT = longer
+    return result
 
 
 def add(current: T, incoming: Any) -> T:
@@ -144,7 +144,7 @@ def messages(current: list[M] | None, incoming: Iterable[M]) -> list[M]:
     is always appended.
     """
     result = [] if current is None else list(current)
-    places = {key: n for n, message in enumerate(result) if (key := _id_of(message)) is not None}
+    places = {key: index for index, message in enumerate(result) if (key := _id_of(message)) is not None}
     for message in incoming:
         key = _id_of(message)
         if key is None:

@@ -279,8 +279,8 @@ def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
             value=sleep,
             wanted="a function of seconds, sync or async, such as `waits.append` of a list: it is called instead of each wait",
         )
-    chosen: Callable[[float], Any] | None = sleep
-    return chosen
+    function: Callable[[float], Any] | None = sleep
+    return function
 
 
 def checked_embed(embed: Any) -> Embed | None:

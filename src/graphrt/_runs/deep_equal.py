@@ -77,7 +77,7 @@ def _parts(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
     if issubclass(cls, BaseModel):
         return [(getattr(left, name), getattr(right, name)) for name in _OF_MODELS]
     if is_dataclass(cls) and cls.__eq__ is not object.__eq__:  # with `eq=False`, equality is identity
-        return [(getattr(left, f.name), getattr(right, f.name)) for f in fields(cls) if f.compare]
+        return [(getattr(left, field.name), getattr(right, field.name)) for field in fields(cls) if field.compare]
     return None
 
 

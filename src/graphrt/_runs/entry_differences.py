@@ -116,6 +116,6 @@ def _targets(event: Any) -> str:
 
 def _repr_of(value: Any) -> str:
     """Return the `repr` of *value* for a sentence, truncated to 200 characters."""
-    shown = dict(value) if is_mapping(value) else value
-    text = repr(shown)
+    plain = dict(value) if is_mapping(value) else value
+    text = repr(plain)
     return text if len(text) <= 200 else f"{text[:197]}..."

@@ -275,10 +275,10 @@ class _Erasing:
         if text is None or "memory" not in store.offers:
             return
         items = store.query(MemoryFilter(now=float("-inf")))
-        chosen = [item for item in items if text in item.key or holds_text(item.body, text)]
-        self._items = len(chosen)
-        if chosen and not self._dry_run:
-            deletions = [MemoryWrite(item.namespace, item.key, None) for item in chosen]
+        matching = [item for item in items if text in item.key or holds_text(item.body, text)]
+        self._items = len(matching)
+        if matching and not self._dry_run:
+            deletions = [MemoryWrite(item.namespace, item.key, None) for item in matching]
             store.write_memory(deletions, at=self._config.clock())
             self._scrubs = True
 

@@ -58,7 +58,7 @@ def wanted_threads(
     """
     check_status(status)
     check_filters(graph, prefix, updated_before, updated_after)
-    chosen = checked_tags("tags", tags)
+    tag_set = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
     return ThreadFilter(
@@ -66,7 +66,7 @@ def wanted_threads(
         graph=graph,
         prefix=prefix,
         tenant=tenant,
-        tags=chosen,
+        tags=tag_set,
         title=checked_title(title),
         updated_after=updated_after,
         updated_before=updated_before,
@@ -85,12 +85,12 @@ def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -
     """
     check_filters(graph, None, None)  # only the graph: neither an id prefix nor a time
     check_texts(kind=kind, node=node)
-    chosen = checked_tags("tags", tags)
+    tag_set = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
     # Questions answered by signals need no special case: the index never has them.
     hidden = frozenset({TIMER, THREAD, TASK})
-    return QuestionFilter(kind=kind, tenant=tenant, tags=chosen, graph=graph, node=node, without=hidden)
+    return QuestionFilter(kind=kind, tenant=tenant, tags=tag_set, graph=graph, node=node, without=hidden)
 
 
 def threads(config: RunConfig, wanted: ThreadFilter, *, after: str | None, limit: int | None) -> tuple[ThreadInfo, ...]:
@@ -124,25 +124,25 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
         priority: UNSET leaves it unchanged.
     """
     check_id(thread)
-    wanted = title if title is UNSET else checked_title(title)
-    added, removed = checked_tags("add_tags", add_tags), checked_tags("remove_tags", remove_tags)
-    urgent = priority if priority is UNSET else checked_priority(priority)
+    new_title = title if title is UNSET else checked_title(title)
+    added_tags, removed_tags = checked_tags("add_tags", add_tags), checked_tags("remove_tags", remove_tags)
+    new_priority = priority if priority is UNSET else checked_priority(priority)
     store = the_store(config)
     store.require("labels")
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
-        old = labels_of_head(claim.head)
-        tags = counted("add_tags", (old.tags - removed) | added)
-        rank = old.priority if urgent is UNSET else urgent
-        new = Labels(old.title if wanted is UNSET else wanted, tags, rank)
-        if new == old:
+        old_labels = labels_of_head(claim.head)
+        tags = counted("add_tags", (old_labels.tags - removed_tags) | added_tags)
+        resulting_priority = old_labels.priority if new_priority is UNSET else new_priority
+        new_labels = Labels(old_labels.title if new_title is UNSET else new_title, tags, resulting_priority)
+        if new_labels == old_labels:
             return
         fold = folded(config, store.load(thread))
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))  # stores each commit at once
         engine = fold.engine
         engine.listen(engine.plan.codec)
         adopted(engine, fold)  # if the graph has changed, the journal must record that before any other entry
-        emit_events.note(engine, labelled(config, new))
+        emit_events.note(engine, labelled(config, new_labels))
         journal.write(emit_events.take(engine), release=True)
     finally:
         give_back(store, claim)

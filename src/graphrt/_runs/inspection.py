@@ -283,7 +283,7 @@ def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
     fork = next(entries(config, thread), None)
     if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
         # A fork's first record repeats the tags, questions and answers that its source had then.
-        return dropwhile(lambda e: isinstance(e.event, _REPEATED), entries(config, thread, after=1))
+        return dropwhile(lambda entry: isinstance(entry.event, _REPEATED), entries(config, thread, after=1))
     source = next(entries(config, other), None)
     if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
         return entries(config, thread, after=source.event.at)

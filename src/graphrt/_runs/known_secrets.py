@@ -55,13 +55,13 @@ class KnownSecrets:
         if not secrets:
             return
         codec, values = engine.plan.codec, engine.values
-        same = {
+        unchanged = {
             name: own(value)
             for name, value in secrets.items()
             if name in values and codec.dump(values[name], name) == codec.dump(value, name)
         }
-        if same:
-            put_back(engine, same)
+        if unchanged:
+            put_back(engine, unchanged)
 
     def forget(self, thread: str) -> None:
         """Drop the secrets of *thread*, whose run has completed."""

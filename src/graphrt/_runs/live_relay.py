@@ -430,8 +430,10 @@ class LiveRelay:
 
         While nothing more is shown, no batch is deleted, and the store keeps them for the thread's followers.
         """
-        old = self._number > self._again_last and (monotonic() - self._again_at > AGAIN_S or self._sent > AGAIN_BYTES)
-        return self.is_followed and self.has_shown and (self._wants_again or old)
+        is_old = self._number > self._again_last and (
+            monotonic() - self._again_at > AGAIN_S or self._sent > AGAIN_BYTES
+        )
+        return self.is_followed and self.has_shown and (self._wants_again or is_old)
 
     def _again(self) -> tuple[Again, list[list[bytes]]]:
         """Return the open tasks' items: the header and the lines of each batch.
@@ -478,8 +480,8 @@ class LiveRelay:
         Such batches are older than `KEPT_S` seconds, or the writer has more than `KEPT_BYTES` in the store. Older
         batches of other writers are deleted with them; those writers repeat the open items every `AGAIN_S` seconds.
         """
-        place, old = 0, monotonic() - KEPT_S
-        while self._kept and (self._kept_size > KEPT_BYTES or self._kept[0][2] < old):
+        place, oldest_time = 0, monotonic() - KEPT_S
+        while self._kept and (self._kept_size > KEPT_BYTES or self._kept[0][2] < oldest_time):
             place, size, _ = self._kept.popleft()  # the time was already checked
             self._kept_size -= size
         return place

@@ -65,8 +65,8 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
     store.require("mail")
     check_id(thread)
     check_signal_name(name)
-    chosen = config.ids() if id is None else id
-    if not (type(chosen) is str and 1 <= len(chosen) <= LONGEST_ID and chosen.isprintable()):
+    id_ = config.ids() if id is None else id
+    if not (type(id_) is str and 1 <= len(id_) <= LONGEST_ID and id_.isprintable()):
         raise INVALID_ARGUMENT(
             argument="id= of a signal", value=id, wanted=f"a str of 1 to {LONGEST_ID} printable characters, or None"
         )
@@ -74,16 +74,16 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
     try:
         value = redacted_value(engine, value, "the value of a signal")
         content = {"name": name, "value": value, "user": config.user}
-        is_new = _post(config, store, thread, signal_id(chosen), "signal", content)
+        is_new = _post(config, store, thread, signal_id(id_), "signal", content)
     except NotStorable as error:
         raise not_storable(engine, error, "The signal has a value") from error
     if not is_new:
         codec = config.plan.codec
-        before = _sent_before(config, store, thread, chosen)
+        before = _sent_before(config, store, thread, id_)
         if before is not None and codec.dump([*before]) != codec.dump([name, value]):
             from graphrt.errors._codes.serving import KEY_REUSED  # most programs load no errors of the server
 
-            raise KEY_REUSED(key=f"The id {chosen!r} of a signal", thread=thread)
+            raise KEY_REUSED(key=f"The id {id_!r} of a signal", thread=thread)
     return is_new
 
 

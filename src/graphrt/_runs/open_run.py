@@ -225,10 +225,10 @@ def _check_labels(config: RunConfig) -> None:
 
 def note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
     """Record that *labels* are added to those of the thread, if that changes them."""
-    old = labels_of_head(claim.head)
-    new = with_more(old, labels)
-    if new != old:
-        emit_events.note(opened.engine, labelled(opened.config, new))
+    old_labels = labels_of_head(claim.head)
+    new_labels = with_more(old_labels, labels)
+    if new_labels != old_labels:
+        emit_events.note(opened.engine, labelled(opened.config, new_labels))
 
 
 def _needs_thread(plan: Plan, node: str) -> InputError:

@@ -142,10 +142,10 @@ def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: 
     staged = [(task.id, emit_events.standing(fold.engine, task)) for task in open_tasks]
     journal = journal_of(config, store, fold, ThreadCommits(store, claim))
     journal.write(news, staged, below=(StoredSnapshot(upto, snapshot), blobs))
-    again = folded(config, store.load(loaded.head.thread, upto=upto), upto=upto, adopt=False)
-    _compare(before, again)
-    now = folded(config, store.load(loaded.head.thread))
-    if _open_questions(now) != _open_questions(before):
+    snapshot_read = folded(config, store.load(loaded.head.thread, upto=upto), upto=upto, adopt=False)
+    _compare(before, snapshot_read)
+    current_read = folded(config, store.load(loaded.head.thread))
+    if _open_questions(current_read) != _open_questions(before):
         raise _not_kept(before, "its questions differ")
     return store.prune(claim, upto, keep_blobs=_needed(store, loaded.head.thread, upto))
 

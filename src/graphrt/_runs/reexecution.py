@@ -270,9 +270,10 @@ def _update(thread: str, edits: Sequence[events.ThreadUpdated]) -> Callable[[Run
 
     def made(config: RunConfig) -> list[state_edits.Edit]:
         """Return the edits in the form `update` takes; an edit that created a thread has the whole state as values."""
-        of = config.plan.update
+        updates = config.plan.update
         return [
-            (event.values if event.fresh else of.returned(event.values), event.as_node, goto(event)) for event in edits
+            (event.values if event.fresh else updates.returned(event.values), event.as_node, goto(event))
+            for event in edits
         ]
 
     return lambda config: state_edits.update(config, thread, made(config))
@@ -291,10 +292,10 @@ class _Second:
         store: Store,
         thread: str,
         log: Sequence[Entry],
-        begun: int,
+        last_taken_over: int,
         staged: Iterable[events.Event],
     ) -> None:
-        self._thread, self._log, self._begun = thread, list(log), begun
+        self._thread, self._log, self._begun = thread, list(log), last_taken_over
         self.recorded = Recordings(log, staged)
         self._at = 0
         """Place in the log of the next entry to repeat."""

@@ -485,9 +485,9 @@ def _take(config: RunConfig, store: Store, thread: str) -> bool:
         for letter in reports:
             drop(engine, letter, "the run had ended")
         # Which task waits for a child must be known first. A task that a queue still runs may be the one.
-        hears = status != "running" and not any(question.kind == TASK for question in engine.open_interrupts())
-        others = [letter for letter in letters if letter.what != "ended" or hears]
-        return [*(letter.place for letter in (*cancels, *reports)), *take_letters(engine, others)]
+        takes_ends = status != "running" and not any(question.kind == TASK for question in engine.open_interrupts())
+        other_letters = [letter for letter in letters if letter.what != "ended" or takes_ends]
+        return [*(letter.place for letter in (*cancels, *reports)), *take_letters(engine, other_letters)]
 
     return _edit(config, store, thread, taken)
 
@@ -538,7 +538,7 @@ def _as_resumption(config: RunConfig, thread: str, logged: Sequence[Logged]) -> 
 
     The run begins right before the first answer. Entries noted before it, such as a received signal, precede the run.
     """
-    at = next(n for n, (_, event) in enumerate(logged) if event.__class__ in _ANSWERS)
+    at = next(index for index, (_, event) in enumerate(logged) if event.__class__ in _ANSWERS)
     known_as = shared_id(config.store, thread)
     resumed_event = events.RunResumed(verb="resume", thread=known_as, user=config.user, redaction=config.redaction)
     handed_over = events.RunHandedOver(reason="mail was taken")

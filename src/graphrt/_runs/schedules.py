@@ -339,15 +339,23 @@ def _read(config: RunConfig, row: StoredSchedule) -> Schedule:
     )
 
 
-def _exists(config: RunConfig, known: StoredSchedule, body: bytes) -> GraphrtError:
-    """Return the error for a definition (*body*) other than that of the schedule *known*, which is stored."""
-    if known.graph != config.plan.name:  # its input may contain classes that are unknown here
+def _exists(config: RunConfig, stored: StoredSchedule, body: bytes) -> GraphrtError:
+    """Return the error for a definition (*body*) other than that of the *stored* schedule."""
+    if stored.graph != config.plan.name:  # its input may contain classes that are unknown here
         # "?" stands for values that were not read.
-        return SCHEDULE_EXISTS(name=known.name, differs=["graph"], graph=known.graph, cron="?", timezone="?")
-    old = _read(config, known)
-    new = _read(config, known._replace(body=body))
+        return SCHEDULE_EXISTS(name=stored.name, differs=["graph"], graph=stored.graph, cron="?", timezone="?")
+    old_schedule = _read(config, stored)
+    new_schedule = _read(config, stored._replace(body=body))
     # If no field differs, only the stored forms of the inputs differ.
-    differs = [field.name for field in fields(Schedule) if getattr(old, field.name) != getattr(new, field.name)]
+    differs = [
+        field.name
+        for field in fields(Schedule)
+        if getattr(old_schedule, field.name) != getattr(new_schedule, field.name)
+    ]
     return SCHEDULE_EXISTS(
-        name=known.name, differs=differs or ["input"], graph=old.graph, cron=old.cron, timezone=old.timezone
+        name=stored.name,
+        differs=differs or ["input"],
+        graph=old_schedule.graph,
+        cron=old_schedule.cron,
+        timezone=old_schedule.timezone,
     )

@@ -178,12 +178,12 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         return events.ThreadUpdated(values=stored, as_node=None, open=open_, fresh=fresh)
     # All tasks have ended, but their outcomes could not be folded or routed.
     stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
-    mine = unfinished(engine, node, include_finished=stuck)
-    if mine:  # the edit ends these tasks, and committing their superstep calls the routers
+    node_tasks = unfinished(engine, node, include_finished=stuck)
+    if node_tasks:  # the edit ends these tasks, and committing their superstep calls the routers
         # Targets by name, and the arguments of Sends by their position among them.
-        goto_ = None if targets is None else tuple(target_name(target) for target in targets)
-        at = {n: target.arg for n, target in enumerate(targets or ()) if target.__class__ is Due}
-        return events.ThreadUpdated(values=stored, as_node=node, open=True, goto=goto_, sends=at)
+        target_names = None if targets is None else tuple(target_name(target) for target in targets)
+        send_args = {number: target.arg for number, target in enumerate(targets or ()) if target.__class__ is Due}
+        return events.ThreadUpdated(values=stored, as_node=node, open=True, goto=target_names, sends=send_args)
     # No task of the node is open, so the edges or *goto* now decide which nodes are due.
     node_plan = plan.by_name[node]
     router = router_of(engine)
@@ -205,11 +205,11 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         due, later = parted(due)
     # As plain data: node names and, by position, the arguments of Sends and the errors that `on_error` nodes handle,
     # with the failed tasks.
-    names_, sends, errors, handled = due_parts([*due, *later])
+    next_names, sends, errors, handled = due_parts([*due, *later])
     return events.ThreadUpdated(
         values=stored,
         as_node=node,
-        next=names_,
+        next=next_names,
         sends=sends,
         errors=errors,
         joins=join_standings(engine, moved),

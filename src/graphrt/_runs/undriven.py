@@ -67,5 +67,5 @@ class Undriven:
         """Return whether the thread of *head* is due, by the runtime's clock."""
         if head.owned:
             return False
-        by = self._config.clock()
-        return head.status == "running" or answers_itself(store, head, by=by) or moves(store, head)
+        now = self._config.clock()
+        return head.status == "running" or answers_itself(store, head, by=now) or moves(store, head)

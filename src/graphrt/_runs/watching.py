@@ -57,12 +57,12 @@ class Pauses:
 
     def next_s(self) -> float:
         """Return the length of the next pause, and lengthen the one after it."""
-        now = self._next_s
-        if now >= _LONGEST_S:
+        pause_s = self._next_s
+        if pause_s >= _LONGEST_S:
             _resting.add(self)
-            return max(now, len(_resting) / _RESTING_LOOKS)
-        self._next_s = longer(now)
-        return now
+            return max(pause_s, len(_resting) / _RESTING_LOOKS)
+        self._next_s = longer(pause_s)
+        return pause_s
 
 
 _resting: Final = WeakSet[Pauses]()
