@@ -49,10 +49,10 @@ def allow(target: str, threads: tuple[str, ...], store: str | None) -> Answer:
     For a release that was taken back: the threads belong to this build then, and its workers drive them.
     """
     with opened_runtime(target, store) as runtime:
-        wanted = threads or tuple(
+        candidates = threads or tuple(
             compatibility.thread for compatibility in _of_graph(runtime) if compatibility.waits_for
         )
-        allowed = [thread for thread in wanted if runtime.adopt(thread)]
+        allowed = [thread for thread in candidates if runtime.adopt(thread)]
     return Answer(
         data={"allowed": allowed},
         lines=lambda width: views.beside(

@@ -69,8 +69,8 @@ def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for text in given:
         if text.lstrip().startswith("{"):
-            whole: Any = parsed(text, option, _NUMBERS)
-            values |= whole  # it begins with a brace, so it is an object
+            parsed_object: Any = parsed(text, option, _NUMBERS)
+            values |= parsed_object  # it begins with a brace, so it is an object
             continue
         for part in text.split(","):
             name, equals, value = part.partition("=")

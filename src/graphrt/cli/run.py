@@ -168,9 +168,9 @@ class _Drive:
         """Read the stream that *open_* makes, and those of later answers, and return how the run ended."""
         try:
             result = self._watch(open_())
-            while (asked := for_people(result.interrupts)) and self._asks:
+            while (questions := for_people(result.interrupts)) and self._asks:
                 try:
-                    stream = self.asked(asked)
+                    stream = self.asked(questions)
                 except NoAnswer:
                     break
                 result = self._watch(stream)

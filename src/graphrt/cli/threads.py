@@ -47,8 +47,8 @@ _ASKED_S: Final = 5.0
 def threads(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the threads of a store. TARGET is the store; or a graph, whose threads are listed."""
     with threads_of(target, store) as (runtime, graph):
-        asked: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
-        infos = runtime.threads(**asked)
+        selection: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
+        infos = runtime.threads(**selection)
     return Answer(
         data={"threads": [plain_data.thread(info) for info in infos]},
         lines=lambda width: [*views.threads(infos, width), [(counted(len(infos), "thread"), "faint")]],
@@ -116,7 +116,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
     usage = sum(
         (event.usage for event in events if isinstance(event, TaskSucceeded) and event.usage is not None), Usage()
     )
-    asked = [item.interrupt for item in runtime.inbox(graph=info.graph, limit=None) if item.thread == thread]
+    interrupts = [item.interrupt for item in runtime.inbox(graph=info.graph, limit=None) if item.thread == thread]
     state: dict[str, Any] = {}
     for event in events:
         for update in _written(event):
@@ -130,7 +130,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
         "tasks": None,  # outcomes of an open superstep are staged in a form that needs the graph
         "error": info.error,
         "usage": plain_data.usage(usage),
-        "interrupts": [plain_data.question(item, typed=False) for item in asked],
+        "interrupts": [plain_data.question(item, typed=False) for item in interrupts],
         "state": state,
     }
     note = "without the graph, each field has its last written value: reducers were not applied"
@@ -141,7 +141,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
             *views.paragraph(f"entry {info.seq}, {moment(info.updated_at)}", width, style="faint"),
             *(views.paragraph(f"next: {', '.join(due)}", width) if due else []),
             *(views.paragraph(info.error, width, style="bad") if info.error else []),
-            *views.questions(asked, width),
+            *views.questions(interrupts, width),
             [],
             *views.state(state, width),
             *views.paragraph(note, width, style="faint"),

@@ -30,8 +30,8 @@ from graphrt.wires import plain_data
 def inbox(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the open questions of all threads of a store. TARGET is the store; or a graph, whose questions are listed."""
     with threads_of(target, store) as (runtime, graph):
-        asked: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
-        items = runtime.inbox(**asked)
+        selection: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
+        items = runtime.inbox(**selection)
     return Answer(
         data={"questions": [plain_data.inbox_item(item) for item in items]}, lines=lambda width: _lines(items, width)
     )

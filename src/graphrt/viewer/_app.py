@@ -164,25 +164,25 @@ class Viewer:
         """Return the handlers of requests for documents, by the name of the path."""
         return {
             "head": self._head,
-            "graph": lambda look, _, asked: look.graph(_named(asked, "graph")),
-            "threads": lambda look, _, asked: look.threads(asked),
-            "inbox": lambda look, _, asked: look.inbox(asked),
-            "thread": lambda look, _, asked: look.thread(*_thread(asked)),
-            "rows": lambda look, _, asked: look.rows(
-                *_thread(asked), _number(asked, "from"), _number(asked, "limit", 500)
+            "graph": lambda look, _, query: look.graph(_named(query, "graph")),
+            "threads": lambda look, _, query: look.threads(query),
+            "inbox": lambda look, _, query: look.inbox(query),
+            "thread": lambda look, _, query: look.thread(*_thread(query)),
+            "rows": lambda look, _, query: look.rows(
+                *_thread(query), _number(query, "from"), _number(query, "limit", 500)
             ),
-            "entries": lambda look, _, asked: look.entries(
-                *_thread(asked), _number(asked, "after"), _number(asked, "limit", 200)
+            "entries": lambda look, _, query: look.entries(
+                *_thread(query), _number(query, "after"), _number(query, "limit", 200)
             ),
-            "state": lambda look, _, asked: look.state(*_thread(asked), _at(asked)),
+            "state": lambda look, _, query: look.state(*_thread(query), _at(query)),
             "call": self._call,
             "prompt": self._prompt,
-            "conversation": lambda look, _, asked: look.conversation(*_thread(asked)),
-            "value": lambda look, _, asked: look.value(*_thread(asked), _named(asked, "ref")),
-            "compare": lambda look, _, asked: look.compare(*_thread(asked), _named(asked, "other")),
-            "audit": lambda look, _, asked: look.audit(*_thread(asked)),
-            "coverage": lambda look, _, asked: look.coverage(_named(asked, "graph")),
-            "case": lambda look, _, asked: look.case(*_thread(asked), _at(asked)),
+            "conversation": lambda look, _, query: look.conversation(*_thread(query)),
+            "value": lambda look, _, query: look.value(*_thread(query), _named(query, "ref")),
+            "compare": lambda look, _, query: look.compare(*_thread(query), _named(query, "other")),
+            "audit": lambda look, _, query: look.audit(*_thread(query)),
+            "coverage": lambda look, _, query: look.coverage(_named(query, "graph")),
+            "case": lambda look, _, query: look.case(*_thread(query), _at(query)),
         }
 
     # -- the page --------------------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ class Viewer:
         if request.url.path.endswith("/prompt"):  # because it runs nodes
             _check_own(request)
         caller = await self._admitted(request, "read")
-        asked = dict(request.query_params)
-        return _json(await self._aside(lambda: handle(self._libraries.of(caller.tenant), caller, asked)))
+        query = dict(request.query_params)
+        return _json(await self._aside(lambda: handle(self._libraries.of(caller.tenant), caller, query)))
 
     def _head(self, look: Library, caller: Caller, _asked: Mapping[str, str]) -> Any:
         verbs = [verb for verb, right in _RIGHTS.items() if right in caller.rights]
@@ -216,21 +216,21 @@ class Viewer:
             target=self._target,
         )
 
-    def _call(self, look: Library, _caller: Caller, asked: Mapping[str, str]) -> Any:
-        return look.call(*_thread(asked), _number(asked, "seq"), "" if self._prompts else _NO_PROMPTS)
+    def _call(self, look: Library, _caller: Caller, query: Mapping[str, str]) -> Any:
+        return look.call(*_thread(query), _number(query, "seq"), "" if self._prompts else _NO_PROMPTS)
 
-    def _prompt(self, look: Library, caller: Caller, asked: Mapping[str, str]) -> Any:
+    def _prompt(self, look: Library, caller: Caller, query: Mapping[str, str]) -> Any:
         if not self._prompts or "run" not in caller.rights:
             raise FORBIDDEN(right="have prompts rebuilt")
-        return look.prompt(*_thread(asked), _number(asked, "seq"))
+        return look.prompt(*_thread(query), _number(query, "seq"))
 
     async def _live(self, request: Request) -> ASGIApp:
         """Return the event stream of a thread."""
         caller = await self._admitted(request, "read")
-        asked = dict(request.query_params)
-        graph, thread = _thread(asked)
+        query = dict(request.query_params)
+        graph, thread = _thread(query)
         look = self._libraries.of(caller.tenant)
-        after = asked.get("after") or "0"
+        after = query.get("after") or "0"
         if re.fullmatch(POSITION, after) is None:
             raise BAD_REQUEST_PART(part="after", problem="it is not the id of an event of this stream")
         code, live = await self._aside(lambda: look.use(graph, thread, _how_to_follow))
@@ -371,23 +371,23 @@ async def _body(request: Request) -> dict[str, Any]:
     return dict(document)
 
 
-def _thread(asked: Mapping[str, Any]) -> tuple[str, str]:
-    return _named(asked, "graph"), _named(asked, "thread")
+def _thread(params: Mapping[str, Any]) -> tuple[str, str]:
+    return _named(params, "graph"), _named(params, "thread")
 
 
-def _named(asked: Mapping[str, Any], name: str) -> str:
-    value = asked.get(name)
+def _named(params: Mapping[str, Any], name: str) -> str:
+    value = params.get(name)
     if not isinstance(value, str) or not value:
         raise BAD_REQUEST_PART(part=name, problem="it is missing")
     return value
 
 
-def _at(asked: Mapping[str, str]) -> int | None:
-    return _number(asked, "at") if asked.get("at") else None
+def _at(query: Mapping[str, str]) -> int | None:
+    return _number(query, "at") if query.get("at") else None
 
 
-def _number(asked: Mapping[str, str], name: str, otherwise: int = 0) -> int:
-    text = asked.get(name) or str(otherwise)
+def _number(query: Mapping[str, str], name: str, otherwise: int = 0) -> int:
+    text = query.get(name) or str(otherwise)
     if not text.isascii() or not text.isdecimal() or len(text) > 15:
         raise BAD_REQUEST_PART(part=name, problem="it is not a number")
     return int(text)

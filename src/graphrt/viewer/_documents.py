@@ -63,8 +63,8 @@ def thread_document(thread: Thread, head: Head, bounds: Bounds) -> Document:
         status, error = snapshot.status, snapshot.error
         following, questions, stopped = snapshot.next, snapshot.interrupts, snapshot.stopped
     elif not thread.code:
-        asked = runtime.inbox(graph=head.graph, limit=1_000) if "labels" in store_of(runtime).offers else ()
-        questions = tuple(item.interrupt for item in asked if item.thread == thread.thread)
+        open_items = runtime.inbox(graph=head.graph, limit=1_000) if "labels" in store_of(runtime).offers else ()
+        questions = tuple(item.interrupt for item in open_items if item.thread == thread.thread)
         error = about.runs[-1]["error"] if about.runs and status == "failed" else None
     return {
         "graph": graph["graph"], "thread": thread.thread, "status": status, "title": head.title,
@@ -287,8 +287,8 @@ class _Conversation:
             case events.EffectRecorded():
                 self._result(event)
             case events.InterruptRaised() if event.kind in _ASKED:
-                asked = {"id": event.id, "payload": self._data(event.payload)["value"]}
-                part = {"kind": "question", **asked, "answer": None, "answered": False, "by": ""}
+                asked_part = {"id": event.id, "payload": self._data(event.payload)["value"]}
+                part = {"kind": "question", **asked_part, "answer": None, "answered": False, "by": ""}
                 self._questions[event.id] = part
                 self._say(entry, "assistant", [part])
             case events.InterruptAnswered() if event.id in self._questions:

@@ -86,9 +86,9 @@ def _data(
         if isinstance(entry.event, ModelReplied):
             calls.append(entry)
     notes: list[str] = []
-    asked: Any = {}
+    requests: Any = {}
     if prompts and thread.code:
-        asked = reports.asked_of(thread)
+        requests = reports.asked_of(thread)
     coverage_part = (
         {} if coverage is None or not thread.code else {"coverage": _coverage(thread, Path(coverage), notes)}
     )
@@ -106,7 +106,7 @@ def _data(
         "thread": documents.thread_document(thread, head, _BOUNDS),
         "rows": thread.rows,
         "entries": entries,
-        "calls": {str(entry.seq): _call(entry, asked, nodes, prompts=prompts, code=thread.code) for entry in calls},
+        "calls": {str(entry.seq): _call(entry, requests, nodes, prompts=prompts, code=thread.code) for entry in calls},
         "conversation": documents.conversation_document(thread.entries(head.first - 1), _BOUNDS, code=thread.code),
         "audit": reports.audit_document(thread, head),
         "coverage": None,
@@ -115,11 +115,11 @@ def _data(
     }
 
 
-def _call(entry: Entry, asked: Any, nodes: dict[str, str], *, prompts: bool, code: bool) -> dict[str, Any]:
+def _call(entry: Entry, requests: Any, nodes: dict[str, str], *, prompts: bool, code: bool) -> dict[str, Any]:
     event: Any = entry.event
     node = nodes.get(event.task) or event.task.rpartition(":")[2]
     document = documents.call_document(entry, _BOUNDS, code=code, node=node)
-    request = asked.get(reports.key_of(event))
+    request = requests.get(reports.key_of(event))
     if request is not None:
         return {**document, "prompt": reports.prompt_document(request, _BOUNDS)}
     return {**document, "prompt_problem": reports.NOT_REBUILT if prompts else _NO_PROMPTS}

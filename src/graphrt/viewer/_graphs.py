@@ -32,9 +32,9 @@ def graph_document(graph: CompiledGraph[Any, Any, Any]) -> dict[str, Any]:
 
 
 def _mark_aggregates(topology: Topology) -> None:
-    whole = "update" in topology
+    has_update = "update" in topology
     for field in topology["state"].values():
-        field["aggregates"] = whole or field["reducer"] != LAST_VALUE
+        field["aggregates"] = has_update or field["reducer"] != LAST_VALUE
     for node in topology["nodes"]:
         if "graph" in node:
             _mark_aggregates(node["graph"])

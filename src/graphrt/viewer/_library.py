@@ -127,14 +127,14 @@ class Library:
             raise UNKNOWN_PATH(path=f"code of graph {graph!r}")
         return self.runtimes[graph]
 
-    def threads(self, asked: Mapping[str, str]) -> Document:
+    def threads(self, query: Mapping[str, str]) -> Document:
         """Return a `ThreadsPage`: threads, those that were created last first."""
-        limit, cursor = _limit(asked), _cursor(asked.get("after", ""))
-        filters: dict[str, Any] = {"status": asked.get("status") or None}
-        filters["tags"] = [asked["tag"]] if asked.get("tag") else ()
+        limit, cursor = _limit(query), _cursor(query.get("after", ""))
+        filters: dict[str, Any] = {"status": query.get("status") or None}
+        filters["tags"] = [query["tag"]] if query.get("tag") else ()
         pairs: list[tuple[str, ThreadInfo]] = []
-        for graph, runtime in self._sources(asked.get("graph") or None):
-            for key, more in _searches(asked.get("text", "")):
+        for graph, runtime in self._sources(query.get("graph") or None):
+            for key, more in _searches(query.get("text", "")):
                 place = f"{key}{graph or ''}"
                 if cursor and place not in cursor:
                     continue  # this source has no more
@@ -177,11 +177,11 @@ class Library:
         usage, error = self._used.get(key, (None, None))
         return documents.thread_row(info, usage, error, runtime.graph.version if runtime is not None else None)
 
-    def inbox(self, asked: Mapping[str, str]) -> Document:
+    def inbox(self, query: Mapping[str, str]) -> Document:
         """Return an `InboxPage`: open questions, the oldest first."""
-        limit, cursor = _limit(asked), _cursor(asked.get("after", ""))
+        limit, cursor = _limit(query), _cursor(query.get("after", ""))
         pairs: list[tuple[str, InboxItem]] = []
-        for graph, runtime in self._sources(asked.get("graph") or None):
+        for graph, runtime in self._sources(query.get("graph") or None):
             place = graph or ""
             if "labels" in store_of(runtime).offers and (not cursor or place in cursor):
                 page = runtime.inbox(graph=graph, limit=limit + 1, after=cursor.get(place) or None)
@@ -320,8 +320,8 @@ def _searches(text: str) -> list[tuple[str, dict[str, Any]]]:
     return [("id ", {"prefix": text}), ("title ", {"title": text})]
 
 
-def _limit(asked: Mapping[str, str]) -> int:
-    text = asked.get("limit") or "50"
+def _limit(query: Mapping[str, str]) -> int:
+    text = query.get("limit") or "50"
     return max(min(int(text), _PAGE), 1) if text.isascii() and text.isdecimal() and len(text) < 9 else _PAGE
 
 

@@ -46,23 +46,23 @@ def key_of(event: ModelReplied | UsageRecorded) -> Asked:
     return event.task, event.failed_attempts, event.key
 
 
-def prompt_document(asked: Any, bounds: Bounds) -> Document:
+def prompt_document(request: Any, bounds: Bounds) -> Document:
     """Return the `Prompt` of a request to a model or a harness."""
     make = Documents(bounds).of
-    if not isinstance(asked, ModelRequest):
+    if not isinstance(request, ModelRequest):
         return {
-            "messages": [_said(message, bounds) for message in (asked if is_list(asked) else [asked])], "tools": [],
-            "output": None, "settings": {},
+            "messages": [_said(message, bounds) for message in (request if is_list(request) else [request])],
+            "tools": [], "output": None, "settings": {},
         }  # fmt: skip
     tools = [
         {"name": tool.name, "description": tool.description, "parameters": make(dict(tool.parameters))}
-        for tool in asked.tools
+        for tool in request.tools
     ]
-    settings = {name: getattr(asked, name, None) for name in _SETTINGS}
+    settings = {name: getattr(request, name, None) for name in _SETTINGS}
     return {
-        "messages": [message_document(message, bounds) for message in asked.messages],
+        "messages": [message_document(message, bounds) for message in request.messages],
         "tools": tools,
-        "output": None if asked.output is None else make(asked.output),
+        "output": None if request.output is None else make(request.output),
         "settings": {name: make(value) for name, value in settings.items() if value not in (None, (), "auto")},
     }
 

@@ -297,11 +297,12 @@ class Rows:
     def _called(self, entry: Entry, event: events.ModelReplied | events.UsageRecorded) -> None:
         task = self._task(event.task)
         reply: Any = plain_data.untagged(event.reply) if isinstance(event, events.ModelReplied) else {}
-        wanted = tool_calls_of(reply)
-        task.wanted += [(str(tool_call.get("name", "")), tool_call.get("arguments")) for tool_call in wanted]
+        tool_calls = tool_calls_of(reply)
+        task.wanted += [(str(tool_call.get("name", "")), tool_call.get("arguments")) for tool_call in tool_calls]
         usage = event.usage if isinstance(event.usage, Usage) else None
         call = {
-            "seq": entry.seq, "model": event.model, "tools": [str(tool_call.get("name", "")) for tool_call in wanted],
+            "seq": entry.seq, "model": event.model,
+            "tools": [str(tool_call.get("name", "")) for tool_call in tool_calls],
             "input_tokens": usage.input_tokens if usage else 0, "output_tokens": usage.output_tokens if usage else 0,
             "cost_usd": usage.cost_usd if usage else None, "text": text_of(reply)[:_SHOWN], "at": entry.at,
         }  # fmt: skip

@@ -32,18 +32,18 @@ def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
     checked_number("grace_s", grace_s, whole=False)  # checked here, since errors of `stop` would not be caught
     if threading.current_thread() is not threading.main_thread():
         raise SERVE_OUTSIDE_MAIN_THREAD(thread=threading.current_thread().name)
-    asked = threading.Event()
+    stop_requested = threading.Event()
     hurried: list[int] = []
 
     def ask(number: int, _frame: object) -> None:
         hurried.append(number)
-        asked.set()
+        stop_requested.set()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         host.start()
         # On Windows, `wait` without a limit would block the signal handler.
-        while not asked.wait(1.0):
+        while not stop_requested.wait(1.0):
             if stopped():
                 return
         stopping = threading.Thread(target=host.stop, kwargs={"grace_s": grace_s})
