@@ -128,9 +128,9 @@ class Mirror(Contents):
             self._lock(thread)
             begin = first_line(log, thread)
             new = not os.fstat(self._file).st_size
-            whole = self._read(begin, thread)
-            torn = self._cut(whole)  # `_load` has shown that the file belongs to this log
-            if not whole:
+            valid_bytes = self._read(begin, thread)
+            torn = self._cut(valid_bytes)  # `_load` has shown that the file belongs to this log
+            if not valid_bytes:
                 self.append([begin])
             if torn:
                 self.append([line_of({"recovered": {"bytes": torn}})])
@@ -219,27 +219,27 @@ class Mirror(Contents):
         Raises:
             AuditError: It is another log's file, or a line of it is damaged.
         """
-        whole = 0
+        valid_bytes = 0
         for line in lines_in(self._file):
             if not self.lines and not (line == begin or (begin.startswith(line) and not line.endswith(b"\n"))):
                 known = f"it begins with {line[:120].decode(errors='replace')!r}"
                 raise OTHER_LOG(path=str(self.path), thread=thread, known=known)
             if not line.endswith(b"\n"):  # an incomplete line, left by a crash
-                return whole
+                return valid_bytes
             try:
                 self.take(line)
             except BAD_DATA as error:
                 raise MIRROR_DAMAGED(path=str(self.path), thread=thread, number=self.lines) from error
-            whole += len(line)
-        return whole
+            valid_bytes += len(line)
+        return valid_bytes
 
-    def _cut(self, whole: int) -> int:
-        """Truncate the file to *whole* bytes, keep the rest in a copy beside the file, and return its length."""
-        torn = os.fstat(self._file).st_size - whole
+    def _cut(self, valid_bytes: int) -> int:
+        """Truncate the file to *valid_bytes*, keep the rest in a copy beside the file, and return its length."""
+        torn = os.fstat(self._file).st_size - valid_bytes
         if torn:
-            with private_file(self.path.with_name(f"{self.path.name}.torn-{whole}")) as copy:
-                copy.write(os.pread(self._file, torn, whole))
-            os.ftruncate(self._file, whole)
+            with private_file(self.path.with_name(f"{self.path.name}.torn-{valid_bytes}")) as copy:
+                copy.write(os.pread(self._file, torn, valid_bytes))
+            os.ftruncate(self._file, valid_bytes)
             os.fsync(self._file)
         return torn
 

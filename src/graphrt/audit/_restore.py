@@ -78,18 +78,18 @@ def restore(
     if report.verdict.exit_code in (1, 2) and not unread:
         raise NOT_RESTORED(sentence=report.sentence, got=report)
     read = Log(data)
-    whole = read.whole(check_id(thread if thread is not None else read.thread))
+    thread_data = read.whole(check_id(thread if thread is not None else read.thread))
     ring = key_ring(key, older) if key is not None else None
     with opened(store) as to:
-        now = shared_id(to, whole.head.thread)
-        copy = named(whole, now, source=read.thread, at=whole.head.updated_at, keys=ring)
+        now = shared_id(to, thread_data.head.thread)
+        copy = named(thread_data, now, source=read.thread, at=thread_data.head.updated_at, keys=ring)
         write_thread(
             to,
-            whole.head.thread,
+            thread_data.head.thread,
             lambda: copy,
             lambda: ({name: body} for name, body in read.blobs.items()),
-            made_at=whole.head.created_at,
-            at=whole.head.updated_at,
+            made_at=thread_data.head.created_at,
+            at=thread_data.head.updated_at,
         )
     return report
 

@@ -122,8 +122,8 @@ class ModelCall:
         if self.system is not None:
             system = self.system
             options["system"] = self._filled(system, state, ctx) if isinstance(system, Template) else system
-        asked = ctx.harness if self.harness is None else ctx.bind(self.harness, tools=self.tools, budget=self.budget)
-        reply = await asked.run(prompt, **options)
+        harness = ctx.harness if self.harness is None else ctx.bind(self.harness, tools=self.tools, budget=self.budget)
+        reply = await harness.run(prompt, **options)
         if reply.stopped not in (None, ROUTED) and "output" in options and reply.output is None:
             raise AGENT_WITHOUT_OUTPUT(node=ctx.node, limit=reply.stopped)
         return _thought_apart(reply)

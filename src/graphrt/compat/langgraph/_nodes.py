@@ -253,11 +253,11 @@ def _ask(ctx: Context, config: dict[str, Any], error: Any) -> NoReturn:
     Raises:
         GraphInterrupt: A graph that the node called stopped before or after one of its nodes, without a question.
     """
-    asked = error.args[0] if error.args else ()
-    if not asked:
+    interrupts = error.args[0] if error.args else ()
+    if not interrupts:
         raise error
     scratchpad = config["configurable"][lg.CONFIG_KEY_SCRATCHPAD]
-    ctx.interrupt(asked[0].value, key=question(len(scratchpad.resume)))  # pauses, because there is no answer yet
+    ctx.interrupt(interrupts[0].value, key=question(len(scratchpad.resume)))  # pauses, because there is no answer yet
     raise error
 
 

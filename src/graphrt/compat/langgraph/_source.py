@@ -575,9 +575,11 @@ def _call(result: Result, expr: ast.Call, names: _Names, depth: int) -> None:
             result.sends.setdefault(str(value), line)
         result.open_sends = result.open_sends or is_open
     elif called is dict:
-        whole = [argument for argument in expr.args if isinstance(argument, ast.Name) and argument.id == names.state]
-        result.whole_state = bool(whole)
-        result.open_keys = spread or len(whole) < len(expr.args)
+        state_arguments = [
+            argument for argument in expr.args if isinstance(argument, ast.Name) and argument.id == names.state
+        ]
+        result.whole_state = bool(state_arguments)
+        result.open_keys = spread or len(state_arguments) < len(expr.args)
         result.keys.update(keywords)
         result.open_labels = True
     elif _is_schema(called):

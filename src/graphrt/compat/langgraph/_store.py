@@ -95,8 +95,8 @@ def _item(namespace: tuple[str, ...], stored: Any) -> Item | None:
 
 def _page(op: SearchOp, items: list[Any]) -> list[SearchItem]:
     """Return the page of *items* that a search asks for, with its filter applied."""
-    wanted = op.filter or {}
-    fits = [item for item in items if all(item.value.get(key) == value for key, value in wanted.items())]
+    conditions = op.filter or {}
+    fits = [item for item in items if all(item.value.get(key) == value for key, value in conditions.items())]
     return [
         SearchItem(
             namespace=tuple(item.namespace.split("/")),

@@ -159,11 +159,11 @@ class TopologyValidator:
         if kind in _ADAPTIVE and depth >= self.limits.depth:
             reasons.append(f"Node {name!r} would nest designs deeper than {self.limits.depth}.")
         # Compared in lists, because a value in a design may be unhashable.
-        tool, asked = entry.get("tool_name"), entry.get("model")
+        tool, requested_model = entry.get("tool_name"), entry.get("model")
         if "tool_name" in entry and tool not in list(self.allowed_tools):
             reasons.append(f"Node {name!r} uses the tool {tool!r}, which is not allowed.")
-        if asked is not None and asked not in [*self.allowed_models, model]:
-            reasons.append(f"Node {name!r} uses the model {asked!r}, which is not allowed.")
+        if requested_model is not None and requested_model not in [*self.allowed_models, model]:
+            reasons.append(f"Node {name!r} uses the model {requested_model!r}, which is not allowed.")
         reasons += self._of_texts(name, entry)
         return reasons
 
@@ -205,10 +205,10 @@ class TopologyValidator:
             if len(branches) > self.limits.branches:
                 reasons.append(f"Node {name!r} has {len(branches)} branches, and {self.limits.branches} are allowed.")
                 branches = []
-            wanted = [*branches, *([] if after in (None, END_OF_DESIGN) else [after])]
-            unknown = [target for target in wanted if not isinstance(target, str) or target not in by_id]
+            targets = [*branches, *([] if after in (None, END_OF_DESIGN) else [after])]
+            unknown = [target for target in targets if not isinstance(target, str) or target not in by_id]
             reasons += [f"Node {name!r} leads to {target!r}, which is not there." for target in unknown]
-            links[name] = [target for target in wanted if isinstance(target, str) and target in by_id]
+            links[name] = [target for target in targets if isinstance(target, str) and target in by_id]
         if not isinstance(entry_point, str) or entry_point not in by_id:
             return [*reasons, f"The entry_point {entry_point!r} is not a node."]
         circle = _circle(links)

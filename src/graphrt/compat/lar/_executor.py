@@ -405,8 +405,8 @@ class GraphExecutor:
                         yield self._kept(run, record)
                 run.outcome = SUCCESS if paused is None else INTERRUPTED
                 if paused is not None:
-                    asked = [{"id": question.id, **question.payload} for question in steps.result.interrupts]
-                    yield self._kept(run, {**paused, "questions": asked})
+                    questions = [{"id": question.id, **question.payload} for question in steps.result.interrupts]
+                    yield self._kept(run, {**paused, "questions": questions})
             except GraphrtError as error:
                 run.exception, run.outcome = error, outcome_of(error)
                 if not failed:

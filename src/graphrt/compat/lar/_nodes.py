@@ -306,8 +306,8 @@ class ToolNode(BaseNode):
             NodeError: There is no key for the result (`node-object-failed`).
         """
         mark = state.mark()
-        whole = self.input_keys == ["__state__"]
-        inputs = [state] if whole else [state.get(key) for key in self.input_keys]
+        takes_state = self.input_keys == ["__state__"]
+        inputs = [state] if takes_state else [state.get(key) for key in self.input_keys]
         try:
             _take(state, _called(state, self.tool_function, *inputs), self.output_key, self.tool_function)
         except Exception as error:

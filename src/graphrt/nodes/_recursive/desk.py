@@ -198,10 +198,10 @@ def _told(error: Exception) -> ToolResult:
     return ToolResult(text=clipped(str(error), DESK.get().limits.result_chars), error=True)
 
 
-def _length(asked: Length) -> ToolResult:
+def _length(request: Length) -> ToolResult:
     desk = DESK.get()
     try:
-        text, start, end = desk.range_of(asked.of, None, None)
+        text, start, end = desk.range_of(request.of, None, None)
     except ValueError as error:
         return _told(error)
     lines = [f"[{start}, {end}): {end - start} characters."]
@@ -212,10 +212,10 @@ def _length(asked: Length) -> ToolResult:
     return _shown("\n".join(lines))
 
 
-def _read(asked: Read) -> ToolResult:
+def _read(request: Read) -> ToolResult:
     desk = DESK.get()
     try:
-        text, start, end = desk.range_of(asked.of, asked.start, asked.end)
+        text, start, end = desk.range_of(request.of, request.start, request.end)
     except ValueError as error:
         return _told(error)
     limit = desk.limits.result_chars
@@ -226,11 +226,11 @@ def _read(asked: Read) -> ToolResult:
     return ToolResult(text=f"{shown}\n[cut here: read on from {start + len(shown)}]")
 
 
-def _search(asked: Search) -> ToolResult:
+def _search(request: Search) -> ToolResult:
     desk = DESK.get()
     try:
-        text, start, end = desk.range_of(asked.of, asked.start, asked.end)
-        matches = list(islice(_matches(asked, text, start, end), MOST_MATCHES))
+        text, start, end = desk.range_of(request.of, request.start, request.end)
+        matches = list(islice(_matches(request, text, start, end), MOST_MATCHES))
     except PatternError as error:
         return _told(ValueError(f"The pattern cannot be used: {error}."))
     except ValueError as error:
@@ -239,7 +239,7 @@ def _search(asked: Search) -> ToolResult:
     lines = [f"{len(matches)} {many}matches in [{start}, {end})."]
     room = desk.limits.result_chars - 200
     for number, (first, last) in enumerate(matches):
-        low, high = max(start, first - asked.around), min(end, min(last, first + 200) + asked.around)
+        low, high = max(start, first - request.around), min(end, min(last, first + 200) + request.around)
         line = f"[{first}, {last}) {text.read(low, high)!r}"
         room -= len(line) + 1
         if room < 0:
@@ -249,16 +249,16 @@ def _search(asked: Search) -> ToolResult:
     return _shown("\n".join(lines))
 
 
-def _matches(asked: Search, text: LongText, start: int, end: int) -> Iterator[tuple[int, int]]:
-    if not asked.query or len(asked.query) > _LONGEST_QUERY:
+def _matches(request: Search, text: LongText, start: int, end: int) -> Iterator[tuple[int, int]]:
+    if not request.query or len(request.query) > _LONGEST_QUERY:
         raise ValueError(f"Give a query of 1 to {_LONGEST_QUERY} characters.")
-    if asked.syntax == "literal":
-        size = len(asked.query)
-        return ((at, at + size) for at in text.find(asked.query, start, end, ignore_case=asked.ignore_case))
+    if request.syntax == "literal":
+        size = len(request.query)
+        return ((at, at + size) for at in text.find(request.query, start, end, ignore_case=request.ignore_case))
     pattern: LinePattern = (
-        Glob(asked.query, ignore_case=asked.ignore_case)
-        if asked.syntax == "glob"
-        else RegularExpression(asked.query, length=end - start, ignore_case=asked.ignore_case)
+        Glob(request.query, ignore_case=request.ignore_case)
+        if request.syntax == "glob"
+        else RegularExpression(request.query, length=end - start, ignore_case=request.ignore_case)
     )
     return _spans(pattern, text, start, end)
 
@@ -269,43 +269,43 @@ def _spans(pattern: LinePattern, text: LongText, start: int, end: int) -> Iterat
             yield at + first, at + last
 
 
-def _split(asked: Split) -> ToolResult:
+def _split(request: Split) -> ToolResult:
     desk, limits = DESK.get(), DESK.get().limits
     try:
-        text, start, end = desk.range_of(asked.of, asked.start, asked.end)
-        size = piece_size(asked.size, limits)
+        text, start, end = desk.range_of(request.of, request.start, request.end)
+        size = piece_size(request.size, limits)
     except ValueError as error:
         return _told(error)
-    bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, max_pieces=MOST_MATCHES)
+    bounds = cut_into_pieces(text, start, end, size=size, separator=request.separator, max_pieces=MOST_MATCHES)
     if bounds is None:
         return _told(ValueError(f"That would be more than {MOST_MATCHES} pieces. Make them larger."))
     ranges = ", ".join(f"[{begin}, {other})" for begin, other in pairwise(bounds))
     return _shown(f"{len(bounds) - 1} pieces: {ranges}")
 
 
-def piece_size(asked: int | None, limits: RecursiveLimits) -> int:
+def piece_size(requested: int | None, limits: RecursiveLimits) -> int:
     """Return the size of the pieces of a map.
 
     Raises:
         ValueError: It is not between 1 and the limit; the message is for the model.
     """
-    size = limits.piece_chars if asked is None else asked
+    size = limits.piece_chars if requested is None else requested
     if not 1 <= size <= limits.piece_chars:
         raise ValueError(f"A piece has 1 to {limits.piece_chars} characters, not {size}.")
     return size
 
 
-def _later(asked: MapPieces | Ask) -> ToolResult:  # noqa: ARG001
+def _later(request: MapPieces | Ask) -> ToolResult:  # noqa: ARG001
     """Return nothing: the answers of the sub-calls become the result."""
     return ToolResult(text="")
 
 
-def _noted(asked: Note) -> ToolResult:  # noqa: ARG001
+def _noted(request: Note) -> ToolResult:  # noqa: ARG001
     """Return nothing: the reader keeps the note, and confirms it."""
     return ToolResult(text="")
 
 
-async def _run_code(asked: RunCode) -> ToolResult:
+async def _run_code(request: RunCode) -> ToolResult:
     desk = DESK.get()
     assert desk.sandbox is not None  # noqa: S101 - the tool is offered with a sandbox only
-    return _shown(await desk.sandbox.run(asked.code, desk.text))
+    return _shown(await desk.sandbox.run(request.code, desk.text))

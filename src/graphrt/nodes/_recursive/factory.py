@@ -88,9 +88,9 @@ def recursive(
         executed.
     """
     setup = _setup(model, options)
-    asked: Any = Template(question) if isinstance(question, str) else question
-    if isinstance(asked, Template):
-        asked.check(state)
+    question_source: Any = Template(question) if isinstance(question, str) else question
+    if isinstance(question_source, Template):
+        question_source.check(state)
     source: Any = context
     if not callable(source):
         if not isinstance(source, str) or not source.isidentifier():
@@ -106,7 +106,7 @@ def recursive(
 
     def begin(values: Any) -> dict[str, Any]:
         text = LongText.of(source(values) if callable(source) else read(values, source))
-        words = asked.render(values) if isinstance(asked, Template) else asked(values)
+        words = question_source.render(values) if isinstance(question_source, Template) else question_source(values)
         return {"source": text, "question": words, "start": 0, "end": text.length, "allowed": setup.limits.calls}
 
     builder: GraphBuilder[S, Mapping[str, Any]] = GraphBuilder(state, name=setup.name)

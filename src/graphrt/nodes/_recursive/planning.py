@@ -108,40 +108,44 @@ def _planned(
     Raises:
         ValueError: It is refused; the message is for the model.
     """
-    asked: BaseModel = (MapPieces if call.name == "map" else Ask).model_validate(call.arguments)
-    assert isinstance(asked, MapPieces | Ask)  # noqa: S101 - for type checkers
+    request: BaseModel = (MapPieces if call.name == "map" else Ask).model_validate(call.arguments)
+    assert isinstance(request, MapPieces | Ask)  # noqa: S101 - for type checkers
     limits = desk.limits
-    text, start, end = desk.range_of(asked.of, asked.start, asked.end)
-    wide = size_of(asked.question)
-    if not asked.question.strip() or wide > limits.question_chars:
+    text, start, end = desk.range_of(request.of, request.start, request.end)
+    wide = size_of(request.question)
+    if not request.question.strip() or wide > limits.question_chars:
         raise ValueError(f"A question has 1 to {limits.question_chars} characters, not {wide}.")
     if start == end:
         raise ValueError("The range is empty.")
     if left < 1:
         raise ValueError("No sub-calls are left. Answer from what you know.")
-    if isinstance(asked, MapPieces):
-        size = piece_size(asked.size, limits)
-        bounds = cut_into_pieces(text, start, end, size=size, separator=asked.separator, max_pieces=left)
+    if isinstance(request, MapPieces):
+        size = piece_size(request.size, limits)
+        bounds = cut_into_pieces(text, start, end, size=size, separator=request.separator, max_pieces=left)
         if bounds is None:
             raise ValueError(f"That needs more sub-calls than the {left} that are left. Search first, or map less.")
-        plan = _plan(asked, name, bounds, combine=asked.combine, reader=False)
+        plan = _plan(request, name, bounds, combine=request.combine, reader=False)
         return plan, len(bounds) - 1
     short = end - start <= limits.piece_chars and size_of(text.read(start, end)) <= limits.piece_chars
     if not short:
-        if _words(asked.question) == _words(question) and asked.of == "text" and (start, end) == (desk.start, desk.end):
+        if (
+            _words(request.question) == _words(question)
+            and request.of == "text"
+            and (start, end) == (desk.start, desk.end)
+        ):
             raise ValueError("This is the question that you are answering, about all of your text. Take it apart.")
-        if not reads_deeper or asked.of != "text":
+        if not reads_deeper or request.of != "text":
             raise ValueError(
                 f"Here ask takes at most {limits.piece_chars} characters. Use map, or a part of the range."
             )
         if left < _LEAST:
             raise ValueError(f"{left} sub-calls are left, too few to read a long range.")
-    plan = _plan(asked, name, [start, end], combine="answer", reader=not short)
+    plan = _plan(request, name, [start, end], combine="answer", reader=not short)
     return plan, 1 if short else min(left, limits.reader_calls)
 
 
-def _plan(asked: MapPieces | Ask, name: str, bounds: list[int], *, combine: str, reader: bool) -> Plan:
-    return Plan(name=name, question=asked.question, of=asked.of, combine=combine, bounds=bounds, reader=reader)
+def _plan(request: MapPieces | Ask, name: str, bounds: list[int], *, combine: str, reader: bool) -> Plan:
+    return Plan(name=name, question=request.question, of=request.of, combine=combine, bounds=bounds, reader=reader)
 
 
 def _words(text: str) -> list[str]:
