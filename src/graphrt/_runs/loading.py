@@ -178,7 +178,7 @@ def start_from(fold: Fold, snapshot: StoredSnapshot) -> None:
 def folded(
     config: RunConfig,
     loaded: StoredThread,
-    kept: KeptState | None = None,
+    kept_state: KeptState | None = None,
     *,
     upto: int | None = None,
     adopt: bool = True,
@@ -188,7 +188,7 @@ def folded(
     """Judge the thread's graph and fold the *loaded* data; see `load`.
 
     Args:
-        kept: The state that *loaded* follows, if `KeptStates.load` returned one.
+        kept_state: The state that *loaded* follows, if `KeptStates.load` returned one.
         upto: Last entry to fold. None folds all and restores the open superstep.
         adopt: Whether to migrate values written by an older graph to the current one. A prune keeps them as they are,
             for the snapshot that it stores.
@@ -198,18 +198,18 @@ def folded(
     """
     fold, verdict = begun(config, loaded)
     records = loaded.records
-    if kept is not None:
-        kept.start(fold)
+    if kept_state is not None:
+        kept_state.start(fold)
         records = records[1:]  # the state already includes the first record
     elif loaded.snapshot is not None:
         start_from(fold, loaded.snapshot)
     fold_all(fold, records, upto)
-    if kept is not None:
+    if kept_state is not None:
         if fold.erasures:  # the kept state may contain the erased value
             config.kept.forget(loaded.head.thread)
             whole = the_store(config).load(loaded.head.thread)
             return folded(config, whole, adopt=adopt, letters=letters, task=task)
-        kept.catch_up(fold)
+        kept_state.catch_up(fold)
     last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
     check_end(loaded.head.thread, fold.seq, last)
     check_named(config, fold, loaded.head.seq)
@@ -221,7 +221,7 @@ def folded(
         staged = loaded.staged if task is None else [row for row in loaded.staged if top_task(row[0]) == task]
         open_superstep(fold, staged, letters)
         if verdict.kind == "identical":
-            config.kept.keep(fold, loaded, kept)
+            config.kept.keep(fold, loaded, kept_state)
     return fold
 
 
