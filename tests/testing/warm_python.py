@@ -104,6 +104,9 @@ def become(channel: socket.socket, streams: Sequence[int], base: Sequence[str]) 
     os.chdir(job["cwd"])
     os.environ.clear()
     os.environ.update(job["env"])
+    # An interpreter reads this variable when it starts. With bytecode, a test that changes a file twice within a second
+    # may run the older one, if both have the same size.
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     _open_streams()
     random.seed()  # otherwise all processes draw the same numbers
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

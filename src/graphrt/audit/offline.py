@@ -316,8 +316,8 @@ def parse(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _int(value: Any, minimum: int = 0, maximum: int = (1 << 64) - 1) -> int:
-    if value.__class__ is not int or not minimum <= value <= maximum:
+def _int(value: Any, least: int = 0, most: int = (1 << 64) - 1) -> int:
+    if value.__class__ is not int or not least <= value <= most:
         raise ValueError("a number is missing or out of range")
     return value
 
@@ -408,7 +408,7 @@ class Sealed:
 
     def _with_erased(self, lines: list[bytes], rest: bytes) -> None:
         """Parse the commitments in the seal of a record with erased lines."""
-        commits: list[bytes] = []
+        kept: list[bytes] = []
         erased: list[int] = []
         for number, line in enumerate(lines):
             kind, rest = rest[:1], rest[1:]
@@ -416,12 +416,12 @@ class Sealed:
             if kind not in (b"\x00", b"\x01") or len(rest) < size or (kind == b"\x01" and line != _ERASED):
                 raise ValueError("its seal does not fit an erased line")
             part, rest = rest[:size], rest[size:]
-            commits.append(part if kind == b"\x01" else _sha(b"graphrt/commit/v1\x00", part, line))
+            kept.append(part if kind == b"\x01" else _sha(b"graphrt/commit/v1\x00", part, line))
             if kind == b"\x01":
                 erased.append(number)
         if rest or not erased:
             raise ValueError("its seal does not fit an erased line")
-        self.commits, self.erased = commits, tuple(erased)
+        self.commits, self.erased = kept, tuple(erased)
 
     def header_leaf(self, seq: int, count: int, prev: bytes, state: bytes) -> bytes:
         """Return the leaf of the header with these numbers and hashes."""
@@ -449,7 +449,7 @@ class Sealed:
                 state = fields[2]
                 held = state[19] if len(state) > 19 else None
                 wrote = [outcome for outcome in held or () if outcome[0] == 8 and len(outcome) > 2]
-                updates = [state[0], *(task_update for outcome in wrote for task_update in outcome[2] or ())]
+                updates = [state[0], *(one for outcome in wrote for one in outcome[2] or ())]
             for update in updates or ():
                 each = iter(update or ())
                 for name in each:
@@ -686,7 +686,7 @@ class _Check:
         elif len(value) != 1:
             self._blob(value)
         else:
-            [(kind, content)] = value.items()
+            [(kind, told)] = value.items()
             read = {
                 "head": self._head,
                 "names": self._names_line,
@@ -694,7 +694,7 @@ class _Check:
                 "recovered": self._recovered,
                 "staged": self._staged,
             }[kind]
-            read(content, line)
+            read(told, line)
 
     def _first(self, value: dict[str, Any]) -> None:
         form = _text(value["form"])
@@ -723,18 +723,18 @@ class _Check:
                     self._signature(head, line=number, where="anchor")
                     self._anchors.setdefault(head.size, []).append((number, head))
 
-    def _begin(self, content: Any, _line: bytes) -> None:
-        if self.seq or self._names or content.keys() not in ({"digests", "seq"}, {"digests", "seq", "snapshot"}):
+    def _begin(self, told: Any, _line: bytes) -> None:
+        if self.seq or self._names or told.keys() not in ({"digests", "seq"}, {"digests", "seq", "snapshot"}):
             raise ValueError("a log begins only once")
-        digests = dict(content["digests"])
-        if "snapshot" in content:
-            self._begin_with(_text(content["snapshot"]), digests, _int(content["seq"], 1))
+        digests = dict(told["digests"])
+        if "snapshot" in told:
+            self._begin_with(_text(told["snapshot"]), digests, _int(told["seq"], 1))
         tree = _text(digests.pop("\x00tree"))
         self._kid = bytes.fromhex(_text(digests.pop("\x00kid", "00" * 8)))
         self._leaf = _hex(digests.pop("\x00"))
         self._name = _text(digests.pop("\x00name", self.log))
         self._digests = {name: _hex(digest) for name, digest in digests.items()}
-        self.seq = self._pruned = _int(content["seq"], 1)
+        self.seq = self._pruned = _int(told["seq"], 1)
         self._told = None
         size, _, roots = tree.partition(":")
         data = bytes.fromhex(roots)
@@ -748,16 +748,16 @@ class _Check:
         """Read the snapshot at the start of a log. It is not trusted until a record vouches for it."""
         lines = snapshot.split("\n")
         [entry] = _loads_structure(lines[0])[5]
-        names, snapshot_digests = entry[2 + _STATE_NAMES], entry[2 + _STATE_DIGESTS]
-        if entry[0] != 15 or snapshot_digests != digests:
+        names, kept = entry[2 + _STATE_NAMES], entry[2 + _STATE_DIGESTS]
+        if entry[0] != 15 or kept != digests:
             raise ValueError("its snapshot does not keep the same of the chain")
         self._snapshot_names = [_text(name) for name in names]
         self._snapshot = seq, hashlib.sha256(snapshot.encode()).hexdigest()
         self._named(lines)
 
-    def _staged(self, content: Any, _line: bytes) -> None:
+    def _staged(self, told: Any, _line: bytes) -> None:
         ends: dict[str, str] = {}
-        for key, text in content:
+        for key, text in told:
             body, _, end = _text(text).rpartition("\n")
             bound = b"graphrt/staged/v1\x00%b\x00%b\x00" % (self.log.encode(), _text(key).encode())
             if key in ends or _sha(bound, body.encode()).hex() != end:
@@ -767,7 +767,7 @@ class _Check:
             raise ValueError("a staged body is not the one that a record vouches for")
         if self._exact and not self._beside.keys() <= ends.keys():
             raise ValueError("a staged body is missing")
-        self._named([text for _, text in content])
+        self._named([text for _, text in told])
 
     def _named(self, texts: Sequence[str]) -> None:
         """Compare the large values that precede a line with those that it names."""
@@ -805,10 +805,10 @@ class _Check:
         self._blobs.add(name)
         self._fresh[name] = self.line
 
-    def _recovered(self, content: Any, _line: bytes) -> None:
-        if content.keys() != {"bytes"}:
+    def _recovered(self, told: Any, _line: bytes) -> None:
+        if told.keys() != {"bytes"}:
             raise ValueError("it does not say what was recovered")
-        _int(content["bytes"], 1)
+        _int(told["bytes"], 1)
         self._recovering = True  # names and large values of the lost record may occur again
 
     # ----------------------------------------------------------------------------------------------------- records
@@ -816,7 +816,7 @@ class _Check:
     def _record(self, value: dict[str, Any]) -> None:
         fresh, self._fresh, self._recovering = self._fresh, {}, False
         try:
-            record = Sealed(value)
+            one = Sealed(value)
         except BAD_DATA as error:
             try:
                 version = _base64(value["seal"])[0]
@@ -824,21 +824,21 @@ class _Check:
                 version = 0
             self._misread(value, version, error)
             return
-        first = record.seq - record.count
+        first = one.seq - one.count
         if first != self.seq:
-            if self._exact and self._follows(record, self.seq + len(record.entries), len(record.entries)):
+            if self._exact and self._follows(one, self.seq + len(one.entries), len(one.entries)):
                 self._break(
                     "altered",
-                    f"The number of the record that ends with entry {self.seq + len(record.entries)} was changed.",
+                    f"The number of the record that ends with entry {self.seq + len(one.entries)} was changed.",
                 )
-                self._accept(record, self.seq + len(record.entries))
+                self._accept(one, self.seq + len(one.entries))
                 return
-            if not self._place(record, first):
+            if not self._place(one, first):
                 return
-        self._fill(first + 1, record.seq)
-        self._check(record, first)
+        self._fill(first + 1, one.seq)
+        self._check(one, first)
         self._values(value, fresh)
-        self._accept(record, record.seq)
+        self._accept(one, one.seq)
 
     def _misread(self, value: dict[str, Any], version: int, error: Exception) -> None:
         if version > _VERSION and not version & 0x80:
@@ -854,20 +854,20 @@ class _Check:
         else:
             self._tree = self._leaf = None
 
-    def _place(self, record: Sealed, first: int) -> bool:
+    def _place(self, one: Sealed, first: int) -> bool:
         """Report why a record does not follow the previous one; return whether the check continues after it."""
         if first > self.seq:
             self._gap(self.seq + 1, first)
             self._leaf = self._kid = self._tree = None
             return True
-        at = bisect_left(self._seqs, record.seq)
-        if at < len(self._seqs) and self._seqs[at] == record.seq:
-            if bytes(self._leaves[32 * at : 32 * at + 32]) == record.leaf:
-                self._break("duplicated", f"The record that ends with entry {record.seq} is there twice.")
+        at = bisect_left(self._seqs, one.seq)
+        if at < len(self._seqs) and self._seqs[at] == one.seq:
+            if bytes(self._leaves[32 * at : 32 * at + 32]) == one.leaf:
+                self._break("duplicated", f"The record that ends with entry {one.seq} is there twice.")
             else:
-                self._break("altered", f"There are two different records that end with entry {record.seq}.")
-        elif not self._fill(first + 1, record.seq):
-            self._break("altered", f"The record that ends with entry {record.seq} overlaps with others.")
+                self._break("altered", f"There are two different records that end with entry {one.seq}.")
+        elif not self._fill(first + 1, one.seq):
+            self._break("altered", f"The record that ends with entry {one.seq} overlaps with others.")
         return False
 
     def _gap(self, first: int, last: int) -> None:
@@ -883,74 +883,68 @@ class _Check:
                 return True
         return False
 
-    def _follows(self, record: Sealed, seq: int, count: int) -> bool:
-        """Return whether *record* follows under these numbers; the state is used unchanged."""
-        return (
-            self._leaf is not None
-            and count > 0
-            and record.header_leaf(seq, count, self._leaf, record.state) == record.leaf
-        )
+    def _follows(self, one: Sealed, seq: int, count: int) -> bool:
+        """Return whether *one* follows under these numbers; the state is used unchanged."""
+        return self._leaf is not None and count > 0 and one.header_leaf(seq, count, self._leaf, one.state) == one.leaf
 
-    def _check(self, record: Sealed, first: int) -> None:
+    def _check(self, one: Sealed, first: int) -> None:
         label = (
-            f"The record of entry {record.seq}"
-            if record.count == 1
-            else f"The record of entries {first + 1} to {record.seq}"
+            f"The record of entry {one.seq}" if one.count == 1 else f"The record of entries {first + 1} to {one.seq}"
         )
-        if self._leaf is not None and not self._follows(record, record.seq, record.count):
+        if self._leaf is not None and not self._follows(one, one.seq, one.count):
             self._break("altered", f"{label} was changed, or does not follow the one before.")
-        elif record.newer or (self._leaf is None and record.version not in _VERSIONS):
+        elif one.newer or (self._leaf is None and one.version not in _VERSIONS):
             self._break("newer-form", f"{label} has a newer form than this verifier knows.")
-        elif record.version not in _VERSIONS:
+        elif one.version not in _VERSIONS:
             self._break("altered", f"{label} has the version of its seal changed.")
-        elif len(record.entries) != record.count:
-            self._break("altered", f"{label} holds {len(record.entries)} entries.")
+        elif len(one.entries) != one.count:
+            self._break("altered", f"{label} holds {len(one.entries)} entries.")
         elif self._exact:
             try:
-                if self._fold(record) != record.state:
+                if self._fold(one) != one.state:
                     self._break("altered", f"{label} does not follow from the values before it.")
             except BAD_DATA as error:
                 self._break("altered", f"{label} does not fit: {str(error)[:100]}.")
-        self._macs(record, label)
+        self._macs(one, label)
 
-    def _fold(self, record: Sealed) -> bytes:
+    def _fold(self, one: Sealed) -> bytes:
         """Apply the names and values of a record, and return the hash of the state after it."""
-        if record.names or record.seq == record.count:
-            self._add_names(record)
-        for code, path, *fields in record.entries:
+        if one.names or one.seq == one.count:
+            self._add_names(one)
+        for code, path, *fields in one.entries:
             if code == 43 and not path:
                 source, copy = map(_text, fields)
                 if source != self._name:
                     raise ValueError("it says that the thread is a copy of another one than its records are of")
                 self._name = copy
-        self._vouched(record)
-        digests, names, commits = self._digests, self._names, record.commits
-        for number, line in record.written():
+        self._vouched(one)
+        digests, names, commits = self._digests, self._names, one.commits
+        for number, line in one.written():
             name = names[number]
             digests[name] = hashlib.sha256(b"graphrt/field/v1\x00" + digests.get(name, b"") + commits[line]).digest()
         if len(self._order) != len(digests):
             self._order = [(name, name.encode() + b"\x00") for name in sorted(digests)]
         return hashlib.sha256(b"".join([label + digests[name] for name, label in self._order])).digest()
 
-    def _vouched(self, record: Sealed) -> None:
+    def _vouched(self, one: Sealed) -> None:
         """Note what else a record vouches for: staged bodies, and the snapshot at the start of the log."""
-        if self._beside and any(not path and code in (12, 27) for code, path, *_ in record.entries):
+        if self._beside and any(not path and code in (12, 27) for code, path, *_ in one.entries):
             self._beside = {}  # the superstep is over, and nothing is staged
-        if not record.more or _int(record.more[0], 1) in record.erased:
+        if not one.more or _int(one.more[0], 1) in one.erased:
             return
-        vouched: dict[str, Any] = json.loads(record.lines[_int(record.more[0], 1)])
-        self._beside = vouched.get("staged") or self._beside
-        seq, digest = vouched.get("snapshot") or (0, "")
+        told: dict[str, Any] = json.loads(one.lines[_int(one.more[0], 1)])
+        self._beside = told.get("staged") or self._beside
+        seq, digest = told.get("snapshot") or (0, "")
         if self._snapshot is not None and seq == self._snapshot[0]:
             if digest != self._snapshot[1]:
                 raise ValueError("the snapshot that the log begins with is not the one that it vouches for")
             self._snapshot = None
 
-    def _add_names(self, record: Sealed) -> None:
+    def _add_names(self, one: Sealed) -> None:
         """Add the names that a record introduces, in the order of their numbers."""
         numbers = self._numbers
-        first = record.seq == record.count
-        for name in record.names:
+        first = one.seq == one.count
+        for name in one.names:
             number = numbers.setdefault(_text(name), len(self._names))
             if number == len(self._names):
                 self._names.append(name)
@@ -962,30 +956,28 @@ class _Check:
             self._told += 1
         if first:
             self._told = None
-            if record.more:
-                line = _int(record.more[0], 1)
-                if line in record.erased:  # otherwise anyone could withhold it and change the names
+            if one.more:
+                line = _int(one.more[0], 1)
+                if line in one.erased:  # otherwise anyone could withhold it and change the names
                     raise ValueError("the line that vouches for the names is not there")
-                self._told, digest = json.loads(record.lines[line])["names"]
+                self._told, digest = json.loads(one.lines[line])["names"]
                 known = self._names[: _int(self._told)]
                 if len(known) != self._told or _sha(_dumps(known).encode()).hex() != digest:
                     raise ValueError("the list of names is not the one that it vouches for")
 
-    def _macs(self, record: Sealed, label: str) -> None:
+    def _macs(self, one: Sealed, label: str) -> None:
         """Check the MACs of a record: under its key and, where the key changes, under the previous one."""
-        kid, before = record.kid, self._kid
+        kid, before = one.kid, self._kid
         if kid == _UNKEYED:
-            if record.macs or before not in (None, _UNKEYED):
+            if one.macs or before not in (None, _UNKEYED):
                 self._break("altered", f"{label} has no MAC, and the one before has.")
             return
         signers = (kid,) if before in (None, kid, _UNKEYED) else (kid, before)
-        if not record.macs or (before is not None and len(signers) != len(record.macs)):
+        if not one.macs or (before is not None and len(signers) != len(one.macs)):
             self._break("altered", f"{label} has another number of MACs than it needs.")
             return
-        place = _Place(self.line, self.records + 1, record.seq - record.count + 1)
-        fits = [
-            self._keys.fits(signer or b"", record.leaf, mac) for signer, mac in zip(signers, record.macs, strict=False)
-        ]
+        place = _Place(self.line, self.records + 1, one.seq - one.count + 1)
+        fits = [self._keys.fits(signer or b"", one.leaf, mac) for signer, mac in zip(signers, one.macs, strict=False)]
         if False in fits:
             self._forged.append(place)
             self._exact = False
@@ -993,7 +985,7 @@ class _Check:
             self._unknown.setdefault(signers[fits.index(None)] or b"", place)
         if True in fits:
             self._genuine += 1
-            self.authenticated_seq = record.seq if self._exact else self.authenticated_seq
+            self.authenticated_seq = one.seq if self._exact else self.authenticated_seq
 
     def _values(self, value: Mapping[str, Any], fresh: Mapping[str, int]) -> None:
         """Compare the large values that precede a record with those that it names."""
@@ -1004,14 +996,14 @@ class _Check:
             self._exact = False
         self._absent |= named - self._blobs
 
-    def _accept(self, record: Sealed, seq: int) -> None:
+    def _accept(self, one: Sealed, seq: int) -> None:
         self.records += 1
-        self.seq, self._leaf, self._kid = seq, record.leaf, record.kid
+        self.seq, self._leaf, self._kid = seq, one.leaf, one.kid
         self._seqs.append(seq)
-        self._leaves += record.leaf
-        if record.erased:
-            self._erased[seq] = record.erased
-        for code, path, *fields in record.entries if not record.newer else ():
+        self._leaves += one.leaf
+        if one.erased:
+            self._erased[seq] = one.erased
+        for code, path, *fields in one.entries if not one.newer else ():
             if not path and code in (1, 2, 19, 20, 21, 22, 42):
                 self._open = code <= 2
             elif code == 18 and fields == [self._pruned]:
@@ -1023,7 +1015,7 @@ class _Check:
         if self._exact:
             self.proved, self.proved_seq = self.records, seq
         if self._tree is not None:
-            _grow(self._tree, self._size, record.leaf)
+            _grow(self._tree, self._size, one.leaf)
             self._size += 1
             self._reached()
 
@@ -1049,11 +1041,11 @@ class _Check:
             self._exact = False
         else:
             unknown = "is there, and was not checked" if check is None else "was made with a key that is not trusted"
-            outcome = "fits" if fits else unknown
-            self._signed.setdefault(f"{outcome}: {head.signer.hex()[:16]}", []).append(head.seq)
+            told = "fits" if fits else unknown
+            self._signed.setdefault(f"{told}: {head.signer.hex()[:16]}", []).append(head.seq)
 
-    def _head(self, content: Any, line: bytes) -> None:
-        head = TreeHead.from_dict(content)
+    def _head(self, told: Any, line: bytes) -> None:
+        head = TreeHead.from_dict(told)
         self._signature(head)
         digest = _sha(line)
         if digest in self._head_lines:
@@ -1125,11 +1117,9 @@ class _Check:
                 _BEGIN,
             )
             self.proved = self.proved_seq = 0
-        for outcome, seqs in self._signed.items():
+        for told, seqs in self._signed.items():
             self.find(
-                "sound",
-                f"The signature of {len(seqs)} heads, up to entry {max(seqs)}, {outcome}.",
-                _Place(seq=max(seqs)),
+                "sound", f"The signature of {len(seqs)} heads, up to entry {max(seqs)}, {told}.", _Place(seq=max(seqs))
             )
         self._finish_macs()
         self._finish_anchors()
@@ -1142,8 +1132,8 @@ class _Check:
 
     def _withheld(self) -> dict[int, set[int]]:
         """Return the missing lines that no record reports as erased, by the last entry of their record."""
-        unreported = {seq: set(numbers) - self._lawful.get(seq, set()) for seq, numbers in self._erased.items()}
-        return {seq: numbers for seq, numbers in unreported.items() if numbers}
+        gone = {seq: set(numbers) - self._lawful.get(seq, set()) for seq, numbers in self._erased.items()}
+        return {seq: numbers for seq, numbers in gone.items() if numbers}
 
     def _finish_erased(self) -> None:
         erased, withheld = sum(map(len, self._erased.values())), self._withheld()
@@ -1194,7 +1184,7 @@ class _Check:
                 self.find("weak-key", f"The key {kid.hex()} can be guessed: it is {why}.", _BEGIN)
 
     def _finish_anchors(self) -> None:
-        for number, head in [anchor for heads in self._anchors.values() for anchor in heads]:
+        for number, head in [one for heads in self._anchors.values() for one in heads]:
             if head.size <= self._begun:
                 continue  # before the part that a prune left
             if head.seq > self.seq:
@@ -1313,8 +1303,8 @@ def verify(
         check_signature: Checks signatures of heads; for example, a `graphrt.audit.signing.SignatureCheck`. None checks
             none, and the report mentions that there are signatures.
     """
-    all_keys = [*older, *([key] if key is not None else [])]
-    roots = [candidate for candidate in all_keys if candidate.__class__ is bytes]
+    given = [*older, *([key] if key is not None else [])]
+    roots = [one for one in given if one.__class__ is bytes]
     try:
         heads = _heads(anchor)
     except (*BAD_DATA, OSError) as error:
@@ -1325,7 +1315,7 @@ def verify(
         slug = _worst(findings)
         return replace(report, verdict=VERDICTS[slug], slug=slug, findings=findings)
     check = _Check(roots, heads, check_signature)
-    if len(roots) < len(all_keys):
+    if len(roots) < len(given):
         check.find("key-missing", "A key is not bytes.")
     try:
         if check.read(lines_of(source)):
@@ -1393,10 +1383,10 @@ def _genuine(head: TreeHead, roots: Sequence[bytes], anchored: set[TreeHead], fi
     """Check whether an anchor or a MAC vouches for a head."""
     keys = _Keys(head.log, roots)
     fits = keys.fits(bytes.fromhex(head.kid), head.signed(), head.mac) if head.mac else None
-    same = [other for other in anchored if (other.log, other.thread, other.size) == (head.log, head.thread, head.size)]
+    same = [one for one in anchored if (one.log, one.thread, one.size) == (head.log, head.thread, head.size)]
     if fits is False:
         find("altered", f"The MAC of the head of entry {head.seq} is wrong.")
-    elif same and (head.root, head.seq) not in {(other.root, other.seq) for other in same}:
+    elif same and (head.root, head.seq) not in {(one.root, one.seq) for one in same}:
         find("forked", f"The anchor has another head of {head.size} records.")
     elif _unsigned(head) in map(_unsigned, same):
         return
@@ -1419,31 +1409,24 @@ def _unsigned(head: TreeHead) -> TreeHead:
 def _inclusion(value: Mapping[str, Any], find: Any, roots: Sequence[bytes]) -> tuple[list[TreeHead], dict[str, Any]]:
     if set(value) != {"head", "index", "path", "prev", "proof", "record"}:
         raise ValueError("it is not a proof of inclusion")
-    head, record = TreeHead.from_dict(value["head"]), Sealed(value["record"])
+    head, one = TreeHead.from_dict(value["head"]), Sealed(value["record"])
     path = [_hex(part) for part in value["path"]]
-    known = record.version in _VERSIONS and (record.newer or len(record.entries) == record.count)
-    macs = [_Keys(head.log, roots).fits(record.kid, record.leaf, mac) for mac in record.macs[:1]]
-    if (
-        record.header_leaf(record.seq, record.count, _hex(value["prev"]), record.state) != record.leaf
-        or not known
-        or False in macs
-    ):
+    known = one.version in _VERSIONS and (one.newer or len(one.entries) == one.count)
+    macs = [_Keys(head.log, roots).fits(one.kid, one.leaf, mac) for mac in one.macs[:1]]
+    if one.header_leaf(one.seq, one.count, _hex(value["prev"]), one.state) != one.leaf or not known or False in macs:
         find("altered", "The record is not the one that was sealed.")
-    elif not includes(head.root, head.size, record.leaf, _int(value["index"]), path):
+    elif not includes(head.root, head.size, one.leaf, _int(value["index"]), path):
         find("altered", "The record is not in the log that the head covers.")
-    elif record.erased:
-        find("withheld", f"{len(record.erased)} lines of the record are not in the proof, which cannot say why.")
-    sentence = (
-        f"The record that ends with entry {record.seq} is number {value['index'] + 1} of {head.size} "
-        f"in the log {head.log!r}."
-    )
+    elif one.erased:
+        find("withheld", f"{len(one.erased)} lines of the record are not in the proof, which cannot say why.")
+    told = f"The record that ends with entry {one.seq} is number {value['index'] + 1} of {head.size} in the log {head.log!r}."
     return [head], {
-        "proved": sentence,
+        "proved": told,
         "log": head.log,
         "thread": head.thread,
         "records": 1,
         "proved_records": 1,
-        "proved_seq": record.seq,
+        "proved_seq": one.seq,
     }
 
 
@@ -1455,8 +1438,8 @@ def _consistency(value: Mapping[str, Any], find: Any, _roots: Sequence[bytes]) -
         find("another-log", "The heads are of two logs.")
     elif not extends(old.root, old.size, new.root, new.size, [_hex(part) for part in value["path"]]):
         find("forked", "The records of the older head are not the beginning of those of the newer one.")
-    sentence = f"The first {old.size} of the {new.size} records of the log {new.log!r} are the same under both heads."
-    return [old, new], {"proved": sentence, "log": new.log, "thread": new.thread}
+    told = f"The first {old.size} of the {new.size} records of the log {new.log!r} are the same under both heads."
+    return [old, new], {"proved": told, "log": new.log, "thread": new.thread}
 
 
 def includes(root: bytes, size: int, leaf: bytes, index: int, path: Sequence[bytes]) -> bool:
@@ -1514,17 +1497,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--older-key-file", action="append", default=[], help="the same for a key that was used before")
     parser.add_argument("--anchor", help="file with heads that were kept outside of the log")
     parser.add_argument("--json", action="store_true", help="print the whole report as JSON")
-    options = parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
     try:
-        files = [*options.older_key_file, *([options.key_file] if options.key_file else [])]
+        files = [*given.older_key_file, *([given.key_file] if given.key_file else [])]
         older = [key for path in files for key in _read_keys(path)]
     except OSError as error:
         print(f"The key cannot be read: {error}.", file=sys.stderr)  # noqa: T201 - a script
         return 2
-    report = verify(options.log, older=older, anchor=options.anchor)
-    if report.slug == "unreadable" and (check := _proof_check(options.log)):
-        report = check(options.log, older=older, anchor=options.anchor)
-    print(report.as_json() if options.json else report.sentence)  # noqa: T201 - a script
+    report = verify(given.log, older=older, anchor=given.anchor)
+    if report.slug == "unreadable" and (check := _proof_check(given.log)):
+        report = check(given.log, older=older, anchor=given.anchor)
+    print(report.as_json() if given.json else report.sentence)  # noqa: T201 - a script
     if report.slug == "wrong-key" and any(_ENCODED.fullmatch(key) for key in older):
         print("The key file holds text: a key is bytes, not hexadecimal or base64.", file=sys.stderr)  # noqa: T201
     return report.exit_code
@@ -1533,8 +1516,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _read_keys(path: str) -> tuple[bytes, ...]:
     """Return the possible keys in a file: its bytes, and its bytes without a newline that an editor may have added."""
     with open(path, "rb") as file:  # noqa: PTH123 - this file needs no more modules than it must
-        content = file.read()
-    return content, content.removesuffix(b"\n").removesuffix(b"\r")
+        whole = file.read()
+    return whole, whole.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _proof_check(path: str) -> Any:
