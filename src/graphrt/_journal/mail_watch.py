@@ -163,7 +163,7 @@ class MailWatch(StoreWorker):
         """Check for mail, then for news. After an error, the letters wait and the next query finds them."""
         if work:
             with contextlib.suppress(Exception):
-                for head in store.query(ThreadFilter(ids=[*work], has_mail=True)):
+                for head in store.query(ThreadFilter(ids=frozenset(work), has_mail=True)):
                     with contextlib.suppress(Exception):
                         work[head.thread][0](store.query(MailFilter(thread=head.thread)))  # calls its `deliver`
             self._look_for_followers(store, {thread: run for thread, (_, run) in work.items() if run is not None})
