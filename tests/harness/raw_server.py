@@ -25,6 +25,8 @@ class RawServer:
     """Number of bytes in each piece of a stream; None sends it in one."""
     reset: bool = False
     """Whether the connection is reset at the end, before the client knows that it is the end."""
+    stays_open: bool = False
+    """Whether the connection stays open after the answer, until the client closes it."""
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def answers(
@@ -35,9 +37,10 @@ class RawServer:
         media_type: str = "application/json",
         piece: int | None = None,
         reset: bool = False,
+        stays_open: bool = False,
     ) -> None:
         self.body, self.status, self.headers = body, status, {"Content-Type": media_type}
-        self.piece, self.reset = piece, reset
+        self.piece, self.reset, self.stays_open = piece, reset, stays_open
 
     def pieces(self) -> list[bytes]:
         size = self.piece or max(1, len(self.body))
@@ -64,6 +67,9 @@ def raw_server() -> Iterator[RawServer]:
                 self.close_connection = True
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
+            elif served.stays_open:
+                self.close_connection = True
+                self.rfile.read(1)
             else:
                 self.wfile.write(b"0\r\n\r\n")
 

@@ -18,6 +18,7 @@ from tests.harness.wires import ask, request
 from graphrt.errors import BadResponseError, HarnessError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness import AgentReply, LiteLLMModel, ToolCall, ToolSpec
+from graphrt.harness.litellm import _http_exchange
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -200,3 +201,17 @@ def test_truncated_answer_is_never_accepted_as_whole(
             assert found.usage in (None, whole.usage)
 
     assert failed >= len(ends) - 5
+
+
+@pytest.mark.parametrize("end", ["reset", "stays_open"])
+def test_answer_is_whole_if_its_connection_breaks_or_stays_open_after_it(
+    server: RawServer,
+    streams: dict[str, bytes],
+    wire: str,
+    whole: AgentReply,
+    end: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_http_exchange, "_END_WAIT_S", 0.05)
+
+    assert essence(reply_to(server, wire, streams[wire], **{end: True})) == whole

@@ -43,6 +43,9 @@ _LINE_BYTES: Final = 4 * 2**20
 """Maximum length of a line of a stream. A client assembles each line in memory, piece by piece."""
 _PIECE_BYTES: Final = 64 * 2**10
 """Maximum number of bytes decompressed in one step, which takes about 0.1 ms: between two steps a timeout can end the call."""
+_END_WAIT_S: Final = 5.0
+"""Seconds for which a stream is read after the end of the answer, for a usage that may follow. Some proxies never close
+the connection."""
 _ASKS_FOR_STREAM: Final = re.compile(rb'"stream"\s*:\s*true')
 """A part of the body of every streaming request."""
 _REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
@@ -202,7 +205,7 @@ def _passing_on() -> dict[str, Any]:
 
     async def iterate(self: Any) -> AsyncGenerator[bytes, None]:
         async with aclosing(aiter(self.inner)) as chunks:
-            async for chunk in chunks:
+            while (chunk := await _next_of(chunks, self.passage)) is not None:
                 for piece in self.passage.add(chunk):
                     if piece:
                         yield piece
@@ -222,6 +225,22 @@ def _passing_on() -> dict[str, Any]:
         self.inner.close()
 
     return {"__init__": begin, "__aiter__": iterate, "aclose": aclose, "__iter__": iterate_sync, "close": close}
+
+
+async def _next_of(chunks: Any, passage: _Passage) -> bytes | None:
+    """Return the next chunk of a body; None at its end.
+
+    An answer that has ended is complete, even if its connection then breaks or stays open.
+    """
+    has_ended = passage.seen.ended
+    try:
+        async with asyncio.timeout(_END_WAIT_S if has_ended else None):
+            chunk: bytes | None = await anext(chunks, None)
+            return chunk
+    except Exception:
+        if has_ended:
+            return None
+        raise
 
 
 def _opened(exchange: Exchange, request: Any, response: Any) -> _Passage:
@@ -244,12 +263,12 @@ def _opened(exchange: Exchange, request: Any, response: Any) -> _Passage:
     bounds = _StreamBounds() if streamed else _Bounds()
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding in ("", "identity"):
-        return _Passage(body, bounds)
+        return _Passage(body, bounds, exchange.seen)
     headers.pop("content-encoding", None)  # otherwise httpx would decode too, a whole chunk in one step
     if coding in _INFLATED and not streamed:
-        return _Inflation(body, bounds)
+        return _Inflation(body, bounds, exchange.seen)
     if status >= 400:
-        return _Nothing(body, bounds)  # the status is enough to report the failure
+        return _Nothing(body, bounds, exchange.seen)  # the status is enough to report the failure
     raise UnreadableAnswerError(f"The answer is compressed ({coding[:40]}), and the request asked for it as it is.")
 
 
@@ -329,7 +348,9 @@ class _StreamBounds(_Bounds):
 class _Passage:
     """Passes one body on to the client: counts its bytes, then reads it."""
 
-    def __init__(self, body: Body, bounds: _Bounds) -> None:
+    def __init__(self, body: Body, bounds: _Bounds, seen: Seen) -> None:
+        self.seen: Final = seen
+        """What the body has said so far."""
         self._body: Final = body
         self._bounds: Final = bounds
 
@@ -358,8 +379,8 @@ class _Nothing(_Passage):
 class _Inflation(_Passage):
     """Decompresses gzip and deflate, at most 64 KiB at a time."""
 
-    def __init__(self, body: Body, bounds: _Bounds) -> None:
-        super().__init__(body, bounds)
+    def __init__(self, body: Body, bounds: _Bounds, seen: Seen) -> None:
+        super().__init__(body, bounds, seen)
         self._inflater = _inflater()
 
     def add(self, chunk: bytes) -> Iterator[bytes]:
