@@ -130,3 +130,29 @@ def test_refusal_without_a_text_is_an_error(server: RawServer, way: str) -> None
 
     assert caught.value.usage is not None
     assert caught.value.usage.input_tokens == 16
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("given", "arguments"), [({"input": {"at": "sky"}}, {"at": "sky"}), ({}, {}), ({"input": None}, {})]
+)
+def test_input_of_a_call_comes_with_its_beginning_or_not_at_all(
+    server: RawServer, way: str, given: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    """Compatible servers send it so, in a stream without pieces."""
+    reply = reply_to(server, way, [{"type": "tool_use", "id": "t", "name": "look", **given}], "tool_use")
+
+    assert [(call.name, dict(call.arguments), call.error) for call in reply.tool_calls] == [("look", arguments, None)]
+
+
+def test_stream_that_begins_without_a_usage_has_that_of_its_end(server: RawServer) -> None:
+    body = events([{"type": "text", "text": "Rain."}], "end_turn", COUNTS)
+    begun = json.dumps({**COUNTS, "output_tokens": 1}).encode()
+    server.answers(body.replace(begun, b"null"), media_type="text/event-stream")
+    model = LiteLLMModel("anthropic/claude-sonnet-4-5", api_base=server.url, api_key="k", timeout_s=10)
+
+    usage = asyncio.run(ask(model, "stream", request())).usage
+
+    assert begun in body
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (16, 9)

@@ -1,15 +1,18 @@
 """Anthropic's messages.
 
 litellm estimates the tokens of thinking where Claude reports none (`_build_completion_token_details`). It takes a
-paused turn for one that was cut off (`_FINISH_REASON_MAP`). It fails without `usage`, and drops citations and the
-blocks of hosted tools.
+paused turn for one that was cut off (`_FINISH_REASON_MAP`). It fails without `usage`, and without the `input` of a
+call. In a stream it drops an input that comes with the beginning of a call and not in pieces, as some compatible servers
+send it. It drops citations and the blocks of hosted tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
+from graphrt._arguments import is_list
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._seen import Seen
@@ -52,22 +55,29 @@ class Messages(Api):
         body = super().document(body)
         self.stopped(body.get("stop_reason"))
         self._counted(body.get("usage"))
-        for block in mappings(body.get("content")):
+        content: Any = body.get("content")
+        for block in mappings(content):
             self._note(block)
-        return body if mapping(body.get("usage")) else {**body, "usage": {"input_tokens": 0, "output_tokens": 0}}
+        readable = {"content": [_with_input(block) for block in mappings(content)]} if is_list(content) else {}
+        return {**_with_usage(body), **readable}
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
         data = mapping(value)
         match data.get("type"):
             case "message_start":
-                self._counted(mapping(data.get("message")).get("usage"))
+                message = mapping(data.get("message"))
+                self._counted(message.get("usage"))
+                return [event.with_value({**data, "message": _with_usage(message)})]
             case "content_block_start":
                 self._open[data.get("index")] = {**mapping(data.get("content_block")), "citations": []}
             case "content_block_delta":
                 self._extend(self._open.get(data.get("index")), mapping(data.get("delta")))
             case "content_block_stop":
-                self._close(self._open.pop(data.get("index"), None))
+                block = self._open.pop(data.get("index"), None) or {}
+                pieces = list(_unwritten(block, data.get("index")))
+                self._close(block)
+                return [*pieces, event]
             case "message_delta":
                 self._counted(data.get("usage"))
                 self.stopped(mapping(data.get("delta")).get("stop_reason"))
@@ -88,12 +98,10 @@ class Messages(Api):
             case _:
                 pass
 
-    def _close(self, block: dict[str, Any] | None) -> None:
-        if block is None:
-            return
+    def _close(self, block: dict[str, Any]) -> None:
         written = Event(block.pop("written", "")).parsed()
-        if not block["citations"]:
-            del block["citations"]
+        if not block.get("citations"):
+            block.pop("citations", None)
         self._note(block if written is None else {**block, "input": written})
 
     def _note(self, block: Mapping[str, Any]) -> None:
@@ -109,6 +117,24 @@ class Messages(Api):
         if counts:
             self._counts.update(counts)
             self.seen.usage = _usage(self._counts)
+
+
+def _unwritten(block: Mapping[str, Any], index: Any) -> Iterator[Event]:
+    """Yield the event with the input of a call whose beginning had all of it: litellm reads pieces alone."""
+    if block.get("type") == "tool_use" and block.get("input") and not block.get("written"):
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        kind = "content_block_delta"
+        yield Event("", kind).with_value({"type": kind, "index": index, "delta": delta})
+
+
+def _with_input(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a block for litellm, which fails on a call without an input."""
+    return {**block, "input": {}} if block.get("type") == "tool_use" and block.get("input") is None else block
+
+
+def _with_usage(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message for litellm, which fails without a usage."""
+    return {**message, "usage": mapping(message.get("usage")) or {"input_tokens": 0, "output_tokens": 0}}
 
 
 def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
