@@ -13,7 +13,7 @@ import pytest
 from tests.harness.raw_server import RawServer, raw_server
 from tests.harness.wires import WAYS, ask, request
 
-from graphrt.errors import HarnessError, RateLimitError, TransientModelError
+from graphrt.errors import BadResponseError, HarnessError, RateLimitError, TransientModelError
 from graphrt.harness import AgentReply, LiteLLMModel, ToolSpec
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -138,6 +138,33 @@ def test_converse_stream_without_its_stop_is_truncated(server: RawServer, kept: 
 
     with pytest.raises(TransientModelError):
         nova(server, "stream")
+
+
+def test_converse_stream_that_is_cut_within_a_frame_is_truncated(server: RawServer) -> None:
+    server.answers(b"".join(frames([{"text": "It is 42."}], "end_turn")[:3])[:-5], media_type=FRAMES)
+
+    with pytest.raises(TransientModelError):
+        nova(server, "stream")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_withheld_call_of_converse_is_a_bad_response(server: RawServer, way: str) -> None:
+    content: list[dict[str, Any]] = []
+    if way == "invoke":
+        server.answers(converse(content, "malformed_tool_use"))
+    else:
+        server.answers(b"".join(frames(content, "malformed_tool_use")), media_type=FRAMES)
+
+    with pytest.raises(BadResponseError, match="malformed_tool_use"):
+        nova(server, way)
+
+
+def test_call_of_converse_may_have_no_input(server: RawServer) -> None:
+    server.answers(converse([{"toolUse": {"toolUseId": "t1", "name": "look"}}], "tool_use"))
+
+    reply = nova(server, "invoke")
+
+    assert [(call.name, dict(call.arguments)) for call in reply.tool_calls] == [("look", {})]
 
 
 @pytest.mark.parametrize(

@@ -168,9 +168,7 @@ class _Frames:
                 yield frame.whole
 
     def end(self) -> Iterator[bytes]:
-        rest = self._frames.rest().whole
-        if rest:
-            yield rest
+        yield from ()  # a part of a frame is not passed on: its stream was cut
 
     def _passes(self, frame: Frame) -> bool:
         failed = frame.headers.get(":exception-type") or frame.headers.get(":error-code")

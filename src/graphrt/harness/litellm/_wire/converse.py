@@ -1,6 +1,7 @@
 """Amazon Bedrock's Converse.
 
 litellm mistakes calls of tools that Bedrock runs itself for calls of our tools, and drops their results and citations.
+It fails on a call without `input`, and takes an answer for whole whose call Bedrock held back.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from typing import Any, ClassVar, Final
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._failures import unusable
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
 from graphrt.harness.protocol import FinishReason
 
 _HOSTED: Final = "server_tool_use"
 """Type of a call that Bedrock makes itself."""
+
+
+_MISCALLED: Final = frozenset({"malformed_tool_use", "malformed_model_output"})
+"""Reasons for which Bedrock holds back what the model wrote."""
 
 
 class Converse(Api):
@@ -42,15 +48,18 @@ class Converse(Api):
         super().__init__(seen)
         self._open: Final[dict[Any, dict[str, Any]]] = {}
         """The blocks of hosted tools in a stream that are not complete, by their index."""
+        self._answered = False
+        """Whether text or a call has arrived."""
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
-        self.stopped(body.get("stopReason"))
         self._counted(body.get("usage"))
         message = mapping(mapping(body.get("output")).get("message"))
         blocks = mappings(message.get("content"))
-        remaining = [block for block in blocks if not self._note(block)]
-        if len(remaining) == len(blocks):
+        self._answered = any(block.get("text") or "toolUse" in block for block in blocks)
+        self.stopped(body.get("stopReason"))
+        remaining = [_with_input(block) for block in blocks if not self._note(block)]
+        if remaining == blocks:
             return body
         return {**body, "output": {"message": {**message, "content": remaining}}}
 
@@ -63,8 +72,10 @@ class Converse(Api):
                 if mapping(start.get("toolUse")).get("type") == _HOSTED or "toolResult" in start:
                     self._open[index] = {name: {**mapping(block)} for name, block in start.items()}
                     return ()
+                self._answered = self._answered or "toolUse" in start
             case "contentBlockDelta":
                 delta = mapping(data.get("delta"))
+                self._answered = self._answered or bool(delta.get("text"))
                 if "citation" in delta:
                     self.note_part("citation", mapping(delta["citation"]))
                 if index in self._open:
@@ -81,6 +92,11 @@ class Converse(Api):
             case _:
                 pass
         return (event,)
+
+    def stopped(self, reason: Any) -> None:
+        super().stopped(reason)
+        if reason in _MISCALLED and not self._answered:
+            raise unusable(f"Bedrock held back what the model wrote: {reason}")
 
     def _note(self, block: Mapping[str, Any]) -> bool:
         """Note a complete block's hosted calls, their results and citations; return whether to hide it from litellm."""
@@ -100,6 +116,12 @@ class Converse(Api):
             cached, created = counts.get("cacheReadInputTokens"), counts.get("cacheWriteInputTokens")
             sent = added(counts.get("inputTokens"), cached, created)
             self.seen.usage = usage(sent=sent, written=counts.get("outputTokens"), cached=cached, created=created)
+
+
+def _with_input(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a block for litellm, which fails on a call without an input."""
+    call = mapping(block.get("toolUse"))
+    return {**block, "toolUse": {**call, "input": {}}} if call and call.get("input") is None else block
 
 
 def _extend(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
