@@ -320,6 +320,19 @@ def test_filter_that_withheld_the_whole_answer_is_a_refusal(wire: str, way: str)
     assert type(failure_of(wire, way, ChatAnswer(finish_reason="content_filter"))) is RefusalError
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [ChatAnswer(finish_reason="content_filter"), ChatAnswer(text=""), ChatAnswer(text="one two", unfinished=True)],
+    ids=["filtered", "empty", "cut"],
+)
+def test_error_names_the_model_that_was_called(wire: str, answer: ChatAnswer) -> None:
+    """The provider may give it another name, or none."""
+    error = failure_of(wire, "stream", answer)
+
+    assert error.model == f"{wire}/fake"
+    assert error.where == f"model '{wire}/fake'"
+
+
 # ----------------------------------------------------------------------------------------------- unusual, but readable
 
 

@@ -157,7 +157,8 @@ class LiteLLMModel:
         try:
             with _client.quiet:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request, call.target)))
-                reply = _openai_format.read_reply(response, clean=call.clean, refused=call.exchange.seen.refusal)
+                refusal = call.exchange.seen.refusal
+                reply = _openai_format.read_reply(response, asked=call.model, clean=call.clean, refused=refusal)
                 spent = call.spent(getattr(response, "usage", None))
                 return call.completed(reply, spent, request)
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
@@ -168,7 +169,7 @@ class LiteLLMModel:
         litellm = _client.load()
         call = self._call(request)
         call.streamed = True
-        builder = _openai_format.ReplyBuilder(clean=call.clean)
+        builder = _openai_format.ReplyBuilder(asked=call.model, clean=call.clean)
         extra: Final = {"stream": True, "stream_options": {"include_usage": True}}
         stream: Any = None
         usage: Any = None
@@ -350,7 +351,8 @@ class _Call:
             provider_parts=parts,
             media=media,
         )
-        _openai_format.check_reply(complete, reasoned=seen.api is None or seen.reason is not None, clean=self.clean)
+        reasoned = seen.api is None or seen.reason is not None
+        _openai_format.check_reply(complete, asked=self.model, reasoned=reasoned, clean=self.clean)
         if not (complete.thinking_blocks or complete.thinking):
             return complete
         own_blocks = _thinking.kept(complete.thinking_blocks, complete.thinking, self.target.recipient(request))

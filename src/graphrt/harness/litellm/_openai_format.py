@@ -227,11 +227,12 @@ def read_usage(usage: Any) -> Usage | None:
     )
 
 
-def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str = "") -> AgentReply:
+def read_reply(response: Any, *, asked: str = "", clean: Callable[[str], str] = str, refused: str = "") -> AgentReply:
     """Return the reply in a whole response.
 
     Args:
         response: A document of the format, or an object with its attributes.
+        asked: The model that was called, for errors.
         clean: Removes credentials from the provider's text before it becomes part of an error.
         refused: The model's refusal, if it is known from elsewhere.
 
@@ -240,13 +241,10 @@ def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str
         RefusalError: The model or the provider's filter refused, and there is no other text or tool call.
     """
     choice = _first(_get(response, "choices"))
-    model = _get(response, "model")
     message = _get(choice, "message")
     if message is None:
-        raise BAD_RESPONSE(
-            with_status="", reason="the provider sent an answer without any choice.", model=clean(_text(model))
-        )
-    builder = ReplyBuilder(clean=clean, model=model)
+        raise BAD_RESPONSE(with_status="", reason="the provider sent an answer without any choice.", model=asked)
+    builder = ReplyBuilder(asked=asked, clean=clean, model=_get(response, "model"))
     builder.add_message(message, _get(choice, "finish_reason"))
     return builder.reply(usage=read_usage(_get(response, "usage")), finished=True, refused=refused)
 
@@ -264,6 +262,8 @@ class _OpenCall:
 class ReplyBuilder:
     """Assembles a reply from the chunks of one stream, or from one whole message."""
 
+    asked: str = ""
+    """The model that was called, for errors."""
     clean: Callable[[str], str] = str
     """Removes credentials from the provider's text before it becomes part of an error."""
     model: str | None = None
@@ -377,22 +377,18 @@ class ReplyBuilder:
         refusal = refused or "".join(self.refusals)
         reason = (self.finish_reason or "unknown") if finished else "unknown"
         if not (text or self.calls or self.thoughts or refusal or usage or finished or ended):
-            raise BAD_RESPONSE(
-                with_status="",
-                reason="the provider sent a stream without an answer.",
-                model=self.clean(self.model or ""),
-            )
+            raise BAD_RESPONSE(with_status="", reason="the provider sent a stream without an answer.", model=self.asked)
         if not (finished or ended):  # checked before the reply is built: half a call may look like a whole one
             raise TRANSIENT_MODEL(
                 with_status="",
                 reason="the stream ended before the answer did",
-                model=self.clean(self.model or ""),
+                model=self.asked,
                 status_code=None,
                 retry_after_s=None,
                 provider=None,
             )
         if not text and not self.calls and (refusal or reason == "content_filter"):
-            raise _refusal(refusal, self.model, self.clean)
+            raise _refusal(refusal, self.asked, self.clean)
         calls = [
             ToolCall(id=call.id or f"call_{n}", name=call.name, arguments_text=call.arguments_text)
             for n, call in enumerate(self.calls)
@@ -408,11 +404,14 @@ class ReplyBuilder:
         )
 
 
-def check_reply(reply: AgentReply, *, reasoned: bool = True, clean: Callable[[str], str] = str) -> None:
+def check_reply(
+    reply: AgentReply, *, asked: str = "", reasoned: bool = True, clean: Callable[[str], str] = str
+) -> None:
     """Check that a complete reply is an answer. An answer that was cut off may be empty: its reason explains that.
 
     Args:
         reply: The complete reply.
+        asked: The model that was called, for errors.
         reasoned: Whether the provider said why the model stopped.
         clean: Removes credentials from the provider's text before it becomes part of an error.
 
@@ -423,7 +422,7 @@ def check_reply(reply: AgentReply, *, reasoned: bool = True, clean: Callable[[st
     if reply.text or reply.tool_calls or reply.media:
         return
     if reply.finish_reason == "content_filter":
-        raise _refusal("", reply.model, clean)
+        raise _refusal("", asked, clean)
     if reply.thinking or reply.thinking_blocks:
         return
     part_types = dict.fromkeys(part.type for part in reply.provider_parts)
@@ -434,14 +433,13 @@ def check_reply(reply: AgentReply, *, reasoned: bool = True, clean: Callable[[st
     raise BAD_RESPONSE(
         with_status="",
         reason=f"the answer has no text, tool call or thinking, and {explanation}{contents}.",
-        model=clean(reply.model or ""),
+        model=asked,
     )
 
 
-def _refusal(words: str, model: Any, clean: Callable[[str], str]) -> RefusalError:
-    name = clean(_text(model))
+def _refusal(words: str, model: str, clean: Callable[[str], str]) -> RefusalError:
     reason = f"the model refused to answer: {clean(words)}" if words else "the provider's filter held the answer back"
-    return REFUSAL(with_status="", reason=reason, model=name, status_code=None, retry_after_s=None, provider=None)
+    return REFUSAL(with_status="", reason=reason, model=model, status_code=None, retry_after_s=None, provider=None)
 
 
 def _told_apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
