@@ -185,14 +185,17 @@ def test_chat_requires_the_rights_of_its_actions(chat):
 
 def test_failed_message_is_generated_again_and_a_finished_one_is_not(chat):
     broken = threading.Event()
-    post, _ = chat("Hello!", gate=broken)
+    post, served = chat("Hello!", gate=broken)
     broken.wait = lambda _s: broken.set() or 1 / 0 if not broken.is_set() else None  # type: ignore[method-assign]
 
     failed = chunks(post(request("Hi")))
     again = chunks(post({**request("Hi"), "trigger": "regenerate-message"}))
+    loaded = served.http.get("/chat/c1/messages").json()["messages"][-1]
 
     assert [one["type"] for one in failed[-2:]] == ["error", "finish"]
     assert (again[0], text(again)) == (failed[0], "Hello!")
+    assert "error" not in [one["type"] for one in again]  # useChat would stop there
+    assert [part["type"] for part in loaded["parts"]] == ["step-start", "text"]
     assert again[-1] == {"type": "finish", "finishReason": "stop"}
     assert post({**request("Hi"), "trigger": "regenerate-message"}).status_code == 409
 

@@ -634,7 +634,9 @@ class Application:
             entries = call.runtime.entries(call.thread, after=begin - 1) if after >= begin else ()
             projection = chat.projection(call.runtime, call.caller, call.thread)
             entries = takewhile(lambda entry: entry.seq <= after, entries)
-            return ChatForm(chat, projection, entries, seen or Seen(), aside=self._aside)
+            is_whole_turn = after < begin and not chat.replays
+            retried_at = begin_of_run(call.runtime, call.thread, begin) if is_whole_turn else 0
+            return ChatForm(chat, projection, entries, seen or Seen(), retried_at=retried_at, aside=self._aside)
 
         return await self._follow(call, slot, await self._aside(known), after, None, had=False)
 

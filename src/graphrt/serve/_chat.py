@@ -43,6 +43,8 @@ _TITLE: Final = 60
 """Number of characters of a chat's first message that become its title."""
 _PAGE: Final = 64
 """Entries to read at a time while searching backwards for the beginning of a turn."""
+_ENDED_EARLY: Final = (events.RunFailed, events.RunCancelled)
+"""The ends of runs that can be retried."""
 _MOST_ENTRIES: Final = 4_096
 """Entries of a page of messages, unless one turn has more."""
 
@@ -555,17 +557,27 @@ class ChatForm:
         projection: The content to write.
         known: Entries that the client already has.
         seen: The client's part of the turn besides those.
+        retried_at: Entry at which the last run of the turn began or continued, to leave out failures before it; 0 for
+            none.
         aside: Runs calls that may block.
     """
 
     over: bool = False
 
     def __init__(
-        self, protocol: ChatProtocol, projection: Projection, known: Iterable[Entry], seen: Seen, *, aside: Aside
+        self,
+        protocol: ChatProtocol,
+        projection: Projection,
+        known: Iterable[Entry],
+        seen: Seen,
+        *,
+        retried_at: int,
+        aside: Aside,
     ) -> None:
         self.headers: Mapping[str, str] = {**HEADERS, **protocol.headers}
         self._protocol = protocol
         self._made = projection
+        self._retried_at = retried_at
         self._aside = aside
         projection.had(seen)
         for entry in known:
@@ -576,6 +588,9 @@ class ChatForm:
         projection = self._made
         if isinstance(item, LiveItem):
             payloads = projection.live(item.mode, item.item, item.missed)
+        elif item.seq < self._retried_at and isinstance(item.event, _ENDED_EARLY) and not item.path:
+            projection.known(item)  # the AI SDK reads nothing after an error
+            payloads = []
         elif projection.reads(item):
             payloads = await self._aside(lambda: projection.entry(item))
         else:

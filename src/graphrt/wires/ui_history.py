@@ -36,6 +36,7 @@ def messages(entries: Iterable[Entry | LiveItem]) -> list[UiMessage]:
     `data-input`. An unfinished answer has its committed parts and those of the live items.
     """
     history: list[UiMessage] = []
+    parts: list[Any]
     projection = UiMessages()
     for item in entries:
         if isinstance(item, LiveItem):
@@ -46,9 +47,12 @@ def messages(entries: Iterable[Entry | LiveItem]) -> list[UiMessage]:
             chunks = projection.entry(item)
         for chunk in chunks:
             if chunk["type"] == "start" and history and history[-1]["id"] == chunk["messageId"]:
-                continue  # the run continues after a pause
+                # The run continues after a pause, or was retried: then its failure is over.
+                parts = [part for part in history[-1]["parts"] if part["type"] != "data-error"]
+                history[-1]["parts"] = parts
+                continue
             if chunk["type"] == "start":
-                parts: list[Any] = []
+                parts = []
                 history.append(
                     {
                         "id": chunk["messageId"],
