@@ -10,7 +10,7 @@ import pytest
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt.events import Entry, RunStarted
 from graphrt.harness import Agent, FunctionModel, Message, ModelRequest, ScriptedModel, ToolCall, UserMessage, tool
-from graphrt.harness.agent.events import ModelEnded, ToolStarted
+from graphrt.harness.agent.events import ModelEnded, ModelFailed, ToolStarted
 from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta
 from graphrt.reducers import append
 from graphrt.runtime import MessageItem
@@ -313,6 +313,20 @@ def test_withdrawn_items_are_the_last_of_a_message() -> None:
     live(TextDelta(text="Hello"))
 
     assert live(AgentReply(text="Hello there.", thinking="Hm.")) == ["abort"]
+
+
+def test_text_of_a_failed_model_call_is_withdrawn_when_the_next_attempt_shows_another() -> None:
+    projection = UiMessages()
+
+    def live(item: Any) -> list[str]:
+        return [
+            one["type"] for one in projection.live("messages", MessageItem(node="talk", task_id="1.0:talk", item=item))
+        ]
+
+    live(TextDelta(text="Hello"))
+
+    assert live(ModelFailed(call=1, model="m", error="TransientModelError", delay_s=0.0)) == []
+    assert live(TextDelta(text="Good")) == ["abort"]
 
 
 def test_failed_run_reports_the_error_without_the_state() -> None:

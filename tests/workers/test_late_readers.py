@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import pytest
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt._journal.mail_watch import watch_of
 from graphrt._runs.live_items import opened
-from graphrt.errors import InputError
+from graphrt.errors import InputError, TransientModelError
 from graphrt.graph import CompiledGraph
-from graphrt.harness import Cassette
+from graphrt.harness import Agent, Cassette, ModelProfile, TextDelta
+from graphrt.harness.protocol import ModelResponse
 from graphrt.runtime import LiveItem
 
 from .mail_support import Open, soon
@@ -26,7 +27,7 @@ from .speaking import PATIENT_S, Client, Said, Speaker, speaking, words
 class Desk:
     """A run that emits text, driven in a worker thread, and its readers."""
 
-    def __init__(self, open_: Open, speaker: Speaker, graph: Any = None, **options: Any) -> None:
+    def __init__(self, open_: Open, speaker: Any, graph: Any = None, **options: Any) -> None:
         self.speaker = speaker
         graph = graph or speaking()
         self.reader_runtime = open_(graph)
@@ -549,6 +550,38 @@ def test_text_of_a_task_that_paused_is_withdrawn_when_the_reader_continues(open_
     desk.ended()
 
     assert client.progress == [("1.0:ask", "before"), ("1.0:ask", "after")]
+
+
+def test_late_reader_does_not_get_the_text_of_a_failed_model_call(open_: Open) -> None:
+    class Model:
+        profile = ModelProfile(name="unstable")
+        attempts = 0
+        gate = threading.Event()
+
+        async def invoke(self, request: Any, /) -> ModelResponse:
+            raise AssertionError("a run with readers streams")
+
+        async def stream(self, request: Any, /) -> AsyncIterator[Any]:
+            self.attempts += 1
+            yield TextDelta(text=f"attempt {self.attempts} ")
+            if self.attempts == 1:
+                raise TransientModelError("lost")
+            while not self.gate.is_set():  # noqa: ASYNC110 - set from another thread
+                await asyncio.sleep(0.001)
+            yield ModelResponse(text=f"attempt {self.attempts} ", usage=None)
+
+    model = Model()
+    agent = Agent(model, retry=RetryPolicy(2, wait_initial_s=0))
+    desk = Desk(open_, agent)
+    desk.drive()
+    soon(lambda: model.attempts == 2)
+    client, items = Client(), desk.reads()
+    read(client, items, lambda: "2 " in client.tokens)
+    model.gate.set()
+    read(client, items)
+    desk.ended()
+
+    assert client.tokens == ["attempt ", "2 "]
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -238,6 +238,14 @@ def text_pieces() -> frozenset[type]:
     return frozenset({TextDelta, ThinkingDelta})
 
 
+@cache
+def model_attempts() -> tuple[type, type]:
+    """Return the classes of the items that begin and fail an attempt of a model call. Imported as above."""
+    from graphrt.harness.agent.events import ModelFailed, ModelStarted
+
+    return ModelStarted, ModelFailed
+
+
 _found: Final[dict[str, Any]] = {}
 """The table of `_classes`, filled at its first call."""
 

@@ -32,7 +32,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine.task import DONE, DUE, HANDLED, RUNNING
 from graphrt._flows.live import Live, ended, live
 from graphrt._journal.mail_watch import Handover
-from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, text_pieces, texts
+from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, model_attempts, text_pieces, texts
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import KEPT_S, NewBatch
 
@@ -96,6 +96,7 @@ class LiveRelay:
     __slots__ = (
         "_again_at",
         "_again_last",
+        "_attempts",
         "_batches",
         "_begun",
         "_check",
@@ -160,6 +161,8 @@ class LiveRelay:
         """Maps an open top-level task to its other items, nested graphs included, in order."""
         self._sizes: dict[str, int] = {}
         """Maps an open top-level task to the size of its kept items in bytes."""
+        self._attempts: dict[str, int] = {}
+        """Maps a task to the number of the item that began the last attempt of a model call."""
         self._lost = 0
         """Number of items of the open tasks that could not be kept."""
         self._waiting: deque[tuple[int, _Item]] = deque()
@@ -223,12 +226,26 @@ class LiveRelay:
         if type(item) is Live and item.what == "ended":
             self._ended.add(task_id)
         self._number += 1
+        if mode == "messages":
+            self._note_attempt(type(item.item), task_id)
         shown = self._kept_as(mode, item, task_id)
         if shown is None:
             self._lost += 1  # its number stays used: followers see the gap
             return
         self._keep(shown)
         self._wait(shown)
+
+    def _note_attempt(self, cls: type, task_id: str) -> None:
+        """Note the beginning of an attempt of a model call, and drop the text of one that failed."""
+        began, failed = model_attempts()
+        if cls is began:
+            self._attempts[task_id] = self._number
+        elif cls is failed:  # the next attempt shows its reply from the beginning
+            since = self._attempts.pop(task_id, 0)
+            self._retain(
+                task_id, lambda item: item.task_id != task_id or item.number < since or type(item.item) is bytes
+            )
+            self._wants_again = True  # else a follower arriving now would see that text
 
     def _told(self, item: Live, task: Task | None) -> bool:
         """Handle an item that starts a task or ends the kept items of one; return False for any other item."""
@@ -264,6 +281,7 @@ class LiveRelay:
         self._ended.clear()
         self._open.clear()
         self._sizes.clear()
+        self._attempts.clear()
         self._lost = 0
 
     def _begin(self, task: Task) -> str:
@@ -322,8 +340,12 @@ class LiveRelay:
         for id_ in dropped:
             del self._begun[id_]
         self._ended.difference_update(dropped)
+        self._retain(task_id, lambda item: item.task_id not in dropped)
+
+    def _retain(self, task_id: str, is_valid: Callable[[_Item], bool]) -> None:
+        """Keep only the valid items of the top-level task that *task_id* belongs to."""
         root = task_id.partition("/")[0]
-        rest = deque(item for item in self._open.get(root, ()) if item.task_id not in dropped)
+        rest = deque(item for item in self._open.get(root, ()) if is_valid(item))
         self._open[root] = rest
         self._sizes[root] = sum(item.size for item in rest)
 

@@ -31,7 +31,7 @@ from typing import Any, Final, cast, final
 
 from graphrt import events
 from graphrt.events import Entry, Usage
-from graphrt.harness.agent.events import ModelEnded, ModelStarted, ToolEnded, ToolStarted
+from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted, ToolEnded, ToolStarted
 from graphrt.harness.media import Audio, Document, Image
 from graphrt.harness.messages import AssistantMessage, MediaPart, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta
@@ -412,6 +412,9 @@ class Conversation:
             case ThinkingDelta(text=text) if not open_task.has_gap:
                 open_task.thinking += text
                 return self._part(task, number, "reasoning", open_task.thinking)
+            case ModelFailed():  # another attempt shows its reply from the beginning, and so withdraws this one
+                open_task.text = open_task.thinking = ""
+                return []
             case AgentReply() | ModelStarted() | ModelEnded():
                 return self._model(task, open_task, cast("Any", item))  # the class of the output is not known
             case ToolStarted() | ToolEnded():
