@@ -16,9 +16,9 @@ from typing_extensions import TypedDict
 
 from graphrt import END, START, Context, GraphBuilder, GraphrtError, Runtime
 from graphrt.audit import AuditLog, Redaction, Secret, TextPattern, verify
-from graphrt.harness import Agent, ScriptedModel, ToolCall, tool
+from graphrt.harness import Agent, Message, ScriptedModel, ToolCall, tool
 from graphrt.limits import RetryPolicy
-from graphrt.reducers import append, redacted
+from graphrt.reducers import append, messages, redacted
 
 pytestmark = pytest.mark.slow
 
@@ -333,3 +333,45 @@ def test_path_is_redacted_and_stays_a_path(tmp_path: Path) -> None:
         final = runtime.run({}, thread="t").state
 
     assert final["file"] == PurePosixPath("<email>/x.txt")  # the local part of an address may have slashes
+
+
+class Conversation(BaseModel):
+    chat: Annotated[list[Message], messages] = []
+    customer: dict[str, str] = {}
+    price: int = 0
+
+
+class Price(BaseModel):
+    cents: int
+
+
+@pytest.mark.parametrize("field", ["name", "text", "id", "error", "kind", "call"])
+def test_field_rule_leaves_forms_of_graphrt_alone(field: str) -> None:
+    """A rule for a field named as a key of a reply, a tool's result or a message does not break the conversation."""
+
+    def price_of(name: str) -> str:
+        """The price of a good."""
+        return f'{{"{field}": "Ann", "cents": 3}}'
+
+    call = ToolCall(id="call-1", name="price_of", arguments={"name": "tea"})
+    agent = Agent(ScriptedModel([call, Price(cents=3)]), tools=[price_of], output=Price)
+    g = GraphBuilder(Conversation, name="prices")
+
+    @g.node
+    async def ask(state: Conversation, ctx: Context) -> Any:
+        reply = await ctx.bind(agent).run("What does tea cost?")
+        return {"chat": reply.messages, "price": reply.output.cents}
+
+    g.add_edge(START, "ask")
+    with Runtime(g.compile(), store="memory:", audit=AuditLog(redact=Redaction(fields=[field]))) as runtime:
+        state = runtime.run({"customer": {field: "Ann"}}, thread="t").state
+        effects = [
+            entry.event.result for entry in runtime.entries("t") if type(entry.event).__name__ == "EffectRecorded"
+        ]
+
+    assert state.price == 3
+    assert state.customer == {field: f"<{field}>"}
+    assert [(made.id, made.name) for message in state.chat for made in getattr(message, "tool_calls", ())] == [
+        ("call-1", "price_of")
+    ]
+    assert effects == [{"text": f'{{"{field}": "<{field}>", "cents": 3}}', "error": False, "call": "call-1"}]

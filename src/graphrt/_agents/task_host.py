@@ -308,7 +308,7 @@ class TaskHost:
             held = models.holds.get(call, ())[-1:] or (Amounts(),)  # its own reservation, if a budget bounds it
             await self.record(Billed(call.key, settled(fact.usage, held[0]), fact.model))
             return None
-        stored = check_storable(task.engine, task, fact.data, "got a reply of a model")  # the data, or a redacted copy
+        stored = check_storable(task.engine, task, fact.data, "got a reply of a model", is_form=True)
         data = fact.data if stored is fact.data else redacted_reply(stored, fact.data)
         if self._context._reason is not None:
             self._context._check_kept()
@@ -327,7 +327,8 @@ class TaskHost:
         *call* takes no arguments. *kind* says whether it may be repeated after a crash; *about* describes it to the
         person who decides about a repetition.
         """
-        return await perform_async(self._context, self._scope, self._task, Call(key), call, (), kind, about)
+        made = Call(key, is_tool="tool" in about)
+        return await perform_async(self._context, self._scope, self._task, made, call, (), kind, about)
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Return the answers to *questions*, in order. If some are unanswered, pause once for all of them."""

@@ -11,7 +11,7 @@ the terms, see docs/glossary.md.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -58,6 +58,10 @@ _MEDIA: Final = frozenset({"graphrt:Image", "graphrt:Audio", "graphrt:Document"}
 """Tags of files. In the bytes of a picture, a pattern would find false matches, and replacing them would damage it."""
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
 """Media types of documents whose bytes are text."""
+_LABELS: Final = frozenset({"id", "role", "name", "tool_call_id", "error", "partial", "left_out"})
+"""Fields of graphrt's messages and tool calls that a conversation depends on. Their names are not those of a user's
+fields: a rule for `name` must not rename a tool.
+"""
 _BYTES: Final = frozenset({"bytes", "bytearray"})
 """Tags of values that are stored as base64. Their bytes are searched as Latin-1 text, one character per byte."""
 
@@ -115,10 +119,14 @@ class TextWalk:
         replaced = {self._text(key, names): self.node(value, (*names, key)) for key, value in node.items()}
         return _whole(replaced, len(node))
 
-    def _named(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
-        """Replace the values of *node*. Its keys are names declared by a class, so they are kept."""
+    def _named(self, node: dict[str, Any], names: Names, labels: Container[str] = ()) -> dict[str, Any]:
+        """Replace the values of *node*. Its keys are names declared by a class, so they are kept.
+
+        Args:
+            labels: Keys that are not added to the names of their values.
+        """
         for key, value in node.items():
-            node[key] = self.node(value, (*names, key))
+            node[key] = self.node(value, names if key in labels else (*names, key))
         return node
 
     def _tagged(self, node: dict[str, Any], names: Names) -> dict[str, Any]:
@@ -198,7 +206,7 @@ class TextWalk:
         elif content.__class__ is list and cls is not None:  # a named tuple: values in the order of its fields
             content[:] = [self.node(item, (*names, name)) for name, item in zip(cls._fields, content, strict=False)]
         elif content.__class__ is dict and cls is not None:  # a dataclass or model: values by field
-            self._named(content, names)
+            self._named(content, names, _LABELS if cls.__module__.startswith("graphrt.") else ())
             for key in node.get("extra", ()):  # extra attributes, whose names come from a caller
                 # An extra attribute's name is data, but replacing it would create another attribute. It is checked
                 # without names, because rules for a path of fields apply to the values at that path.

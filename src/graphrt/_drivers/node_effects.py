@@ -248,7 +248,7 @@ async def perform_async(
         memory_writes = recorded.wrote(task, key)
         again(task, context._execution, memory_writes)
     context._check_kept()
-    result = _take(task, call, result, memory_writes)
+    result = _take(task, call, result, memory_writes, is_form=call.is_tool)
     if kind != "pure":
         await call_store(services, _keep, services, task, key)
     return own(result)
@@ -385,17 +385,23 @@ def _unknown(task: Task, key: str) -> NodeError:
     return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
-def _take(task: Task, call: Call, result: Any, memory_writes: tuple[MemoryWritten, ...] = ()) -> Any:
+def _take(
+    task: Task, call: Call, result: Any, memory_writes: tuple[MemoryWritten, ...] = (), *, is_form: bool = False
+) -> Any:
     """Record the result of an effect on the task, as a redacted copy, with the effect's memory writes.
 
     Returns the copy.
+
+    Args:
+        is_form: Whether the result is a form of graphrt's own; see `redacted_form`.
 
     Raises:
         UpdateError: The result is not a storable value.
         AuditError: The result could not be redacted.
     """
     key = call.key
-    result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
+    what = f"has the effect {key.rsplit('#', 1)[0]!r} with a result"
+    result = check_storable(task.engine, task, result, what, is_form=is_form)
     task.end_effect(key, own(result), call.arguments, memory_writes)
     return result
 

@@ -63,6 +63,8 @@ class Call(NamedTuple):
     """Its arguments."""
     differs: str | None = None
     """Key of the record with the position of this call but different arguments; None if there is none."""
+    is_tool: bool = False
+    """Whether a model makes the call. Its result is then a form of graphrt's own."""
 
 
 class _Calls:

@@ -100,6 +100,27 @@ def redacted_value(engine: RunState, value: Any, what: str) -> Any:
         raise
 
 
+_WRITTEN = frozenset({"text", "thinking", "data", "arguments", "content", "media"})
+"""Keys of graphrt's own forms whose values models and tools made."""
+_PARTS = frozenset({"parts", "tool_calls", "thinking_blocks"})
+"""Keys whose values are lists of such forms."""
+
+
+def redacted_form(engine: RunState, form: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Redact a form of graphrt's own: the recorded reply of a model, or the recorded result of a tool.
+
+    Field rules name fields of the user's values, so they do not see the keys of the form: a rule for `name` must not
+    rename the tool that a model calls. See `redacted_value`.
+    """
+    redacted: dict[str, Any] = {}
+    for key, value in form.items():
+        if key in _WRITTEN:
+            redacted[key] = redacted_value(engine, value, what)
+        else:
+            redacted[key] = [redacted_form(engine, part, what) for part in value] if key in _PARTS else value
+    return redacted
+
+
 def redacted_sends(engine: RunState, due: Sequence[Due]) -> list[Due]:
     """Return *due* with the arguments of its Sends redacted; see `redacted_value`."""
     return [

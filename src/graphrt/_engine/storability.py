@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt._codec import BLOB_BYTES, NotStorable
-from graphrt._engine.redacting import redacted_sends, redacted_update, redacted_value
+from graphrt._engine.redacting import redacted_form, redacted_sends, redacted_update, redacted_value
 from graphrt._engine.task import Due, Task
 from graphrt._plan.fields import ABSENT
 from graphrt._plan.state import Values
@@ -146,7 +146,7 @@ def state_without_untracked(engine: RunState) -> Any:
     return engine.make_view(with_untracked(engine, dict(values)) if engine.plan.state.untracked else values)
 
 
-def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
+def check_storable(engine: RunState, task: Task, value: Any, what: str, *, is_form: bool = False) -> Any:
     """Check that a *value* of the node can be stored, and return it redacted.
 
     For values outside of updates: payloads and defaults of questions, results of effects, model replies, and
@@ -154,6 +154,7 @@ def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
 
     Args:
         what: The action of the node, for errors, such as `sends a value`.
+        is_form: Whether the value is a form of graphrt's own; see `redacted_form`.
 
     Raises:
         UpdateError: The value cannot be stored exactly.
@@ -162,7 +163,8 @@ def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
     codec = engine.codec
     if engine.redactor is not None:
         try:
-            value = redacted_value(engine, value, f"a value: node {task.node.name!r} {what}")
+            redact = redacted_form if is_form else redacted_value
+            value = redact(engine, value, f"a value: node {task.node.name!r} {what}")
         except NotStorable as error:
             raise not_storable(engine, task, error, what) from error
     if codec is not None:

@@ -43,7 +43,8 @@ class Redaction:
     Args:
         fields: Paths of fields whose texts are replaced as a whole, such as `iban` or `customer.email`. A path applies
             wherever its names occur in sequence on the way to a text, through models, dataclasses and mappings. It also
-            applies in answers, effects and JSON objects that models write.
+            applies in answers, effects and JSON objects that models write. The keys of messages and tool calls, such as
+            the name of a tool, are not fields.
         patterns: Patterns to replace in all texts: names of ready-made patterns, and `TextPattern`s.
         key: 32 or more random bytes, as `generate_key` makes them, for pseudonyms. None gives masks.
 
