@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphrt import InputError, NodeError, Runtime
+from graphrt import GraphBuilder, InputError, NodeError, Runtime
 
-from .support import Face, get, note, parallel, sequence
+from .support import Face, general, get, note, parallel, sequence
 
 
 def ask(payload: Any, field: str = "x") -> Any:
@@ -269,5 +269,16 @@ def test_a_thread_of_another_graph_is_refused() -> None:
 
     with pytest.raises(InputError) as caught:
         second.run({}, thread="t")
+
+    assert caught.value.code == "other-graph"
+
+
+def test_paused_thread_of_another_graph_refuses_an_input_with_the_name_of_that_graph() -> None:
+    first = one()
+    first.run({}, thread="t")
+    other = GraphBuilder(general(), name="billing").add_node("a", note("a")).set_entry("a").compile()
+
+    with pytest.raises(InputError, match="belongs to graph 'graph', this one is 'billing'") as caught:
+        Runtime(other, store=first.store).run({}, thread="t")
 
     assert caught.value.code == "other-graph"
