@@ -68,7 +68,7 @@ class _Unused:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         used = {id(mark) for item in items for mark in item.iter_markers("routes")}
-        for module in self._modules:
+        for module in () if self._part else self._modules:
             for name, mark in _tables_of(vars(module).get("_obj")):
                 if id(mark) not in used:
                     self._tables.add(f"{module.nodeid}: the routing table at {name} belongs to no test")

@@ -148,3 +148,9 @@ def test_unchecked_rows_of_routing_tables_are_listed(tmp_path: Path) -> None:
     assert "test_rows.py: the routing table at check_routes belongs to no test" in output
     assert "test_rows.py::test_skipped: 2 rows of its routing table were not checked" in output
     assert "test_routes" not in output
+
+
+def test_tables_are_not_listed_when_only_some_tests_are_selected(tmp_path: Path) -> None:
+    _, output = run_pytest(tmp_path, "-q", "test_rows.py::test_skipped", test_rows=TABLES)
+
+    assert "belongs to no test" not in output
