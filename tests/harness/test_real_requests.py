@@ -135,6 +135,15 @@ def test_error_of_a_node_names_agent_node_graph_and_thread(make, asks, budget):
         assert "models={'writer': ScriptedModel([...])}" in error.fix
 
 
+def test_names_of_replaced_models_are_known():
+    agent = Agent("openai/x", name="writer")
+
+    with allow_model_requests(False), pytest.raises(ModelRequestForbiddenError) as refused:
+        graph(asks_bound(agent)).run({}, models={"writter": ScriptedModel(["hi"])})
+
+    assert refused.value.known.endswith("; models= has 'writter'")
+
+
 def test_outer_agents_are_also_named():
     below = Agent("openai/x", name="below")
     above = Agent(

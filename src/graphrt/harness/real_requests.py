@@ -101,6 +101,7 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
         return
     agent, node = surroundings().agent, running_context()
     agents: tuple[str, ...] = agent.names if agent is not None else ()
+    replaced = [name for layer in surroundings().doubles for name in getattr(layer, "models", ())]
     place: dict[str, Any] = {} if node is None else {**node._task.engine.where(node._task).known, "boundary": True}
     raise MODEL_REQUEST_FORBIDDEN(
         sender=f" of agent {agents[-1]!r}" if agents else "",
@@ -108,9 +109,12 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
         model=model,
         name=repr(agents[-1] if agents else "writer"),
         where=" > ".join(f"agent {name!r}" for name in agents),
-        known="allow_model_requests(False) was called"
-        if _switch.said is False
-        else f"the environment variable {_VARIABLE} is {os.environ.get(_VARIABLE)!r}",
+        known=(
+            "allow_model_requests(False) was called"
+            if _switch.said is False
+            else f"the environment variable {_VARIABLE} is {os.environ.get(_VARIABLE)!r}"
+        )
+        + (f"; models= has {names(replaced)}" if replaced else ""),
         **place,
     )
 

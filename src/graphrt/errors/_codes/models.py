@@ -22,7 +22,7 @@ MODEL_REQUEST_FORBIDDEN = ErrorCode(
     ModelRequestForbiddenError,
     "A real request{sender}{inside} to model {model!r} is forbidden.",
     fix="Replace the model: Runtime(graph, models={{{name}: ScriptedModel([...])}}), or `with "
-    "agent.override(model=...)`; or replace the harness: harness=MockHarness([...]).",
+    "agent.override(model=...)`. If the agent is the harness of the run, harness=MockHarness([...]) replaces it.",
 )
 
 _FAILED: Final = "The model call failed{with_status}: {reason}"
