@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 import graphrt
 from graphrt import END, START, Command, CompiledGraph, GraphBuilder, InputError, Runtime
-from graphrt.errors._langgraph_names import ATTRIBUTES, EXPORTS
+from graphrt.errors._langgraph_names import ATTRIBUTES, EXPORTS, OPTIONS
 
 
 class State(BaseModel):
@@ -102,6 +102,14 @@ def test_unknown_option_names_the_most_similar_one(call: Callable[..., Any]) -> 
         call(graph(), stor="memory:")
 
     assert (caught.value.code, caught.value.fix) == ("input", "Did you mean 'store'?")
+
+
+@pytest.mark.parametrize("name", list(OPTIONS))
+def test_option_of_langgraph_names_its_counterpart(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        graph().run({}, **{name: "1"})
+
+    assert caught.value.fix == f"Use {OPTIONS[name]}."
 
 
 def test_reducer_of_langgraph_names_its_counterpart() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from graphrt import GraphBuilder, InputError, NodeError, Runtime
 
@@ -282,3 +283,25 @@ def test_paused_thread_of_another_graph_refuses_an_input_with_the_name_of_that_g
         Runtime(other, store=first.store).run({}, thread="t")
 
     assert caught.value.code == "other-graph"
+
+
+def test_wrong_answer_names_the_class_that_is_wanted() -> None:
+    def node(state: Any, ctx: Any) -> Any:
+        return {"x": ctx.interrupt("?", answer_type=Verdict).publish}
+
+    runtime = Runtime(sequence(("ask", node), state=Reviewed), store="memory:")
+    runtime.run({}, thread="t")
+
+    with pytest.raises(InputError) as caught:
+        runtime.resume("t", "yes")
+
+    assert caught.value.known == "asked by 'ask': '?'; wanted Verdict"
+
+
+class Verdict(BaseModel):
+    publish: bool
+
+
+class Reviewed(BaseModel):
+    x: bool = False
+    verdict: Verdict | None = None

@@ -262,11 +262,17 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
             problem=explain(error, "answer"),
             asker=question.node,
             payload=short(question.payload),
-            wanted=short(question.answer_type),
+            wanted=_type_text(question.answer_type),
             thread=engine.thread,
             interrupts=(question.id,),
             where=engine.where(),
-        ) from error
+        ) from None
+
+
+def _type_text(answer_type: Any) -> str:
+    """Return the stored type of an answer as a text for people: `Verdict` for `{"class": "Verdict"}`."""
+    name = answer_type.get("class") if is_mapping(answer_type) else answer_type
+    return name if isinstance(name, str) else short(answer_type)
 
 
 def _waits(engine: Engine, question: OpenInterrupt) -> InputError:

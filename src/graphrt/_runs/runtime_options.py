@@ -13,6 +13,7 @@ import typing_extensions as te
 
 from graphrt.errors import closest
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._langgraph_names import OPTIONS
 from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
@@ -68,9 +69,13 @@ def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
     if option is None:
         return
     guess = closest(option, known)
-    # The most likely mistake first: a field of the limits, then a misspelling.
-    of_limits = f"Pass limits=Limits({option}=...)." if option in Limits.fields else ""
-    fix = of_limits or (f"Did you mean {guess!r}?" if guess else "Remove it.")
+    # The most likely mistake first: a field of the limits, a name of LangGraph, then a misspelling.
+    if option in Limits.fields:
+        fix = f"Pass limits=Limits({option}=...)."
+    elif option in OPTIONS:
+        fix = f"Use {OPTIONS[option]}."
+    else:
+        fix = f"Did you mean {guess!r}?" if guess else "Remove it."
     raise UNKNOWN_NAME_IN_ARGUMENT(
         argument="A keyword argument", name=option, what="option of a runtime", known_names=known, where=where, fix=fix
     )

@@ -31,6 +31,15 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     **{verb: f"Runtime(graph, store=...).{verb}(...)" for verb in _THREADS},
 }
 """The name to use instead, by an attribute that a builder, a graph or a runtime does not have."""
+OPTIONS: Final[Mapping[str, str]] = {
+    "thread_id": "thread=",
+    "config": "thread=, deps= or limits=",
+    "context": "deps=",
+    "stream_mode": "modes=",
+    "checkpointer": "store=",
+    "recursion_limit": "limits=Limits(max_steps=...)",
+}
+"""The argument to use instead, by a keyword argument that a graph or a runtime does not take."""
 EXPORTS: Final[Mapping[str, str]] = {
     "StateGraph": "GraphBuilder",
     "interrupt": "the method interrupt() of a node's Context",
