@@ -110,6 +110,15 @@ def test_sent_plain_value_expected_in_the_state() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "fix"), [("note", "did you mean 'notes'?"), ("step", "its fields are 'q', 'n', 'notes'.")]
+)
+def test_attribute_that_the_state_does_not_have(name: str, fix: str) -> None:
+    assert message(lambda: graph(lambda s: {"q": getattr(s, name)}).run({})) == failed(
+        f"AttributeError: 'State' object has no attribute {name!r}", f"The state has no {name!r}: {fix}"
+    )
+
+
 def test_attribute_access_on_a_state_with_keys() -> None:
     assert message(lambda: graph(lambda s: {"q": s.n}, Keys).run({"n": 1})) == failed(
         "AttributeError: 'dict' object has no attribute 'n'", "The state is a dictionary: state['n']."

@@ -94,13 +94,13 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "bad-signature",
         lambda: g().add_node("a", many).set_entry("a"),
         "Node 'a' cannot be called as fn(state) or fn(state, ctx): it is a generator: a node returns one update. (HERE)",
-        NODE_SHAPE,
+        "Return one update instead of yielding; ctx.emit(value) shows progress.",
     ),
     (
         "bad-signature",
         lambda: g().add_node("a", 5).set_entry("a"),
         "Node 'a' cannot be called as fn(state) or fn(state, ctx): 5 cannot be called. (HERE)",
-        NODE_SHAPE,
+        "Pass the function itself: add_node('work', work), not what a call of it returned.",
     ),
     (
         "bad-reducer",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphrt._arguments import is_mapping
 from graphrt._engine.questions import effects_after
 from graphrt._engine.task import Task
-from graphrt.errors import GraphrtError
+from graphrt.errors import GraphrtError, closest, names
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -81,6 +81,11 @@ def _of_attribute(engine: RunState, task: Task, owner: Any, name: str) -> str:
             return f"The attribute is in the argument of the Send, not in the state: {expression}."
         if kind is not dict and task.arg is not None:
             return f"The state has no {name!r}.{_of_send(task)}"
+        if kind is not dict:
+            guess = closest(name, engine.fields)
+            return f"The state has no {name!r}: " + (
+                f"did you mean {guess!r}?" if guess else f"its fields are {names(engine.fields)}."
+            )
     return ""
 
 

@@ -17,6 +17,9 @@ from graphrt._plan.quoting import short
 _VARARGS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x20, 0x80, 0x200
 
 
+_OF_GENERATOR = "Return one update instead of yielding; ctx.emit(value) shows progress."
+
+
 class Shape(NamedTuple):
     """Calling convention of a function, or the reason why it cannot be a node."""
 
@@ -43,7 +46,7 @@ def node_shape(fn: Any) -> Shape:
     call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
     if any(inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) for function in (fn, call)):
-        return Shape(False, is_async, "it is a generator: a node returns one update")
+        return Shape(False, is_async, "it is a generator: a node returns one update", _OF_GENERATOR)
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature: called with the state alone
@@ -56,20 +59,18 @@ def node_shape(fn: Any) -> Shape:
 
 
 def _instead(value: Any) -> str:
-    """Return advice for *value*, if it is None, a model, a builder or a runtime; else an empty string.
+    """Return advice for *value*, which cannot be called.
 
     The objects are recognised by their attributes, since their classes are in higher layers of the code, from which
     this module must not import.
     """
-    if value is None:
-        return "Pass the function itself: add_node('work', work), not what a call of it returned."
     if hasattr(value, "invoke") and hasattr(value, "profile"):
         return "Put the model into an agent: add_node('ask', Agent(model), input='question', output='answer')."
     if hasattr(value, "compile") and hasattr(value, "add_node"):
         return "A graph is a node once it is compiled: add_node('sub', builder.compile())."
     if hasattr(getattr(value, "graph", None), "__graphrt_plan__"):
         return "Pass the graph, not what drives it: add_node('sub', runtime.graph)."
-    return ""
+    return "Pass the function itself: add_node('work', work), not what a call of it returned."
 
 
 def _passes_on(fn: FunctionType) -> bool:
@@ -82,7 +83,7 @@ def _from_code(fn: FunctionType, bound: int) -> Shape:
     code = fn.__code__
     flags = code.co_flags
     if flags & (_GENERATOR | _ASYNC_GENERATOR):
-        return Shape(False, False, "it is a generator: a node returns one update")
+        return Shape(False, False, "it is a generator: a node returns one update", _OF_GENERATOR)
     positional = code.co_argcount - bound
     required = positional - len(fn.__defaults__ or ())
     missing: list[str] = []
