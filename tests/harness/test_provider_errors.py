@@ -40,6 +40,7 @@ MODEL: Final = (BadRequestError, "unknown-model")
 RATE: Final = (RateLimitError, "rate-limit")
 REFUSED: Final = (RefusalError, "refusal")
 PASSING: Final = (TransientModelError, "transient-model")
+UNSENDABLE: Final = (HarnessError, "harness")
 UNREAD: Final = (BadResponseError, "bad-response")
 BROKE: Final = {kind: (kind, "no-credit") for kind in (AuthenticationError, BadRequestError, RateLimitError)}
 
@@ -373,6 +374,7 @@ def test_retry_after_is_read_from_headers_and_from_the_body() -> None:
     assert waits[:3] == [34.5, 7.0, 0.25]
     assert 3000 < (waits[3] or 0) <= 3600
     assert told(body, 400).retry_after_s is None
+    assert [told({}, 429, {"retry-after": text}).retry_after_s for text in ("inf", "nan", "soon", "")] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -437,6 +439,36 @@ def test_refusal_by_litellm_is_not_a_status_of_the_provider(server: RawServer, m
         asyncio.run(ask(refused, way, request()))
 
     assert (caught.value.status_code, caught.value.billed, server.requests) == (None, False, [])
+
+
+@pytest.mark.parametrize("prefix", CHAT)
+@pytest.mark.parametrize(
+    ("base", "kind", "said"),
+    [
+        ("http://127.0.0.1:1/v1", PASSING, "failed: Cannot connect to host 127.0.0.1:1 [Connect call failed"),
+        ("ftp://localhost/v1", UNSENDABLE, "failed: the address is invalid: ftp://localhost/v1/chat/completions"),
+    ],
+    ids=["refused", "ftp"],
+)
+def test_error_without_an_answer_says_what_is_wrong_with_the_address(
+    prefix: str, base: str, kind: Kind, said: str
+) -> None:
+    with pytest.raises(HarnessError) as caught:
+        asyncio.run(ask(LiteLLMModel(f"{prefix}/fake", api_base=base, api_key="none-needed"), "invoke", request()))
+
+    assert kind_of(caught.value) == kind
+    assert said in caught.value.what
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("prefix", CHAT)
+def test_connection_that_breaks_is_described_in_one_way(server: RawServer, prefix: str, way: str) -> None:
+    server.answers(b'data: {"id":', media_type="text/event-stream", reset=True)
+
+    error = failure(server, prefix, way)
+
+    assert kind_of(error) == PASSING
+    assert error.what.endswith("failed: the connection broke before the answer was complete")
 
 
 @pytest.mark.parametrize("made_up", [400, 401, 429, 500])

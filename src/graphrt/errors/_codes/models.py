@@ -57,7 +57,7 @@ TRANSIENT_MODEL = ErrorCode(
     fix="Retry; if it persists, check the address and the network, and look at the provider's status page.",
 )
 BAD_REQUEST = ErrorCode(
-    "bad-request", BadRequestError, _FAILED, fix="Check the model's name and the options of the call."
+    "bad-request", BadRequestError, _FAILED, fix="Check the model's name, the options of the call, and api_base."
 )
 NOT_SENT = BAD_REQUEST.variant(
     _FAILED, fix="Follow the text, which is litellm's: the provider has not seen the request."
@@ -81,7 +81,12 @@ NOT_A_STREAM = BAD_RESPONSE.variant(
 ANSWER_OUT_OF_BOUNDS = ErrorCode(
     "unreadable-answer", BadResponseError, _FAILED, fix="Check what answers at api_base: a retry would get the same."
 )
-HARNESS_CANNOT_SEND = ErrorCode("harness", HarnessError, _FAILED, fix="Check api_base, and the headers in options.")
+HARNESS_CANNOT_SEND = ErrorCode(
+    "harness",
+    HarnessError,
+    _FAILED,
+    fix="Check api_base, which begins with http:// or https://, and the headers in options.",
+)
 REDIRECTED = ErrorCode(
     "redirected",
     BadRequestError,

@@ -58,6 +58,10 @@ _WRONG_ADDRESS: Final = frozenset({"InvalidURL", "NonHttpUrlClientError", "Unsup
 """Base classes (httpx, aiohttp) of errors of a request that cannot be sent anywhere."""
 _OUT_OF_BOUNDS: Final = (RecursionError, UnreadableAnswerError)
 """Errors of answers that a retry would get again. RecursionError comes from JSON that is nested too deeply."""
+_INCOMPLETE: Final = "Response payload is not completed"
+"""Beginning of aiohttp's text for a connection that ended within an answer."""
+_TLS: Final = re.compile(r" ssl:(?:<[^<>]*>|\w+)")
+"""The TLS context in a text of aiohttp, with its address in memory."""
 _PREFIX: Final = re.compile(r"^(?:(?:litellm\.)?\w*(?:Error|Exception|Timeout)(?: Error)?(?:: | - ))+")
 """Class names that litellm and the SDKs put before a text."""
 _SUFFIX: Final = re.compile(
@@ -210,7 +214,7 @@ def harness_error(
     if sent is None:
         return call.unsent(error, chain)
     if _is_transport(chain):
-        return call.made(TRANSIENT_MODEL, _said(error))
+        return call.made(TRANSIENT_MODEL, _broken(chain))
     return call.unread(chain, seen)
 
 
@@ -250,9 +254,10 @@ class _Failed:
         if _NO_KEY.search(text):
             return self.made(NO_API_KEY, text)
         if plain is not None or _is_unsendable(chain):
-            return self.made(HARNESS_CANNOT_SEND, text if plain is None else _said(plain))
+            reason = f"the address is invalid: {_broken(chain)}" if plain is None else _said(plain)
+            return self.made(HARNESS_CANNOT_SEND, reason)
         if _is_transport(chain):
-            return self.made(TRANSIENT_MODEL, text)
+            return self.made(TRANSIENT_MODEL, _broken(chain))
         return self.made(NOT_SENT, f"litellm refused the request, which was not sent: {text}")
 
     def unread(self, chain: list[BaseException], seen: Seen) -> HarnessError:
@@ -357,6 +362,18 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _said(error: BaseException) -> str:
     """Return the text of *error*, without litellm's additions; its class if it has no text."""
     return _SUFFIX.sub("", _PREFIX.sub("", str(error)[:_SEARCHED_CHARS])) or type(error).__name__
+
+
+def _broken(chain: list[BaseException]) -> str:
+    """Return why a connection failed, in the words of the library that made it.
+
+    OpenAI's replaces them by "Connection error", and those of aiohttp contain objects.
+    """
+    plain = (cause for cause in chain if type(cause).__module__.startswith(("httpx", "aiohttp")) and str(cause))
+    text = _said(next(plain, chain[0]))
+    if text.startswith(_INCOMPLETE):
+        return "the connection broke before the answer was complete"
+    return _TLS.sub("", text).removesuffix(" [None]")
 
 
 def _clip(text: str, max_chars: int = _TEXT_CHARS) -> str:

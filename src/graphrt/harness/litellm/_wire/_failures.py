@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
+from math import isfinite
 from typing import Any, Final
 
 from graphrt._arguments import is_mapping, is_sequence
@@ -161,12 +162,7 @@ def _is_word(value: Any) -> bool:
 
 def _wait_s(delay: Any) -> float | None:
     """Return the seconds of a `retryDelay`, such as "34s" (google.rpc.RetryInfo); None if it is invalid."""
-    if not isinstance(delay, str) or not delay.endswith("s"):
-        return None
-    try:
-        return max(0.0, float(delay[:-1]))
-    except ValueError:
-        return None
+    return _seconds(delay[:-1]) if isinstance(delay, str) and delay.endswith("s") else None
 
 
 def _asked_wait_s(headers: Mapping[str, str]) -> float | None:
@@ -175,12 +171,20 @@ def _asked_wait_s(headers: Mapping[str, str]) -> float | None:
     RFC 9110 allows a date in `retry-after`.
     """
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(headers[name]) * unit_s)
-        except (KeyError, ValueError):
-            continue
+        wait = _seconds(headers.get(name, ""))
+        if wait is not None:
+            return wait * unit_s
     try:
         at = parsedate_to_datetime(headers["retry-after"])
     except (KeyError, ValueError):
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _seconds(number: str) -> float | None:
+    """Return *number*, at least 0; None if it is not a finite number."""
+    try:
+        seconds = float(number)
+    except ValueError:
+        return None
+    return max(0.0, seconds) if isfinite(seconds) else None
