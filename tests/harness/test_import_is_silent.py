@@ -44,9 +44,11 @@ def watch(event, args):
 
 sys.addaudithook(watch)
 import asyncio
-from graphrt.harness import LiteLLMHarness, ToolSpec
+from graphrt.harness import LiteLLMHarness, OutputSpec, ToolSpec
 
 harness = LiteLLMHarness("openai/fake", api_base=sys.argv[1], api_key="k", timeout_s=60)
+claude = LiteLLMHarness("anthropic/claude-sonnet-4-5", api_base=sys.argv[3], api_key="k", timeout_s=60)
+schema = {"type": "object", "properties": {}, "additionalProperties": False}
 before = {
     "litellm": "litellm" in sys.modules,
     "filters": list(warnings.filters),
@@ -58,6 +60,7 @@ before = {
 async def talk():
     reply = await harness.run("hi", tools=[ToolSpec(name="search")])
     streamed = [item async for item in harness.stream("hi")]
+    await claude.run("hi", output=OutputSpec(name="empty", schema=schema, strict=True))
     try:
         await harness.run("hi")
     except Exception as error:
@@ -118,9 +121,9 @@ def called(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "site" / "litellm").symlink_to(Path(spec.origin).parent)
     (folder / "talk.py").write_text(CALL)
     answer = ChatAnswer(text="hello", usage=Usage(input_tokens=1, output_tokens=1))
-    with FakeChatServer([answer, answer, ChatAnswer.failure(500)]) as server:
+    with FakeChatServer([answer, answer, answer, ChatAnswer.failure(500)]) as server:
         done = subprocess.run(
-            [sys.executable, "talk.py", server.url, "found.json"],
+            [sys.executable, "talk.py", server.url, "found.json", server.anthropic_url],
             capture_output=True,
             text=True,
             env=environment(folder / "site"),
@@ -160,7 +163,8 @@ class TestFirstCall:
         assert called["loud_handlers"] == []
 
     def test_environment_gains_only_the_switches_that_silence_litellm(self, called: dict[str, Any]) -> None:
-        assert set(called["environment_new"]) <= {"LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_MODE", "TIKTOKEN_CACHE_DIR"}
+        switches = {"LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "LITELLM_MODE"}
+        assert set(called["environment_new"]) <= {*switches, "TIKTOKEN_CACHE_DIR"}
 
     def test_no_file_is_written(self, called: dict[str, Any]) -> None:
         assert called["written"] == ["found.json"]

@@ -36,6 +36,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
 """Maps an extra to the distributions that it needs."""
 _GUARDS: Final = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
 """Settings that the adapter makes before it imports litellm, unless the environment overrides them."""

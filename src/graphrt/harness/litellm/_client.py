@@ -1,7 +1,8 @@
 """The only module that imports litellm: its guards, the event loop that it runs on, and its shutdown.
 
 Requests and the meaning of answers live in other modules. litellm is imported at the first call. Its import alone
-would fetch a price list, load `.env` and change warning filters and log handlers, all of which is prevented here.
+would fetch a price list, load `.env` and change warning filters and log handlers, and a later call would fetch a list
+of Anthropic's beta headers. All of this is prevented here.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ def _import_quietly() -> LiteLLM:
         MissingExtraError: litellm is not installed.
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # before the import, which fetches a price list
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")  # calls with an output schema fetch a list
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # before the import, which loads the project's .env
     try:
         with quiet_import("LiteLLM"):
