@@ -196,6 +196,8 @@ class Client:
         self._http = http
         self._counts = counts
         self._keys = 0
+        self.asked: Any = None
+        """The last stream that was requested, with the last refusal or event."""
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{random.choice(self._ports)}{path}"
@@ -216,11 +218,14 @@ class Client:
     async def chunks(self, method: str, path: str, body: Any = None, **headers: str) -> AsyncIterator[tuple[str, Any]]:
         """Yield the events of a stream, each with its id; a transport error ends it, and so does a temporary refusal."""
         told = {"user": self.thread, **headers}
+        self.asked = [method, path, body, None]
         async with self._http.stream(method, self.url(path), json=body, headers=told) as answer:
+            self.asked[-1] = answer.status_code
             if answer.status_code == 204:
                 raise NothingError
             if answer.status_code != 200:
                 await answer.aread()
+                self.asked[-1] = answer.text
                 if passes(answer):
                     raise httpx.ReadError(answer.text)
                 # The thread shows whether the request had its effect
@@ -233,6 +238,7 @@ class Client:
                 name, _, value = one.partition(": ")
                 id_, kind = (value, kind) if name == "id" else (id_, value) if name == "event" else (id_, kind)
                 if name == "data" and value != "[DONE]":
+                    self.asked[-1] = value[:200]
                     yield (kind or id_ if kind == "end" else id_), json.loads(value)
 
     async def head(self) -> dict[str, Any]:
@@ -257,6 +263,12 @@ class Client:
     async def talk(self) -> None:
         """Hold the conversation, and compare."""
         raise NotImplementedError
+
+    async def described(self) -> str:
+        """Describe where the conversation stands, for a report: its thread, and what was asked last."""
+        head = await self.head()
+        standing = {name: head.get(name) for name in ("status", "seq", "owner", "due", "interrupts", "next", "error")}
+        return f"{json.dumps(standing)}, after {self.asked}"
 
     def compare(self, what: str, found: Any) -> None:
         wanted = twin()[what]
@@ -554,6 +566,8 @@ async def storm(store: str, *, seconds: float, clients: int, pages: int, every_s
             left = until - time.monotonic() + PATIENCE_S
             try:
                 await asyncio.wait_for(client.talk(), left)
+            except TimeoutError:
+                wrong.append(f"{client.kind} {client.thread} did not end: {await client.described()}")
             except Exception as error:  # noqa: BLE001 - shown with the others
                 wrong.append(f"{client.kind} {client.thread}: {type(error).__name__}: {error}")
             counts[f"{client.kind} conversations"] += 1
