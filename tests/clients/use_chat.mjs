@@ -1,4 +1,4 @@
-// A page with `useChat` of the AI SDK, as the guide has it: streams, stops, approves, and goes on after a reload.
+// A page with `useChat` of the AI SDK, as the guide has it: streams, stops, approves, and goes on after a reload or a lost stream.
 
 import { useChat } from "@ai-sdk/react";
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
@@ -6,11 +6,18 @@ import { createElement as h } from "react";
 import { createRoot } from "react-dom/client";
 
 const id = new URLSearchParams(location.search).get("chat");
-const loaded = await (await fetch(`/chat/${id}/messages`)).json();
+const load = async () => (await (await fetch(`/chat/${id}/messages`)).json()).messages;
+const loaded = await load();
 const transport = new DefaultChatTransport({
   api: "/chat",
   prepareSendMessagesRequest: ({ id, messages, trigger }) => ({ body: { id, messages: messages.slice(-1), trigger } }),
+  fetch: async (...request) => {
+    const response = await fetch(...request);
+    if (response.status === 204) chat.setMessages(await load());
+    return response;
+  },
 });
+let chat;
 
 function Part({ part, decide }) {
   if (part.type === "text") return h("p", { className: "text" }, part.text);
@@ -20,16 +27,21 @@ function Part({ part, decide }) {
 }
 
 function Chat() {
-  const chat = useChat({
+  chat = useChat({
     id,
-    messages: loaded.messages,
+    messages: loaded,
     resume: true,
     transport,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+    onFinish: ({ finishReason, isAbort, isDisconnect, isError }) => {
+      const isCut = isDisconnect || !(finishReason || isAbort || isError);
+      if (isCut) chat.resumeStream();
+    },
   });
   const decide = (asked) => chat.addToolApprovalResponse({ id: asked, approved: true });
   const stop = async () => {
-    await fetch(`/graphs/chat/threads/${id}/cancel`, { method: "POST" }); // `chat.stop()` only stops reading
+    chat.stop(); // only stops reading
+    await fetch(`/graphs/chat/threads/${id}/cancel`, { method: "POST" });
   };
   const send = (event) => {
     event.preventDefault();
