@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from tests.codec import shapes
 
 from graphrt._codec import Codec, NotStorable, register, registry
+from graphrt._codec.answers import type_text
 from graphrt.errors import InputError, StoreError
 
 CODEC = Codec(shapes.ALL)
@@ -98,6 +99,20 @@ def test_description_is_readable() -> None:
         "dict": ["str", {"list": {"union": [{"class": "Color"}, "none"]}}]
     }
     assert CODEC.describe(Literal["a", shapes.Color.RED]) == {"literal": ["a", {"enum": ["Color", "RED"]}]}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (bool, "bool"),
+        (list[str] | None, "list[str] | none"),
+        (bool | dict[Literal["approve", "reason"], Any], "bool | dict['approve' | 'reason', any]"),
+        (tuple[int, ...], "tuple[int, ...]"),
+        (shapes.Model, "Model"),
+    ],
+)
+def test_description_as_text(annotation: Any, text: str) -> None:
+    assert type_text(CODEC.describe(annotation)) == text
 
 
 def test_class_with_its_own_functions_is_checked_as_an_instance() -> None:

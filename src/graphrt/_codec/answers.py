@@ -36,7 +36,7 @@ from graphrt._codec.walk import UnknownTagError
 if TYPE_CHECKING:
     from graphrt._codec.tables import Tables
 
-__all__ = ["adapter", "describe"]
+__all__ = ["adapter", "describe", "type_text"]
 
 _NAMES: Final[dict[str, Any]] = {
     "none": None,
@@ -102,6 +102,21 @@ def describe(annotation: Any, tables: Tables, depth: int = 0) -> Any:
         if tag is not None:
             return {"class": tag}
     raise NotStorable(f"is the type {_shown(annotation)}, which cannot be an answer type that survives a restart")
+
+
+def type_text(plain: Any) -> str:
+    """Return a type that `describe` wrote as text for people, such as `Verdict | list[str]`."""
+    if not isinstance(plain, dict):
+        return str(plain)
+    form, content = next(iter(plain.items()))
+    if form == "class":
+        return str(content)
+    if form == "literal":
+        return " | ".join(map(repr, content))
+    inner = [type_text(item) for item in (content if isinstance(content, list) else [content])]
+    if form == "tuple...":
+        return f"tuple[{inner[0]}, ...]"
+    return " | ".join(inner) if form == "union" else f"{form}[{', '.join(inner)}]"
 
 
 def _describe_collection(annotation: Any, origin: Any, args: Any, tables: Tables, depth: int) -> Any:

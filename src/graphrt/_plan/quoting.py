@@ -49,7 +49,9 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
         if not name and loc and loc[0] in untracked:
             parts.append(f"{loc[0]}: its value does not fit, and {HIDDEN}")
             continue
-        path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc)
+        # pydantic names a branch of a union by its validators: `dict[function-wrap[check()],any]`.
+        steps = [p.partition("[")[0] if isinstance(p, str) and "function-" in p else p for p in loc]
+        path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in steps)
         place = f"{name}{path}" if name else path.lstrip(".")
         # For a missing key, pydantic's `input` is the whole mapping around it, untracked values included. A value that
         # fails validation as a `Secret` is still a secret and must not be written.

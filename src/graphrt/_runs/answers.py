@@ -257,22 +257,18 @@ def _checked(engine: Engine, question: OpenInterrupt, answer: Any, clock: Callab
     try:
         return engine.plan.codec.adapter(question.answer_type).validate_python(answer)
     except ValidationError as error:
+        from graphrt._codec.answers import type_text  # imported late: the adapter has loaded it
+
         raise ANSWER_DOES_NOT_FIT(
             interrupt=question.id,
             problem=explain(error, "answer"),
             asker=question.node,
             payload=short(question.payload),
-            wanted=_type_text(question.answer_type),
+            wanted=type_text(question.answer_type),
             thread=engine.thread,
             interrupts=(question.id,),
             where=engine.where(),
         ) from None
-
-
-def _type_text(answer_type: Any) -> str:
-    """Return the stored type of an answer as a text for people: `Verdict` for `{"class": "Verdict"}`."""
-    name = answer_type.get("class") if is_mapping(answer_type) else answer_type
-    return name if isinstance(name, str) else short(answer_type)
 
 
 def _waits(engine: Engine, question: OpenInterrupt) -> InputError:
