@@ -26,10 +26,11 @@ from tests.testing.crash_bugs import (
 )
 
 from examples import approval
-from graphrt import END, START, Context, GraphBuilder, InputError
+from graphrt import END, START, Context, GraphBuilder, InputError, MockHarness
+from graphrt.errors import ScriptError
 from graphrt.harness import Agent, FunctionModel, Image, Message, UserMessage
 from graphrt.reducers import append
-from graphrt.testing import Exploration, explore_crashes, explore_forks
+from graphrt.testing import Exploration, explore_crashes, explore_forks, explore_schedules
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 ANSWERS = [{"approved": False, "remark": "shorter"}, {"approved": True, "remark": "fine"}]
@@ -192,6 +193,15 @@ def test_input_that_fails_at_once_is_reported() -> None:
 
     found = explored(chain(fails)).check()
     assert "the undisturbed run failed" in found.left_out[-1]
+
+
+@pytest.mark.parametrize("search", [explore_crashes, explore_forks, explore_schedules])
+def test_model_call_without_a_reply_is_an_error_and_no_case_is_tried(search: Any) -> None:
+    async def asks(_: Any, ctx: Context) -> Any:
+        return {"log": [(await ctx.harness.run("Please write.")).text]}
+
+    with pytest.raises(ScriptError, match="Please write"):
+        search(chain(asks), {}, options=lambda: {"harness": MockHarness({"Write": "a text"})})
 
 
 def test_node_that_differs_in_two_plain_runs_is_named_and_no_other_case_is_tried() -> None:

@@ -21,7 +21,7 @@ from graphrt.testing.exploring._user_functions import Answers, FunctionError
 from graphrt.testing.exploring._values import fields_of
 from graphrt.testing.exploring._wires import rest_differences
 from graphrt.testing.exploring.report import Exploration
-from graphrt.testing.exploring.search import Key, Search, StopSearch
+from graphrt.testing.exploring.search import Key, Search, StopSearch, refuse_missing_reply
 
 
 def explore_crashes(
@@ -73,6 +73,7 @@ def explore_crashes(
 
     Raises:
         InputError: *graph* is not compiled, or an option or *at* does not fit.
+        ScriptError, HarnessError: The undisturbed run makes a model call that no double answers.
     """
     plan = _plan("explore_crashes()", graph, input, store, options, Answers(answers), once, seed)
     cases = _Cases(plan, "crashes", max_cases, progress)
@@ -128,6 +129,7 @@ def explore_forks(
 
     Raises:
         InputError: *graph* is not compiled, or an option or *at* does not fit.
+        ScriptError, HarnessError: The undisturbed run makes a model call that no double answers.
     """
     plan = _plan("explore_forks()", graph, input, store, options, Answers(answers), None, seed)
     cases = _Cases(plan, "forks", max_cases, progress)
@@ -191,6 +193,7 @@ class _Cases:
         self.search.noted.update(run.notes)
         if isinstance(run.error, FunctionError):
             raise run.error
+        refuse_missing_reply(run.error)
         if run.refused:
             raise StopSearch("everything: a node does what the explorer does not run, see what is noted")
         bugs = compared(run, self._scheduled(watched=False), same_order=True)

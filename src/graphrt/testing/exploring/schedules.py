@@ -17,7 +17,16 @@ from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
 from graphrt.testing.exploring._user_functions import Answers
 from graphrt.testing.exploring._virtual_loop import HangError, Pick
 from graphrt.testing.exploring.report import Exploration
-from graphrt.testing.exploring.search import Bug, Key, Search, StopSearch, shrink, trimmed, walk_all
+from graphrt.testing.exploring.search import (
+    Bug,
+    Key,
+    Search,
+    StopSearch,
+    refuse_missing_reply,
+    shrink,
+    trimmed,
+    walk_all,
+)
 
 _MAX_NAMED: Final = 40
 """Maximum number of tasks that a case names."""
@@ -56,6 +65,7 @@ def explore_schedules(
 
     Raises:
         InputError: *seeds* is below 1, or *graph* is neither compiled nor a function.
+        ScriptError, HarnessError: The first order makes a model call that no double answers.
     """
     if seeds < 1:
         raise INVALID_ARGUMENT(argument="seeds= of explore_schedules()", value=seeds, wanted="1 or more")
@@ -104,6 +114,7 @@ class _Orders:
             self.first = self._try(_orders.first, watched=True)
         self.search.noted.update(self.first.notes)
         error = self.first.error
+        refuse_missing_reply(error)
         if self._cannot_go_on(self.first):
             raise StopSearch
         bugs = self.search.keep(by_itself(self.first), self.first)

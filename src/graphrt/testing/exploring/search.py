@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, S
 from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
+from graphrt.errors import ScriptError
 from graphrt.testing.exploring._user_functions import FunctionError
 from graphrt.testing.exploring.report import Counterexample, Exploration, Progress
 
@@ -25,6 +26,8 @@ Key: TypeAlias = tuple[str, str]
 """Kind and place of a bug."""
 _MAX_SHRINK_RUNS: Final = 200
 """Maximum number of runs spent on shrinking one case."""
+_UNSCRIPTED: Final = frozenset({"no-harness", "no-api-key", "model-request-forbidden", "missing-extra"})
+"""Codes of errors of calls without a given reply."""
 
 
 class StopSearch(Exception):  # noqa: N818 - not an error: it ends a search whose other cases would say nothing
@@ -52,6 +55,26 @@ class Walked(Protocol):
 
 R = TypeVar("R")
 W = TypeVar("W", bound=Walked)
+
+
+def root(error: BaseException) -> BaseException:
+    """Return the error of user code, or of the harness, that *error* reports; else *error* itself."""
+    seen: set[int] = set()
+    while error.__cause__ is not None and id(error) not in seen:
+        seen.add(id(error))
+        error = error.__cause__
+    return error
+
+
+def is_missing_reply(error: BaseException) -> bool:
+    """Return whether *error* is that of a model call that no double answers, which is a mistake in the test."""
+    return isinstance(error, ScriptError) or getattr(error, "code", "") in _UNSCRIPTED
+
+
+def refuse_missing_reply(error: BaseException | None) -> None:
+    """Raise the cause of *error* if it is a model call that no double answers: no case could be searched beyond it."""
+    if error is not None and is_missing_reply(cause := root(error)):
+        raise cause
 
 
 @final

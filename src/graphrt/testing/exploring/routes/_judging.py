@@ -14,7 +14,6 @@ from graphrt.errors import (
     GraphrtError,
     NodeFatigueError,
     RouteError,
-    ScriptError,
     StarvedJoinError,
     StepLimitError,
     UpdateError,
@@ -22,7 +21,7 @@ from graphrt.errors import (
 )
 from graphrt.errors._codes.explorations import IMPOSSIBLE_ALTERNATIVE, IMPOSSIBLE_REPLIES
 from graphrt.testing.exploring.routes._walk import Plan, Walk
-from graphrt.testing.exploring.search import Bug
+from graphrt.testing.exploring.search import Bug, is_missing_reply, root
 
 _KINDS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (StarvedJoinError, "starved-join"),
@@ -35,8 +34,6 @@ _KINDS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (UpdateError, "bad-update"),
     (RouteError, "wrong-route"),
 )
-_UNSCRIPTED: Final = frozenset({"no-harness", "no-api-key", "model-request-forbidden", "missing-extra"})
-"""Codes of errors of calls without a given reply."""
 _CLOSE: Final = 0.75
 """Similarity of two labels above which one counts as a misspelling of the other."""
 
@@ -84,10 +81,8 @@ def refused(questions: Mapping[str, tuple[str, Mapping[int, bool]]]) -> Iterator
 
 
 def _of_error(error: Exception, plan: Plan) -> Bug:
-    cause = _root(error)
-    if isinstance(cause, ScriptError):
-        raise IMPOSSIBLE_REPLIES(error=cause) from error
-    if getattr(cause, "code", "") in _UNSCRIPTED:
+    cause = root(error)
+    if is_missing_reply(cause):
         raise IMPOSSIBLE_REPLIES(error=cause) from error
     kind = next((kind for cls, kind in _KINDS if isinstance(error, cls) or isinstance(cause, cls)), "node-error")
     node = getattr(error, "node", None)
@@ -98,15 +93,6 @@ def _of_error(error: Exception, plan: Plan) -> Bug:
         kind, message = "unset-field", f"Field {cause.args[0]!r} is read and was never set: {message}"
     code = error.code if isinstance(error, GraphrtError) else ""
     return kind, f"{node or ''} {code} {type(cause).__name__}".strip(), message
-
-
-def _root(error: BaseException) -> BaseException:
-    """Return the error of user code, or of the harness, that *error* reports; else *error* itself."""
-    seen: set[int] = set()
-    while error.__cause__ is not None and id(error) not in seen:
-        seen.add(id(error))
-        error = error.__cause__
-    return error
 
 
 def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> None:
