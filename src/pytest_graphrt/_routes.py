@@ -113,10 +113,11 @@ def _targets(target: Any) -> tuple[Any, ...]:
     given: list[Any] = list(target) if isinstance(target, list | tuple) else [target]  # pyright: ignore[reportUnknownArgumentType]
     from graphrt import END, Send
 
-    return tuple(
+    targets = (
         END if one == "END" else one if one is END or isinstance(one, Send) else getattr(one, "name", one)
         for one in given
     )
+    return tuple(targets) or (END,)  # a router that returns an empty list ends the branch
 
 
 def _id(row: Route) -> str:

@@ -97,6 +97,7 @@ def test_each_row_is_a_test(suite: Path) -> None:
     ("marker", "told"),
     [
         ('graph, "a", [({"kind": "again"}, END)]', "a leads to b, not to END."),
+        ('graph, "a", [({"kind": "again"}, [])]', "a leads to b, not to END."),
         ('graph, "aa", [({"kind": "again"}, "b")]', "route() names 'aa', which is not a node."),
         ('graph, "a", [({"kinds": "again"}, "b")]', "'kinds'"),
         ('graph, "a", [({"kind": "no"}, "b")]', "returned 'no', which has no route."),
