@@ -195,6 +195,15 @@ def test_a_traceback_shows_the_node_and_few_frames_of_graphrt(asynchronous: bool
     assert len(ours) <= 2
 
 
+def test_traceback_of_an_agent_error_in_a_node_has_no_frames_of_graphrt() -> None:
+    async def node(state: State, ctx: Context) -> Any:
+        return {"text": (await ctx.bind(Agent(ScriptedModel([]))).run("x")).text}
+
+    error = failed(graph(node))
+
+    assert [frame.name for frame in traceback.extract_tb(error.__cause__.__traceback__)] == ["node"]
+
+
 def test_traceback_of_an_error_that_is_raised_unchanged_keeps_the_line_of_the_node() -> None:
     def node(state: State, ctx: Context) -> Any:
         return {"text": ctx.harness}

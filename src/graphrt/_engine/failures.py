@@ -10,20 +10,36 @@ the caller as it is (decision 0055): such a failure is marked `raise_as_is`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
 
 from graphrt import _retry_policy as retry
 from graphrt._engine.advice import advice, other_answer
 from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._plan.tables import NodePlan
-from graphrt.errors import GraphrtError, Place, describe_error, said
+from graphrt.errors import AuditError, GraphrtError, Place, ReplayDivergedError, StoreError, describe_error, said
 from graphrt.errors._codes.nodes import NODE_FAILED, NODE_TIMEOUT
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
-_OURS = __name__.partition(".")[0] + "."
+_OURS: Final = __name__.partition(".")[0] + "."
 """Prefix of the names of graphrt's own modules."""
+WHOLE: Final = (AuditError, ReplayDivergedError, StoreError)
+"""Errors that keep their full traceback, since its frames may show a problem in a store or in graphrt itself."""
+
+
+def users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return *trace* without the frames of graphrt's own modules. A traceback cannot be changed, so a copy is built."""
+    entries: list[TracebackType] = []
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+            entries.append(trace)
+        trace = trace.tb_next
+    trimmed: TracebackType | None = None
+    for entry in reversed(entries):
+        trimmed = TracebackType(trimmed, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return trimmed
 
 
 def progress(engine: RunState) -> tuple[int, int] | None:
@@ -43,7 +59,7 @@ def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: boo
     """Add the location to *error*, with which an attempt of *task* failed.
 
     An error of graphrt itself gets it as attributes. An exception of the node gets a note, and loses the graphrt frames
-    at the top of its traceback.
+    at the top of its traceback; one of an agent or an effect loses all of them.
 
     Args:
         raise_as_is: Whether *error* is graphrt's own statement about the task, which reaches the caller unwrapped.
@@ -53,6 +69,8 @@ def mark(engine: RunState, task: Task, error: BaseException, *, raise_as_is: boo
         error.locate(place)
         return
     trace = error.__traceback__
+    if isinstance(error, GraphrtError) and not isinstance(error, WHOLE):
+        trace = users_frames(trace)  # its text says what an agent or an effect could not do
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
         trace = trace.tb_next  # graphrt frames above the node do not help its author
     if trace is not None:  # else the exception has no frame outside graphrt, and keeps its traceback

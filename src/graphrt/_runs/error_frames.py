@@ -6,22 +6,17 @@ makes no decisions about the run.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from graphrt._engine.failures import progress
+from graphrt._engine.failures import WHOLE, progress, users_frames
 from graphrt._engine.redacting import redacted_error
-from graphrt.errors import AuditError, GraphrtError, ReplayDivergedError, StoreError
+from graphrt.errors import GraphrtError
 
 if TYPE_CHECKING:
     from graphrt._drivers.run_services import RunServices
     from graphrt._engine.engine import Engine
 
-_OURS: Final = __name__.partition(".")[0] + "."
-"""Prefix of the names of graphrt's own modules."""
 _DONE: Final = "tasks done"
-_WHOLE: Final = (AuditError, ReplayDivergedError, StoreError)
-"""Errors that keep their full traceback, since its frames may show a problem in a store or in graphrt itself."""
 
 
 def prepare(error: BaseException, engine: Engine, services: RunServices, seq: int) -> None:
@@ -49,18 +44,5 @@ def prepare(error: BaseException, engine: Engine, services: RunServices, seq: in
     known.setdefault("run_id", services.run_id)
     if seq:
         known.setdefault("seq", seq)
-    if not isinstance(error, _WHOLE):
+    if not isinstance(error, WHOLE):
         error.__traceback__ = users_frames(error.__traceback__)
-
-
-def users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return *trace* without the frames of graphrt's own modules. A traceback cannot be changed, so a copy is built."""
-    entries: list[TracebackType] = []
-    while trace is not None:
-        if not trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
-            entries.append(trace)
-        trace = trace.tb_next
-    trimmed: TracebackType | None = None
-    for entry in reversed(entries):
-        trimmed = TracebackType(trimmed, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return trimmed
