@@ -71,6 +71,13 @@ def test_context_mistaken_for_the_holder_of_the_state() -> None:
     )
 
 
+def test_misspelt_attribute_of_the_context() -> None:
+    assert message(lambda: graph(lambda s, ctx: {"q": ctx.thread_id}).run({})) == failed(
+        "AttributeError: 'Context' object has no attribute 'thread_id'",
+        "The Context has no 'thread_id': did you mean ctx.thread?",
+    )
+
+
 def test_argument_of_a_send_expected_in_the_state() -> None:
     assert message(lambda: graph(lambda s, ctx: {"q": s["page"]}, sends={"page": "p"}).run({})) == failed(
         "TypeError: 'State' object is not subscriptable",

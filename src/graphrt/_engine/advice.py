@@ -72,8 +72,11 @@ def _of_attribute(engine: RunState, task: Task, owner: Any, name: str) -> str:
     """
     kind: Any = owner.__class__
     # Compared by name: the Context belongs to the drivers, a layer that the engine may not import.
-    if kind.__module__ == "graphrt._drivers.context" and name in _OF_THE_CONTEXT:
-        return f"The Context has no {name!r}: {_OF_THE_CONTEXT[name]}."
+    if kind.__module__ == "graphrt._drivers.context":
+        if name in _OF_THE_CONTEXT:
+            return f"The Context has no {name!r}: {_OF_THE_CONTEXT[name]}."
+        guess = closest(name, [known for known in dir(kind) if not known.startswith("_")])
+        return f"The Context has no {name!r}: did you mean ctx.{guess}?" if guess else ""
     if kind is dict and name in engine.fields and engine.plan.state.kind == "typeddict":
         return f"The state is a dictionary: state[{name!r}]."
     if kind is (dict if engine.plan.state.kind == "typeddict" else engine.plan.state.cls):
