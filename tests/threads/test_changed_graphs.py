@@ -11,7 +11,7 @@ import pytest
 import typing_extensions as te
 
 from graphrt import START, Command, Send
-from graphrt.errors import InputError
+from graphrt.errors import InputError, NodeError
 from graphrt.migrations import Migration
 from graphrt.reducers import add, append
 
@@ -142,6 +142,32 @@ def test_incompatible_changes_are_refused_without_a_change_of_the_thread(world, 
     assert list(world.runtime(graph).entries("t")) == before
     assert [info.thread for info in runtime.threads()] == ["t"]
     assert world.runtime(graph).resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [line(("z", note("z")), ("q", ask("q")), ("b", note("b"))), line(("z", ask("z")), ("b", note("b")))],
+    ids=["another node is first", "the pending node is replaced"],
+)
+def test_answer_to_the_first_node_does_not_reach_another_node(world, changed):
+    graph = paused(world, line(("q", ask("q")), ("b", note("b"))))
+    renamed = line(("ask", ask("q")), ("b", note("b")))
+    moved = Migration(source=graph.fingerprint, nodes={"q": "ask"})
+
+    refused("graph-changed", lambda: world.runtime(changed).resume("t", "yes"), "'q'", "pending", error=InputError)
+    end = world.runtime(renamed, migrations=[moved]).resume("t", "yes")
+    assert end.state["notes"] == ["q=yes", "b"]
+
+
+def test_first_node_that_only_failed_may_be_replaced(world):
+    def broken(state):
+        raise ValueError
+
+    with pytest.raises(NodeError):
+        paused(world, line(("a", broken), ("b", note("b"))))
+    mended = line(("z", note("z")), ("a", note("a")), ("b", note("b")))
+
+    assert world.runtime(mended).retry("t").state["notes"] == ["z", "a", "b"]
 
 
 def test_different_graph_is_refused_by_name(world):

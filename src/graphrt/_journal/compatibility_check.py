@@ -99,8 +99,10 @@ def _judged(
     reader.codec = plan.codec.forgiving()
     named = _pending(reader, loaded)
     common["pending"] = _in_last_graph(named, meta)
-    # Before the first commit of a run, the current graph decides where START leads: nodes of the last one may be gone.
-    waiting: tuple[str, ...] = common["pending"] if named is not None else ()
+    # Until a first task of a run has recorded something, the current graph decides where START leads: nodes of the last
+    # one may be gone.
+    is_open = named is not None or _has_records(reader, loaded)
+    waiting: tuple[str, ...] = common["pending"] if is_open else ()
     migration = next((known for known in migrations if known.matches(source)), None)
     renamed: Mapping[str, str] = migration.nodes if migration is not None else {}
     blocking: list[str] = []
@@ -108,6 +110,9 @@ def _judged(
     if before.get("name") != now["name"]:
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
     _nodes(before, now, waiting, _led_to(meta, reader, loaded), renamed, blocking, changes)
+    first, present_first = _first(before, renamed), _first(now, {})
+    if is_open and named is None and first != present_first:  # tasks are known by their place: a record has no other
+        blocking.append(f"START leads to {names(present_first)} now, but nodes {names(first)} are pending behind it")
     written = _written(reader, loaded)
     waits = _waiting_updates(reader, loaded)
     changed = _fields(before, plan, written, waits, migration, blocking, changes)
@@ -311,6 +316,35 @@ def _nested(path: str, before: Mapping[str, Any], plan: Plan) -> list[Change]:
 def _entered(before: Mapping[str, Any], status: str) -> list[str]:
     """Return the nodes that START may lead to, which may be open before the first commit; None if all is done."""
     return [edge["to"] for edge in before.get("edges", ()) if edge["from"] == "START"] if status != "completed" else []
+
+
+def _first(topology: Mapping[str, Any], renamed: Mapping[str, str]) -> list[str]:
+    """Return the nodes that START leads to, in task order, by the names of a migration."""
+    targets = {edge["to"] for edge in topology.get("edges", ()) if edge["from"] == "START"}
+    nodes = (node["name"] for node in topology.get("nodes", ()) if node["name"] in targets)
+    return [renamed.get(name, name) for name in nodes]
+
+
+def _has_records(reader: Reader, loaded: StoredThread) -> bool:
+    """Return whether a task of the first superstep has a question, an effect, a reply or an outcome, not just failures.
+
+    The records are those of the last run, for a thread whose run has not committed.
+    """
+    for _, event in _staged(reader, loaded):
+        if _is_record(event):
+            return True
+    for record in reversed(loaded.records):
+        for path, event in reversed(reader.batch(record).logged):
+            if not path and isinstance(event, events.RunStarted):
+                return False
+            if _is_record(event):
+                return True
+    return False
+
+
+def _is_record(event: events.Event) -> bool:
+    """Return whether a node that runs again reads the event of its task."""
+    return hasattr(event, "task") and not isinstance(event, (events.TaskFailed, events.TaskRetried))
 
 
 def _wiring(node: Mapping[str, Any]) -> dict[str, Any] | None:
