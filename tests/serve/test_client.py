@@ -293,6 +293,20 @@ def test_follower_continues_when_its_server_is_replaced(serve):
 # -- its signatures ------------------------------------------------------------------------------------------------
 
 
+def test_async_verbs_may_be_called_on_several_event_loops(served):
+    client = Client(served.url, GRAPH)
+
+    async def threads() -> Any:
+        return await client.athreads()
+
+    with asyncio.Runner() as one, asyncio.Runner() as other:
+        found = [runner.run(threads()) for runner in (one, other, one)]
+        for runner in (one, other):
+            runner.run(client.aclose())
+
+    assert len(found) == 3
+
+
 def test_each_verb_has_an_async_twin_with_the_same_signature():
     verbs = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
     sync = {name for name in verbs if f"a{name}" in verbs} | {"wait"}

@@ -199,6 +199,20 @@ def test_expired_records_beyond_the_limit_of_a_request_are_deleted_by_later_ones
         assert [one.thread for one in runtime.threads()] == ["key-5", "key-6", "key-7"]
 
 
+@pytest.mark.parametrize("verb", ["end", "forget"])
+def test_outcome_is_recorded_although_a_repetition_has_just_claimed_the_record(monkeypatch, verb):
+    with Runtime(papers(), store="memory:") as runtime:
+        keys = _keys.Keys(runtime)
+        keys.begin("key-1", "digest", 0, waits=lambda: False)
+        claim = runtime.store.claim("key-1", create=False, lease_s=30, at=0.0)
+        monkeypatch.setattr(_keys, "sleep", lambda _s: runtime.store.release(claim))
+
+        getattr(keys, verb)("key-1")
+
+        again = keys.begin("key-1", "digest", 0, waits=lambda: False)
+        assert again == (None if verb == "end" else "key-1")
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "\x01"])
 def test_key_is_a_short_printable_string(served, key):
     assert served("POST", "/threads", {"input": {"topic": "tea"}}, idempotency_key=key).status_code == 400

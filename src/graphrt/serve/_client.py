@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 from types import TracebackType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, Unpack, cast, final, overload
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import httpx
 import typing_extensions as te
@@ -139,7 +140,8 @@ class Client(Generic[S]):
         self._transport: Final = options.get("transport")
         self._async_transport: Final = options.get("async_transport")
         self._http: httpx.Client | None = None
-        self._ahttp: httpx.AsyncClient | None = None
+        self._ahttp: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient]()
+        """Connections of the async verbs by event loop, because no other loop can use them."""
         self.schedules: Final = RemoteSchedules(self)
         """The schedules of the graph."""
 
@@ -588,9 +590,12 @@ class Client(Generic[S]):
 
     @property
     def _async(self) -> httpx.AsyncClient:
-        if self._ahttp is None:
-            self._ahttp = httpx.AsyncClient(headers=self._headers, transport=self._async_transport, verify=self._verify)
-        return self._ahttp
+        loop = asyncio.get_running_loop()
+        client = self._ahttp.get(loop)
+        if client is None:
+            client = httpx.AsyncClient(headers=self._headers, transport=self._async_transport, verify=self._verify)
+            self._ahttp[loop] = client
+        return client
 
     def close(self) -> None:
         """Close the connections of the sync verbs."""
@@ -599,11 +604,11 @@ class Client(Generic[S]):
             self._http = None
 
     async def aclose(self) -> None:
-        """Close the connections of all verbs."""
+        """Close the connections of the sync verbs, and those of the async ones on this event loop."""
         self.close()
-        if self._ahttp is not None:
-            await self._ahttp.aclose()
-            self._ahttp = None
+        client = self._ahttp.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
 
     def __enter__(self) -> te.Self:
         return self

@@ -14,10 +14,10 @@ record. Otherwise the outcome is unknown: the repetition is refused with that re
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from time import monotonic, sleep
-from typing import Annotated, Any, Final, TypedDict, final
+from typing import Annotated, Any, Final, TypedDict, TypeVar, final
 from uuid import uuid4
 
 from graphrt.commands import END, START
@@ -29,6 +29,8 @@ from graphrt.reducers import max as highest
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Caller
 
+T = TypeVar("T")
+
 LONGEST: Final = 255
 """Characters of a key."""
 KEPT_S: Final = 86_400.0
@@ -39,7 +41,7 @@ _SWEEP_EVERY_S: Final = 3_600.0
 _SWEPT: Final = 100
 """Maximum number of records that a request deletes, in one transaction of the store."""
 _TRIES: Final = 100
-"""Number of looks at a record that another process is writing, 10 ms apart."""
+"""Number of tries to write a record that another request is writing, 10 ms apart."""
 
 
 class KeyRecord(TypedDict):
@@ -108,7 +110,8 @@ class Keys:
         id_, number = record, 1
         while True:
             values = {"owner": owner, "digest": digest, "begun_at": self._clock(), "seq": seq, "done": False}
-            stored = self._kept(id_, values)
+            # Creates the record. If it exists, its reducers keep the existing values, so nothing changes.
+            stored: KeyRecord = self._written(partial(self._records.update, id_, values)).values
             if stored["owner"] == owner:
                 return id_
             if stored["digest"] != digest:
@@ -121,25 +124,22 @@ class Keys:
                 raise KEY_OUTCOME_UNKNOWN()
             id_, number = f"{record}.{number}", number + 1  # its process died before the write
 
-    def _kept(self, record: str, values: dict[str, Any]) -> KeyRecord:
-        """Create the record with *values*, or return the existing one."""
-        for _ in range(_TRIES):
-            try:
-                # Creates the record. If it exists, its reducers keep the existing values, so nothing changes.
-                stored: KeyRecord = self._records.update(record, values).values
-            except ConflictError:  # another process writes it now
-                sleep(0.01)
-                continue
-            return stored
-        raise KEY_IN_PROGRESS()
-
     def end(self, record: str) -> None:
         """Record that the request took effect."""
-        self._records.update(record, {"done": True})
+        self._written(lambda: self._records.update(record, {"done": True}))
 
     def forget(self, record: str) -> None:
         """Forget a request that was refused and changed nothing, so that a corrected one can use the same key."""
-        self._records.delete_thread(record)
+        self._written(lambda: self._records.delete_thread(record))
+
+    def _written(self, write: Callable[[], T]) -> T:
+        """Return the result of *write*, which is repeated while another request writes the record."""
+        for _ in range(_TRIES):
+            try:
+                return write()
+            except ConflictError:
+                sleep(0.01)
+        raise KEY_IN_PROGRESS()
 
     def _sweep(self) -> None:
         """Once an hour, delete expired records; if there are many, some at each request until none is left."""
