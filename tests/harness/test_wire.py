@@ -13,14 +13,16 @@ from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
     AssistantMessage,
+    ModelRequest,
     TextDelta,
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
     ToolMessage,
+    ToolSpec,
     UserMessage,
 )
-from graphrt.harness.litellm._openai_format import ReplyBuilder, read_reply, read_usage, wire_messages
+from graphrt.harness.litellm._openai_format import ReplyBuilder, read_reply, read_usage, wire_messages, wire_request
 from graphrt.harness.litellm._thinking import Recipient, recipient
 
 
@@ -241,12 +243,37 @@ def test_deepseek_gets_the_field_with_every_call() -> None:
     assert wire_messages([AssistantMessage(tool_calls=CALLS[1:])], to=to)[0]["reasoning_content"] == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("look", "look"),
+        ("look<|channel|>commentary", "look__channel__commentary"),
+        ("functions.look", "functions.look"),  # a tool of the request
+        ("functions.fly", "functions_fly"),
+        ("x" * 80, "x" * 64),
+        ("", "unknown"),
+    ],
+)
+def test_name_that_no_tool_can_have_is_converted(name: str, written: str) -> None:
+    said = [
+        UserMessage(text="u"),
+        AssistantMessage(tool_calls=(ToolCall(id="c1", name=name),)),
+        ToolMessage(tool_call_id="c1", text="There is no such tool."),
+    ]
+    asked = ModelRequest(messages=tuple(said), tools=(ToolSpec(name="functions.look"),))
+
+    (call,) = wire_request(asked)["messages"][1]["tool_calls"]
+
+    assert call["function"]["name"] == written
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
 @pytest.mark.parametrize("thinking", [(), BLOCKS], ids=["empty", "only thinking"])
-def test_message_without_text_and_calls_is_empty_or_omitted(thinking: tuple[ThinkingBlock, ...]) -> None:
-    said = [UserMessage(text="u"), AssistantMessage(thinking=thinking), UserMessage(text="v")]
+def test_message_without_text_and_calls_is_empty_or_omitted(text: str, thinking: tuple[ThinkingBlock, ...]) -> None:
+    said = [UserMessage(text="u"), AssistantMessage(text=text, thinking=thinking), UserMessage(text="v")]
 
     for to in (Recipient(), recipient("m", "deepseek"), recipient("m", "openrouter")):
-        assert wire_messages(said, to=to)[1] == {"role": "assistant", "content": ""}
+        assert wire_messages(said, to=to)[1] == {"role": "assistant", "content": text}
     for to in (CLAUDE, GEMINI, RESPONSES):
         assert [message["role"] for message in wire_messages(said, to=to)] == ["user", "user"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
@@ -52,6 +52,8 @@ _REASONS: Final[Mapping[Any, FinishReason]] = {
 """Maps finish reasons on the wire to ours; all others are "unknown"."""
 _SIGNATURE: Final = "__thought__"
 """Separates the id of a call and Gemini's signature of the thought before it, in the ids that litellm makes."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The form of a tool's name that every provider accepts."""
 _ANYONE: Final = Recipient()
 """A provider of chat completions that accepts no reasoning from earlier replies."""
 _SHOWN: Final = frozenset(
@@ -86,7 +88,8 @@ def wire_request(request: ModelRequest, *, to: Recipient = _ANYONE) -> dict[str,
     if request.tools and choice != "auto":
         named = {"type": "function", "function": {"name": choice}}
         optional["tool_choice"] = choice if choice in ("none", "required") else named
-    body: dict[str, Any] = {"messages": wire_messages(request.messages, to=to)}
+    offered = frozenset(tool.name for tool in request.tools)
+    body: dict[str, Any] = {"messages": wire_messages(request.messages, to=to, offered=offered)}
     return body | {name: value for name, value in optional.items() if value is not None}
 
 
@@ -95,14 +98,17 @@ def _wire_output(output: OutputSpec) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def wire_messages(messages: Iterable[Message], *, to: Recipient = _ANYONE) -> list[dict[str, Any]]:
-    """Return the `messages` of a request body, written for *to*.
+def wire_messages(
+    messages: Iterable[Message], *, to: Recipient = _ANYONE, offered: Container[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the `messages` of a request body, written for *to*; *offered* are the names of the request's tools.
 
     Media that an API takes from a user alone, those of tool results and of the model itself, follow in a message of
     the user.
 
     An assistant message without text and calls, which some models give as an answer, has no form that every API takes.
     Chat completions take an empty text. Other APIs refuse that and take two user messages in a row, so it is left out.
+    A text of white space alone is no text to them either.
     """
     ids = _ids_for(messages, to)
     written: list[dict[str, Any]] = []
@@ -111,7 +117,7 @@ def wire_messages(messages: Iterable[Message], *, to: Recipient = _ANYONE) -> li
         if pending and not isinstance(message, ToolMessage):  # results stand together, after the calls
             written.append({"role": "user", "content": pending})
             pending = []
-        written += _wire_message(message, ids, to, pending)
+        written += _wire_message(message, ids, offered, to, pending)
     return [*written, {"role": "user", "content": pending}] if pending else written
 
 
@@ -134,8 +140,22 @@ def _id_for(id_: str, to: Recipient) -> str:
     return sha256(id_.encode(errors="surrogatepass")).hexdigest()[: to.ids.chars]
 
 
+def _name_for(name: str, offered: Container[str]) -> str:
+    """Return the name of a called tool as it is written.
+
+    Models make up names that no tool can have, and providers refuse a conversation with one.
+    """
+    if name in offered or _NAME.fullmatch(name):
+        return name
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"
+
+
 def _wire_message(
-    message: Message, ids: Mapping[str, str], to: Recipient, pending: list[dict[str, Any]]
+    message: Message,
+    ids: Mapping[str, str],
+    offered: Container[str],
+    to: Recipient,
+    pending: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Return a message as it is written for *to*; parts that have to follow in one of the user join *pending*."""
     match message:
@@ -152,9 +172,12 @@ def _wire_message(
             if message.media:
                 _add_made(body, message.media, to, pending)
             if message.tool_calls:
-                body["tool_calls"] = [_wire_call(call, ids.get(call.id, call.id)) for call in message.tool_calls]
-            elif not message.text and "images" not in body:  # its thinking alone is refused, too
-                return [{"role": "assistant", "content": ""}] if to.api == "chat" else []
+                body["tool_calls"] = [
+                    _wire_call(call, ids.get(call.id, call.id), _name_for(call.name, offered))
+                    for call in message.tool_calls
+                ]
+            elif not message.text.strip() and "images" not in body:  # its thinking alone is refused, too
+                return [{"role": "assistant", "content": message.text}] if to.api == "chat" else []
             return wire_assistant(body, message.thinking, to)
 
 
@@ -189,10 +212,10 @@ def _add_made(body: dict[str, Any], media: Sequence[MediaPart], to: Recipient, p
             pending.append({"type": "text", "text": f"[you made {part!r}, which cannot be shown here]"})
 
 
-def _wire_call(call: ToolCall, id_: str) -> dict[str, Any]:
+def _wire_call(call: ToolCall, id_: str, name: str) -> dict[str, Any]:
     # Adapters of litellm parse this text for providers that want an object, so malformed JSON is put inside one.
     text = call.arguments_text if call.error is None else json.dumps({"malformed_arguments": call.arguments_text})
-    return {"id": id_, "type": "function", "function": {"name": call.name, "arguments": text}}
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": text}}
 
 
 def wire_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
