@@ -226,7 +226,7 @@ class LiveRelay:
         if type(item) is Live and item.what == "ended":
             self._ended.add(task_id)
         self._number += 1
-        if mode == "messages":
+        if mode == "messages" and task_id:  # an item about the run is a BudgetWarning
             self._note_attempt(type(item.item), task_id)
         shown = self._kept_as(mode, item, task_id)
         if shown is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from graphrt import START, Context, GraphBuilder, Runtime
 from graphrt.errors import BadResponseError, BudgetExceededError, InputError, NodeError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness import Agent, AgentReply, Budget, BudgetWarning, FunctionModel, ModelProfile
+from graphrt.runtime import LiveItem
 
 from .calls import COUNTED, PRICED, Calls, State, agent, ask_once, fan, took
 
@@ -139,6 +141,21 @@ def test_warnings_are_emitted_once_on_the_stream() -> None:
     warnings = [item for item in runtime.stream({}, modes="messages") if isinstance(item, BudgetWarning)]
 
     assert [(one.what, one.of, one.used, one.limit) for one in warnings] == [("tokens", "run", 540, 1000)]
+
+
+def test_warning_reaches_the_reader_of_a_stored_thread(caplog: pytest.LogCaptureFixture) -> None:
+    calls = Calls(took(90))
+    runtime = Runtime(fan(9), store="memory:", harness=agent(calls), budget=Budget(tokens=1_000, warn_at=0.5))
+    with runtime:
+        thread = runtime.start({})
+        driver = Thread(target=runtime.drive, args=(thread,))
+        items = runtime.follow(thread, live=True)
+        driver.start()
+        warnings = [item.item for item in items if type(item) is LiveItem and isinstance(item.item, BudgetWarning)]
+        driver.join()
+
+    assert [(one.what, one.of, one.used, one.limit) for one in warnings] == [("tokens", "run", 540, 1000)]
+    assert caplog.records == []
 
 
 def test_failed_calls_cost_nothing() -> None:
