@@ -13,7 +13,7 @@ import pytest
 from tests.patience import eventually
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
-from graphrt._runs import undriven
+from graphrt._runs import detached, undriven
 from graphrt.errors import ConflictError, GraphrtError, InputError, RunFailedError, WaitTimeoutError
 from graphrt.events import RunHandedOver, RunResumed, RunStarted
 from graphrt.stores import Store, open_store
@@ -84,6 +84,18 @@ def test_repeated_request_starts_one_run(store: Store) -> None:
     assert runtime.wait("t").state.log == [4]
     with pytest.raises(InputError):
         runtime.start({"n": 0}, if_exists="return")
+
+
+def test_repeated_request_waits_for_the_first_commit_of_another_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = Runtime(loop(), store=store)
+    claim = store.claim("t", create=True, lease_s=30, at=time.time())
+    monkeypatch.setattr(detached, "sleep", lambda _s: store.release(claim))
+
+    runtime.start({"n": 4}, thread="t", if_exists="return")
+
+    assert runtime.state("t").status == "running"
 
 
 def test_two_requests_at_the_same_time_start_one_run(store: Store) -> None:

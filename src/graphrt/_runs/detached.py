@@ -86,8 +86,8 @@ def start(
     if while_running == "abandon":  # no run is active: what the last one left undone is given up
         if_exists = "abandon"
     if if_exists == "return" and thread is not None:
-        if not exists(store, check_id(thread)):
-            start_new(config, input_, thread, labels)
+        while not exists(store, check_id(thread)) and start_new(config, input_, thread, labels) is None:
+            sleep(_CREATED_S)  # until the first commit of the process that is creating it
         return thread
     try:
         opened = reopen_run.on_either(config, input_, thread, answers, answer, labels, if_exists=if_exists)
@@ -105,6 +105,8 @@ def start(
     return id_
 
 
+_CREATED_S: Final = 0.01
+"""Seconds between two looks at a thread that another process is creating."""
 WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
 """How to handle an input while a run of its thread is active: refuse it with a ConflictError, queue it until that run
 ends, or abandon that run and start the next one."""
@@ -147,7 +149,7 @@ def start_new(config: RunConfig, input_: Any, thread: str, labels: Labels | None
         labels: Title and tags; None without any.
     """
     try:
-        opened = open_run.begin(config, input_, thread, if_exists="return", labels=labels)
+        open_run.begin(config, input_, thread, if_exists="return", labels=labels).hand_over()
     except (Present, ConflictError):  # it has a result (`Present` would carry it), or is being created or driven
         return None
     except InputError as error:
@@ -155,7 +157,6 @@ def start_new(config: RunConfig, input_: Any, thread: str, labels: Labels | None
             raise
         # Its status is "running" (it was started and has no driver yet) or "failed": it exists, in any case.
         return None
-    opened.hand_over()
     return thread
 
 
