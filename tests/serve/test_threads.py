@@ -175,6 +175,7 @@ def test_thread_of_another_graph_does_not_exist(serve):
         ("POST", "/threads/paused/answers", {"answers": {"other": True}}, 409, "unknown-interrupt"),
         ("POST", "/threads/paused/answers", {"answers": {}, "answer": 1}, 400, "bad-request-part"),
         ("POST", "/threads/paused/update", {"values": {"colour": 1}}, 422, "unknown-key"),
+        ("POST", "/threads/paused/update", {"as_node": "approve", "goto": "nowhere"}, 400, "bad-request-part"),
         ("POST", "/threads/paused/fork", {"at": 999}, 404, "unknown-entry"),
     ],
 )

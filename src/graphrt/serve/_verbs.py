@@ -322,7 +322,11 @@ def update(call: Call) -> Reply:
     body: _bodies.Edit = call.body
     goto: Any = body.goto
     if goto is not None:
-        targets = [END if name == END.value else name for name in ([goto] if isinstance(goto, str) else goto)]
+        names = [goto] if isinstance(goto, str) else goto
+        for name in names:
+            if name != END.value and name not in call.runtime.graph.nodes:
+                raise BAD_REQUEST_PART(part="body", problem=f"goto names {name!r}, which is not a node")
+        targets = [END if name == END.value else name for name in names]
         goto = targets[0] if isinstance(body.goto, str) else targets
     check_free(call, call.thread)
     call.runtime.update(call.thread, body.values, as_node=body.as_node, goto=goto)
