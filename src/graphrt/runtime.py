@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from graphrt.harness.tools.registry import AnyTool
     from graphrt.stores.verbs import Verification
 
+__tracebackhide__ = True  # pytest shows the line of the caller, not those of this module
 # fmt: off
 __all__ = [
     "MODES", "AsyncFollowing", "AsyncStream", "Compatibility", "Diff", "Divergence", "ErasureReport", "FieldWrite", "IfExists", "InboxItem",

@@ -121,6 +121,15 @@ def test_invalid_table_fails_its_test_with_a_reason(suite: Path, marker: str, to
     assert "another exception" not in text
 
 
+@pytest.mark.parametrize("verb", ["graph.run({'kind': 'no'})", "Runtime(graph, store='memory:').run({'kind': 'no'})"])
+def test_failure_of_a_run_shows_no_source_of_graphrt(suite: Path, verb: str) -> None:
+    code, text = run(suite, "-q", test_run=f"from flow import graph\nfrom graphrt import Runtime\ndef test(): {verb}")
+    assert code == 1, text
+    assert "returned 'no', which has no route." in text
+    assert "_runs" not in text
+    assert "runtime.py" not in text
+
+
 # -- fixtures and requests ---------------------------------------------------------------------------------------
 
 FIXTURES = """

@@ -30,6 +30,8 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Labels
 
+__tracebackhide__ = True  # pytest shows the line of the caller, not those of this module
+
 
 def run(
     config: RunConfig, input_: Any, thread: str | None, *, if_exists: IfExists = "update", labels: Labels | None = None

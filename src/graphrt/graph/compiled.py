@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 Stub: TypeAlias = Callable[[S], Any] | Callable[[S, Context[Any]], Any]
 """A replacement for a node's function. Its result is checked at run time, since types of a lambda in a union are not
 inferred."""
+__tracebackhide__ = True  # pytest shows the line of the caller, not those of this module
 _DRAWN: Final = 60
 """Maximum number of nodes for which notebooks show a graph as a picture; drawing takes up to a millisecond per node."""
 

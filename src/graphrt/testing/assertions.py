@@ -19,6 +19,7 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_AR
 from graphrt.events import TaskRetried, Usage
 from graphrt.testing.recording import RecordedRun
 
+__tracebackhide__ = True  # pytest shows the line of the caller, not those of this module
 S = TypeVar("S")
 
 _AMOUNTS: Final = ("tokens", *(field.name for field in dataclasses.fields(Usage)))
@@ -52,12 +53,10 @@ class RunAssertions(Generic[S]):
 
     def visited(self, *nodes: NodeRef) -> RunAssertions[S]:
         """Exactly these nodes ran, in this order, with one name per task."""
-        __tracebackhide__ = True
         return self._same("visited", [self._name(node) for node in nodes], list(self.run.visited))
 
     def visited_in_order(self, *nodes: NodeRef) -> RunAssertions[S]:
         """These nodes ran in this order, possibly with others between them."""
-        __tracebackhide__ = True
         rest = iter(self.run.visited)
         for at, name in enumerate(wanted := [self._name(node) for node in nodes]):
             if name not in rest:
@@ -67,7 +66,6 @@ class RunAssertions(Generic[S]):
 
     def never_visited(self, *nodes: NodeRef) -> RunAssertions[S]:
         """None of these nodes ran."""
-        __tracebackhide__ = True
         for name in map(self._name, nodes):
             if name in self.run.visited:
                 self._fail(f"{name!r} ran.", f"visited: {' -> '.join(self.run.visited)}")
@@ -81,7 +79,6 @@ class RunAssertions(Generic[S]):
             target: A node, or END.
             times: Exact number of times; None means at least once.
         """
-        __tracebackhide__ = True
         start, end = self._name(source), self._name(target)
         taken = [route for route in self.run.routes if route.source == start]
         count = sum(route.target == end for route in taken)
@@ -97,7 +94,6 @@ class RunAssertions(Generic[S]):
 
     def never_routed(self, source: Any, target: Any) -> RunAssertions[S]:
         """The run did not take the edge from *source* to *target*."""
-        __tracebackhide__ = True
         return self.routed(source, target, times=0)
 
     # -- the results ---------------------------------------------------------------------------------------------
@@ -109,7 +105,6 @@ class RunAssertions(Generic[S]):
             field: Name of a field of the state.
             expected: The value, compared with `==`, or a predicate.
         """
-        __tracebackhide__ = True
         value = self._field(self.run.state, field)
         if callable(expected) and not isinstance(expected, type) and expected != value:
             if not expected(value):
@@ -126,7 +121,6 @@ class RunAssertions(Generic[S]):
             expected: The value, compared with `==`.
             nth: Which task of the node, from 1.
         """
-        __tracebackhide__ = True
         name = self._name(node)
         steps = [step for step in self.run.steps if step.node == name and step.outcome != "interrupted"]
         if len(steps) < nth:
@@ -143,7 +137,6 @@ class RunAssertions(Generic[S]):
         Args:
             amounts: `tokens` (input and output together), or a field of `Usage`, such as `calls`.
         """
-        __tracebackhide__ = True
         used = self.run.usage
         known = {name: used.total_tokens if name == "tokens" else getattr(used, name) for name in _AMOUNTS}
         for name in amounts:
@@ -155,12 +148,10 @@ class RunAssertions(Generic[S]):
 
     def completed(self) -> RunAssertions[S]:
         """The run completed."""
-        __tracebackhide__ = True
         return self._status("completed")
 
     def cancelled(self) -> RunAssertions[S]:
         """The run was cancelled."""
-        __tracebackhide__ = True
         return self._status("cancelled")
 
     def interrupted(
@@ -179,7 +170,6 @@ class RunAssertions(Generic[S]):
             kind: The kind of the question, such as "approval".
             count: How many questions are open.
         """
-        __tracebackhide__ = True
         self._status("interrupted")
         asked = self.run.interrupts
         if count is not None and len(asked) != count:
@@ -207,7 +197,6 @@ class RunAssertions(Generic[S]):
             match: Regular expression to find in the text of the error or of its cause.
             node: The node that failed.
         """
-        __tracebackhide__ = True
         self._status("failed")
         raised = self.run.error
         chain: list[BaseException] = []
@@ -229,7 +218,6 @@ class RunAssertions(Generic[S]):
 
     def retried(self, node: NodeRef, *, times: int | None = None) -> RunAssertions[S]:
         """Attempts at *node* failed and were retried, exactly *times* attempts if given."""
-        __tracebackhide__ = True
         name = self._name(node)
         retries = [e for e in self.run.events if isinstance(e, TaskRetried) and e.node == name]
         if not retries if times is None else len(retries) != times:
@@ -240,19 +228,16 @@ class RunAssertions(Generic[S]):
 
     def warned(self, match: str) -> RunAssertions[S]:
         """A warning of the run matches this regular expression."""
-        __tracebackhide__ = True
         if not any(re.search(match, warning) for warning in self.run.warnings):
             self._fail(f"No warning of the run matches {match!r}.", "warnings: " + pformat(list(self.run.warnings)))
         return self
 
     def without_warnings(self) -> RunAssertions[S]:
         """The run gave no warning."""
-        __tracebackhide__ = True
         return self._same("warnings", [], list(self.run.warnings))
 
     def events(self, kind: type[Any], check: Callable[[Any], bool] | None = None) -> RunAssertions[S]:
         """The journal has an event of the class *kind* that passes *check*, if given."""
-        __tracebackhide__ = True
         matching = [event for event in self.run.events if isinstance(event, kind)]
         if not any(check is None or check(event) for event in matching):
             self._fail(
@@ -289,7 +274,6 @@ class RunAssertions(Generic[S]):
         return getattr(state, field)
 
     def _status(self, wanted: str) -> RunAssertions[S]:
-        __tracebackhide__ = True
         if self.run.status != wanted:
             self._fail(f"The run is {self.run.status}, not {wanted}.", self._outcome())
         return self
@@ -307,7 +291,6 @@ class RunAssertions(Generic[S]):
         )
 
     def _same(self, subject: str, expected: Any, actual: Any) -> RunAssertions[S]:
-        __tracebackhide__ = True
         if expected != actual:
             left, right = _lines(expected), _lines(actual)
             diff = difflib.unified_diff(left, right, "expected", "found", lineterm="", n=3)
@@ -317,7 +300,6 @@ class RunAssertions(Generic[S]):
         return self
 
     def _fail(self, problem: str, detail: str) -> None:
-        __tracebackhide__ = True
         lines = "\n".join(f"  {line}" for line in detail.splitlines())
         raise AssertionError(f"{problem}\n{lines}" if lines else problem)
 
