@@ -294,8 +294,9 @@ class ActiveRun:
                 began.
         """
         services = self.services
-        if services.doubles is not None and status == "completed":  # else an agent may still run after a resume
-            services.warnings += services.doubles.unmet()  # unused names in models= and tools=
+        doubles = services.doubles
+        if doubles is not None and doubles.saw_start and status == "completed":  # else an agent may run after a resume
+            services.warnings += doubles.unmet()  # unused names in models= and tools=
         if status == "completed":
             services.warnings += never_fired(self.engine)  # joins that waited for nodes that no router started
         elif status == HANDED_OVER:

@@ -260,6 +260,8 @@ def _started(
         InputError: The input cannot be stored, or leaves a negative token budget.
     """
     engine, services = opened.engine, opened.services
+    if services.doubles is not None:
+        services.doubles.saw_start = True
     if TOKEN_BUDGET in checked_input:
         _check_budget(engine, values)
     if opened.listening:  # a journal or a sink reads events

@@ -11,6 +11,7 @@ from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.errors import InputError
 from graphrt.harness import Agent, Compaction, FunctionModel, LiteLLMModel, MockHarness, ScriptedModel
 from graphrt.reducers import append
+from graphrt.stores import MemoryStore
 
 
 class State(BaseModel):
@@ -105,6 +106,17 @@ def test_runtime_remembers_over_a_pause_which_agents_it_has_run():
         result = runtime.resume("t", "yes")
 
     assert (paused.status, paused.warnings, result.warnings) == ("interrupted", (), ())
+
+
+def test_runtime_that_only_resumes_a_run_does_not_warn_about_names():
+    def pause(state: State, ctx: Context) -> Any:
+        ctx.interrupt("go on?")
+
+    store = MemoryStore()
+    with Runtime(graph(direct, pause), store=store, models={"writer": ScriptedModel(["x"])}) as runtime:
+        runtime.run({}, thread="t")
+    with Runtime(graph(direct, pause), store=store, models={"writer": ScriptedModel([])}) as other:
+        assert other.resume("t", "yes").warnings == ()
 
 
 def test_pause_is_too_early_for_a_warning_about_names():

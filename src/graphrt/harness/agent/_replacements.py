@@ -86,7 +86,7 @@ class NamedDoubles:
             (`no-model`) or cannot replace a tool (`input`).
     """
 
-    __slots__ = ("_asked", "_called", "_offered", "for_one_run", "models", "tools")
+    __slots__ = ("_asked", "_called", "_offered", "for_one_run", "models", "saw_start", "tools")
     precise: ClassVar[bool] = False
     """Whether a replacement applies to one agent object rather than to all agents with a name."""
 
@@ -100,6 +100,8 @@ class NamedDoubles:
         }
         self.for_one_run: bool = False
         """Whether they belong to a single run of a graph, whose end then checks that tool scripts were used up."""
+        self.saw_start: bool = False
+        """Whether the runtime began a run. One that only resumed runs of others does not know their earlier agents."""
         self._asked: Final[dict[str, None]] = {}
         """Names of all agents that ran in the runtime, or could have followed one that did, as an ordered set. A resume
         must not warn about earlier ones."""
