@@ -131,6 +131,7 @@ def test_failed_run_can_be_retried(call) -> None:
     assert failed.code == 1
     assert failed.document["error"]["code"] == "node-failed"
     assert failed.result["status"] == "failed"
+    assert "flow.py:" in failed.err.partition("  Raised at ")[2]
     assert call("retry", "flow.py:letters", "t", "--store", "a.db").code == 1
 
 

@@ -22,7 +22,7 @@ import typing_extensions as te
 import graphrt
 from graphrt.cli import exits
 from graphrt.console.screen import Line, Screen, open_screen
-from graphrt.errors import GraphrtError
+from graphrt.errors import GraphrtError, NodeError
 from graphrt.wires import plain_data
 
 WIDEST: Final = 160
@@ -133,16 +133,20 @@ class Output:
         self.out.flush()
 
     def fail(self, error: BaseException) -> None:
-        """Write *error* for people; with --debug its traceback too."""
+        """Write *error* for people, with the line of a node's exception; with --debug its traceback too."""
+        import traceback
+
         from graphrt._display import safe, shown_error
 
         if self.debug:
-            import traceback
-
             self.err.write(safe("".join(traceback.format_exception(error)), lines=True))
         name = "" if isinstance(error, GraphrtError) else f"{type(error).__name__}: "
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{name}{shown_error(error)}"
         self.err.write(f"graphrt {self.command}: {message}\n")
+        cause = error.__cause__
+        if isinstance(error, NodeError) and cause is not None and cause.__traceback__ is not None and not self.debug:
+            frame = traceback.extract_tb(cause.__traceback__)[-1]
+            self.err.write(f"  Raised at {frame.filename}:{frame.lineno}; --debug prints the traceback.\n")
         self.err.flush()
 
 
