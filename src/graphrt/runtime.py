@@ -1443,8 +1443,9 @@ class Runtime(Generic[S, I_co]):
 
         Args:
             where: What is erased. A text: values that contain it, in any text, key or bytes. A pair (thread, field):
-                all writes of the field, in the thread and in its forks and copies. Or a function of thread, entry
-                number, field (None if the value is not a write to a field) and value, which returns True or False.
+                all writes of the field, in the thread and in its forks and copies, unless a prune removed the entry
+                that names their source. Or a function of thread, entry number, field (None if the value is not a write
+                to a field) and value, which returns True or False.
             threads: Ids of the threads to look through; None looks through the whole store.
             reason: Why, for the journal. Do not repeat the values in it.
             by: Who erases, for the journal; None takes the `user` of the runtime's `AuditLog`.

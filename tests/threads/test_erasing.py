@@ -14,7 +14,7 @@ from tests.threads.erasable import OTHER, PERSON, State, files_with, filled, gra
 
 from graphrt import END, START, Command, Context, Erased, GraphBuilder, Runtime
 from graphrt.events import RunStarted, ValuesErased
-from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore
+from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore, TenantStore
 from graphrt.stores.filters import ThreadFilter
 
 LEFT_OUTSIDE = ["outside"]
@@ -150,6 +150,16 @@ def test_field_of_a_thread_is_erased_with_its_forks_and_copies() -> None:
         assert runtime.state("t").values.name == Erased()
         assert runtime.state("t").values.notes == [f"hello {PERSON}", f"part of {PERSON}"]
         assert runtime.state("other", at=1).values.name == PERSON
+
+
+@pytest.mark.parametrize("chain", [None, True])
+def test_forks_and_copies_of_a_tenants_thread_are_recognised_with_and_without_a_chain(chain: bool | None) -> None:
+    with Runtime(graph(), store=TenantStore(MemoryStore(), "acme"), chain=chain) as runtime:
+        filled(runtime)
+        runtime.copy_thread("copied", "copied-again")
+
+        assert runtime.erase(("t", "name"), dry_run=True).threads == ("t", "forked", "copied", "copied-again")
+        assert runtime.erase(("copied", "name")).threads == ("copied", "copied-again")
 
 
 def test_field_of_a_thread_is_erased_from_the_named_forks_and_copies_only() -> None:

@@ -34,7 +34,7 @@ from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
 from graphrt.stores._checks import encodes
 from graphrt.stores.filters import MemoryFilter
-from graphrt.stores.ids import check_id, local_id_of, shared_id
+from graphrt.stores.ids import check_id, local_id_of
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Commit, MemoryWrite, Record, StoredThread
 
@@ -124,12 +124,12 @@ class _Choice:
         # Threads are listed in order of creation: a copy or fork comes after its source.
         for thread in store.threads():
             try:
-                origin = _origin(store, thread)
+                sources = _sources(store, thread)
             except StoreError as error:
                 if error.code in WORLD:  # the store failed, which says nothing about the thread
                     raise
                 continue  # it is damaged, and cannot be erased from either
-            if origin in self._family:
+            if not sources.isdisjoint(self._family):
                 self._family.add(thread)
 
     def chooser(self, thread: str, graph: str, fetch: Callable[[str], bytes | None]) -> Choose:
@@ -202,19 +202,26 @@ def _files(line: bytes, fetch: Callable[[str], bytes | None]) -> Iterator[str]:
             yield (fetch(name) or b"").decode()
 
 
-def _origin(store: Store, thread: str) -> str | None:
-    """Return the thread that *thread* was forked or copied from, according to its journal; None if it was neither."""
+def _sources(store: Store, thread: str) -> set[str]:
+    """Return the threads that *thread* was forked or copied from, according to its journal; they may be gone.
+
+    A copy has the entries of its source, so the sources of that are included. Entries that were pruned name none.
+    """
     loaded = store.load(thread, upto=0)  # only head and meta
     meta = read_meta(loaded.meta, thread)
-    if meta.get("chained") not in (None, shared_id(store, thread)):  # a copy continues the chain of its source
-        return local_id_of(store, str(meta["chained"]))
-    reader = Reader(store, thread, PLAIN, meta=meta)
     first = loaded.head.first
-    for record in store.records(thread, after=first - 1, upto=first):
-        event: Any = next(iter(reader.batch(record).logged))[1]  # the event of the first pair of path and event
-        if isinstance(event, events.ThreadForked):
-            return event.source
-    return None
+    # A fork says so in its first entry, and a copy where its own entries begin. Only the meta of a copy has a name.
+    records = store.records(thread, after=first - 1, upto=None if "name" in meta else first)
+    reader = Reader(store, thread, PLAIN, meta=meta)
+    shared = {
+        str(event.source)
+        for record in records
+        for _, event in reader.batch(record).logged
+        if isinstance(event, (events.ThreadForked, events.ThreadCopied))
+    }
+    if "chained" in meta:  # the thread that its chain began with, also after the entries of a copy were pruned
+        shared.add(str(meta["chained"]))
+    return {local_id_of(store, source) for source in shared}
 
 
 @final

@@ -164,7 +164,7 @@ class ThreadForked(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ThreadCopied(Word):
-    """The thread is a copy: the entries before this one are those of *source*. It is a separate first entry."""
+    """The thread is a copy: the entries before this one are those of *source*. It is the first entry of its own."""
 
     source: str
     """Id of the thread that was copied, exported or restored, with its tenant."""
