@@ -329,9 +329,9 @@ def _class(tag: Any, classes: Mapping[str, Any]) -> Any:
     entry = classes.get(tag) if type(tag) is str else None
     if entry is None:
         raise UnknownTagError(tag)
-    # pydantic may be unable to validate a class that was registered with encode= and decode= (`own`). An answer must
-    # then be an instance of the class.
-    return _INSTANCE_OF[entry.cls] if entry.own else entry.cls
+    # pydantic may be unable to validate a class that was registered with encode= and decode=. An answer must then be an
+    # instance of the class.
+    return _INSTANCE_OF[entry.cls] if entry.by_functions else entry.cls
 
 
 def _literal(value: Any, classes: Mapping[str, Any]) -> Any:

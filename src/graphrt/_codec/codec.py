@@ -268,7 +268,7 @@ class Codec:
         from graphrt._codec.unstorable import Types
 
         tables = self._current()
-        custom = frozenset(entry.cls for entry in tables.classes.values() if entry.own)
+        custom = frozenset(entry.cls for entry in tables.classes.values() if entry.by_functions)
         return Types(tables.encoders, custom, lambda cls: own_by_class(cls) is not None).why_never(annotation)
 
     def describe(self, annotation: Any) -> Any:

@@ -226,4 +226,4 @@ def custom_entry(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable
             raise DamagedError(f"decode= of {cls.__qualname__} gave {type(instance).__name__}")
         return instance
 
-    return Entry(cls, tag, encode, decode, own=True)
+    return Entry(cls, tag, encode, decode, by_functions=True)

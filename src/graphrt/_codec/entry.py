@@ -27,8 +27,9 @@ class Entry(NamedTuple):
     """The name of the class in stored data."""
     encode: Encoder
     decode: Decoder
-    own: bool = False
-    """True if the class was registered with the user functions `encode=` and `decode=`."""
+    by_functions: bool = False
+    """True if functions define the stored form: those of a registration, or those of a pydantic value class. The value
+    under "v" is then not the fields of the class."""
     former: tuple[tuple[str, Decoder], ...] = ()
     """Earlier tags of the class in this process, with their decoders. They can be read but are not written."""
 

@@ -88,4 +88,4 @@ def _made_of(cls: Any, tag: str, write: Callable[[Any], Any], read: Callable[[An
     def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
         return read(reader.value(only(node), depth + 1))
 
-    return Entry(cls, tag, encode, decode, own=True)
+    return Entry(cls, tag, encode, decode, by_functions=True)

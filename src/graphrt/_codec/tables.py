@@ -58,7 +58,7 @@ class Tables:
         for entry in registered.values():
             self._add(entry)
         # The fields of a class with encode= and decode= are not stored, so they are not searched.
-        roots = [*annotations, *(cls for cls, entry in registered.items() if not entry.own)]
+        roots = [*annotations, *(cls for cls, entry in registered.items() if not entry.by_functions)]
         for cls in classes_in(roots):
             if cls not in self.encoders:  # a registered class keeps the tag and functions from its registration
                 self._add(entry_of(cls, cls.__qualname__))

@@ -201,7 +201,7 @@ class TextWalk:
         cls: Any = None if entry is None else entry.cls
         if cls is not None and issubclass(cls, Enum):  # stored by its name, which must not be replaced
             self._rules.other(cls.__qualname__, names)
-        elif entry is not None and entry.own:  # registered with functions: "v" is the result of `encode=`
+        elif entry is not None and entry.by_functions:  # "v" is the result of a function, such as `encode=`
             node["v"] = self.node(content, names)
         elif content.__class__ is list and cls is not None:  # a named tuple: values in the order of its fields
             content[:] = [self.node(item, (*names, name)) for name, item in zip(cls._fields, content, strict=False)]

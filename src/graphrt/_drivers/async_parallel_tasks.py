@@ -59,7 +59,7 @@ class AsyncParallelTasks:
     def _resting(self, key: Key, wait_s: float) -> asyncio.TimerHandle | asyncio.Task[None]:
         """Start the backoff of a task, in real time or with the runtime's `sleep=`.
 
-        Returns a function that cancels it.
+        Returns its timer.
         """
         sleep = self.services.sleep
         if sleep is None:

@@ -2,7 +2,8 @@
 
 The function `outcome` decides this for every driver and every way of calling a node:
 
-| Raised | Consequence | |---|---|
+| Raised | Consequence |
+|---|---|
 | a pause (`Suspended`, alone or in a group) | the task waits for an answer |
 | an Exception, or an unrequested CancelledError or GeneratorExit | the attempt failed |
 | a StoreError of a nested graph or a child thread | thrown into the flow: nothing more can be stored |

@@ -296,7 +296,11 @@ async def _called(task: Task, context: Context[Any] | None) -> Any:
 
 
 def _timeout(loop: asyncio.AbstractEventLoop, time: AttemptTime) -> asyncio.Timeout:
-    """Return the timeout of an async node on *loop*. It follows *time* when the node gives signs of life."""
+    """Return the timeout of an async node on *loop*.
+
+    With `idle_timeout_s`, each sign of life (`ctx.heartbeat`, a piece of a model's reply) moves `time.until`, and the
+    timeout with it.
+    """
     import asyncio
 
     limit = asyncio.timeout_at(time.until)

@@ -1,7 +1,8 @@
 """The schedule of one drive: which tasks may start, which attempts are running, and which have ended. It never waits.
 
-| State of an attempt | Where it is kept | |---|---|
-| resting: its backoff continues | `resting`, with what cancels the wait |
+| State of an attempt | Where it is kept |
+|---|---|
+| resting: its backoff continues | `resting`, with its *timer*, whose `cancel()` ends the wait |
 | queued | `queues`, by the place where it is to run |
 | flying | `flying`, with its *handle*: what runs it. In `times`, if something cuts it off |
 | ended | `ended`, until `take` |
@@ -236,7 +237,11 @@ class Schedule:
             batch.append(ended)
 
     def stop(self) -> list[Any]:
-        """Start no more tasks; return functions that cancel the remaining waits."""
+        """Start no more tasks; return the timers of the remaining backoffs, which the caller cancels.
+
+        Called when a run stops early, and when its performer is closed. Flying attempts continue until they end, or
+        until `abandon`.
+        """
         with self.lock:
             self.held = True
             for queue in self.queues:

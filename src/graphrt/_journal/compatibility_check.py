@@ -139,7 +139,8 @@ def _judged(
 def _lacks(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the nodes or fields of the thread's graph that the current one lacks, as a sentence; empty for none.
 
-    The current graph may then be the older one. Its shape cannot show that, but `GraphBuilder(version=)` can.
+    The current graph may then be the older one. Its shape cannot show that, but `GraphBuilder(version=)` can. The
+    sentence becomes `Compatibility.waits_for`: the thread is refused until a newer build drives it.
 
     Args:
         before: Topology of the thread's graph.
@@ -291,7 +292,7 @@ def _classes(
     from graphrt._codec.registry import registered_classes  # loads the codec, which a run without a store does not need
 
     # Their stored form is defined by user functions.
-    custom = {cls.__qualname__ for cls, entry in registered_classes().items() if entry.own}
+    custom = {cls.__qualname__ for cls, entry in registered_classes().items() if entry.by_functions}
     return changed_classes(before.get("classes", {}), now.get("classes", {}), same, plan.classes.bare, custom)
 
 

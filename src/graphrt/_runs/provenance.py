@@ -211,7 +211,7 @@ class _Reader:
                 self._forget()  # outcomes of a superstep that was abandoned are never folded
                 self._each(entry, event.input, "input")
             case events.SuperstepAbandoned():
-                self._each(entry, event.said, "stopped")
+                self._each(entry, event.said, "stopped")  # partial messages, cut off by the stop
             case events.RunResumed():
                 self._user = event.user
             case events.ThreadUpdated():

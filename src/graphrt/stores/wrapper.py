@@ -2,7 +2,8 @@
 
 A wrapper may change ids of threads (`inner_id`, `outer_id`), bodies (`bodies`), filters (`inner_filter`), claims
 (`inner_claim`, `outer_claim`), or what happens around a call (`call`). All methods of the protocol use these, so a
-subclass overrides only the few that it needs, and a new method of the protocol needs to be added only here.
+subclass overrides only the few that it needs, and a new method of the protocol needs to be added only here. What the
+methods and their arguments mean is documented in `protocol.Store`.
 """
 
 # ruff: noqa: D102 - the methods are those of the store protocol, which documents them
