@@ -75,7 +75,8 @@ class SyncDriver:
         self._parallel: ParallelTasks | None = None
         """Created for the first superstep with several tasks or with a timeout."""
         self._plain = WithoutContext(services)
-        """Names the node that `drive` calls itself."""
+        """Stands for the node that `drive` calls itself, so that code in it that has no Context, such as an agent, finds
+        its task. One object for all of them, to save time."""
         self._around: Surroundings | None = None
         """The surroundings of the last call of `drive`, and the same with `_plain` in them."""
         self._inside = Surroundings()

@@ -65,9 +65,9 @@ class Engine(RunState):
             StarvedJoinError: Nothing is due, and a join with `starved="error"` still waits.
         """
         if self.check_state:
-            mutation_check.look(self)
+            mutation_check.encode_values(self)
         if self.tasks:  # open already: after a pause, a failure or a restart
-            self.looks = True
+            self.checks_reports = True
             return True
         if self.handed is not None:  # handed over to the enclosing graph
             return False
@@ -133,7 +133,7 @@ class Engine(RunState):
         state.lone = tasks[0] if index == 1 else None
         # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
         # stages nothing is cheaper to check at its commit.
-        state.looks = self.staging or self.check_state or index == 1
+        state.checks_reports = self.staging or self.check_state or index == 1
         if self.questions:
             questions.take_known(self)
         if self.plan.pauses_before:  # even in a fold: the process may have died before the question was shown

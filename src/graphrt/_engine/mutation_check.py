@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 
-def look(engine: RunState) -> None:
+def encode_values(engine: RunState) -> None:
     """With `check_state`: encode every value that is not encoded yet into `engine.guard`, for later comparison.
 
-    Called before the tasks of a superstep run, so that the forms are those of the committed values.
+    Called before the tasks of a superstep run, so that the forms are those of the committed values, and once more when
+    the run ends, for the warnings. A commit drops the forms of the fields that it changes.
     Values that cannot be encoded go into `engine.unstorable`, from which a run without a store derives warnings: a run
     with a store would reject them (R7). Untracked fields are never stored, so they give no warning.
     """

@@ -86,7 +86,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     kind = reply.__class__
     # `looks`: check for in-place changes of the state at each report, not only at the commit (R15). For a Spent or
     # Wrote, the recursive call below does this with the inner reply; a stopped task has no outcome.
-    if engine.looks and kind is not Spent and kind is not Wrote and kind is not Stopped:
+    if engine.checks_reports and kind is not Spent and kind is not Wrote and kind is not Stopped:
         values, sizes, keeps = engine.values, engine.sizes, engine.keeps
         # CPython compares two dicts of the same objects by identity, in one call: about 3 % of the loop over a dict
         # (decision 0052). The view has no local variable, which would be another owner of its lists.

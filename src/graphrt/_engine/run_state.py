@@ -60,6 +60,7 @@ class RunState:
         "began",
         "changed_joins",
         "check_state",
+        "checks_reports",
         "children",
         "codec",
         "committed",
@@ -82,7 +83,6 @@ class RunState:
         "limits",
         "log",
         "lone",
-        "looks",
         "make_view",
         "max_steps",
         "observed",
@@ -168,7 +168,7 @@ class RunState:
         """Snapshot for the next task; `NO_VIEW` if it has to be created."""
         self.keeps: int = plan.state.keeps
         """How views store their values: `IS_MAPPING`, `HAS_MAPPING` or `NEITHER` of `_plan.views`."""
-        self.looks: bool = True
+        self.checks_reports: bool = True
         """Whether each report checks at once whether its task changed the state in place; if false, only the commit
         checks, all tasks together."""
         self.guard: dict[str, bytes] = {}

@@ -20,7 +20,7 @@ from graphrt._flows.live import take_long_way
 from graphrt._flows.run_one import one
 
 
-def kept_here(engine: Engine, due: Sequence[Task], control: Control) -> list[Task]:
+def leave_queued(engine: Engine, due: Sequence[Task], control: Control) -> list[Task]:
     """Leave queue tasks among *due* to their queues, fail those that failed there, and return the others.
 
     Called by the run loop for the due tasks of a superstep; it runs the returned ones in this process. `leave` makes a

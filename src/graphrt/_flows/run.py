@@ -46,7 +46,7 @@ from graphrt._flows.effects import (
 )
 from graphrt._flows.kept import take_kept
 from graphrt._flows.live import given_up, reported, step_items, take_long_way
-from graphrt._flows.queued import kept_here
+from graphrt._flows.queued import leave_queued
 from graphrt._flows.run_one import PREPARED, one, prepared, settled, stage, standing
 from graphrt.errors import StoreError
 
@@ -207,7 +207,7 @@ def _commit(engine: Engine, control: Control) -> Flow:
 def _ended(engine: Engine, control: Control, status: str) -> Flow:
     """Record that the run ended with *status*. Returns the status, which for a cancelled run may mean handed over."""
     if engine.check_state:
-        mutation_check.look(engine)  # check the last superstep for unstorable values too, for a warning in the result
+        mutation_check.encode_values(engine)  # warns of unstorable values in the last superstep, too
     if status == CANCELLED:
         status = HANDED_OVER if control.handing_over is not None else CANCELLED
         emit_events.stopped(engine, control.handing_over, control.halt)
@@ -332,7 +332,7 @@ def _superstep(engine: Engine, control: Control, ends: Ends) -> Flow:
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
     if control.queues and engine.plan.queues:  # tasks of nodes with a queue are left to its workers
-        due = kept_here(engine, due, control)
+        due = leave_queued(engine, due, control)
     if control.live:  # a stream shows what tasks do while their superstep is open
         take_long_way(due)
     if engine.limits.step_timeout_s is not None:

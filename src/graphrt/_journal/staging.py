@@ -65,7 +65,7 @@ def outcomes(staged: Iterable[tuple[str, bytes]]) -> dict[str, str]:
     return {key: _end(payload) for key, payload in staged if "/" not in key and "#" not in key}
 
 
-def settled(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> Mapping[str, str]:
+def vouched_bodies(engine: Engine | None, beside: Mapping[str, str], *, last: bool) -> Mapping[str, str]:
     """Return the data that a record vouches for: all keys of *beside*, with the ends of those bodies that are final.
 
     A body that may be replaced before the next record gets an empty end: the record then vouches only for its

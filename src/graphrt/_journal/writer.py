@@ -37,7 +37,7 @@ from graphrt._journal.body import Body, Names
 from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt._journal.letters import family_letters
 from graphrt._journal.open_questions import Listing
-from graphrt._journal.staging import encode_staged, outcomes, settled
+from graphrt._journal.staging import encode_staged, outcomes, vouched_bodies
 from graphrt._journal.standing import STATUS, ThreadStanding
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_meta import preload, renewed
@@ -246,7 +246,7 @@ class Journal:
         body = Body(engine.plan.codec, self._names, self._untracked)
         if known == 0:  # a new thread
             preload(self._names, engine.plan)
-        vouched = settled(engine, beside, last=release)
+        vouched = vouched_bodies(engine, beside, last=release)
         payload = encode(body, batch, first=known == 0, staged=vouched, snapshot=self.saved)
         blobs |= body.blobs
         if self._chain is not None:

@@ -373,7 +373,10 @@ class PostgresStore(StoreVerbs):
         return is_new
 
     def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
-        """Keep *schedule*; return False if the store has a different version from *replaces*."""
+        """Keep *schedule*; return False if the store has a different version from *replaces*.
+
+        With *replaces* None, the schedule is new: then False means that the store has one of this name.
+        """
         name, graph, version, due_at, body = schedule
         if replaces is None:
             return self._changed(

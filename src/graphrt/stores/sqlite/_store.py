@@ -325,6 +325,10 @@ class SqliteStore(StoreVerbs):
         return rows
 
     def _threads(self, db: Connection, wanted: ThreadFilter, after: str | None, max_rows: int) -> list[Head]:
+        """Return the heads of the *wanted* threads behind *after*, up to *max_rows* (-1: all).
+
+        Whether a named thread has mail is read again only after the file changed, because every run asks it often.
+        """
         last = 2**62 if wanted.newest_first else 0  # beyond every number of a thread
         if after is not None:
             last = self._there(db, check_id(after))[0].no
