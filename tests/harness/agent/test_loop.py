@@ -347,6 +347,15 @@ def test_truncated_answer_is_returned_with_a_warning(caplog):
     assert "'writer' was cut off at max_tokens=3" in caplog.text
 
 
+def test_filtered_answer_is_returned_with_a_warning(caplog):
+    reply = run(Agent(Model(says("Dear Madam, we", finish_reason="content_filter")), name="writer"))
+
+    assert (reply.text, reply.finish_reason) == ("Dear Madam, we", "content_filter")
+    assert [record.getMessage() for record in caplog.records] == [
+        "The answer of agent 'writer' was broken off by the provider's filter."
+    ]
+
+
 @pytest.mark.parametrize("output", [None, int])
 def test_truncated_answer_is_an_error_if_the_limits_say_so(output: Any):
     model = Model(call("note", x=1), says('{"value": 12', finish_reason="length"))

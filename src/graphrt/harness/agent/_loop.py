@@ -30,6 +30,8 @@ __all__ = ["Loop"]
 _log: Final = logging.getLogger("graphrt.harness")
 _CUT: Final = ("length", "content_filter")
 """Finish reasons of incomplete replies."""
+_FILTERED: Final = "%s was broken off by the provider's filter."
+"""A log message."""
 _GIVEN_UP: Final = "This call was given up: the limit {limit}={bound} was reached."
 """The result of a call that was cut off by a limit."""
 
@@ -188,8 +190,11 @@ class Loop:
             AgentLimitError: It was rejected, as was the same answer before.
             Exception: An exception raised by a check.
         """
+        subject = f"The answer of agent {self.name!r}"
         if response.finish_reason == "length":
-            self._cut_off(f"The answer of agent {self.name!r}")
+            self._cut_off(subject)
+        elif response.finish_reason == "content_filter":
+            _log.warning(_FILTERED, subject)
         output: Any = None
         if self.form is not None:
             try:
@@ -337,7 +342,7 @@ class Loop:
         if response.finish_reason == "length":
             cause = f"the reply was cut off at {self._cut_off(subject)}. Make shorter calls, or fewer at once."
         else:
-            _log.warning("%s was broken off by the provider's filter.", subject)
+            _log.warning(_FILTERED, subject)
             cause = "the provider's filter broke the reply off."
         return self.tooling.not_made(response.tool_calls, f"This call was not made: {cause}")
 
