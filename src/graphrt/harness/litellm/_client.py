@@ -57,6 +57,8 @@ quiet: Final = QuietWarnings(
         ".*`ReadOnly` qualifier",  # pydantic, building litellm's models at first use
         ".*protected namespace",
         "Pydantic serializer warnings",  # for answers of an unexpected form, which they quote
+        # litellm makes its coroutine on a worker thread; a call that is cancelled meanwhile leaves it behind.
+        r"coroutine '.*(acompletion|ChatCompletion\.async).*' was never awaited",
     ),
 )
 """Filters of warnings, active during every call; entered on the loop only."""
