@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,16 @@ def test_profile_of_an_unknown_model_is_little_more_than_its_name() -> None:
 
     assert (unknown.provider, unknown.max_input_tokens, unknown.input_usd_per_token) == ("openai", None, None)
     assert (nonsense.name, nonsense.provider) == ("nonsense", "")
+
+
+def test_profile_of_a_model_of_bedrock_is_the_same_by_each_route() -> None:
+    name = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+    listed = LiteLLMModel(f"bedrock/{name}").profile
+
+    routed = LiteLLMModel(f"bedrock/converse/{name}").profile
+
+    assert listed.input_usd_per_token is not None
+    assert replace(routed, name=listed.name) == listed
 
 
 def test_configured_profile_is_used_and_counts_tokens() -> None:

@@ -31,6 +31,8 @@ IF_IT_CAN: Final = frozenset({"seed", "reasoning_effort"})
 """Optional fields of a request: they are dropped for a model that does not support them, so that no call fails."""
 _BY_RESPONSES: Final = "responses/"
 """Prefix of the name of a model that litellm should call through OpenAI's Responses API."""
+_AMAZONS_ROUTES: Final = ("converse/", "invoke/")
+"""Prefixes of the names of Bedrock's models, for the API that litellm should call them through."""
 _FORM_TOOL: Final = "json_tool_call"
 """Name of the tool into which litellm turns an output schema."""
 _CLOSED_FORMS: Final = frozenset({"output_format", "outputConfig"})
@@ -68,6 +70,12 @@ class Found(NamedTuple):
     def plain(self) -> str:
         """The name without the API; prices and abilities are the same."""
         return self.name.removeprefix(_BY_RESPONSES)
+
+    @property
+    def listed(self) -> str:
+        """The name in the tables, which name no API at all."""
+        routes = _AMAZONS_ROUTES if self.provider == "bedrock" else ()
+        return next((self.plain.removeprefix(route) for route in routes if self.plain.startswith(route)), self.plain)
 
 
 class ProviderModel:
@@ -199,7 +207,7 @@ class ProviderModel:
             counted = litellm.Usage(**usage) if isinstance(usage, Mapping) else usage
             found = self.found
             costs = litellm.cost_per_token(
-                model=found.plain, custom_llm_provider=found.provider, usage_object=counted, service_tier=tier
+                model=found.listed, custom_llm_provider=found.provider, usage_object=counted, service_tier=tier
             )
             cost = sum(costs)
         except Exception:  # noqa: BLE001 - litellm raises for a model that it does not know
@@ -234,7 +242,7 @@ class ProviderModel:
 
     def _entry(self) -> Mapping[str, Any]:
         """Return the table entry of the model; empty if there is none."""
-        name, provider = self.found.plain, self.found.provider
+        name, provider = self.found.listed, self.found.provider
         for key in (self._model, name, f"{provider}/{name}"):
             entry = self._litellm.model_cost.get(key)
             if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
