@@ -13,6 +13,7 @@ from graphrt.events import InterruptAnswered as Answered
 from graphrt.events import ThreadCopied
 from graphrt.migrations import Migration
 from graphrt.reducers import append
+from graphrt.wires import plain_data
 
 from .support import EVERYTHING, Counts, Fails, ask, everything, fan, finish, kinds, line, note, refused
 
@@ -343,3 +344,14 @@ def test_fork_inside_a_nested_graph_warns_that_it_restarts(lite, caplog):
 
     (record,) = caplog.records
     assert "in the fork 'f', that graph begins again" in record.getMessage()
+
+
+def test_document_of_an_entry_has_the_time_and_thread_of_the_entry(world):
+    """The event of a fork has a field `at` of its own, and that of a child a field `thread`."""
+    runtime = world.runtime(line(("a", note("a"))))
+    runtime.run({"notes": []}, thread="t")
+    runtime.fork("t", at=3, to="f")
+    (entry, *_) = runtime.entries("f")
+
+    for document in (entry.to_dict(), plain_data.entry(entry)):
+        assert (document["thread"], document["at"], document["event_at"]) == ("f", entry.at, 3)

@@ -194,7 +194,11 @@ class Entry:
     """Id of the thread whose journal it is in; None for a run without a thread."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry as JSON-ready data. A value that JSON lacks is replaced by its `repr`."""
+        """Return the entry as JSON-ready data, with the fields of its event.
+
+        A field of the event that has the name of one of the entry, such as `thread`, is named `event_thread`. A value that
+        JSON lacks is replaced by its `repr`.
+        """
         from pydantic_core import to_jsonable_python
 
         from graphrt._display import OUTLINES
@@ -204,7 +208,7 @@ class Entry:
         if isinstance(event, TaskSucceeded):
             # The single update of an ordinary task. It is a property, so `fields` does not include it.
             body["update"] = event.update
-        data: dict[str, Any] = {
+        own: dict[str, Any] = {
             "thread": self.thread,
             "seq": self.seq,
             "at": self.at,
@@ -212,7 +216,7 @@ class Entry:
             "cause": self.cause,
             "path": self.path,
             "event": event_kind(event),
-            **body,
         }
+        data = own | {f"event_{name}" if name in own else name: value for name, value in body.items()}
         plain: dict[str, Any] = to_jsonable_python(data, fallback=repr, context=OUTLINES)
         return plain

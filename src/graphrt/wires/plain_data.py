@@ -47,13 +47,14 @@ def _piecewise(value: Any, depth: int = 0) -> Any:
 
 
 def entry(given: Entry) -> dict[str, Any]:
-    """Return a journal entry, with the fields of its event next to those of the entry."""
+    """Return a journal entry, with the fields of its event next to those of the entry, named as by `Entry.to_dict`."""
     event = given.event
     body = {field.name: getattr(event, field.name) for field in fields(event)}
     if isinstance(event, TaskSucceeded):
         body["update"] = event.update
     own = {name: getattr(given, name) for name in ("thread", "seq", "at", "run", "cause", "path")}
-    return {**own, "event": event_kind(event), **{name: _of_event(value) for name, value in body.items()}}
+    own["event"] = event_kind(event)
+    return own | {f"event_{name}" if name in own else name: _of_event(value) for name, value in body.items()}
 
 
 def untagged(value: Any) -> Any:
