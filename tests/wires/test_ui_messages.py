@@ -360,6 +360,32 @@ def test_question_is_a_data_part_until_it_is_answered() -> None:
     assert data[0]["data"]["payload"] == {"which": "colour?"}
 
 
+@pytest.mark.parametrize("end", ["abandoned", "stale"])
+def test_question_that_accepts_no_answer_any_more_is_closed(end: str) -> None:
+    g = GraphBuilder(Chat, name="chat")
+
+    @g.node
+    def ask(state: Chat, ctx: Context) -> None:
+        ctx.interrupt({"which": len(state["messages"])})
+
+    g.add_sequence([START, ask, END])
+    with Runtime(g.compile(), store="memory:") as asking:
+        asking.run(said("Hi"), thread="t")
+        if end == "abandoned":
+            asking.run(said("Never mind"), thread="t", if_exists="abandon")
+        else:
+            asking.update("t", said("Never mind"))
+            asking.retry("t")
+        data = [one for one in chunks_of(asking.entries("t")) if one["type"] == "data-question"]
+        (question,) = asking.state("t").interrupts
+
+    assert [(one["id"] == question.id, one["data"]["open"]) for one in data] == [
+        (False, True),
+        (False, False),
+        (True, True),
+    ]
+
+
 def test_each_turn_is_a_separate_message_and_is_found_by_its_input() -> None:
     with runtime("One.", "Two.") as shop:
         shop.run(said("a"), thread="t")

@@ -236,7 +236,8 @@ class Conversation:
             case events.InterruptAnswered(id=id_, answer=answer):
                 return self._answered(_of_thread(entry, id_), answer)
             case event:
-                return [] if entry.path else self._at_boundary(entry, event)
+                closed = [shown for id_ in _closed_by(event) for shown in self._closed(_of_thread(entry, id_))]
+                return closed if entry.path else closed + self._at_boundary(entry, event)
         return []
 
     def _run_began(self, entry: Entry, messages: tuple[UserMessage, ...], *, resumed: bool) -> list[ChatEvent]:
@@ -369,6 +370,11 @@ class Conversation:
             self._ended.add(f"{question.call}/output")
             chat_events.append(ToolDenied(task=question.task, call=question.call))
         return chat_events
+
+    def _closed(self, id_: str) -> list[ChatEvent]:
+        """Return the chat events of a question that accepts no answer any more. A tool call keeps its approval."""
+        question = self._questions.get(id_)
+        return self._answered(id_, None) if question is not None and not question.call else []
 
     # -- the live layer --------------------------------------------------------------------------------------------
 
@@ -551,6 +557,17 @@ class Conversation:
             return []
         self._ended.add(f"{call}/output")
         return [ToolReturned(task=task, call=call, text=text, failed=failed, files=files)]
+
+
+def _closed_by(event: events.Event) -> tuple[str, ...]:
+    """Return the ids of the questions that accept no answer any more after *event*."""
+    match event:
+        case events.InterruptWithdrawn(id=id_) | events.InterruptExpired(id=id_):
+            return (id_,)
+        case events.SuperstepAbandoned(interrupts=ids):
+            return ids
+        case _:
+            return ()
 
 
 def _of_thread(entry: Entry, id_: str) -> str:
