@@ -141,6 +141,13 @@ def test_errors_name_threads_by_the_ids_of_the_tenant(acme):
         assert caught.value.thread == "t"
 
 
+def test_diff_of_a_tenants_fork_and_its_source_begins_after_the_fork(acme):
+    acme.run({}, thread="t")
+    acme.fork("t", to="forked")
+    assert acme.diff("t", "forked") is None
+    assert acme.diff("forked", "t") is None
+
+
 def test_idempotency_keys_contain_the_tenant(world):
     keys = []
 

@@ -324,7 +324,7 @@ class RunState:
             last: Fields that take the last value in both graphs, so that the parent needs only the newest write.
         """
         self.trail, self.trail_last = [], last
-        self._look()
+        self._set_observed()
 
     def listen(self, codec: Codec | None = None, *, staging: bool = False) -> None:
         """Log events from now on, for a journal or a sink, also in nested graphs that wait on their tasks.
@@ -334,13 +334,13 @@ class RunState:
             staging: Whether outcomes of the open superstep are stored before it commits.
         """
         self.log, self.codec, self.staging = [], codec, staging
-        self._look()
+        self._set_observed()
         for task in self.tasks:
             if task.extra is not None and task.extra.child is not None:
                 task.extra.child.listen(codec, staging=staging)
                 task.extra.child.run_id = self.run_id
 
-    def _look(self) -> None:
+    def _set_observed(self) -> None:
         """Set `observed` again, after one of the observers was set."""
         self.observed = self.is_read or self.trail is not None
 
@@ -378,7 +378,7 @@ class RunState:
             undo: Whether undo records, which steps need, are kept with them.
         """
         self.is_read, self.keeps_undo, self.committed = commits, undo, None
-        self._look()
+        self._set_observed()
 
     def note_commit(self, committed: Committed) -> None:
         """Keep the changes of a commit until they are shown."""

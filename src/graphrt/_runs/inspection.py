@@ -34,7 +34,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, ReplayDivergedError
 from graphrt.errors._codes.threads import REPLAY_DIVERGED, UNKNOWN_RUN
 from graphrt.events import Entry
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.values import Head
 
 
@@ -280,12 +280,13 @@ def diff(
 
 def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
     """Iterate over the entries of *thread* to compare; if one thread is a fork of the other, only after the fork."""
+    own_id, other_id = (shared_id(the_store(config), id_) for id_ in (thread, other))  # a fork names its source so
     fork = next(entries(config, thread), None)
-    if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other:
+    if fork is not None and isinstance(fork.event, events.ThreadForked) and fork.event.source == other_id:
         # A fork's first record repeats the tags, questions and answers that its source had then.
         return dropwhile(lambda entry: isinstance(entry.event, _REPEATED), entries(config, thread, after=1))
     source = next(entries(config, other), None)
-    if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == thread:
+    if source is not None and isinstance(source.event, events.ThreadForked) and source.event.source == own_id:
         return entries(config, thread, after=source.event.at)
     return entries(config, thread)
 
