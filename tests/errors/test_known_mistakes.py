@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from graphrt import START, GraphBuilder, GraphrtError, InputError, Runtime, Send
+from graphrt import START, Context, GraphBuilder, GraphrtError, InputError, Runtime, Send
 from graphrt.errors import DefinitionError
 from graphrt.harness import ScriptedModel
 from graphrt.reducers import append
@@ -69,6 +69,12 @@ def test_context_mistaken_for_the_holder_of_the_state() -> None:
         "AttributeError: 'Context' object has no attribute 'state'",
         "The Context has no 'state': the state is the node's first parameter, and a node returns what changes.",
     )
+
+
+def test_context_before_the_state() -> None:
+    def node(ctx: Context[Any], state: State) -> None: ...
+
+    assert "): its first parameter is annotated as the context." in message(lambda: graph(node), DefinitionError)
 
 
 def test_misspelt_attribute_of_the_context() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from graphrt._plan.quoting import short
 
@@ -85,6 +85,8 @@ def _from_code(fn: FunctionType, bound: int) -> Shape:
     if flags & (_GENERATOR | _ASYNC_GENERATOR):
         return Shape(False, False, "it is a generator: a node returns one update", _OF_GENERATOR)
     positional = code.co_argcount - bound
+    if positional > 0 and _is_context(fn, code.co_varnames[bound]):
+        return Shape(False, False, "its first parameter is annotated as the context")
     required = positional - len(fn.__defaults__ or ())
     missing: list[str] = []
     if code.co_kwonlyargcount:
@@ -94,6 +96,18 @@ def _from_code(fn: FunctionType, bound: int) -> Shape:
     is_async = bool(flags & _COROUTINE) or (bool(fn.__dict__) and inspect.iscoroutinefunction(fn))
     # Below 0 if even `self` has a default.
     return _judge(positional, max(required, 0), missing, star=bool(flags & _VARARGS), is_async=is_async)
+
+
+def _is_context(fn: FunctionType, parameter: str) -> bool:
+    """Return whether *parameter* of *fn* is annotated as graphrt's Context."""
+    try:
+        annotation = fn.__annotations__.get(parameter)
+    except Exception:  # noqa: BLE001 - Python 3.14 evaluates annotations here, and a name may be undefined
+        return False
+    if isinstance(annotation, str):
+        annotation = fn.__globals__.get(annotation.partition("[")[0])
+    # Compared by name: the Context belongs to the drivers, a higher layer.
+    return getattr(get_origin(annotation) or annotation, "__module__", "") == "graphrt._drivers.context"
 
 
 def _judge(positional: int, required: int, missing: list[str], *, star: bool, is_async: bool) -> Shape:
