@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar,
 import typing_extensions as te
 
 from graphrt._drivers.child_threads import Tags
+from graphrt._engine.open_interrupt import InterruptKind
 from graphrt._engine.steps import Diff, Step
 from graphrt._flows.live import Live, MessageItem
 from graphrt._forks import Home
@@ -51,7 +52,6 @@ from graphrt._runs.results import (
     Divergence,
     InboxItem,
     InterruptInfo,
-    InterruptKind,
     RunResult,
     Snapshot,
     TaskOutcome,

@@ -14,9 +14,10 @@ import pytest
 
 import graphrt
 from graphrt import CompiledGraph, Context, GraphBuilder, Limits, RunResult, Runtime, Snapshot, Step, errors, events
+from graphrt._engine.open_interrupt import KINDS
 from graphrt.graph.policies import GraphPolicy
 from graphrt.migrations import Migration
-from graphrt.runtime import MODES, Compatibility, Divergence, InterruptInfo, ThreadInfo
+from graphrt.runtime import MODES, Compatibility, Divergence, InterruptInfo, InterruptKind, ThreadInfo
 from graphrt.stores import Status, Store
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
@@ -119,6 +120,13 @@ def test_reference_lists_exactly_the_limits_and_their_defaults() -> None:
 
 def test_reference_lists_exactly_the_stream_modes() -> None:
     assert sorted(rows("Stream modes")) == sorted(MODES)
+
+
+def test_reference_lists_exactly_the_kinds_of_questions() -> None:
+    row = re.search(r"^\| `kind` \|.+$", section("`InterruptInfo`"), re.MULTILINE)
+
+    assert row
+    assert sorted(re.findall(r'`"(\w+)"`', row[0])) == sorted(get_args(InterruptKind)) == sorted(KINDS)
 
 
 def test_reference_lists_exactly_the_statuses() -> None:

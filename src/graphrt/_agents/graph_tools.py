@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._agents.graph_input import GraphInput
 from graphrt._ambient import Above, inside, running_context, surroundings
+from graphrt._engine.open_interrupt import ASKED_BY_CODE
 from graphrt._usage.amounts import used_amounts
 from graphrt.errors import InputError, names
 from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, NESTED_TOO_DEEP
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphHarness", "GraphTool"]
 
-_ASKED_AS: Final = ("question", "approval", "budget", "effect")
-"""Kinds of questions that keep their kind when a task asks them on behalf of a graph. Other kinds come from a node's
-policy."""
 _ANY_DEPTH: Final = 1 << 30
 """Depth limit of agents in a graph that is not run by an agent: unlimited."""
 
@@ -240,7 +238,8 @@ def _answers(place: Place, part: str, questions: Mapping[str, Mapping[str, Any]]
         Question(
             key=f"{place.path}{part}/{id_.partition('/')[2]}",
             payload={"question": question["payload"], "refused_answer": refusal} if refusal else question["payload"],
-            kind=question["kind"] if question["kind"] in _ASKED_AS else "question",
+            # Other kinds come from a policy of a node.
+            kind=question["kind"] if question["kind"] in ASKED_BY_CODE else "question",
         )
         for id_, question in questions.items()
     ]

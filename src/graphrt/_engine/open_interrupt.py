@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from graphrt.commands import UNSET
 
@@ -24,6 +24,10 @@ class Kind(NamedTuple):
     state."""
 
 
+InterruptKind: TypeAlias = Literal[
+    "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer", "task"
+]
+"""The names in `KINDS`, as a type."""
 TIMER, SIGNAL, THREAD, TASK, BEFORE, AFTER = "timer", "signal", "thread", "task", "before", "after"
 KINDS: Final[Mapping[str, Kind]] = {
     "question": Kind(),  # `ctx.interrupt`, and an Interrupt that a node returns
@@ -40,6 +44,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 """The kinds of questions."""
 NOT_FOR_PEOPLE: Final = frozenset(name for name, kind in KINDS.items() if not kind.people)
 """Kinds of questions that are not answered by a person."""
+ASKED_BY_CODE: Final = frozenset(name for name, kind in KINDS.items() if kind.people and not kind.policy)
+"""Kinds of questions that a node, an agent or an effect asks a person."""
 BY_TIMER, BY_DEFAULT, BY_EXPIRY, BY_THREAD = "timer", "default", "expiry", "thread"
 """Sources of an answer other than a person: the timer fired, the default was used, the question expired, or a child
 thread ended."""

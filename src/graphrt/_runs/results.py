@@ -18,7 +18,7 @@ from graphrt import events
 from graphrt._display import brief, html_table, state_rows, usage_text
 from graphrt._engine.abandoning import stopped_replies
 from graphrt._engine.failures import progress
-from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, OpenInterrupt
+from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, InterruptKind, OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
 from graphrt._plan.views import EXTRA
@@ -39,9 +39,6 @@ _NONE_USED = events.Usage()
 TaskOutcome: TypeAlias = Literal["ended", "left", "full"]
 """The outcome of a queued task: its end was reported; it was left alone, for instance because another worker runs it;
 or the limits of its queue currently allow no further task."""
-InterruptKind: TypeAlias = Literal[
-    "question", "approval", "budget", "effect", "before", "after", "signal", "thread", "timer", "task"
-]
 
 
 @final

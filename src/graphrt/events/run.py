@@ -179,7 +179,7 @@ class InterruptRaised(Word):
     usage: Usage | None = None
     """Usage of the task's model calls so far; None if it made none."""
     kind: str = "question"
-    """`question`, `approval`, `budget`, `effect`, `before`, `after`, `timer`, `signal`, `thread` or `task`."""
+    """What asks, and who answers it: one of `graphrt.runtime.InterruptKind`."""
     version: int = 1
     """How often the task has asked this. Above 1, *key* and *id* end with a colon and this number."""
     stale: bool = False

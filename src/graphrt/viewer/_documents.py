@@ -14,7 +14,7 @@ from graphrt.events import Entry, ModelReplied, Usage, event_kind
 from graphrt.harness.messages import AssistantMessage, ProviderPart, SystemMessage, TextPart, ToolMessage, UserMessage
 from graphrt.runtime import InterruptInfo, ThreadInfo
 from graphrt.stores import Head
-from graphrt.viewer._rows import text_of, tool_calls_of, tool_of
+from graphrt.viewer._rows import WAITS, text_of, tool_calls_of, tool_of
 from graphrt.viewer._threads import Thread, store_of
 from graphrt.viewer._values import Bounds, Documents, Path, part_of, path_of
 from graphrt.wires import plain_data
@@ -286,7 +286,7 @@ class _Conversation:
                 self._calls += [(event.task, call, parts) for call in calls]
             case events.EffectRecorded():
                 self._result(event)
-            case events.InterruptRaised() if event.kind in _ASKED:
+            case events.InterruptRaised() if event.kind not in WAITS:
                 asked_part = {"id": event.id, "payload": self._data(event.payload)["value"]}
                 part = {"kind": "question", **asked_part, "answer": None, "answered": False, "by": ""}
                 self._questions[event.id] = part
@@ -340,8 +340,6 @@ _SHORT: Final = Bounds(text=200, value=2_000, media=0, fetches=False)
 """Limits for the later messages of a conversation that is too large."""
 _TEXTS: Final = (("thinking", "thinking"), ("text", "text"))
 """Kinds of parts, with the fields of a reply that they show."""
-_ASKED: Final = ("question", "approval", "budget", "effect", "before", "after")
-"""Kinds of questions that a person answers."""
 
 
 def _is_list(value: Any) -> bool:

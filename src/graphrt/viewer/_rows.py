@@ -28,6 +28,10 @@ _LINE: Final = 200
 """Maximum length of the line that describes a row."""
 _SHOWN: Final = 300
 """Maximum length of a reply in the list of calls."""
+WAITS: Final = {
+    "timer": "sleeps", "signal": "waits for a signal", "thread": "waits for a thread", "task": "waits for a worker",
+}  # fmt: skip
+"""Kinds of questions that no person answers, each with a text for its row."""
 _OPS: Final = {"set": "=", "remove": "-", "append": "+", "splice": "~"}
 
 
@@ -387,11 +391,7 @@ def _question(event: events.InterruptRaised) -> str:
     payload = plain_data.untagged(event.payload)
     if event.kind == "approval" and is_mapping(payload):
         return f"asks to approve {payload.get('tool', 'a call')}"
-    words = {
-        "timer": "sleeps", "signal": "waits for a signal", "thread": "waits for a thread",
-        "task": "waits for a worker",
-    }  # fmt: skip
-    return words.get(event.kind) or f"asks: {payload if isinstance(payload, str) else brief(payload)}"
+    return WAITS.get(event.kind) or f"asks: {payload if isinstance(payload, str) else brief(payload)}"
 
 
 def brief_line(text: str) -> str:
