@@ -280,7 +280,8 @@ BUILT_IN: Final[Mapping[int, BuiltIn]] = {
 
 The keys are ids, as a user's reducer need not be hashable. `compile()` judges only the types in `fits`.
 """
-_NO_REDUCERS: Final = frozenset({"DELETE", "UNSET", "Overwrite", "ephemeral", "redacted", "reduced", "untracked"})
+NEITHER: Final = frozenset({"DELETE", "UNSET", "Overwrite", "reduced"})
+"""Names in `__all__` that are neither reducers nor markers. A function that makes reducers belongs here too."""
 
 
 def known(fn: object) -> BuiltIn | None:
@@ -290,9 +291,15 @@ def known(fn: object) -> BuiltIn | None:
 
 def by_name(name: object) -> Callable[[Any, Any], Any] | None:
     """Return the reducer of this module with *name*; None if there is none."""
-    is_reducer = isinstance(name, str) and name in __all__ and name not in _NO_REDUCERS
-    reducer: Callable[[Any, Any], Any] | None = globals()[name] if is_reducer else None  # type: ignore[index]  # a str
-    return reducer
+    if not isinstance(name, str) or name not in __all__ or name in NEITHER:
+        return None
+    reducer: Any = globals()[name]
+    return None if isinstance(reducer, Marker) else reducer
+
+
+def is_own(fn: object) -> bool:
+    """Return whether the reducer or marker *fn* is one of this module."""
+    return getattr(fn, "__module__", None) == __name__
 
 
 if not TYPE_CHECKING:  # hidden from type checkers, which report unknown names themselves

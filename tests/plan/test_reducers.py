@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphrt import GraphBuilder, reducers
+from graphrt._plan.fields import uncallable
 from graphrt.reducers import add, append, first, merge, messages, overwrite, reduced, union
 
 
@@ -68,6 +69,14 @@ def test_reducer_of_two_values(reducer: Any, current: Any, incoming: Any, expect
     assert result == expected
     assert result.__class__ is expected.__class__
     assert current == before
+
+
+def test_every_reducer_that_a_name_gives_takes_two_values() -> None:
+    """A function that makes reducers has to be in `NEITHER`."""
+    named = {name: reducer for name in reducers.__all__ if (reducer := reducers.by_name(name)) is not None}
+
+    assert {name: uncallable(reducer) for name, reducer in named.items()} == dict.fromkeys(named)
+    assert named.keys() >= {"append", "first", "messages"}
 
 
 def test_min_and_max_keep_the_current_of_two_equal_values() -> None:

@@ -152,7 +152,7 @@ class Field:
 
 
 # isinstance() alone would leave type checkers with a mapping of unknown keys and values.
-_NAMES: Final = frozenset(reducers.__all__) - {"DELETE", "UNSET", "Overwrite", "reduced"}
+_NAMES: Final = frozenset(reducers.__all__) - reducers.NEITHER
 """Names that, as a string in `Annotated`, are probably meant as a reducer or marker (R7)."""
 
 
@@ -202,7 +202,7 @@ def read_marks(field: Field, metadata: Iterable[Any], problems: list[Problem]) -
     problems += [
         INNER_REDUCER(mark=reducer_label(mark), field=field.name)
         for mark in hints.metadata_inside(field.annotation)
-        if isinstance(mark, reducers.Marker) or getattr(mark, "__module__", None) == reducers.__name__
+        if reducers.is_own(mark)
     ]
     if len(found_reducers) > 1:
         problems.append(
@@ -346,7 +346,7 @@ def incoming_hint(fn: Any, localns: Mapping[str, Any] | None) -> Any:
     Returns:
         The annotation; UNRESOLVED for a built-in reducer, and if it is missing, generic or cannot be resolved.
     """
-    if getattr(fn, "__module__", None) == reducers.__name__:
+    if reducers.is_own(fn):
         return hints.UNRESOLVED
     hint = hints.parameter_hint(fn, 1, localns)
     if hint is hints.UNRESOLVED or isinstance(hint, (str, typing.ForwardRef)) or hints.has_type_variable(hint):

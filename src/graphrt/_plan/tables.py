@@ -349,10 +349,9 @@ class Plan:
         The journal has their checksums, because a changed reducer would fold to different values in a replay.
         """
         if self._custom is None:
-            ours = reducers.__name__  # the module of the built-in reducers
             tracked = [f.name for f in self.state.fields.values() if f.aggregates and not f.untracked]
             fields = self.state.fields
-            self._custom = tuple(n for n in tracked if getattr(fields[n].reduce, "__module__", None) != ours)
+            self._custom = tuple(n for n in tracked if not reducers.is_own(fields[n].reduce))
             if self.update.reducer is not None:  # the user's, which makes every field
                 self._custom = tuple(fields)
         return self._custom

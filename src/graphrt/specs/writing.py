@@ -13,6 +13,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any, Final
 
+from graphrt import reducers
 from graphrt._arguments import is_list, is_mapping
 from graphrt._plan.fields import describe
 from graphrt._plan.node_attributes import form_of
@@ -261,7 +262,7 @@ class GraphWriter:
             data: dict[str, Any] = {"type": describe(field.annotation)}
             if field.reducer_name != "overwrite":
                 data["reducer"] = field.reducer_name
-                if getattr(field.reduce, "__module__", None) != "graphrt.reducers":
+                if not reducers.is_own(field.reduce):
                     data["reducer"] = self._reducer(field)
             for mark in ("ephemeral", "redacted", "untracked"):
                 if getattr(field, mark):
